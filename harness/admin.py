@@ -1,0 +1,146 @@
+"""What the runner asks of a cluster: topics, leaders, replica sets, topic settings.
+
+Every request goes to any broker that answers; a KRaft broker forwards to the controller what is the
+controller's. Request versions are the highest that Kafka 3.9 and 4.4 both speak.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import kafka.errors
+from kafka.protocol.admin import (
+    AlterPartitionReassignmentsRequest,
+    CreateTopicsRequest,
+    DescribeConfigsRequest,
+    ElectLeadersRequest,
+    IncrementalAlterConfigsRequest,
+)
+from kafka.protocol.metadata import MetadataRequest
+
+from harness import wire
+from harness.errors import HarnessError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kafka.protocol.api_message import ApiMessage
+
+TIMEOUT_MS = 5_000
+TOPIC_RESOURCE = 2
+SET_CONFIG = 0
+PREFERRED_ELECTION = 0
+ELECTION_NOT_NEEDED = 84
+
+
+@dataclass(frozen=True)
+class PartitionState:
+    """One partition as a broker's metadata has it; ``leader`` is -1 while there is none."""
+
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+class Admin:
+    """Administrative requests to the brokers that ``live_addresses`` gives at that moment."""
+
+    def __init__(self, live_addresses: Callable[[], Sequence[wire.Address]]) -> None:
+        """Remember how to find live brokers; nothing is connected yet."""
+        self._live_addresses = live_addresses
+
+    def brokers(self) -> set[int]:
+        """Return the node ids that are registered and not fenced, as the metadata has them."""
+        answer = self._call(MetadataRequest[12](topics=[], allow_auto_topic_creation=False))
+        return {broker.node_id for broker in answer.brokers}
+
+    def partitions(self, topics: Sequence[str]) -> dict[tuple[str, int], PartitionState]:
+        """Return the state of every partition of these topics; a topic not known yet is left out."""
+        wanted = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
+        answer = self._call(MetadataRequest[12](topics=wanted, allow_auto_topic_creation=False))
+        return {
+            (topic.name, p.partition_index): PartitionState(p.leader_id, tuple(p.replica_nodes), tuple(p.isr_nodes))
+            for topic in answer.topics
+            if topic.error_code == 0
+            for p in topic.partitions
+        }
+
+    def create_topics(self, topics: Mapping[str, Sequence[int]], settings: Mapping[str, str]) -> None:
+        """Create one-partition topics, each on its given replicas (the first is the preferred leader).
+
+        Raises `HarnessError` with the broker's words where it refuses, say for an unknown setting.
+        """
+        Topic = CreateTopicsRequest.CreatableTopic  # noqa: N806
+        configs = [Topic.CreatableTopicConfig(name=name, value=value) for name, value in settings.items()]
+        wanted = [
+            Topic(
+                name=name,
+                num_partitions=-1,
+                replication_factor=-1,
+                assignments=[Topic.CreatableReplicaAssignment(partition_index=0, broker_ids=list(replicas))],
+                configs=configs,
+            )
+            for name, replicas in topics.items()
+        ]
+        answer = self._call(CreateTopicsRequest[5](topics=wanted, timeout_ms=TIMEOUT_MS, validate_only=False))
+        for topic in answer.topics:
+            _raise_for(topic.error_code, topic.error_message, f"topic {topic.name} cannot be created")
+
+    def reassign(self, replicas: Mapping[tuple[str, int], Sequence[int]]) -> None:
+        """Give partitions new replica lists; an order alone changes who is the preferred leader (KIP-455)."""
+        Topic = AlterPartitionReassignmentsRequest.ReassignableTopic  # noqa: N806
+        wanted = [
+            Topic(name=name, partitions=[Topic.ReassignablePartition(partition_index=index, replicas=list(brokers))])
+            for (name, index), brokers in replicas.items()
+        ]
+        answer = self._call(AlterPartitionReassignmentsRequest[0](timeout_ms=TIMEOUT_MS, topics=wanted))
+        _raise_for(answer.error_code, answer.error_message, "replicas cannot be reassigned")
+        for topic in answer.responses:
+            for p in topic.partitions:
+                _raise_for(p.error_code, p.error_message, f"{topic.name}-{p.partition_index} cannot be reassigned")
+
+    def elect_preferred(self, partitions: Sequence[tuple[str, int]]) -> None:
+        """Ask for the preferred leader (KIP-460). One that cannot lead yet is not an error: ask again."""
+        Topic = ElectLeadersRequest.TopicPartitions  # noqa: N806
+        wanted = [Topic(topic=name, partitions=[index]) for name, index in partitions]
+        self._call(
+            ElectLeadersRequest[2](election_type=PREFERRED_ELECTION, topic_partitions=wanted, timeout_ms=TIMEOUT_MS)
+        )
+
+    def alter_topics(self, topics: Sequence[str], settings: Mapping[str, str]) -> None:
+        """Set topic settings, leaving the others as they are (KIP-339)."""
+        Resource = IncrementalAlterConfigsRequest.AlterConfigsResource  # noqa: N806
+        configs = [
+            Resource.AlterableConfig(name=name, config_operation=SET_CONFIG, value=value)
+            for name, value in settings.items()
+        ]
+        wanted = [Resource(resource_type=TOPIC_RESOURCE, resource_name=topic, configs=configs) for topic in topics]
+        answer = self._call(IncrementalAlterConfigsRequest[1](resources=wanted, validate_only=False))
+        for result in answer.responses:
+            _raise_for(result.error_code, result.error_message, f"settings of {result.resource_name} cannot be changed")
+
+    def topic_settings(self, address: wire.Address, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Return each topic's settings as *this* broker has them now."""
+        Resource = DescribeConfigsRequest.DescribeConfigsResource  # noqa: N806
+        wanted = [
+            Resource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None) for topic in topics
+        ]
+        answer = wire.call(address, DescribeConfigsRequest[4](resources=wanted))
+        return {result.resource_name: {c.name: c.value for c in result.configs} for result in answer.results}
+
+    def _call(self, request: ApiMessage) -> Any:
+        """Send to the first live broker that answers. Raises `HarnessError` when none does."""
+        last: OSError | None = None
+        for address in self._live_addresses():
+            try:
+                return wire.call(address, request, timeout_s=TIMEOUT_MS / 1000)
+            except OSError as error:
+                last = error
+        raise HarnessError(f"no broker answers {type(request).__name__}: {last}")
+
+
+def _raise_for(code: int, message: str | None, what: str) -> None:
+    if code:
+        reason = message or kafka.errors.for_code(code).__name__
+        raise HarnessError(f"{what}: {reason}")

@@ -1,0 +1,148 @@
+"""What a run leaves on the machine while it lives, and how all of it is found again.
+
+Every run owns one work directory (broker data, Spark's scratch space) with an ``owner.json`` in it, and
+every process that it starts carries ``-Dharness.run=<run id>`` on its command line. So neither process ids
+nor a clean exit are needed to take a run apart: the directory names the run, the run names its processes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+
+UNOWNED_GRACE_S = 60.0
+"""A directory without a readable owner this young may belong to a run that is just starting."""
+
+END_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The process that a run belongs to; the start time tells it from a later process of the same id."""
+
+    pid: int
+    started_s: float
+    run_id: str
+    run_dir: str
+    kept: bool = False
+
+    def lives(self) -> bool:
+        """Whether that very process is still there."""
+        try:
+            return abs(psutil.Process(self.pid).create_time() - self.started_s) < 1.0
+        except psutil.NoSuchProcess:
+            return False
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """A run's work directory and what is known of its owner."""
+
+    directory: Path
+    owner: Owner | None
+
+    @property
+    def run_id(self) -> str:
+        """The run id is the directory's name, also where no owner could be read."""
+        return self.directory.name
+
+
+def work_root() -> Path:
+    """Directory of this user's runs, private to the user."""
+    return Path(tempfile.gettempdir()) / f"compaction-harness-{os.getuid()}"
+
+
+def claim_work_dir(run_id: str, run_dir: Path) -> Path:
+    """Create the run's work directory, owned by this process. Raises OSError where that is impossible."""
+    root = work_root()
+    root.mkdir(mode=0o700, exist_ok=True)
+    directory = root / run_id
+    directory.mkdir(mode=0o700)
+    me = psutil.Process()
+    write_owner(directory, Owner(me.pid, me.create_time(), run_id, str(run_dir)))
+    return directory
+
+
+def write_owner(directory: Path, owner: Owner) -> None:
+    """Replace the directory's owner in one step."""
+    draft = directory / "owner.json.new"
+    draft.write_text(json.dumps(asdict(owner)))
+    draft.replace(directory / "owner.json")
+
+
+def find_leftovers() -> list[Leftover]:
+    """Every run's work directory of this user, whether its owner lives or not."""
+    root = work_root()
+    if not root.is_dir():
+        return []
+    return [Leftover(path, _read_owner(path)) for path in sorted(root.iterdir()) if path.is_dir()]
+
+
+def is_abandoned(leftover: Leftover) -> bool:
+    """Whether nobody looks after this run any more (a kept cluster is looked after by its user)."""
+    if leftover.owner is None:
+        try:
+            return time.time() - leftover.directory.stat().st_mtime > UNOWNED_GRACE_S
+        except FileNotFoundError:
+            return False
+    return not leftover.owner.kept and not leftover.owner.lives()
+
+
+def remove(run_id: str, directory: Path) -> int:
+    """End every process of the run and delete its directory; return how many processes were ended."""
+    ended = end_processes(run_id)
+    shutil.rmtree(directory, ignore_errors=True)
+    return ended
+
+
+def end_processes(run_id: str) -> int:
+    """SIGKILL every process that carries the run's marker, until none is left; return how many.
+
+    Looks again after each round, as a process that is between fork and exec carries no marker yet.
+    Raises TimeoutError when some survive ``END_TIMEOUT_S`` seconds.
+    """
+    ended: set[int] = set()
+    deadline_s = time.monotonic() + END_TIMEOUT_S
+    while found := processes_of(run_id):
+        if time.monotonic() > deadline_s:
+            raise TimeoutError(f"processes of run {run_id} survive SIGKILL: {[p.pid for p in found]}")
+        for process in found:
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue
+            ended.add(process.pid)
+        psutil.wait_procs(found, timeout=1.0)
+    return len(ended)
+
+
+def processes_of(run_id: str) -> list[psutil.Process]:
+    """Every live process that was started for the run, found by the marker on its command line."""
+    marker = process_marker(run_id)
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE and marker in process.cmdline():
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+def process_marker(run_id: str) -> str:
+    """The JVM argument by which a run's processes are known."""
+    return f"-Dharness.run={run_id}"
+
+
+def _read_owner(directory: Path) -> Owner | None:
+    try:
+        return Owner(**json.loads((directory / "owner.json").read_text()))
+    except (OSError, ValueError, TypeError):
+        return None

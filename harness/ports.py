@@ -1,0 +1,54 @@
+"""Loopback ports that nothing uses."""
+
+from __future__ import annotations
+
+import random
+import socket
+from contextlib import ExitStack
+
+from harness.errors import UsageError
+
+LOOPBACK = "127.0.0.1"
+FIRST_PORT, LAST_PORT = 20_000, 31_999
+"""Below Linux's range for outgoing connections (32768 and up), so that no client takes one meanwhile."""
+
+ATTEMPTS = 500
+
+
+def free_ports(count: int, *, base: int | None = None) -> list[int]:
+    """Return ``count`` ports that can be bound now: from ``base`` upwards, else chosen at random.
+
+    Raises `UsageError` naming the port that is taken, or when none can be found. The choice is random and
+    not seeded on purpose: two runs with one seed must not fight over ports.
+    """
+    with ExitStack() as held:
+        if base is not None:
+            ports = list(range(base, base + count))
+            for port in ports:
+                if not _hold(held, port):
+                    raise UsageError(
+                        f"port {port} on {LOOPBACK} is taken (--port-base {base} needs {base} to {base + count - 1});"
+                        " free it, choose another base, or leave --port-base out"
+                    )
+            return ports
+        found: list[int] = []
+        for port in random.Random().sample(range(FIRST_PORT, LAST_PORT + 1), ATTEMPTS):  # noqa: S311
+            if _hold(held, port):
+                found.append(port)
+                if len(found) == count:
+                    return found
+    raise UsageError(f"no {count} free ports between {FIRST_PORT} and {LAST_PORT} on {LOOPBACK}")
+
+
+def _hold(held: ExitStack, port: int) -> bool:
+    probe = socket.socket()
+    try:
+        # As brokers bind: a port whose last connection is in TIME_WAIT is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((LOOPBACK, port))
+        probe.listen(1)
+    except (OSError, OverflowError):
+        probe.close()
+        return False
+    held.callback(probe.close)
+    return True

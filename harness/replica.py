@@ -1,0 +1,130 @@
+"""Reading one replica as that broker serves it, without moving leadership.
+
+A Fetch v11 with replica id -1, no session and current leader epoch -1 is answered by any broker that holds
+a replica, with its own high watermark, last stable offset, log start and aborted transactions (KIP-392;
+measured on 3.9.2 and 4.4.0). DescribeProducers has no leader check either: it shows a follower's open
+transactions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import kafka.errors
+from kafka.protocol.admin import DescribeProducersRequest
+from kafka.protocol.consumer import FetchRequest
+
+from harness.errors import HarnessError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from harness.wire import Connection
+
+CONSUMER_REPLICA_ID = -1
+DEBUG_REPLICA_ID = -2
+"""FetchRequest's debugging consumer: reads to the log end instead of the high watermark."""
+
+MAX_BYTES = 64 << 20
+READ_COMMITTED = 1
+NO_LEADER_EPOCH = -1
+MAX_FETCHES = 10_000
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class ReplicaState:
+    """What a broker says of its replica; offsets, ``aborted`` as (producer id, first offset) pairs."""
+
+    log_start: int
+    high_watermark: int
+    last_stable_offset: int
+    aborted: tuple[tuple[int, int], ...]
+    records: bytes
+
+
+@dataclass(frozen=True)
+class OpenTransaction:
+    """A transaction that a replica holds open, by DescribeProducers (KIP-664)."""
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+
+
+def fetch_chunk(
+    connection: Connection, offsets: Mapping[TopicPartition, int], *, replica_id: int = DEBUG_REPLICA_ID
+) -> dict[TopicPartition, ReplicaState | str]:
+    """Fetch from each partition's offset what fits into one answer; an error is given by its name.
+
+    The aborted list needs a consumer's replica id and stops at the last stable offset; the debugging one
+    reads on to the log end.
+    """
+    Topic = FetchRequest.FetchTopic  # noqa: N806
+    topics = [
+        Topic(
+            topic=topic,
+            partitions=[
+                Topic.FetchPartition(
+                    partition=partition,
+                    current_leader_epoch=NO_LEADER_EPOCH,
+                    fetch_offset=offset,
+                    log_start_offset=-1,
+                    partition_max_bytes=MAX_BYTES,
+                )
+            ],
+        )
+        for (topic, partition), offset in offsets.items()
+    ]
+    answer = connection.call(
+        FetchRequest[11](
+            replica_id=replica_id,
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=MAX_BYTES,
+            isolation_level=READ_COMMITTED if replica_id == CONSUMER_REPLICA_ID else 0,
+            session_id=0,
+            session_epoch=-1,
+            topics=topics,
+            forgotten_topics_data=[],
+            rack_id="",
+        )
+    )
+    return {
+        (topic.topic, p.partition_index): _state(p) if p.error_code == 0 else kafka.errors.for_code(p.error_code).__name__
+        for topic in answer.responses
+        for p in topic.partitions
+    }
+
+
+def open_transactions(
+    connection: Connection, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, tuple[OpenTransaction, ...]]:
+    """Return the transactions that this broker holds open in each partition. Raises `HarnessError`."""
+    Topic = DescribeProducersRequest.TopicRequest  # noqa: N806
+    wanted = [Topic(name=topic, partition_indexes=[partition]) for topic, partition in partitions]
+    answer = connection.call(DescribeProducersRequest[0](topics=wanted))
+    found: dict[TopicPartition, tuple[OpenTransaction, ...]] = {}
+    for topic in answer.topics:
+        for p in topic.partitions:
+            if p.error_code:
+                name = kafka.errors.for_code(p.error_code).__name__
+                raise HarnessError(f"{topic.name}-{p.partition_index} at {connection.address}: {name}")
+            found[topic.name, p.partition_index] = tuple(
+                OpenTransaction(q.producer_id, q.producer_epoch, q.current_txn_start_offset)
+                for q in p.active_producers
+                if q.current_txn_start_offset >= 0
+            )
+    return found
+
+
+def _state(partition: Any) -> ReplicaState:
+    return ReplicaState(
+        log_start=partition.log_start_offset,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        aborted=tuple((a.producer_id, a.first_offset) for a in partition.aborted_transactions or ()),
+        records=bytes(partition.records or b""),
+    )

@@ -1,0 +1,56 @@
+"""The verbs that every runtime has, whatever its brokers are made of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from harness.wire import Address
+
+
+class Runtime(Protocol):
+    """A cluster's brokers as the runner and the nemeses handle them."""
+
+    @property
+    def brokers(self) -> Sequence[int]:
+        """Node ids, in order."""
+        ...
+
+    def start_cluster(self) -> None:
+        """Bring up every broker for the first time. Raises `BootError` with the last log lines."""
+        ...
+
+    def start(self, broker: int) -> None:
+        """Start a broker that is down, on the data it left."""
+        ...
+
+    def kill(self, broker: int) -> None:
+        """End a broker with SIGKILL; it is down when this returns."""
+        ...
+
+    def is_up(self, broker: int) -> bool:
+        """Whether the broker is meant to be running and able to answer."""
+        ...
+
+    def address(self, broker: int) -> Address:
+        """Where clients reach this broker."""
+        ...
+
+    def raise_if_died(self) -> None:
+        """Raise `HarnessError` if a broker ended that nobody ended."""
+        ...
+
+    def copy_partition(self, broker: int, topic: str, partition: int, destination: Path) -> None:
+        """Copy the broker's files of one partition, as they are on disk now, running or not."""
+        ...
+
+    def copy_checkpoints(self, broker: int, destination: Path) -> None:
+        """Copy the checkpoints and ``meta.properties`` of the broker's log directory."""
+        ...
+
+    def close(self, *, keep: bool) -> None:
+        """Stop everything and delete it, or with ``keep`` leave it running and disown it."""
+        ...

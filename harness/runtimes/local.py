@@ -1,0 +1,224 @@
+"""Brokers as JVM processes on loopback addresses of this machine: no container engine, no root."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness import leftovers, ports
+from harness.errors import BootError, HarnessError
+from harness.runtimes.keeper import Keeper
+from harness.targets import kafka
+from harness.wire import Address
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+FORMAT_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 10.0
+LOG_TAIL_LINES = 12
+
+LIVE_SUFFIXES = (".log", ".txnindex", ".snapshot", ".index", ".timeindex")
+SIDE_FILES = ("leader-epoch-checkpoint", "partition.metadata")
+LOG_DIR_FILES = (
+    "replication-offset-checkpoint",
+    "cleaner-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "recovery-point-offset-checkpoint",
+    "meta.properties",
+)
+COPY_ATTEMPTS = 20
+
+
+@dataclass(frozen=True)
+class LocalSpec:
+    """What is needed to bring up brokers as local processes.
+
+    ``settings`` are broker properties; ``logs_dir`` receives one ``<id>/server.log`` per broker.
+    """
+
+    run_id: str
+    work_dir: Path
+    logs_dir: Path
+    java: Path
+    classpath: str
+    settings: Mapping[str, str]
+    brokers: tuple[int, ...] = (1, 2, 3)
+    port_base: int | None = None
+
+
+class LocalRuntime:
+    """Implements `harness.runtimes.base.Runtime` with processes of this machine."""
+
+    def __init__(self, spec: LocalSpec) -> None:
+        """Choose ports and start the keeper; no broker runs yet."""
+        self._spec = spec
+        self._keeper = Keeper(spec.run_id, spec.work_dir)
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        count = len(spec.brokers)
+        numbers = ports.free_ports(2 * count, base=spec.port_base)
+        self._addresses = {b: Address(ports.LOOPBACK, p) for b, p in zip(spec.brokers, numbers[:count], strict=True)}
+        self._controllers = {b: Address(ports.LOOPBACK, p) for b, p in zip(spec.brokers, numbers[count:], strict=True)}
+
+    @property
+    def brokers(self) -> Sequence[int]:
+        """Node ids, in order."""
+        return self._spec.brokers
+
+    def address(self, broker: int) -> Address:
+        """Where clients reach this broker."""
+        return self._addresses[broker]
+
+    def start_cluster(self) -> None:
+        """Format every broker's storage, all at once, and start them. Raises `BootError`."""
+        cluster_id = kafka.random_cluster_id()
+        for broker in self.brokers:
+            self._write_properties(broker)
+        with ThreadPoolExecutor(len(self.brokers)) as pool:
+            list(pool.map(lambda broker: self._format(broker, cluster_id), self.brokers))
+        for broker in self.brokers:
+            self.start(broker)
+
+    def start(self, broker: int) -> None:
+        """Start a broker on the data it has; it is not ready yet when this returns."""
+        log_path = self._log_path(broker)
+        log_path.parent.mkdir(parents=True, exist_ok=True)
+        with log_path.open("ab") as log:
+            self._processes[broker] = subprocess.Popen(
+                self._command(kafka.BROKER_CLASS, str(self._properties_path(broker))),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self._home(broker),
+                start_new_session=True,
+            )
+
+    def kill(self, broker: int) -> None:
+        """SIGKILL the broker and reap it."""
+        process = self._processes.pop(broker)
+        process.kill()
+        process.wait(timeout=STOP_TIMEOUT_S)
+
+    def is_up(self, broker: int) -> bool:
+        """Whether the broker's process is meant to run."""
+        return broker in self._processes
+
+    def raise_if_died(self) -> None:
+        """Raise `BootError` with the last log lines of a broker that ended by itself."""
+        for broker, process in self._processes.items():
+            code = process.poll()
+            if code is not None:
+                raise BootError(
+                    f"broker {broker} ended by itself ({_ending(code)}); the end of {self._log_path(broker)}:\n"
+                    + self.log_tail(broker)
+                )
+
+    def log_tail(self, broker: int) -> str:
+        """Return the broker's last log lines, indented."""
+        try:
+            lines = self._log_path(broker).read_text(errors="replace").splitlines()
+        except FileNotFoundError:
+            return "  (no log)"
+        told = [line for line in lines if "ERROR" in line or "FATAL" in line or "Exception" in line]
+        tail = told[-LOG_TAIL_LINES:] if told else lines[-LOG_TAIL_LINES:]
+        return "\n".join(f"  {line}" for line in tail)
+
+    def copy_partition(self, broker: int, topic: str, partition: int, destination: Path) -> None:
+        """Copy a partition's segments, indexes, producer snapshots and epochs.
+
+        A cleaner that swaps segments meanwhile makes files vanish under the copy: it is then made again,
+        until one copy sees the same set of files before and after. Raises `HarnessError` when the files
+        never hold still.
+        """
+        source = self._log_dir(broker) / f"{topic}-{partition}"
+        if not source.is_dir():
+            raise HarnessError(f"broker {broker} has no folder of {topic}-{partition}: {source}")
+        for _ in range(COPY_ATTEMPTS):
+            shutil.rmtree(destination, ignore_errors=True)
+            destination.mkdir(parents=True)
+            before = _live_files(source)
+            with suppress(FileNotFoundError):
+                for name in before:
+                    shutil.copyfile(source / name, destination / name)
+                if _live_files(source) == before:
+                    return
+        raise HarnessError(f"the files of {topic}-{partition} on broker {broker} never held still for a copy")
+
+    def copy_checkpoints(self, broker: int, destination: Path) -> None:
+        """Copy the log directory's checkpoints and ``meta.properties``; one not written yet is left out."""
+        destination.mkdir(parents=True, exist_ok=True)
+        for name in LOG_DIR_FILES:
+            with suppress(FileNotFoundError):
+                shutil.copyfile(self._log_dir(broker) / name, destination / name)
+
+    def close(self, *, keep: bool) -> None:
+        """Take everything down, or with ``keep`` leave the brokers to the user."""
+        if not keep:
+            for process in self._processes.values():
+                process.kill()
+            for process in self._processes.values():
+                process.wait(timeout=STOP_TIMEOUT_S)
+            leftovers.remove(self._spec.run_id, self._spec.work_dir)
+        self._keeper.close(keep=keep)
+
+    def _format(self, broker: int, cluster_id: str) -> None:
+        arguments = ("format", "--cluster-id", cluster_id, "--config", str(self._properties_path(broker)))
+        done = subprocess.run(
+            self._command(kafka.STORAGE_CLASS, *arguments),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=FORMAT_TIMEOUT_S,
+            check=False,
+        )
+        if done.returncode != 0:
+            said = (done.stderr or done.stdout).strip().splitlines()[-LOG_TAIL_LINES:]
+            raise BootError(f"broker {broker}: its storage cannot be formatted:\n" + "\n".join(f"  {s}" for s in said))
+
+    def _command(self, main_class: str, *arguments: str) -> list[str]:
+        marker = leftovers.process_marker(self._spec.run_id)
+        flags = (*kafka.JVM_FLAGS, *kafka.LOG_FLAGS, f"-Djava.io.tmpdir={self._spec.work_dir}", marker)
+        return [str(self._spec.java), *flags, "-cp", self._spec.classpath, main_class, *arguments]
+
+    def _write_properties(self, broker: int) -> None:
+        properties = kafka.server_properties(
+            node_id=broker,
+            broker_address=self._addresses[broker],
+            controllers=self._controllers,
+            log_dir=str(self._log_dir(broker)),
+            settings=self._spec.settings,
+        )
+        self._home(broker).mkdir(parents=True)
+        self._properties_path(broker).write_text(kafka.format_properties(properties))
+
+    def _home(self, broker: int) -> Path:
+        return self._spec.work_dir / f"broker-{broker}"
+
+    def _log_dir(self, broker: int) -> Path:
+        return self._home(broker) / "data"
+
+    def _properties_path(self, broker: int) -> Path:
+        return self._home(broker) / "server.properties"
+
+    def _log_path(self, broker: int) -> Path:
+        return self._spec.logs_dir / str(broker) / "server.log"
+
+
+def _live_files(folder: Path) -> dict[str, int]:
+    """Names and sizes of what belongs to the log now; not what a cleaner is writing or has retired."""
+    found = {}
+    for path in folder.iterdir():
+        if path.suffix in LIVE_SUFFIXES or path.name in SIDE_FILES:
+            with suppress(FileNotFoundError):
+                found[path.name] = path.stat().st_size
+    return found
+
+
+def _ending(code: int) -> str:
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

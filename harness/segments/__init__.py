@@ -1,0 +1,1 @@
+"""What brokers write to disk and serve over Fetch, parsed without a broker."""

@@ -1,0 +1,117 @@
+"""Record compression: the five codecs of a magic-2 batch, with a ceiling on what a batch may unpack to."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+
+import cramjam
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Codec: TypeAlias = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+
+CODECS: Final[tuple[Codec, ...]] = get_args(Codec)
+"""Indexed by bits 0-2 of the batch attributes (CompressionType); higher numbers are not assigned."""
+
+MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
+"""No broker accepts a batch anywhere near this: beyond it, a batch is a decompression bomb."""
+
+_FIRST_GUESS_BYTES = 64 * 1024
+_GROWTH = 8
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER_BYTES = len(_XERIAL_MAGIC) + 8  # then version and oldest compatible version, an int32 each
+_XERIAL_BLOCK_BYTES = 32 * 1024
+_INT32 = struct.Struct(">i")
+
+_DECOMPRESS_INTO: dict[Codec, Callable[[memoryview, bytearray], int]] = {
+    "gzip": cramjam.gzip.decompress_into,
+    "lz4": cramjam.lz4.decompress_into,
+    "zstd": cramjam.zstd.decompress_into,
+}
+
+
+def decompress(codec: Codec, payload: memoryview) -> bytes:
+    """Unpack a batch's records; at most ``MAX_DECOMPRESSED_BYTES`` come out.
+
+    Raises ``ValueError`` with the reason for a malformed stream or one that unpacks to more than that.
+    """
+    try:
+        if codec == "none":
+            return payload.tobytes()
+        if codec == "snappy":
+            return _decompress_snappy(payload)
+        return _decompress_stream(codec, payload)
+    except cramjam.DecompressionError as error:
+        reason = f"{codec} does not unpack within {MAX_DECOMPRESSED_BYTES} bytes: {error}"
+        raise ValueError(reason) from error
+
+
+def compress(codec: Codec, data: bytes) -> bytes:
+    """Pack as a Kafka producer does: gzip member, xerial snappy blocks, lz4 frame or zstd frame."""
+    match codec:
+        case "none":
+            return data
+        case "gzip":
+            return bytes(cramjam.gzip.compress(data))
+        case "lz4":
+            return bytes(cramjam.lz4.compress(data))
+        case "zstd":
+            return bytes(cramjam.zstd.compress(data))
+        case "snappy":
+            return _compress_xerial(data)
+
+
+def _decompress_stream(codec: Codec, payload: memoryview) -> bytes:
+    # None of these streams reliably announces its size, and the library writes only into what it is
+    # given: so guess, and give more room on failure, up to the ceiling.
+    room = min(max(_FIRST_GUESS_BYTES, _GROWTH * len(payload)), MAX_DECOMPRESSED_BYTES)
+    while True:
+        out = bytearray(room)
+        try:
+            size = _DECOMPRESS_INTO[codec](payload, out)
+        except cramjam.DecompressionError:
+            if room == MAX_DECOMPRESSED_BYTES:
+                raise
+            room = min(room * _GROWTH, MAX_DECOMPRESSED_BYTES)
+        else:
+            return memoryview(out)[:size].tobytes()
+
+
+def _decompress_snappy(payload: memoryview) -> bytes:
+    """One raw block (librdkafka's choice) or blocks in the xerial framing of snappy-java."""
+    if payload[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        return _snappy_block(payload, MAX_DECOMPRESSED_BYTES)
+    blocks = []
+    room = MAX_DECOMPRESSED_BYTES
+    position = _XERIAL_HEADER_BYTES
+    while position < len(payload):
+        left = len(payload) - position - _INT32.size
+        if left < 0:
+            raise ValueError("snappy stream ends inside a block length")
+        (size,) = _INT32.unpack_from(payload, position)
+        if not 0 <= size <= left:
+            raise ValueError(f"snappy block announces {size} bytes, {left} are left")
+        position += _INT32.size
+        blocks.append(_snappy_block(payload[position : position + size], room))
+        room -= len(blocks[-1])
+        position += size
+    return b"".join(blocks)
+
+
+def _snappy_block(block: memoryview, room: int) -> bytes:
+    size = cramjam.snappy.decompress_raw_len(block)
+    if size > room:
+        raise ValueError(f"snappy announces more than {MAX_DECOMPRESSED_BYTES} bytes")
+    out = bytearray(size)
+    cramjam.snappy.decompress_raw_into(block, out)
+    return bytes(out)
+
+
+def _compress_xerial(data: bytes) -> bytes:
+    parts = [_XERIAL_MAGIC, _INT32.pack(1), _INT32.pack(1)]
+    for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK_BYTES]))
+        parts += _INT32.pack(len(block)), block
+    return b"".join(parts)

@@ -1,0 +1,80 @@
+"""How a Kafka broker of a target is configured and formatted. Facts: ``facts/kafka.md`` and KIP-500/KIP-853."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from harness.wire import Address
+
+BROKER_CLASS = "kafka.Kafka"
+STORAGE_CLASS = "kafka.tools.StorageTool"
+
+JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms128m", "-Xmx256m", "-Xshare:auto")
+"""Three brokers on two cores: one collector thread and no optimising compiler start fastest."""
+
+LOG_FLAGS = (
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+    "-Dorg.slf4j.simpleLogger.levelInBrackets=true",
+)
+
+SMALL_CLUSTER = {
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "min.insync.replicas": "1",
+    "auto.create.topics.enable": "false",
+    "auto.leader.rebalance.enable": "false",
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+    "background.threads": "2",
+    "log.cleaner.threads": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "controller.quorum.election.timeout.ms": "500",
+    "controller.quorum.fetch.timeout.ms": "1000",
+    "replica.high.watermark.checkpoint.interval.ms": "500",
+}
+
+
+def random_cluster_id() -> str:
+    """Return a cluster id as Kafka makes them: 16 bytes, URL-safe base64, no leading ``-`` (Uuid.randomUuid)."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+def server_properties(
+    *,
+    node_id: int,
+    broker_address: Address,
+    controllers: Mapping[int, Address],
+    log_dir: str,
+    settings: Mapping[str, str],
+) -> dict[str, str]:
+    """Return one combined KRaft node's properties; ``settings`` win over everything but the addresses."""
+    return {
+        **SMALL_CLUSTER,
+        **settings,
+        "process.roles": "broker,controller",
+        "node.id": str(node_id),
+        "listeners": f"CLIENT://{broker_address},CONTROLLER://{controllers[node_id]}",
+        "advertised.listeners": f"CLIENT://{broker_address}",
+        "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "CLIENT",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": ",".join(f"{node}@{address}" for node, address in sorted(controllers.items())),
+        "log.dirs": log_dir,
+    }
+
+
+def format_properties(properties: Mapping[str, str]) -> str:
+    """Return a ``.properties`` file's text."""
+    return "".join(f"{name}={value}\n" for name, value in properties.items())
