@@ -23,10 +23,14 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
 from harness.java import find_java
-from harness.targets import Target
+
+if TYPE_CHECKING:
+    from harness.targets import Target
+
 
 OnProgress = Callable[[int, int], None]
 Fetch = Callable[[Sequence[str], Path, OnProgress], None]
