@@ -1,7 +1,6 @@
 """Magic-2 record batches, from a segment file or from the records of a Fetch response.
 
-The layout is that of ``DefaultRecordBatch`` and ``DefaultRecord`` in Kafka's clients; all integers are
-big-endian.
+The layout is that of ``DefaultRecordBatch`` in Kafka's clients; all integers are big-endian.
 """
 
 from __future__ import annotations
@@ -14,12 +13,15 @@ from crc32c import crc32c
 
 from harness.errors import HarnessError
 from harness.segments.codecs import CODECS, Codec, decompress
+from harness.segments.records import Record, read_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from mmap import mmap
 
     BytesLike: TypeAlias = bytes | bytearray | memoryview | mmap
+
+__all__ = ["Batch", "CorruptLogError", "Marker", "Record", "iter_batches", "iter_records", "marker"]
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 """Base offset, length, leader epoch, magic, crc32c, attributes, last offset delta, base timestamp, max
@@ -40,7 +42,6 @@ DELETE_HORIZON: Final = 0x40
 _MAGIC_AT = 16
 _LENGTH = struct.Struct(">i")
 _LENGTH_AT = 8
-_MAX_VARINT_SHIFT = 63  # ten bytes: a varlong, see ByteUtils
 _CONTROL_KEY = struct.Struct(">hh")
 _CONTROL_VALUE = struct.Struct(">hi")
 _ZERO_CHUNK_BYTES = 1 << 20
@@ -123,17 +124,6 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """One record; ``timestamp_ms`` is the batch's append time where the topic stamps on append."""
-
-    offset: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Marker:
     """What a control batch says; ``coordinator_epoch`` is None for types that are not a decision."""
 
@@ -191,21 +181,9 @@ def _all_zero(view: memoryview) -> bool:
 
 
 def _batch(view: memoryview, position: int, source: str, *, verify_crc: bool) -> Batch:
-    (
-        base_offset,
-        _,
-        leader_epoch,
-        _,
-        crc,
-        attributes,
-        last_offset_delta,
-        base_timestamp,
-        max_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        record_count,
-    ) = HEADER.unpack_from(view)
+    fields = HEADER.unpack_from(view)
+    base_offset, _, leader_epoch, _, crc, attributes, last_offset_delta = fields[:7]
+    base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, record_count = fields[7:]
     if verify_crc and (computed := crc32c(view[CRC_FROM:])) != crc:
         raise CorruptLogError(source, position, f"CRC is {computed:08x}, the header says {crc:08x}")
     if last_offset_delta < 0:
@@ -243,11 +221,18 @@ def iter_records(batch: Batch, *, source: str) -> Iterator[Record]:
         data = decompress(batch.codec, batch.payload)
     except ValueError as error:
         raise CorruptLogError(source, batch.position, str(error)) from error
+    append_time_ms = batch.max_timestamp_ms if batch.attributes & APPEND_TIME else None
     position = 0
     previous_offset = batch.base_offset - 1
     for index in range(batch.record_count):
         try:
-            record, position = _record(batch, data, position)
+            record, position = read_record(
+                data,
+                position,
+                base_offset=batch.base_offset,
+                base_timestamp_ms=batch.timestamp_base_ms,
+                append_time_ms=append_time_ms,
+            )
             if not previous_offset < record.offset <= batch.last_offset:
                 raise ValueError(f"offset {record.offset} out of order")  # noqa: TRY301
         except IndexError as error:
@@ -283,65 +268,3 @@ def marker(batch: Batch, *, source: str) -> Marker | None:
     except (struct.error, ValueError) as error:
         raise CorruptLogError(source, batch.position, f"malformed control record: {error}") from error
     return Marker(type="commit" if number else "abort", coordinator_epoch=coordinator_epoch)
-
-
-def _record(batch: Batch, data: bytes, position: int) -> tuple[Record, int]:
-    """Parse the record at ``position`` and return it with the position after it.
-
-    Raises ``ValueError`` or, where ``data`` ends too early, ``IndexError``. Fields are not checked one
-    by one: each only moves the position on, so a field that is too long shows at the record's end.
-    """
-    length, position = _varint(data, position)
-    end = position + length
-    if length < 0 or end > len(data):
-        raise ValueError(f"it announces {length} bytes, {len(data) - position} are left")
-    position += 1  # record attributes: none is in use
-    timestamp_delta, position = _varint(data, position)
-    offset_delta, position = _varint(data, position)
-    key, position = _bytes(data, position)
-    value, position = _bytes(data, position)
-    header_count, position = _varint(data, position)
-    if header_count < 0:
-        raise ValueError(f"{header_count} headers")
-    headers = []
-    for _ in range(header_count):
-        name, position = _bytes(data, position)
-        if name is None:
-            raise ValueError("a header without a name")
-        header_value, position = _bytes(data, position)
-        headers.append((name.decode("utf-8", "backslashreplace"), header_value))
-    if position != end:
-        raise ValueError(f"it announces {length} bytes, its fields take {position - end + length}")
-    append_time = batch.attributes & APPEND_TIME
-    record = Record(
-        offset=batch.base_offset + offset_delta,
-        timestamp_ms=batch.max_timestamp_ms if append_time else batch.timestamp_base_ms + timestamp_delta,
-        key=key,
-        value=value,
-        headers=tuple(headers),
-    )
-    return record, position
-
-
-def _bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
-    """Read a length and that many bytes; any negative length is null (Utils.readBytes)."""
-    size, position = _varint(data, position)
-    if size < 0:
-        return None, position
-    return data[position : position + size], position + size
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """Read a zigzag varint or varlong (ByteUtils) and return it with the position after it."""
-    byte = data[position]
-    position += 1
-    raw = byte & 0x7F
-    shift = 7
-    while byte & 0x80:
-        if shift > _MAX_VARINT_SHIFT:
-            raise ValueError("a varint of more than ten bytes")
-        byte = data[position]
-        position += 1
-        raw |= (byte & 0x7F) << shift
-        shift += 7
-    return (raw >> 1) ^ -(raw & 1), position

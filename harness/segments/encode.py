@@ -15,9 +15,9 @@ from harness.segments.batches import (
     LOG_OVERHEAD,
     MAGIC,
     TRANSACTIONAL,
-    Record,
 )
 from harness.segments.codecs import CODECS, Codec, compress
+from harness.segments.records import Record, encode_record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +62,7 @@ def encode_batch(
         base_timestamp_ms = timestamps[0]
     if last_offset is None:
         last_offset = records[-1].offset if records else base_offset
-    packed = b"".join(_encode_record(record, base_offset, base_timestamp_ms) for record in records)
+    packed = b"".join(encode_record(record, base_offset, base_timestamp_ms) for record in records)
     attributes = (
         (CODECS.index(codec) if records else 0)
         | (APPEND_TIME if append_time else 0)
@@ -112,33 +112,3 @@ def encode_marker(
         leader_epoch=leader_epoch,
         delete_horizon_ms=delete_horizon_ms,
     )
-
-
-def _encode_record(record: Record, base_offset: int, base_timestamp_ms: int) -> bytes:
-    parts = [
-        b"\0",
-        _varint(record.timestamp_ms - base_timestamp_ms),
-        _varint(record.offset - base_offset),
-        _sized(record.key),
-        _sized(record.value),
-        _varint(len(record.headers)),
-    ]
-    for name, value in record.headers:
-        parts += _sized(name.encode()), _sized(value)
-    body = b"".join(parts)
-    return _varint(len(body)) + body
-
-
-def _sized(data: bytes | None) -> bytes:
-    return _varint(-1) if data is None else _varint(len(data)) + data
-
-
-def _varint(value: int) -> bytes:
-    """Zigzag: small numbers of either sign take few bytes (ByteUtils.writeVarlong)."""
-    raw = value << 1 if value >= 0 else (-value << 1) - 1
-    out = bytearray()
-    while raw > 0x7F:  # noqa: PLR2004
-        out.append(raw & 0x7F | 0x80)
-        raw >>= 7
-    out.append(raw)
-    return bytes(out)

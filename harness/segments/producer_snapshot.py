@@ -6,7 +6,7 @@ The layout is that of ``ProducerStateManager`` (``PRODUCER_SNAPSHOT_ENTRY_SCHEMA
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from crc32c import crc32c
@@ -67,8 +67,8 @@ def read_producer_snapshot(data: BytesLike, *, source: str) -> list[ProducerEntr
 
 
 def _entry(*fields: int) -> ProducerEntry:
-    *others, first_offset = fields
-    return ProducerEntry(*others, None if first_offset == _NO_OFFSET else first_offset)
+    entry = ProducerEntry(*fields)
+    return replace(entry, current_txn_first_offset=None) if fields[-1] == _NO_OFFSET else entry
 
 
 def encode_producer_snapshot(entries: Sequence[ProducerEntry]) -> bytes:

@@ -1,0 +1,106 @@
+"""One record inside a batch's unpacked payload, both directions (``DefaultRecord``, ``ByteUtils``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_MAX_VARINT_SHIFT = 63  # ten bytes: a varlong
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record; ``timestamp_ms`` is the batch's append time where the topic stamps on append."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+def read_record(
+    data: bytes, position: int, *, base_offset: int, base_timestamp_ms: int, append_time_ms: int | None
+) -> tuple[Record, int]:
+    """Parse the record at ``position`` and return it with the position after it.
+
+    Raises ``ValueError`` with the reason or, where ``data`` ends too early, ``IndexError``. Fields are
+    not checked one by one: each only moves the position on, so one too long shows at the record's end.
+    Header names that are not UTF-8 keep their bytes, as backslash escapes.
+    """
+    length, start = _read_varint(data, position)
+    end = start + length
+    if length < 0 or end > len(data):
+        raise ValueError(f"it announces {length} bytes, {len(data) - start} are left")
+    position = start + 1  # after the record's attributes, none of which is in use
+    timestamp_delta, position = _read_varint(data, position)
+    offset_delta, position = _read_varint(data, position)
+    key, position = _read_bytes(data, position)
+    value, position = _read_bytes(data, position)
+    header_count, position = _read_varint(data, position)
+    if header_count < 0:
+        raise ValueError(f"it announces {header_count} headers")
+    headers = []
+    for _ in range(header_count):
+        name, position = _read_bytes(data, position)
+        if name is None:
+            raise ValueError("it has a header without a name")
+        header_value, position = _read_bytes(data, position)
+        headers.append((name.decode("utf-8", "backslashreplace"), header_value))
+    if position != end:
+        raise ValueError(f"it announces {length} bytes, its fields take {position - start}")
+    timestamp_ms = base_timestamp_ms + timestamp_delta if append_time_ms is None else append_time_ms
+    return Record(base_offset + offset_delta, timestamp_ms, key, value, tuple(headers)), position
+
+
+def encode_record(record: Record, base_offset: int, base_timestamp_ms: int) -> bytes:
+    """Write what ``read_record`` reads."""
+    parts = [
+        b"\0",
+        _encode_varint(record.timestamp_ms - base_timestamp_ms),
+        _encode_varint(record.offset - base_offset),
+        _encode_bytes(record.key),
+        _encode_bytes(record.value),
+        _encode_varint(len(record.headers)),
+    ]
+    for name, value in record.headers:
+        parts += _encode_bytes(name.encode()), _encode_bytes(value)
+    body = b"".join(parts)
+    return _encode_varint(len(body)) + body
+
+
+def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
+    """Read a length and that many bytes; any negative length is null (``Utils.readBytes``)."""
+    size, position = _read_varint(data, position)
+    if size < 0:
+        return None, position
+    return data[position : position + size], position + size
+
+
+def _encode_bytes(data: bytes | None) -> bytes:
+    return _encode_varint(-1) if data is None else _encode_varint(len(data)) + data
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """Read a zigzag number, seven bits a byte from the lowest; return it with the position after it."""
+    byte = data[position]
+    position += 1
+    raw = byte & 0x7F
+    shift = 7
+    while byte & 0x80:
+        if shift > _MAX_VARINT_SHIFT:
+            raise ValueError("a varint takes more than ten bytes")
+        byte = data[position]
+        position += 1
+        raw |= (byte & 0x7F) << shift
+        shift += 7
+    return (raw >> 1) ^ -(raw & 1), position
+
+
+def _encode_varint(value: int) -> bytes:
+    raw = value << 1 if value >= 0 else (-value << 1) - 1
+    out = bytearray()
+    while raw > 0x7F:  # noqa: PLR2004
+        out.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    out.append(raw)
+    return bytes(out)
