@@ -1,0 +1,71 @@
+"""What the clients did, one event a line: an invocation, then its completion.
+
+Event schema (``history.jsonl``), absent fields left out:
+
+    index      int     order of the line
+    type       str     invoke | ok | fail | info (may or may not have happened)
+    f          str     produce | begin | commit | abort | init | poll
+    op         int     pairs an invocation with its completion
+    time_ms    int     wall clock, milliseconds since the epoch
+    process    str     one client, one operation at a time, except that produces overlap
+    part       str     payload | filler | reader
+    phase      str     before | outage | late | after
+    transactional_id   str
+    txn        int     the nth transaction of that transactional id, from 1
+    topic, partition, offset
+    key, value str     value absent and tombstone true for a delete
+    error      str     fail and info only
+    records    list    poll only: [[offset, key, value or null], ...] as delivered
+    position   int     poll only: where the reader stands at the end
+    broker     int     poll only: the leader that served it
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.clock import Clock
+
+HEADER_TXN = "txn"
+"""Record header: ``<transactional id>/<txn>``."""
+HEADER_OP = "op"
+"""Record header: the producing operation's number."""
+
+
+class History:
+    """An append-only log of operation events, shared by every client of a run. Thread-safe."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        """Open the file for writing; it must not exist yet."""
+        self._file: IO[str] = path.open("x", buffering=1)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._index = 0
+        self._op = 0
+
+    def invoke(self, **fields: Any) -> dict[str, Any]:
+        """Record an invocation and return its fields, to be given to `complete`."""
+        with self._lock:
+            self._op += 1
+            event = {**fields, "op": self._op}
+            self._write("invoke", event)
+        return event
+
+    def complete(self, kind: str, event: dict[str, Any], **more: Any) -> None:
+        """Record how an invocation ended: ``ok``, ``fail`` or ``info``."""
+        with self._lock:
+            self._write(kind, {**event, **more})
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _write(self, kind: str, event: dict[str, Any]) -> None:
+        line = {"index": self._index, "type": kind, "time_ms": self._clock.time_ms(), **event}
+        self._index += 1
+        self._file.write(json.dumps({k: v for k, v in line.items() if v is not None}) + "\n")

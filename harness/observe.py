@@ -1,0 +1,229 @@
+"""Timed observations: what each broker's replica holds, and what was seen to be removed from it, and when.
+
+Observation schema (``observations.jsonl``), one line whenever a replica has changed:
+
+    time_ms, broker, topic, partition
+    log_start, high_watermark, last_stable_offset, log_end    int
+    open       list   [[producer id, epoch, first offset], ...] as DescribeProducers has it
+    batches    int    number of batches in the log
+    digest     str    of the (base offset, CRC) pairs of those batches: two equal digests, one content
+    appeared   list   [[offset, kind, producer id], ...] of tombstones and markers seen for the first time
+    removed    list   [[offset, kind], ...] of what was there at the observation before
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Any
+
+from harness.errors import HarnessError
+from harness.replica import OpenTransaction, ReplicaState, fetch_chunk, open_transactions
+from harness.segments.batches import Batch, CorruptLogError, iter_batches, iter_records, marker
+from harness.wire import Connection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from harness.clock import Clock
+    from harness.replica import TopicPartition
+    from harness.runtimes.base import Runtime
+
+PERIOD_S = 0.15
+JOIN_TIMEOUT_S = 15.0
+NO_PRODUCER = -1
+NOTABLE = frozenset({"tombstone", "commit", "abort"})
+
+Content = tuple[tuple[int, str], ...]
+"""(offset, kind) of one batch; kinds: value, tombstone, commit, abort, other control types, empty."""
+
+
+@dataclass(frozen=True)
+class View:
+    """One replica at one moment. ``present`` maps offsets to (kind, producer id)."""
+
+    log_start: int
+    high_watermark: int
+    last_stable_offset: int
+    log_end: int
+    open: tuple[OpenTransaction, ...] = ()
+    batches: int = 0
+    digest: str = ""
+    present: dict[int, tuple[str, int]] = field(default_factory=dict)
+
+
+class Observer:
+    """Polls every broker that is up, one thread a broker, from `start` to `close`."""
+
+    def __init__(self, runtime: Runtime, partitions: Sequence[TopicPartition], path: Path, clock: Clock) -> None:
+        """Open ``path`` for writing; nothing is asked yet."""
+        self._runtime = runtime
+        self._partitions = partitions
+        self._clock = clock
+        self._file: IO[str] = path.open("x", buffering=1)
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._errors: list[BaseException] = []
+        self._views: dict[tuple[int, TopicPartition], View] = {}
+        self._seen: dict[TopicPartition, dict[int, tuple[str, int]]] = {tp: {} for tp in partitions}
+        self._contents: dict[tuple[TopicPartition, int, int], Content] = {}
+        self._threads = [
+            threading.Thread(target=self._guarded, args=(broker,), name=f"observe-{broker}", daemon=True)
+            for broker in runtime.brokers
+        ]
+
+    def start(self) -> None:
+        """Begin to poll."""
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """End the threads and the file."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(JOIN_TIMEOUT_S)
+        self._file.close()
+
+    def raise_if_failed(self) -> None:
+        """Raise what ended an observing thread."""
+        if self._errors:
+            raise HarnessError(f"observation failed: {self._errors[0]}") from self._errors[0]
+
+    def view(self, broker: int, partition: TopicPartition) -> View | None:
+        """Return the newest view of a replica."""
+        with self._lock:
+            return self._views.get((broker, partition))
+
+    def seen(self, partition: TopicPartition) -> dict[int, tuple[str, int]]:
+        """Return every offset ever seen on any replica, with (kind, producer id)."""
+        with self._lock:
+            return dict(self._seen[partition])
+
+    def marker_after(self, partition: TopicPartition, offset: int) -> int | None:
+        """Return the first marker seen on any replica that ends the transaction of the record at ``offset``."""
+        seen = self.seen(partition)
+        if offset not in seen:
+            return None
+        producer_id = seen[offset][1]
+        later = [o for o, (kind, pid) in seen.items() if o > offset and pid == producer_id and kind in {"commit", "abort"}]
+        return min(later, default=None)
+
+    def is_removed(self, broker: int, partition: TopicPartition, offset: int) -> bool:
+        """Whether the replica's log goes on past ``offset`` and no longer holds it."""
+        view = self.view(broker, partition)
+        return view is not None and view.log_end > offset and offset not in view.present
+
+    def _guarded(self, broker: int) -> None:
+        try:
+            self._watch(broker)
+        except BaseException as error:  # noqa: BLE001  (surfaces in raise_if_failed)
+            self._errors.append(error)
+
+    def _watch(self, broker: int) -> None:
+        connection: Connection | None = None
+        while not self._stop.wait(PERIOD_S):
+            if not self._runtime.is_up(broker):
+                continue
+            try:
+                connection = connection or Connection(self._runtime.address(broker))
+                self._look(broker, connection)
+            except OSError:
+                # Down, paused or booting: the view stays what it was, the next round connects again.
+                if connection is not None:
+                    connection.close()
+                connection = None
+        if connection is not None:
+            connection.close()
+
+    def _look(self, broker: int, connection: Connection) -> None:
+        answers = fetch_chunk(connection, dict.fromkeys(self._partitions, 0))
+        held = {tp: state for tp, state in answers.items() if isinstance(state, ReplicaState)}
+        try:
+            opened = open_transactions(connection, list(held))
+        except HarnessError:
+            # A replica that is just being created or moved; the next round sees it.
+            return
+        for tp, state in held.items():
+            self._take(broker, tp, self._read(tp, state, opened[tp]))
+
+    def _read(self, partition: TopicPartition, state: ReplicaState, opened: tuple[OpenTransaction, ...]) -> View:
+        present: dict[int, tuple[str, int]] = {}
+        digest = hashlib.sha256()
+        log_end = state.log_start
+        count = 0
+        for batch in _whole_batches(state.records, f"{partition[0]}-{partition[1]}"):
+            count += 1
+            log_end = batch.last_offset + 1
+            digest.update(b"%d/%d;" % (batch.base_offset, batch.crc))
+            for offset, kind in self._content(partition, batch):
+                present[offset] = (kind, batch.producer_id)
+        return View(
+            log_start=state.log_start,
+            high_watermark=state.high_watermark,
+            last_stable_offset=state.last_stable_offset,
+            log_end=log_end,
+            open=opened,
+            batches=count,
+            digest=digest.hexdigest()[:16],
+            present=present,
+        )
+
+    def _content(self, partition: TopicPartition, batch: Batch) -> Content:
+        """Unpack a batch once, however many replicas and rounds show it."""
+        key = (partition, batch.base_offset, batch.crc)
+        content = self._contents.get(key)
+        if content is None:
+            content = self._contents[key] = _content(batch)
+        return content
+
+    def _take(self, broker: int, partition: TopicPartition, view: View) -> None:
+        with self._lock:
+            before = self._views.get((broker, partition))
+            if before == view:
+                return
+            known = before.present if before else {}
+            line: dict[str, Any] = {
+                "time_ms": self._clock.time_ms(),
+                "broker": broker,
+                "topic": partition[0],
+                "partition": partition[1],
+                "log_start": view.log_start,
+                "high_watermark": view.high_watermark,
+                "last_stable_offset": view.last_stable_offset,
+                "log_end": view.log_end,
+                "open": [[t.producer_id, t.producer_epoch, t.first_offset] for t in view.open],
+                "batches": view.batches,
+                "digest": view.digest,
+                "appeared": [
+                    [o, kind, pid] for o, (kind, pid) in view.present.items() if kind in NOTABLE and o not in known
+                ],
+                "removed": [[o, kind] for o, (kind, _) in known.items() if o not in view.present],
+            }
+            self._views[broker, partition] = view
+            for offset, what in view.present.items():
+                # A marker that was emptied is remembered as what it was.
+                if what[0] != "empty":
+                    self._seen[partition][offset] = what
+            self._file.write(json.dumps(line) + "\n")
+
+
+def _whole_batches(records: bytes, source: str) -> Iterator[Batch]:
+    try:
+        yield from iter_batches(records, source=source)
+    except CorruptLogError as error:
+        # A Fetch answer may end inside a batch.
+        if not error.cut:
+            raise
+
+
+def _content(batch: Batch) -> Content:
+    source = "a Fetch answer"
+    if batch.is_empty:
+        return ((batch.last_offset, "empty"),)
+    told = marker(batch, source=source)
+    if told is not None:
+        return ((batch.last_offset, told.type),)
+    return tuple((r.offset, "value" if r.value is not None else "tombstone") for r in iter_records(batch, source=source))

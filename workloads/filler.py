@@ -1,0 +1,121 @@
+"""The traffic around the payload: it rolls segments, gives the cleaner work, and must never show an anomaly.
+
+Several processes: one plain producer that writes to every topic in turn (values, now and then a tombstone)
+and transactional ones whose transactions span topics, some of them aborted. Every choice comes from a seed,
+process by process. Keys carry their phase, and a phase ends only when its last transaction has ended: so no
+filler key or transaction straddles the outage, and what is found belongs to the payload.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.client import Producer, ProducerSpec
+from harness.errors import HarnessError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from harness.history import History
+    from harness.scenario import Phase
+
+PART = "filler"
+TRANSACTIONAL_PROCESSES = 2
+KEYS_PER_PROCESS = 6
+VALUE_BYTES = 100
+DELETE_SHARE = 0.15
+ABORT_SHARE = 0.25
+TOPICS_PER_TRANSACTION = 3
+RECORDS_PER_TOPIC = 2
+TRANSACTION_PERIODS = 4
+"""A transaction every so many periods of the plain filler."""
+
+JOIN_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class FillerSpec:
+    """``seed`` fixes every choice; ``period_s`` is the pause between two rounds of the plain process."""
+
+    topics: Sequence[str]
+    seed: int
+    period_s: float
+
+
+class Filler:
+    """Owns the filler's producers, and their threads while a phase runs."""
+
+    def __init__(self, spec: FillerSpec, bootstrap: str, history: History) -> None:
+        """Create the producers."""
+        self._spec = spec
+        self._errors: list[BaseException] = []
+        self._plain = Producer(bootstrap, ProducerSpec("filler.plain", PART), history)
+        self._transactional = [
+            Producer(bootstrap, ProducerSpec(f"filler.tx{n}", PART, f"filler.tx{n}"), history)
+            for n in range(TRANSACTIONAL_PROCESSES)
+        ]
+        self._choices = [random.Random(f"{spec.seed}/{n}") for n in range(1 + TRANSACTIONAL_PROCESSES)]  # noqa: S311
+
+    def init(self) -> None:
+        """Obtain producer ids."""
+        for producer in self._transactional:
+            producer.init()
+
+    @contextmanager
+    def running(self, phase: Phase) -> Iterator[None]:
+        """Write throughout the block; on leaving it every transaction has ended and every record is answered."""
+        stop = threading.Event()
+        jobs: list[Callable[[], None]] = [lambda: self._run_plain(phase, stop)]
+        for n in range(TRANSACTIONAL_PROCESSES):
+            jobs.append(lambda n=n: self._run_transactions(n, phase, stop))  # type: ignore[misc]
+        threads = [threading.Thread(target=self._guarded, args=(job,), name=f"filler-{phase}-{i}", daemon=True)
+                   for i, job in enumerate(jobs)]  # fmt: skip
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join(JOIN_TIMEOUT_S)
+            if any(thread.is_alive() for thread in threads):
+                self._errors.append(HarnessError(f"the filler did not stop within {JOIN_TIMEOUT_S:g} s"))
+        self.raise_if_failed()
+
+    def raise_if_failed(self) -> None:
+        """Raise what ended a filler thread."""
+        if self._errors:
+            raise HarnessError(f"the filler failed: {self._errors[0]}") from self._errors[0]
+
+    def _guarded(self, job: Callable[[], None]) -> None:
+        try:
+            job()
+        except BaseException as error:  # noqa: BLE001  (surfaces in raise_if_failed)
+            self._errors.append(error)
+
+    def _run_plain(self, phase: Phase, stop: threading.Event) -> None:
+        producer, choice = self._plain, self._choices[0]
+        producer.phase = phase
+        while not stop.wait(self._spec.period_s):
+            for topic in self._spec.topics:
+                self._send(producer, choice, topic, f"filler.{phase}.plain")
+            producer.flush()
+
+    def _run_transactions(self, n: int, phase: Phase, stop: threading.Event) -> None:
+        producer, choice = self._transactional[n], self._choices[1 + n]
+        producer.phase = phase
+        while not stop.wait(self._spec.period_s * TRANSACTION_PERIODS):
+            producer.begin()
+            for topic in choice.sample(list(self._spec.topics), min(TOPICS_PER_TRANSACTION, len(self._spec.topics))):
+                for _ in range(RECORDS_PER_TOPIC):
+                    self._send(producer, choice, topic, f"filler.{phase}.tx{n}")
+            (producer.abort if choice.random() < ABORT_SHARE else producer.commit)()
+
+    def _send(self, producer: Producer, choice: random.Random, topic: str, prefix: str) -> None:
+        key = f"{prefix}.{choice.randrange(KEYS_PER_PROCESS)}"
+        value = choice.randbytes(VALUE_BYTES // 2).hex()
+        producer.send(topic, key, None if choice.random() < DELETE_SHARE else value)
