@@ -24,6 +24,10 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = len(_XERIAL_MAGIC) + 8  # then version and oldest compatible version, an int32 each
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _INT32 = struct.Struct(">i")
+_LZ4_HEADER = bytes.fromhex("04224d18 60 40 82")  # magic, independent blocks, of 64 KiB at most, checksum
+_LZ4_BLOCK_BYTES = 64 * 1024
+_LZ4_STORED = 1 << 31
+_LZ4_INT32 = struct.Struct("<I")
 
 _DECOMPRESS_INTO: dict[Codec, Callable[[memoryview, bytearray], int]] = {
     "gzip": cramjam.gzip.decompress_into,
@@ -56,7 +60,7 @@ def compress(codec: Codec, data: bytes) -> bytes:
         case "gzip":
             return bytes(cramjam.gzip.compress(data))
         case "lz4":
-            return bytes(cramjam.lz4.compress(data))
+            return _compress_lz4(data)
         case "zstd":
             return bytes(cramjam.zstd.compress(data))
         case "snappy":
@@ -114,4 +118,17 @@ def _compress_xerial(data: bytes) -> bytes:
     for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
         block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK_BYTES]))
         parts += _INT32.pack(len(block)), block
+    return b"".join(parts)
+
+
+def _compress_lz4(data: bytes) -> bytes:
+    # Framed here: the library links blocks to each other, which Kafka's Lz4BlockInputStream refuses.
+    parts = [_LZ4_HEADER]
+    for start in range(0, len(data), _LZ4_BLOCK_BYTES):
+        raw = data[start : start + _LZ4_BLOCK_BYTES]
+        block = bytes(cramjam.lz4.compress_block(raw, store_size=False))
+        stored = len(block) >= len(raw)
+        parts.append(_LZ4_INT32.pack(len(raw) | _LZ4_STORED if stored else len(block)))
+        parts.append(raw if stored else block)
+    parts.append(_LZ4_INT32.pack(0))
     return b"".join(parts)

@@ -1,0 +1,142 @@
+"""The files beside a log: against bytes written by Kafka's own classes, and cut or broken ones."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from crc32c import crc32c
+
+from harness.segments.batches import CorruptLogError
+from harness.segments.checkpoints import read_checkpoint
+from harness.segments.producer_snapshot import (
+    ProducerEntry,
+    encode_producer_snapshot,
+    read_producer_snapshot,
+)
+from harness.segments.txnindex import AbortedTxn, encode_txnindex, iter_txnindex, read_txnindex
+
+SOURCE = "t-0/00"
+
+# Written by TransactionIndex, ProducerStateManager and OffsetCheckpointFile of Kafka 4.4.0.
+KAFKA_TXNINDEX = bytes.fromhex(
+    "000000000000000000070000000000000028000000000000002b000000000000002c"
+    "00000000000000000008000000000000002d00000000000000310000000000000032"
+)
+ABORTED = [AbortedTxn(7, 40, 43, 44), AbortedTxn(8, 45, 49, 50)]
+KAFKA_SNAPSHOT = bytes.fromhex(
+    "00014f224c1500000002"
+    "00000000000000070002ffffffffffffffffffffffff000000000000018bcfe56be800000009000000000000003c"
+    "00000000000000080000ffffffffffffffffffffffff00000000ffffffffffffffffffffffffffffffffffffffff"
+)
+PRODUCERS = [
+    ProducerEntry(7, 2, -1, -1, 0, 1_700_000_001_000, 9, 60),
+    ProducerEntry(8, 0, -1, -1, 0, -1, -1, None),
+]
+KAFKA_CHECKPOINT = b"0\n2\njepsen-t.1_x 0 42\n__transaction_state 11 0\n"
+OFFSETS = {("jepsen-t.1_x", 0): 42, ("__transaction_state", 11): 0}
+
+
+def test_txnindex_of_kafka() -> None:
+    assert read_txnindex(KAFKA_TXNINDEX, source=SOURCE) == ABORTED
+    assert encode_txnindex(ABORTED) == KAFKA_TXNINDEX
+    assert read_txnindex(b"", source=SOURCE) == []
+
+
+def test_txnindex_cut_anywhere() -> None:
+    for size in range(len(KAFKA_TXNINDEX)):
+        whole, left = divmod(size, 34)
+        entries = iter_txnindex(KAFKA_TXNINDEX[:size], source=SOURCE)
+        assert [next(entries) for _ in range(whole)] == ABORTED[:whole]
+        if not left:
+            assert list(entries) == []
+            continue
+        with pytest.raises(CorruptLogError) as caught:
+            next(entries)
+        assert str(caught.value) == f"{SOURCE} at byte {34 * whole}: entry is cut: {left} of 34 bytes"
+        assert (caught.value.position, caught.value.cut) == (34 * whole, True)
+
+
+def test_txnindex_of_another_version() -> None:
+    data = KAFKA_TXNINDEX[:34] + b"\0\1" + KAFKA_TXNINDEX[36:]
+    entries = iter_txnindex(data, source=SOURCE)
+    assert next(entries) == ABORTED[0]
+    with pytest.raises(CorruptLogError, match="at byte 34: unknown entry version 1"):
+        next(entries)
+
+
+def test_producer_snapshot_of_kafka() -> None:
+    assert read_producer_snapshot(KAFKA_SNAPSHOT, source=SOURCE) == PRODUCERS
+    assert encode_producer_snapshot(PRODUCERS) == KAFKA_SNAPSHOT
+
+
+def test_producer_snapshot_fields_each_keep_their_place() -> None:
+    entries = [ProducerEntry(1 << 40, 3, 1 << 20, 1 << 41, 5, 1 << 42, 6, 0)]
+    assert read_producer_snapshot(encode_producer_snapshot(entries), source=SOURCE) == entries
+    assert read_producer_snapshot(encode_producer_snapshot([]), source=SOURCE) == []
+
+
+def test_producer_snapshot_cut_anywhere() -> None:
+    for size in range(len(KAFKA_SNAPSHOT)):
+        with pytest.raises(CorruptLogError) as caught:
+            read_producer_snapshot(KAFKA_SNAPSHOT[:size], source=SOURCE)
+        assert caught.value.cut
+        if size < 10:
+            assert str(caught.value) == f"{SOURCE} at byte 0: header is cut: {size} of 10 bytes"
+        else:
+            assert str(caught.value) == f"{SOURCE} at byte {size}: snapshot is cut: {size} of 102 bytes"
+
+
+def test_producer_snapshot_flipped_bytes() -> None:
+    for at in range(len(KAFKA_SNAPSHOT)):
+        data = KAFKA_SNAPSHOT[:at] + bytes([KAFKA_SNAPSHOT[at] ^ 0xFF]) + KAFKA_SNAPSHOT[at + 1 :]
+        with pytest.raises(CorruptLogError) as caught:
+            read_producer_snapshot(data, source=SOURCE)
+        if at < 2:
+            assert "at byte 0: unknown snapshot version" in str(caught.value)
+        elif not 6 <= at < 10:  # a greater count is seen first as a cut
+            assert "at byte 2: CRC is " in str(caught.value)
+            assert not caught.value.cut
+
+
+@pytest.mark.parametrize("count", [-1, 0, 1])
+def test_producer_snapshot_with_another_count(count: int) -> None:
+    covered = struct.pack(">i", count) + KAFKA_SNAPSHOT[10:]
+    data = struct.pack(">hI", 1, crc32c(covered)) + covered
+    with pytest.raises(CorruptLogError, match=f"at byte 6: {count} entries do not fill 102 bytes"):
+        read_producer_snapshot(data, source=SOURCE)
+
+
+def test_checkpoint_of_kafka() -> None:
+    assert read_checkpoint(KAFKA_CHECKPOINT, source=SOURCE) == OFFSETS
+    assert read_checkpoint(KAFKA_CHECKPOINT.rstrip(), source=SOURCE) == OFFSETS
+    assert read_checkpoint(KAFKA_CHECKPOINT.replace(b"\n", b"\r\n"), source=SOURCE) == OFFSETS
+
+
+@pytest.mark.parametrize("data", [b"", b"0", b"0\n", b"0\n0", b"0\n0\n"])
+def test_checkpoint_without_entries(data: bytes) -> None:
+    assert read_checkpoint(data, source=SOURCE) == {}
+
+
+@pytest.mark.parametrize(
+    ("data", "position", "reason"),
+    [
+        (b"1\n0\n", 0, "line 1: version '1', not 0"),
+        (b"\n0\n", 0, "line 1: version '', not 0"),
+        (b"0\nx\n", 2, "line 2: entry count 'x'"),
+        (b"0\n-1\n", 2, "line 2: entry count '-1'"),
+        (b"0\n1\nt 0\n", 4, "line 3: 't 0' is not 'topic partition offset'"),
+        (b"0\n2\nt 0 1\nt x 1\n", 10, "line 4: 't x 1' is not 'topic partition offset'"),
+        (b"0\n1\nt 0 1 2\n", 4, "line 3: 't 0 1 2' is not 'topic partition offset'"),
+        (b"0\n1\n\xff 0 1\n", 4, "line 3: '\\\\xff 0 1' is not 'topic partition offset'"),
+        (b"0\n0\n\n", 4, "line 3: '' is not 'topic partition offset'"),
+        (b"0\n2\nt 0 1\nt 0 2\n", 10, "line 4: partition t-0 a second time"),
+        (b"0\n0\nt 0 1\n", 2, "line 2: 0 entries announced, 1 found"),
+        (b"0\n2\nt 0 1\n", 2, "line 2: 2 entries announced, 1 found"),
+    ],
+)
+def test_malformed_checkpoints(data: bytes, position: int, reason: str) -> None:
+    with pytest.raises(CorruptLogError) as caught:
+        read_checkpoint(data, source=SOURCE)
+    assert str(caught.value) == f"{SOURCE} at byte {position}: {reason}"
+    assert caught.value.cut == (reason.endswith("2 entries announced, 1 found"))
