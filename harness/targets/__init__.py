@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 
 from harness.errors import UsageError
+from harness.suggest import nearest
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,6 @@ def find_target(name: str) -> Target:
 
     Raises UsageError with the nearest names and the list of all when there is none.
     """
-    if name in TARGETS:
-        return TARGETS[name]
-    nearest = difflib.get_close_matches(name, TARGETS, cutoff=0.5)
-    hint = f"; did you mean {' or '.join(nearest)}?" if nearest else ";"
-    raise UsageError(f"unknown target {name!r}{hint} known targets: {', '.join(TARGETS)}")
+    if name not in TARGETS:
+        raise UsageError(nearest("target", name, list(TARGETS)))
+    return TARGETS[name]

@@ -1,21 +1,49 @@
-"""Pin a target's jars: ``python -m harness.targets.lock kafka-3.9`` writes its lock file.
+"""From Maven Central to pinned jars: the call of Ivy, and the lock files.
 
-For maintainers, in a source tree: resolves the POMs transitively, leaves out the target's excluded
-modules, adds slf4j-simple as the one slf4j binding (brokers then log to stderr), hashes what came.
+A lock file (``locks/kafka-3.9.2.lock``) has a line ``sha256  group:artifact:version`` for every jar of
+one exact version. ``python -m harness.targets.lock kafka-3.9`` writes it, in a source tree: it resolves
+the POMs transitively, leaves out the target's excluded modules, adds slf4j-simple as the one slf4j
+binding (brokers then log to stderr), and hashes what came.
 """
 
 from __future__ import annotations
 
+import hashlib
+import importlib.resources
+import importlib.util
+import os
+import re
+import select
+import subprocess
 import sys
 import tempfile
+import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
+from harness.java import find_java
 from harness.targets import Target, find_target
-from harness.targets.jars import file_sha256, ivy_dependency, lock_name, run_ivy
 
-LOCKS = Path(__file__).parent / "locks"
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+FETCH_LIMIT_S = 900.0
+_SILENCE_LIMIT_S = 40.0
+_CONNECT_TIMEOUT_MS = 10_000
+_READ_TIMEOUT_MS = 30_000
+_REASONS = (
+    r"Server access error .*",
+    r"Host \S+ not found.*",
+    r"(CLIENT|SERVER) ERROR: .*",
+    r"module not found: .*",
+    r"\[FAILED .*",
+)
+_FETCH_REMEDY = (
+    "check the network (a proxy goes into JAVA_TOOL_OPTIONS) or "
+    "set COMPACTION_HARNESS_MAVEN_ROOT to a mirror of Maven Central"
+)
 _BINDING = "org.slf4j:slf4j-simple:1.7.36"
 _OTHER_BINDINGS = (
     "ch.qos.logback:logback-classic",
@@ -23,6 +51,28 @@ _OTHER_BINDINGS = (
     "org.slf4j:slf4j-log4j12",
     "org.slf4j:slf4j-reload4j",
 )
+
+
+def jar_name(coordinate: str) -> str:
+    """Return the file name of ``group:artifact:version`` in the cache."""
+    return coordinate.replace(":", "--") + ".jar"
+
+
+def lock_name(target: Target) -> str:
+    """Return the file name of the lock of a target's exact version."""
+    return f"kafka-{target.version}.lock"
+
+
+def read_lock(target: Target) -> dict[str, str]:
+    """Return the pinned SHA-256 by ``group:artifact:version``; UsageError when the version has no lock."""
+    lock = importlib.resources.files("harness.targets") / "locks" / lock_name(target)
+    if not lock.is_file():
+        raise UsageError(
+            f"no jars are pinned for {target.name} {target.version}: "
+            f"run python -m harness.targets.lock {target.name}"
+        )
+    rows = (line.split() for line in lock.read_text(encoding="utf-8").splitlines())
+    return {coordinate: sha256 for sha256, coordinate in rows}
 
 
 def resolve(target: Target) -> dict[str, str]:
@@ -36,10 +86,126 @@ def resolve(target: Target) -> dict[str, str]:
         ET.SubElement(broker, "exclude", org=group, module=artifact)
     with tempfile.TemporaryDirectory() as name:
         staging = Path(name)
-        for line in run_ivy([broker, ivy_dependency(_BINDING)], staging, poms=True):
-            print(line, file=sys.stderr)  # noqa: T201  a maintainer's tool
+        run_ivy([broker, ivy_dependency(_BINDING)], staging, sys.stderr.write, poms=True)
         jars = sorted(staging.glob("*.jar"))
         return {jar.stem.replace("--", ":"): file_sha256(jar) for jar in jars}
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def ivy_dependency(coordinate: str, **attributes: str) -> ET.Element:
+    """Return the ``<dependency>`` of an ivy.xml for ``group:artifact:version``."""
+    group, artifact, version = coordinate.split(":")
+    return ET.Element("dependency", {"org": group, "name": artifact, "rev": version, **attributes})
+
+
+def run_ivy(
+    dependencies: Iterable[ET.Element], staging: Path, on_line: Callable[[str], object], *, poms: bool
+) -> None:
+    """Retrieve ``dependencies`` into ``staging`` under their ``jar_name``; Ivy's output goes to ``on_line``.
+
+    With ``poms`` it resolves transitively. Java's own proxy and trust store settings hold, as in
+    JAVA_TOOL_OPTIONS. Raises UsageError with Ivy's reason when it fails, is silent for 40 s or takes
+    15 minutes.
+    """
+    ET.ElementTree(_ivy_settings(poms=poms)).write(staging / "ivysettings.xml")
+    ET.ElementTree(_ivy_module(dependencies, poms=poms)).write(staging / "ivy.xml")
+    command: list[str | Path] = [
+        find_java().path,
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+UseSerialGC",
+        "-jar",
+        _ivy_jar(),
+    ]
+    command += ["-settings", "ivysettings.xml", "-ivy", "ivy.xml", "-cache", "ivy-home"]
+    command += ["-types", "jar", "bundle", "-retrieve", "[organisation]--[artifact]--[revision].jar"]
+    log: list[str] = []
+    with subprocess.Popen(command, cwd=staging, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as ivy:
+        try:
+            for line in _lines(ivy):
+                log.append(line)
+                on_line(line)
+        except BaseException:
+            ivy.kill()
+            raise
+    if ivy.returncode != 0:
+        raise UsageError(f"the jars cannot be fetched: {ivy_reason(log)}; {_FETCH_REMEDY}")
+
+
+def ivy_reason(log: Iterable[str]) -> str:
+    """Return the line of Ivy's output that says why it failed, or its last one."""
+    lines = [line.strip() for line in log if line.strip()]
+    matches = (match for reason in _REASONS for line in lines if (match := re.search(reason, line)))
+    first = next(matches, None)
+    return first[0] if first else (lines or ["Ivy said nothing"])[-1]
+
+
+def _lines(ivy: subprocess.Popen[bytes]) -> Iterator[str]:
+    """Yield the lines of Ivy's output as they come; UsageError when it hangs or goes on for too long."""
+    assert ivy.stdout is not None  # noqa: S101  a pipe was asked for
+    deadline_s, pending = time.monotonic() + FETCH_LIMIT_S, b""
+    # Read in chunks: a long download prints dots, no line, and each dot is a sign of life.
+    while (left_s := deadline_s - time.monotonic()) > 0:
+        if not select.select([ivy.stdout], [], [], min(_SILENCE_LIMIT_S, left_s))[0]:
+            break
+        chunk = os.read(ivy.stdout.fileno(), 65536)
+        if not chunk:
+            return
+        *lines, pending = (pending + chunk).split(b"\n")
+        yield from (line.decode(errors="replace") for line in lines)
+    raise UsageError(
+        f"the jars cannot be fetched: the repository was silent for {_SILENCE_LIMIT_S:.0f} s, or sent for "
+        f"more than {FETCH_LIMIT_S:.0f} s; {_FETCH_REMEDY}"
+    )
+
+
+def _ivy_settings(*, poms: bool) -> ET.Element:
+    """Return the ivysettings.xml: one Maven repository, Ivy's own default unless the user names one.
+
+    Locked jars are checked against their SHA-256 afterwards, so that the repository's own checksums,
+    a request each, are only asked for with ``poms``.
+    """
+    settings = ET.Element("ivysettings")
+    ET.SubElement(settings, "settings", defaultResolver="maven")
+    constraints = ET.SubElement(settings, "timeout-constraints")
+    ET.SubElement(
+        constraints,
+        "timeout-constraint",
+        name="bounded",
+        connectionTimeout=str(_CONNECT_TIMEOUT_MS),
+        readTimeout=str(_READ_TIMEOUT_MS),
+    )
+    resolver = {"name": "maven", "m2compatible": "true", "timeoutConstraint": "bounded"}
+    if not poms:
+        resolver |= {"usepoms": "false", "useMavenMetadata": "false", "checksums": ""}
+    if root := os.environ.get("COMPACTION_HARNESS_MAVEN_ROOT"):
+        resolver["root"] = root
+    ET.SubElement(ET.SubElement(settings, "resolvers"), "ibiblio", resolver)
+    return settings
+
+
+def _ivy_module(dependencies: Iterable[ET.Element], *, poms: bool) -> ET.Element:
+    """Return the ivy.xml that asks for ``dependencies``."""
+    module = ET.Element("ivy-module", version="2.0")
+    ET.SubElement(module, "info", organisation="compaction-harness", module="jars")
+    mapping = "default->runtime,master" if poms else "default->default"
+    ET.SubElement(ET.SubElement(module, "configurations", defaultconfmapping=mapping), "conf", name="default")
+    ET.SubElement(module, "dependencies").extend(dependencies)
+    return module
+
+
+def _ivy_jar() -> Path:
+    """Return the Ivy that the installed pyspark bundles (pyspark is not imported for it)."""
+    spec = importlib.util.find_spec("pyspark")
+    folders = (spec.submodule_search_locations if spec else None) or []
+    found = next((jar for folder in folders for jar in Path(folder, "jars").glob("ivy-*.jar")), None)
+    if found is None:
+        raise UsageError("pyspark with its bundled Ivy is not installed here: pip install 'pyspark>=4.0'")
+    return found
 
 
 def main(arguments: list[str]) -> int:
@@ -48,7 +214,7 @@ def main(arguments: list[str]) -> int:
         for target in map(find_target, arguments):
             rows = sorted(resolve(target).items())
             text = "".join(f"{sha256}  {coordinate}\n" for coordinate, sha256 in rows)
-            (LOCKS / lock_name(target)).write_text(text, encoding="utf-8")
+            (Path(__file__).parent / "locks" / lock_name(target)).write_text(text, encoding="utf-8")
     except UsageError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_code

