@@ -86,7 +86,8 @@ def resolve(target: Target) -> dict[str, str]:
         ET.SubElement(broker, "exclude", org=group, module=artifact)
     with tempfile.TemporaryDirectory() as name:
         staging = Path(name)
-        run_ivy([broker, ivy_dependency(_BINDING)], staging, sys.stderr.write, poms=True)
+        modules = [broker, ivy_dependency(_BINDING)]
+        run_ivy(modules, staging, lambda line: print(line, file=sys.stderr), poms=True)  # noqa: T201
         jars = sorted(staging.glob("*.jar"))
         return {jar.stem.replace("--", ":"): file_sha256(jar) for jar in jars}
 
