@@ -57,6 +57,7 @@ class Producer:
         self._producer = LibrdkafkaProducer(config)
         self._txn = 0
         self._errors: list[str] = []
+        self._last_offset = -1
         self.phase = "before"
 
     def init(self) -> None:
@@ -93,6 +94,7 @@ class Producer:
 
         def delivered(error: Any, message: Any) -> None:
             if error is None:
+                self._last_offset = message.offset()
                 self._history.complete("ok", event, offset=message.offset())
             else:
                 # A delivery that timed out may have been written all the same.
@@ -104,6 +106,12 @@ class Producer:
             headers=headers, on_delivery=delivered,
         )  # fmt: skip
         self._producer.poll(0)
+
+    def put(self, topic: str, key: str, value: str | None) -> int:
+        """Produce and wait; return the record's offset. Raises `HarnessError` where it is not acknowledged."""
+        self.send(topic, key, value)
+        self.flush()
+        return self._last_offset
 
     def flush(self) -> None:
         """Wait until everything sent is acknowledged. Raises `HarnessError` for what was not."""

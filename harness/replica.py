@@ -8,7 +8,7 @@ transactions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import kafka.errors
@@ -16,9 +16,10 @@ from kafka.protocol.admin import DescribeProducersRequest
 from kafka.protocol.consumer import FetchRequest
 
 from harness.errors import HarnessError
+from harness.segments.batches import CorruptLogError, iter_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from harness.wire import Connection
 
@@ -29,7 +30,6 @@ DEBUG_REPLICA_ID = -2
 MAX_BYTES = 64 << 20
 READ_COMMITTED = 1
 NO_LEADER_EPOCH = -1
-MAX_FETCHES = 10_000
 
 TopicPartition = tuple[str, int]
 
@@ -54,14 +54,55 @@ class OpenTransaction:
     first_offset: int
 
 
-def fetch_chunk(
-    connection: Connection, offsets: Mapping[TopicPartition, int], *, replica_id: int = DEBUG_REPLICA_ID
+def fetch_all(
+    connection: Connection, partitions: Iterable[TopicPartition], *, replica_id: int = DEBUG_REPLICA_ID
 ) -> dict[TopicPartition, ReplicaState | str]:
-    """Fetch from each partition's offset what fits into one answer; an error is given by its name.
+    """Read each partition of this broker from its start to its end; an error is given by its name.
 
-    The aborted list needs a consumer's replica id and stops at the last stable offset; the debugging one
-    reads on to the log end.
+    One answer never crosses a segment's end (`LocalLog.read`), so this goes on until an answer brings
+    nothing new. With a consumer's replica id it reads to the last stable offset and the aborted list is
+    filled; the debugging one reads on to the log end, without that list. Watermarks are those of the last
+    answer. Raises `CorruptLogError` where a broker serves what is no record batch.
     """
+    offsets = dict.fromkeys(partitions, 0)
+    found: dict[TopicPartition, ReplicaState | str] = {}
+    while offsets:
+        for tp, answer in _fetch(connection, offsets, replica_id).items():
+            before = found.get(tp)
+            if isinstance(answer, str):
+                found[tp] = answer
+                del offsets[tp]
+                continue
+            whole, last_offset = _whole_batches(answer.records, tp)
+            answer = replace(answer, records=whole)
+            found[tp] = _joined(before, answer) if isinstance(before, ReplicaState) else answer
+            if last_offset is None or last_offset < offsets[tp]:
+                del offsets[tp]
+            else:
+                offsets[tp] = last_offset + 1
+    return found
+
+
+def _joined(before: ReplicaState, answer: ReplicaState) -> ReplicaState:
+    aborted = tuple(dict.fromkeys((*before.aborted, *answer.aborted)))
+    return replace(answer, aborted=aborted, records=before.records + answer.records)
+
+
+def _whole_batches(records: bytes, partition: TopicPartition) -> tuple[bytes, int | None]:
+    """Return the batches that are all there, and the last one's last offset; an answer may end inside one."""
+    end, last_offset = 0, None
+    try:
+        for batch in iter_batches(records, source=f"Fetch answer of {partition[0]}-{partition[1]}"):
+            end, last_offset = batch.position + batch.size_bytes, batch.last_offset
+    except CorruptLogError as error:
+        if not error.cut:
+            raise
+    return records[:end], last_offset
+
+
+def _fetch(
+    connection: Connection, offsets: Mapping[TopicPartition, int], replica_id: int
+) -> dict[TopicPartition, ReplicaState | str]:
     Topic = FetchRequest.FetchTopic  # noqa: N806
     topics = [
         Topic(

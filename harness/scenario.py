@@ -129,5 +129,5 @@ FAST = Timers(
     filler_period_s=0.05,
 )
 
-FREEZE = {"min.cleanable.dirty.ratio": "1", "max.compaction.lag.ms": str(2**63 - 1)}
+FREEZE = {"min.cleanable.dirty.ratio": "1.0", "max.compaction.lag.ms": str(2**63 - 1)}
 """Settings under which no cleaner pass begins (the ratio is compared with a strict >)."""

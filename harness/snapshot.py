@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from harness.errors import HarnessError
-from harness.replica import CONSUMER_REPLICA_ID, DEBUG_REPLICA_ID, ReplicaState, fetch_chunk, open_transactions
+from harness.replica import CONSUMER_REPLICA_ID, DEBUG_REPLICA_ID, ReplicaState, fetch_all, open_transactions
 from harness.wire import Connection
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ def _fetch(connection: Connection, folder: RunFolder, broker: int, name: str, he
     open [[producer id, epoch, first offset]].
     """
     opened = open_transactions(connection, held)
-    whole = _states(fetch_chunk(connection, dict.fromkeys(held, 0), replica_id=DEBUG_REPLICA_ID), broker)
-    consumed = _states(fetch_chunk(connection, dict.fromkeys(held, 0), replica_id=CONSUMER_REPLICA_ID), broker)
+    whole = _states(fetch_all(connection, held, replica_id=DEBUG_REPLICA_ID), broker)
+    consumed = _states(fetch_all(connection, held, replica_id=CONSUMER_REPLICA_ID), broker)
     for topic, partition in held:
         tp = (topic, partition)
         destination = folder.fetched_snapshot(broker, name) / f"{topic}-{partition}"

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.client import Producer, ProducerSpec
-from harness.scenario import Action, Phase, Scenario, Step
+from harness.scenario import Action, Critical, Phase, Scenario, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from harness.history import History
+    from harness.observe import Observer
 
 PART = "payload"
 
@@ -23,10 +24,11 @@ def transactional_id(scenario: Scenario, process: str) -> str:
 class Payload:
     """The producers of one scenario. Not thread-safe; the runner's thread owns it."""
 
-    def __init__(self, scenario: Scenario, topic: str, bootstrap: str, history: History) -> None:
+    def __init__(self, scenario: Scenario, bootstrap: str, history: History) -> None:
         """Create the producers; transactional ones obtain their ids in `init`."""
-        self._topic = topic
-        self._scenario = scenario
+        self.scenario = scenario
+        self.partition = (scenario.name, 0)
+        self._written: list[tuple[Phase, Step, int]] = []
         transactional = scenario.transactional_processes
         self._producers = {
             process: Producer(
@@ -43,22 +45,32 @@ class Payload:
 
     def init(self) -> None:
         """Obtain producer ids."""
-        for process in sorted(self._scenario.transactional_processes):
+        for process in sorted(self.scenario.transactional_processes):
             self._producers[process].init()
 
     def run(self, phase: Phase) -> None:
         """Run the steps of one phase, each acknowledged before the next."""
         steps: dict[Phase, Sequence[Step]] = {
-            Phase.BEFORE: self._scenario.before,
-            Phase.OUTAGE: self._scenario.outage,
-            Phase.LATE: self._scenario.late,
+            Phase.BEFORE: self.scenario.before,
+            Phase.OUTAGE: self.scenario.outage,
+            Phase.LATE: self.scenario.late,
         }
         for step in steps[phase]:
             producer = self._producers[step.process]
             producer.phase = phase
-            self._run_step(producer, step)
+            self._run_step(producer, phase, step)
 
-    def _run_step(self, producer: Producer, step: Step) -> None:
+    def critical_offset(self, kind: Critical, observer: Observer) -> int | None:
+        """Return where the tombstone or marker lies that must vanish; None as long as it was never seen."""
+        if kind is Critical.TOMBSTONE:
+            return self._first_written(Phase.OUTAGE, lambda step: step.action is Action.DELETE)
+        first = self._first_written(Phase.BEFORE, lambda step: step.process in self.scenario.transactional_processes)
+        return None if first is None else observer.marker_after(self.partition, first)
+
+    def _first_written(self, phase: Phase, wanted: Callable[[Step], bool]) -> int | None:
+        return next((offset for at, step, offset in self._written if at is phase and wanted(step)), None)
+
+    def _run_step(self, producer: Producer, phase: Phase, step: Step) -> None:
         match step.action:
             case Action.BEGIN:
                 producer.begin()
@@ -69,5 +81,5 @@ class Payload:
             case Action.PUT | Action.DELETE:
                 if step.key is None:
                     raise ValueError(f"a step without a key: {step}")
-                producer.send(self._topic, step.key, step.value)
-                producer.flush()
+                offset = producer.put(self.partition[0], step.key, step.value)
+                self._written.append((phase, step, offset))
