@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import struct
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
@@ -18,8 +19,6 @@ CODECS: Final[tuple[Codec, ...]] = get_args(Codec)
 MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
 """No broker accepts a batch anywhere near this: beyond it, a batch is a decompression bomb."""
 
-_FIRST_GUESS_BYTES = 64 * 1024
-_GROWTH = 8
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = len(_XERIAL_MAGIC) + 8  # then version and oldest compatible version, an int32 each
 _XERIAL_BLOCK_BYTES = 32 * 1024
@@ -29,7 +28,7 @@ _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_STORED = 1 << 31
 _LZ4_INT32 = struct.Struct("<I")
 
-_DECOMPRESS_INTO: dict[Codec, Callable[[memoryview, bytearray], int]] = {
+_DECOMPRESS_INTO: dict[Codec, Callable[[memoryview, mmap.mmap], int]] = {
     "gzip": cramjam.gzip.decompress_into,
     "lz4": cramjam.lz4.decompress_into,
     "zstd": cramjam.zstd.decompress_into,
@@ -68,19 +67,11 @@ def compress(codec: Codec, data: bytes) -> bytes:
 
 
 def _decompress_stream(codec: Codec, payload: memoryview) -> bytes:
-    # None of these streams reliably announces its size, and the library writes only into what it is
-    # given: so guess, and give more room on failure, up to the ceiling.
-    room = min(max(_FIRST_GUESS_BYTES, _GROWTH * len(payload)), MAX_DECOMPRESSED_BYTES)
-    while True:
-        out = bytearray(room)
-        try:
-            size = _DECOMPRESS_INTO[codec](payload, out)
-        except cramjam.DecompressionError:
-            if room == MAX_DECOMPRESSED_BYTES:
-                raise
-            room = min(room * _GROWTH, MAX_DECOMPRESSED_BYTES)
-        else:
-            return memoryview(out)[:size].tobytes()
+    # These streams need not announce their size, and the library fills what it is given or fails. A
+    # private anonymous map of the whole ceiling costs only the pages that are written.
+    with mmap.mmap(-1, MAX_DECOMPRESSED_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as out:
+        size = _DECOMPRESS_INTO[codec](payload, out)
+        return out[:size]
 
 
 def _decompress_snappy(payload: memoryview) -> bytes:
