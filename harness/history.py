@@ -15,7 +15,7 @@ Event schema (``history.jsonl``), absent fields left out:
     topic, partition, offset
     key, value str     value absent and tombstone true for a delete
     error      str     fail and info only
-    records    list    poll only: [[offset, key, value or null], ...] as delivered
+    records    list    poll only: [{offset, key, value or null}, ...] as delivered
     position   int     poll only: where the reader stands at the end
     broker     int     poll only: the leader that served it
 """

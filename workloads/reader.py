@@ -44,7 +44,7 @@ def read_committed(
         )
         for topic in topics
     }
-    delivered: dict[str, list[list[Any]]] = {topic: [] for topic in topics}
+    delivered: dict[str, list[dict[str, Any]]] = {topic: [] for topic in topics}
     positions: dict[str, int] = {}
     try:
         consumer.assign([TopicPartition(topic, 0, 0) for topic in topics])
@@ -61,12 +61,16 @@ def read_committed(
         history.complete("ok", event, records=delivered[topic], position=positions[topic])
 
 
-def _take(message: Any, delivered: dict[str, list[list[Any]]], positions: dict[str, int]) -> None:
+def _take(message: Any, delivered: dict[str, list[dict[str, Any]]], positions: dict[str, int]) -> None:
     error = message.error()
     if error is None:
         value = message.value()
         delivered[message.topic()].append(
-            [message.offset(), message.key().decode(), None if value is None else value.decode()]
+            {
+                "offset": message.offset(),
+                "key": message.key().decode(),
+                "value": None if value is None else value.decode(),
+            }
         )
     elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  (the library's only name for it)
         positions[message.topic()] = message.offset()

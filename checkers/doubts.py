@@ -1,0 +1,184 @@
+"""Evidence that contradicts itself, and differences that no checker explains: both forbid any verdict but unknown.
+
+``contradiction``: what a broker says or showed against what its stored log gives.
+
+* the batches it served at the end are not those on its disk;
+* its last observed log (number of batches and digest) is not the stored one;
+* the transactions that it holds open are not those that its log leaves open;
+* its last stable offset is past a transaction that its log leaves open;
+* a read_committed consumer of it was delivered other offsets than its log gives.
+
+``unexplained``: a key's final state is wrong on a replica, and none of the four anomalies accounts for it.
+
+Does not verify: a broker's word about offsets below its log start; last stable offsets that lag.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+
+from checkers.committed_to_aborted import hidden_records
+from checkers.evidence import FETCH, REPLICA
+from checkers.finding import printable
+from checkers.replay import COMMITTED, OPEN
+from checkers.stuck_lso import open_transactions
+from harness.observe import DIGEST_MODULUS
+from harness.store import AFTER_REJOIN
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from checkers.truth import Judged
+
+CONTRADICTION, UNEXPLAINED = "contradiction", "unexplained"
+
+
+def check(judged: Judged) -> DataFrame:
+    """Return REPLICA, ``kind``, ``reason``."""
+    rows = _served_is_not_stored(judged)
+    for part in (_observed_is_not_stored, _open_is_not_open, _stable_past_open, _delivered_is_not_derived):
+        rows = rows.unionByName(part(judged))
+    contradictions = rows.select(*REPLICA, f.lit(CONTRADICTION).alias("kind"), "reason")
+    unexplained = _unexplained_states(judged).select(*REPLICA, f.lit(UNEXPLAINED).alias("kind"), "reason")
+    return contradictions.unionByName(unexplained)
+
+
+def _digests(entries: DataFrame) -> DataFrame:
+    """Return REPLICA, ``batches``, ``digest`` as `harness.observe.batch_digest` defines it."""
+    share = f.col("crc") * (f.pmod(f.col("base_offset"), f.lit(DIGEST_MODULUS)) + 1)
+    return entries.where("first_in_batch").groupBy(*REPLICA).agg(
+        f.count("*").alias("batches"), f.bit_xor(share).alias("digest")
+    )
+
+
+def _served_is_not_stored(judged: Judged) -> DataFrame:
+    stored = _digests(judged.evidence.final)
+    served = _digests(judged.evidence.at(AFTER_REJOIN, FETCH)).select(
+        *REPLICA, f.col("batches").alias("served"), f.col("digest").alias("served_digest")
+    )
+    return (
+        stored.join(served, REPLICA, "full")
+        .where("NOT (digest <=> served_digest AND batches <=> served)")
+        .select(
+            *REPLICA,
+            _reason(
+                "%d batches on disk and %d served after the rejoin, with other content",
+                f.coalesce("batches", f.lit(0)), f.coalesce("served", f.lit(0)),
+            ),
+        )
+    )  # fmt: skip
+
+
+def _observed_is_not_stored(judged: Judged) -> DataFrame:
+    last = judged.evidence.observations.groupBy(*REPLICA).agg(
+        f.max_by("batches", "time_ms").alias("observed"), f.max_by("digest", "time_ms").alias("observed_digest")
+    )
+    return (
+        _digests(judged.evidence.final)
+        .join(last, REPLICA)
+        .where("NOT (digest <=> observed_digest AND batches <=> observed)")
+        .select(
+            *REPLICA,
+            _reason("the stored log (%d batches) is not what was last seen there (%d batches)", "batches", "observed"),
+        )
+    )
+
+
+def _open_is_not_open(judged: Judged) -> DataFrame:
+    told = judged.replicas.where("open IS NOT NULL").select(*REPLICA, f.explode("open").alias("txn")).select(
+        *REPLICA, f.col("txn")[0].alias("producer_id"), f.lit(True).alias("told")
+    )
+    asked = judged.replicas.where("open IS NOT NULL").select(*REPLICA)
+    derived = (
+        open_transactions(judged).join(asked, REPLICA).select(*REPLICA, "producer_id", f.lit(True).alias("derived"))
+    )
+    return (
+        told.join(derived, [*REPLICA, "producer_id"], "full")
+        .where("told IS NULL OR derived IS NULL")
+        .select(
+            *REPLICA,
+            _reason(
+                "the broker says that producer %d has %s open transaction, its log that it has %s",
+                "producer_id", _an_or_no("told"), f.when(f.col("derived").isNull(), "none").otherwise("one"),
+            ),
+        )
+    )  # fmt: skip
+
+
+def _stable_past_open(judged: Judged) -> DataFrame:
+    return (
+        open_transactions(judged)
+        .join(judged.replicas.select(*REPLICA, "last_stable_offset"), REPLICA)
+        .where("last_stable_offset > first_offset")
+        .select(
+            *REPLICA,
+            _reason(
+                "the broker's last stable offset %d is past offset %d, where its log leaves a transaction open",
+                "last_stable_offset", "first_offset",
+            ),
+        )
+    )  # fmt: skip
+
+
+def _delivered_is_not_derived(judged: Judged) -> DataFrame:
+    polls = judged.evidence.history.where("f = 'poll' AND type = 'ok'").select(*REPLICA, "records", "position")
+    delivered = polls.select(*REPLICA, f.explode("records.offset").alias("offset"), f.lit(True).alias("delivered"))
+    frozen_at = open_transactions(judged).groupBy(*REPLICA).agg(f.min("first_offset").alias("frozen_at"))
+    derived = (
+        judged.records.where(f.col("belief") == COMMITTED)
+        .join(polls.select(*REPLICA), REPLICA)
+        .join(frozen_at, REPLICA, "left")
+        .where("frozen_at IS NULL OR offset < frozen_at")
+        .select(*REPLICA, "offset", f.lit(True).alias("derived"))
+    )
+    return (
+        delivered.join(derived, [*REPLICA, "offset"], "full")
+        .where("delivered IS NULL OR derived IS NULL")
+        .groupBy(*REPLICA)
+        .agg(f.min("offset").alias("offset"), f.min_by("delivered", "offset").alias("delivered"))
+        .select(
+            *REPLICA,
+            _reason(
+                "a read_committed consumer was %s offset %d, which the stored log does not give",
+                f.when(f.col("delivered").isNull(), "not delivered").otherwise("delivered"), "offset",
+            ),
+        )
+    )  # fmt: skip
+
+
+def _unexplained_states(judged: Judged) -> DataFrame:
+    """Return the wrong final states that are no anomaly's effect.
+
+    Explained: what is alive here was aborted; the true record is hidden or open here; or it is a tombstone
+    that is missing, which is tombstone-divergence by definition.
+    """
+    hidden = hidden_records(judged).select(*REPLICA, f.col("offset").alias("true_offset")).distinct()
+    opened = judged.records.where(f.col("belief") == OPEN).select(*REPLICA, f.col("offset").alias("true_offset"))
+    return (
+        judged.differing_keys.where(f.coalesce(f.col("here_truth") == COMMITTED, f.lit(True)))
+        .where("NOT (true_tombstone AND here_offset < true_offset)")
+        .join(hidden, [*REPLICA, "true_offset"], "left_anti")
+        .join(opened, [*REPLICA, "true_offset"], "left_anti")
+        .select(
+            *REPLICA,
+            _reason(
+                "key %s: the last committed record is at offset %s, this broker's is at %s, and nothing tells why",
+                printable("key"), _number("true_offset"), _number("here_offset"),
+            ),
+        )
+    )  # fmt: skip
+
+
+def _reason(template: str, *columns: Column | str) -> Column:
+    return f.format_string(template, *columns).alias("reason")
+
+
+def _number(column: str) -> Column:
+    return f.coalesce(f.col(column).cast("string"), f.lit("none"))
+
+
+def _an_or_no(column: str) -> Column:
+    return f.when(f.col(column).isNull(), "no").otherwise("an")
+

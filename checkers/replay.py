@@ -1,0 +1,64 @@
+"""What a broker believes: which transaction outcome its own log gives to each batch.
+
+Rules (`ProducerStateManager`, `ProducerAppendInfo`, Kafka 3.9 - 4.4): a transactional data batch belongs to
+the transaction that the next control marker of its producer ends, *in this broker's log*, whatever marker
+was meant for it. A transactional data batch that compaction has emptied opens a transaction all the same;
+an emptied control batch closes nothing. Without a following marker the transaction is open here.
+
+Works on batches, not on records: a batch belongs to one transaction.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as f
+
+from checkers.evidence import REPLICA
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"
+OUTCOME_OF_MARKER = {"commit": COMMITTED, "abort": ABORTED}
+
+
+def outcome_of(marker: str) -> f.Column:  # type: ignore[name-defined]
+    """Column: the outcome that a marker's type stands for; null for other control records."""
+    return f.when(f.col(marker) == "commit", COMMITTED).when(f.col(marker) == "abort", ABORTED)
+
+
+def replay(entries: DataFrame) -> DataFrame:
+    """Return one row per data batch with ``belief`` and ``decided_by``.
+
+    Takes ENTRIES of one snapshot and source. Adds ``belief`` (committed | aborted | open; plain data is
+    committed) and ``decided_by`` (the marker's offset, null where there is none) to the batch columns.
+    """
+    after = (
+        Window.partitionBy(*REPLICA, "producer_id")
+        .orderBy(f.col("base_offset").desc())
+        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    decision = f.when(outcome_of("marker").isNotNull(), f.struct(outcome_of("marker"), f.col("last_offset")))
+    return (
+        entries.where("first_in_batch")
+        .withColumn("decision", f.last(decision, ignorenulls=True).over(after))
+        .where("NOT control")
+        .withColumn(
+            "belief",
+            f.when(~f.col("transactional"), COMMITTED).otherwise(f.coalesce(f.col("decision.col1"), f.lit(OPEN))),
+        )
+        .withColumn("decided_by", f.when(f.col("transactional"), f.col("decision.last_offset")))
+        .select(*REPLICA, "base_offset", "last_offset", "producer_id", "producer_epoch", "transactional",
+                "belief", "decided_by")
+    )  # fmt: skip
+
+
+def believed_records(entries: DataFrame, beliefs: DataFrame) -> DataFrame:
+    """Return every record with its batch's ``belief`` and ``decided_by``."""
+    records = entries.where(f.col("offset").isNotNull()).select(
+        *REPLICA, "base_offset", "offset", "key", "tombstone", "txn", "producer_id", "transactional"
+    )
+    judged = beliefs.select(*REPLICA, "base_offset", "belief", "decided_by")
+    return records.join(judged, [*REPLICA, "base_offset"])
