@@ -137,12 +137,20 @@ def load(spark: SparkSession, folders: Sequence[RunFolder]) -> Evidence:
     logs = list(_files(folders, {".log", ".bin"}))
     indexes = list(_files(folders, {".txnindex"}))
     return Evidence(
-        entries=_parsed(spark, logs, parse_entries, ENTRIES).cache(),
-        aborts=_parsed(spark, indexes, parse_aborts, ABORTS).cache(),
-        states=spark.createDataFrame([row for folder in folders for row in _states(folder)], STATES).cache(),
-        history=_json_lines(spark, [folder.history_path for folder in folders], HISTORY).cache(),
-        observations=_json_lines(spark, [folder.observations_path for folder in folders], OBSERVATIONS).cache(),
+        entries=held(_parsed(spark, logs, parse_entries, ENTRIES)),
+        aborts=held(_parsed(spark, indexes, parse_aborts, ABORTS)),
+        states=held(spark.createDataFrame([row for folder in folders for row in _states(folder)], STATES)),
+        history=held(_json_lines(spark, [folder.history_path for folder in folders], HISTORY)),
+        observations=held(_json_lines(spark, [folder.observations_path for folder in folders], OBSERVATIONS)),
     )
+
+
+def held(rows: DataFrame) -> DataFrame:
+    """Keep rows that several checkers use, in one partition.
+
+    A run folder is small: in one partition no join needs a shuffle, and a check is a handful of tasks.
+    """
+    return rows.coalesce(1).localCheckpoint()
 
 
 def raise_if_corrupt(evidence: Evidence) -> None:

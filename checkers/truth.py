@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from checkers.evidence import PARTITION, REPLICA, Evidence
+from checkers.evidence import PARTITION, REPLICA, Evidence, held
 from checkers.replay import ABORTED, COMMITTED, believed_records, outcome_of, replay
 from harness.store import AFTER_REJOIN
 
@@ -48,12 +48,12 @@ class Judged:
 
 def judge(evidence: Evidence) -> Judged:
     """Derive beliefs and truth from the evidence."""
-    replicas = bounded_replicas(evidence).cache()
+    replicas = held(bounded_replicas(evidence))
     bounds = replicas.select(*REPLICA, "bound")
-    beliefs = replay(evidence.final).cache()
-    records = believed_records(evidence.final, beliefs).join(bounds, REPLICA).where("offset < bound").cache()
-    markers = markers_seen(evidence).cache()
-    known = known_records(evidence, markers, replicas).cache()
+    beliefs = held(replay(evidence.final))
+    records = held(believed_records(evidence.final, beliefs).join(bounds, REPLICA).where("offset < bound"))
+    markers = held(markers_seen(evidence))
+    known = held(known_records(evidence, markers, replicas))
     return Judged(
         evidence=evidence,
         replicas=replicas,
@@ -61,7 +61,7 @@ def judge(evidence: Evidence) -> Judged:
         records=records,
         markers=markers,
         known=known,
-        differing_keys=differing_keys(known, records, replicas).cache(),
+        differing_keys=held(differing_keys(known, records, replicas)),
     )
 
 

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from nemesis import Nemesis
 
 TRANSACTION_STATE = ("__transaction_state", 0)
-FIRST_FILLER_RECORDS = 8
-"""So many filler records reach every replica before the payload is written."""
+FILLER_RECORDS = 4
+"""So many filler records reach every replica around the payload, before it is written and after the rejoin."""
 
 
 @dataclass(frozen=True)
@@ -126,10 +126,7 @@ class Outage:
     def _write(self, filler: Filler, payloads: Sequence[Payload], observer: Observer) -> None:
         self._progress("write")
         with filler.running(Phase.BEFORE):
-            self._wait(
-                lambda: all(self._log_end(observer, tp) >= FIRST_FILLER_RECORDS for tp in self._replicas),
-                "the filler's first records on every replica",
-            )
+            self._wait_grown(observer)
             for payload in payloads:
                 payload.run(Phase.BEFORE)
         self._wait_replicated(observer, "everything written to be on every replica")
@@ -162,12 +159,13 @@ class Outage:
         absent = self._test.absent_broker
         self._progress(self._test.nemesis.returning.format(broker=absent))
         self._test.nemesis.come_back(self._runtime, absent)
+        self._wait(
+            lambda: bool(states := self._states())
+            and all(set(p.isr) == set(self._replicas[tp]) for tp, p in states.items()),
+            f"broker {absent} to rejoin every ISR",
+        )
         with filler.running(Phase.AFTER):
-            self._wait(
-                lambda: bool(states := self._states())
-                and all(set(p.isr) == set(self._replicas[tp]) for tp, p in states.items()),
-                f"broker {absent} to rejoin every ISR",
-            )
+            self._wait_grown(observer)
         self._wait_replicated(observer, "every replica to have everything")
 
     def _observe(self, observer: Observer, history: History) -> None:
@@ -251,9 +249,16 @@ class Outage:
         """Per partition, the furthest log end that any replica showed."""
         return {tp: max(observer.seen(tp), default=-1) + 1 for tp in self._replicas}
 
-    def _log_end(self, observer: Observer, partition: TopicPartition) -> int:
-        views = [observer.view(broker, partition) for broker in self._present(partition)]
-        return min((view.log_end if view else 0 for view in views), default=0)
+    def _wait_grown(self, observer: Observer) -> None:
+        """Wait until the filler has written some more to every partition, and every replica there has it."""
+        wanted = {tp: end + FILLER_RECORDS for tp, end in self._acknowledged_ends(observer).items()}
+
+        def grown() -> bool:
+            views = [observer.view(broker, tp) for tp in wanted for broker in self._present(tp)]
+            ends = [wanted[tp] for tp in wanted for _ in self._present(tp)]
+            return all(view is not None and view.log_end >= end for view, end in zip(views, ends, strict=True))
+
+        self._wait(grown, "the filler's records on every replica")
 
     def _present(self, partition: TopicPartition) -> list[int]:
         return [broker for broker in self._replicas[partition] if self._runtime.is_up(broker)]

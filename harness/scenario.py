@@ -118,6 +118,7 @@ FAST = Timers(
         "broker.session.timeout.ms": "1000",
         "broker.heartbeat.interval.ms": "200",
         "replica.lag.time.max.ms": "1500",
+        "replica.fetch.backoff.ms": "100",
         "log.cleaner.backoff.ms": "100",
         "log.cleaner.dedupe.buffer.size": "1100000",
         "producer.id.expiration.ms": "1500",
@@ -129,5 +130,9 @@ FAST = Timers(
     filler_period_s=0.05,
 )
 
-FREEZE = {"min.cleanable.dirty.ratio": "1.0", "max.compaction.lag.ms": str(2**63 - 1)}
-"""Settings under which no cleaner pass begins (the ratio is compared with a strict >)."""
+FREEZE = {
+    "min.cleanable.dirty.ratio": "1.0",
+    "max.compaction.lag.ms": str(2**63 - 1),
+    "segment.ms": str(7 * 24 * 60 * 60 * 1000),
+}
+"""Settings under which no cleaner pass begins (the ratio is compared with a strict >), and no segment rolls."""

@@ -24,7 +24,7 @@ FORMAT_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
 LOG_TAIL_LINES = 12
 
-LIVE_SUFFIXES = (".log", ".txnindex", ".snapshot", ".index", ".timeindex")
+LIVE_SUFFIXES = (".log", ".txnindex", ".snapshot")
 SIDE_FILES = ("leader-epoch-checkpoint", "partition.metadata")
 LOG_DIR_FILES = (
     "replication-offset-checkpoint",
@@ -130,7 +130,7 @@ class LocalRuntime:
         return "\n".join(f"  {line}" for line in tail)
 
     def copy_partition(self, broker: int, topic: str, partition: int, destination: Path) -> None:
-        """Copy a partition's segments, indexes, producer snapshots and epochs.
+        """Copy a partition's segments, transaction indexes, producer snapshots and epochs.
 
         A cleaner that swaps segments meanwhile makes files vanish under the copy: it is then made again,
         until one copy sees the same set of files before and after. Raises `HarnessError` when the files
