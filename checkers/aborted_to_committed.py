@@ -22,7 +22,7 @@ from harness.scenario import Anomaly
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from checkers.truth import Judged
+    from checkers.judged import Judged
 
 
 def check(judged: Judged) -> DataFrame:

@@ -1,6 +1,6 @@
 """committed-to-aborted: a replica counts data of a committed transaction as aborted and hides it.
 
-Verifies three kinds of evidence, against each transaction's true outcome (see `truth`):
+Verifies three kinds of evidence (see `hidden`), against each transaction's true outcome (see `truth`):
 
 * ``log``        the replica still holds the record, and the next marker of its producer there is an ABORT;
 * ``txnindex``   an aborted transaction in its ``.txnindex`` spans the record's offset. This outlives the
@@ -20,67 +20,22 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence import PARTITION, REPLICA
+from checkers.evidence import REPLICA
 from checkers.finding import LATENT, VISIBLE, findings, printable
 from checkers.replay import ABORTED, COMMITTED
 from harness.scenario import Anomaly
-from harness.store import AFTER_REJOIN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from checkers.truth import Judged
-
-
-def hidden_records(judged: Judged) -> DataFrame:
-    """Return REPLICA, offset, key, tombstone, producer_id, txn, ``abort_at``, ``source`` of every hidden record.
-
-    One row per record and source; ``abort_at`` is the offset of the ABORT taken for the transaction's end.
-    """
-    committed = judged.known.where((f.col("truth") == COMMITTED) & f.col("transactional"))
-    facts = committed.select(*PARTITION, "offset", "key", "tombstone", "producer_id", "txn")
-    by_log = (
-        judged.records.where((f.col("belief") == ABORTED))
-        .select(*REPLICA, "offset", f.col("decided_by").alias("abort_at"), f.lit("log").alias("source"))
-        .join(facts, [*PARTITION, "offset"])
-    )
-    by_index = (
-        judged.evidence.aborts.where((f.col("snapshot") == AFTER_REJOIN) & f.col("first_offset").isNotNull())
-        .select(
-            *REPLICA,
-            "producer_id",
-            "first_offset",
-            f.col("last_offset").alias("abort_at"),
-            f.lit("txnindex").alias("source"),
-        )
-        .join(facts, [*PARTITION, "producer_id"])
-        .where("offset BETWEEN first_offset AND abort_at")
-        .drop("first_offset")
-    )
-    return by_log.unionByName(by_index).unionByName(_undone_deletes(judged, facts))
-
-
-def _undone_deletes(judged: Judged, facts: DataFrame) -> DataFrame:
-    """Return committed tombstones that a replica held before the return, gone while the older value is alive."""
-    held_before = judged.evidence.before_return.where("tombstone AND transactional").select(*REPLICA, "offset")
-    held_now = judged.evidence.final.where("tombstone").select(*REPLICA, "offset")
-    alive = judged.differing_keys.where("true_tombstone AND here_offset < true_offset").select(
-        *REPLICA, f.col("true_offset").alias("offset")
-    )
-    return (
-        alive.join(held_before, [*REPLICA, "offset"])
-        .join(held_now, [*REPLICA, "offset"], "left_anti")
-        .join(facts, [*PARTITION, "offset"])
-        .withColumn("abort_at", f.lit(None).cast("long"))
-        .withColumn("source", f.lit("held"))
-    )
+    from checkers.judged import Judged
 
 
 def check(judged: Judged) -> DataFrame:
     """Return findings; the offset is the first committed record that is hidden."""
     wrong_keys = judged.differing_keys.select(*REPLICA, "key", "here_offset").withColumn("differs", f.lit(True))
     hidden = (
-        hidden_records(judged)
+        judged.hidden
         .join(wrong_keys, [*REPLICA, "key"], "left")
         .groupBy(*REPLICA, "producer_id", "txn")
         .agg(

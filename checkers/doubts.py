@@ -19,18 +19,16 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.committed_to_aborted import hidden_records
 from checkers.evidence import FETCH, REPLICA
 from checkers.finding import printable
 from checkers.replay import COMMITTED, OPEN
-from checkers.stuck_lso import open_transactions
 from harness.observe import DIGEST_MODULUS
 from harness.store import AFTER_REJOIN
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from checkers.truth import Judged
+    from checkers.judged import Judged
 
 CONTRADICTION, UNEXPLAINED = "contradiction", "unexplained"
 
@@ -92,7 +90,7 @@ def _open_is_not_open(judged: Judged) -> DataFrame:
     )
     asked = judged.replicas.where("open IS NOT NULL").select(*REPLICA)
     derived = (
-        open_transactions(judged).join(asked, REPLICA).select(*REPLICA, "producer_id", f.lit(True).alias("derived"))
+        judged.opened.join(asked, REPLICA).select(*REPLICA, "producer_id", f.lit(True).alias("derived"))
     )
     return (
         told.join(derived, [*REPLICA, "producer_id"], "full")
@@ -109,7 +107,7 @@ def _open_is_not_open(judged: Judged) -> DataFrame:
 
 def _stable_past_open(judged: Judged) -> DataFrame:
     return (
-        open_transactions(judged)
+        judged.opened
         .join(judged.replicas.select(*REPLICA, "last_stable_offset"), REPLICA)
         .where("last_stable_offset > first_offset")
         .select(
@@ -125,7 +123,7 @@ def _stable_past_open(judged: Judged) -> DataFrame:
 def _delivered_is_not_derived(judged: Judged) -> DataFrame:
     polls = judged.evidence.history.where("f = 'poll' AND type = 'ok'").select(*REPLICA, "records", "position")
     delivered = polls.select(*REPLICA, f.explode("records.offset").alias("offset"), f.lit(True).alias("delivered"))
-    frozen_at = open_transactions(judged).groupBy(*REPLICA).agg(f.min("first_offset").alias("frozen_at"))
+    frozen_at = judged.opened.groupBy(*REPLICA).agg(f.min("first_offset").alias("frozen_at"))
     derived = (
         judged.records.where(f.col("belief") == COMMITTED)
         .join(polls.select(*REPLICA), REPLICA)
@@ -154,7 +152,7 @@ def _unexplained_states(judged: Judged) -> DataFrame:
     Explained: what is alive here was aborted; the true record is hidden or open here; or it is a tombstone
     that is missing, which is tombstone-divergence by definition.
     """
-    hidden = hidden_records(judged).select(*REPLICA, f.col("offset").alias("true_offset")).distinct()
+    hidden = judged.hidden.select(*REPLICA, f.col("offset").alias("true_offset")).distinct()
     opened = judged.records.where(f.col("belief") == OPEN).select(*REPLICA, f.col("offset").alias("true_offset"))
     return (
         judged.differing_keys.where(f.coalesce(f.col("here_truth") == COMMITTED, f.lit(True)))

@@ -177,8 +177,12 @@ def _json_lines(spark: SparkSession, paths: list[Path], schema: t.StructType) ->
     """Read JSON lines files; the run is the name of the folder that each lies in."""
     for path in paths:
         _check_json_lines(path)
-    lines = spark.read.schema(schema).json([str(path) for path in paths if path.exists()] or [])
-    return lines.withColumn("run", f.element_at(f.split(f.input_file_name(), "/"), -2))
+    there = [str(path) for path in paths if path.exists()]
+    if not there:
+        return spark.createDataFrame([], t.StructType([*schema.fields, t.StructField("run", t.StringType())]))
+    # The name is a URI, in which url_decode would take a plus for a space.
+    name = f.url_decode(f.replace(f.input_file_name(), f.lit("+"), f.lit("%2B")))
+    return spark.read.schema(schema).json(there).withColumn("run", f.element_at(f.split(name, "/"), -2))
 
 
 def _check_json_lines(path: Path) -> None:

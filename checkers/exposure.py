@@ -18,7 +18,7 @@ from harness.store import AFTER_REJOIN, BEFORE_RETURN
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from checkers.truth import Judged
+    from checkers.judged import Judged
 
 CRITICAL = [*PARTITION, "kind", "payload_offset", "critical_offset"]
 

@@ -62,3 +62,18 @@ def believed_records(entries: DataFrame, beliefs: DataFrame) -> DataFrame:
     )
     judged = beliefs.select(*REPLICA, "base_offset", "belief", "decided_by")
     return records.join(judged, [*REPLICA, "base_offset"])
+
+
+def open_transactions(beliefs: DataFrame) -> DataFrame:
+    """Return REPLICA, producer_id, ``first_offset``, ``first_last_offset`` of what each log leaves open.
+
+    The first batch's base offset and last offset: the last stable offset stays at the former.
+    """
+    return (
+        beliefs.where(f.col("belief") == OPEN)
+        .groupBy(*REPLICA, "producer_id")
+        .agg(
+            f.min("base_offset").alias("first_offset"),
+            f.min_by("last_offset", "base_offset").alias("first_last_offset"),
+        )
+    )

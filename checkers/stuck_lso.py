@@ -20,31 +20,18 @@ from pyspark.sql import functions as f
 
 from checkers.evidence import PARTITION, REPLICA
 from checkers.finding import VISIBLE, findings, printable
-from checkers.replay import OPEN
 from harness.scenario import Anomaly
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from checkers.truth import Judged
-
-
-def open_transactions(judged: Judged) -> DataFrame:
-    """Return REPLICA, producer_id, ``first_offset``, ``first_last_offset`` of what each final log leaves open."""
-    return (
-        judged.beliefs.where(f.col("belief") == OPEN)
-        .groupBy(*REPLICA, "producer_id")
-        .agg(
-            f.min("base_offset").alias("first_offset"),
-            f.min_by("last_offset", "base_offset").alias("first_last_offset"),
-        )
-    )
+    from checkers.judged import Judged
 
 
 def check(judged: Judged) -> DataFrame:
     """Return findings; the offset is where read_committed is frozen."""
     said = judged.replicas.select(*REPLICA, "log_end", "bound", "high_watermark", "last_stable_offset")
-    opened = open_transactions(judged).join(said, REPLICA).where("first_offset < bound")
+    opened = judged.opened.join(said, REPLICA).where("first_offset < bound")
     marked = (
         opened.join(judged.markers, [*PARTITION, "producer_id"])
         .where("marker_offset > first_offset AND marker_offset < log_end")

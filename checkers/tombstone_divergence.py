@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.committed_to_aborted import hidden_records
 from checkers.evidence import PARTITION, REPLICA
 from checkers.finding import VISIBLE, findings, printable
 from checkers.replay import COMMITTED
@@ -27,7 +26,7 @@ from harness.scenario import Anomaly
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from checkers.truth import Judged
+    from checkers.judged import Judged
 
 
 def check(judged: Judged) -> DataFrame:
@@ -36,7 +35,7 @@ def check(judged: Judged) -> DataFrame:
         f.col("true_tombstone") & (f.col("here_offset") < f.col("true_offset")) & (f.col("here_truth") == COMMITTED)
     )
     held_now = judged.records.select(*REPLICA, f.col("offset").alias("true_offset"))
-    misjudged = hidden_records(judged).select(*REPLICA, f.col("offset").alias("true_offset")).distinct()
+    misjudged = judged.hidden.select(*REPLICA, f.col("offset").alias("true_offset")).distinct()
     seen_before = (
         judged.evidence.before_return.select(*REPLICA, f.lit(True).alias("seen_before")).distinct()
     )

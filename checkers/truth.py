@@ -8,61 +8,19 @@ not a vote. Where neither tells, the outcome is null and nothing is judged by it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from checkers.evidence import PARTITION, REPLICA, Evidence, held
-from checkers.replay import ABORTED, COMMITTED, believed_records, outcome_of, replay
+from checkers.evidence import PARTITION, REPLICA
+from checkers.replay import ABORTED, COMMITTED, outcome_of
 from harness.store import AFTER_REJOIN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-
-@dataclass(frozen=True)
-class Judged:
-    """What checkers compare, as lazy DataFrames, all cut to what lies below the bound.
-
-    ``replicas``: REPLICA columns with ``log_start``, ``log_end``, ``high_watermark``,
-    ``last_stable_offset``, ``aborted``, ``open``, ``bound``.
-    ``beliefs``: data batches of the final logs as `replay` gives them.
-    ``records``: their records as `believed_records` gives them.
-    ``markers``: PARTITION, producer_id, marker_offset, outcome: every marker ever seen anywhere.
-    ``known``: PARTITION, offset, key, tombstone, txn, transactional, producer_id, truth: every record that
-    is known to have been written.
-    ``differing_keys``: REPLICA, key, the true last record (``true_*``) and the last one believed here (``here_*``)
-    of every key where the two differ in effect.
-    """
-
-    evidence: Evidence
-    replicas: DataFrame
-    beliefs: DataFrame
-    records: DataFrame
-    markers: DataFrame
-    known: DataFrame
-    differing_keys: DataFrame
-
-
-def judge(evidence: Evidence) -> Judged:
-    """Derive beliefs and truth from the evidence."""
-    replicas = held(bounded_replicas(evidence))
-    bounds = replicas.select(*REPLICA, "bound")
-    beliefs = held(replay(evidence.final))
-    records = held(believed_records(evidence.final, beliefs).join(bounds, REPLICA).where("offset < bound"))
-    markers = held(markers_seen(evidence))
-    known = held(known_records(evidence, markers, replicas))
-    return Judged(
-        evidence=evidence,
-        replicas=replicas,
-        beliefs=beliefs,
-        records=records,
-        markers=markers,
-        known=known,
-        differing_keys=held(differing_keys(known, records, replicas)),
-    )
+    from checkers.evidence import Evidence
 
 
 def bounded_replicas(evidence: Evidence) -> DataFrame:

@@ -82,7 +82,7 @@ def find_leftovers() -> list[Leftover]:
     root = work_root()
     if not root.is_dir():
         return []
-    return [Leftover(path, _read_owner(path)) for path in sorted(root.iterdir()) if path.is_dir()]
+    return [Leftover(path, read_owner(path)) for path in sorted(root.iterdir()) if path.is_dir()]
 
 
 def is_abandoned(leftover: Leftover) -> bool:
@@ -141,7 +141,8 @@ def process_marker(run_id: str) -> str:
     return f"-Dharness.run={run_id}"
 
 
-def _read_owner(directory: Path) -> Owner | None:
+def read_owner(directory: Path) -> Owner | None:
+    """Return who owns the directory; None where that cannot be told."""
     try:
         return Owner(**json.loads((directory / "owner.json").read_text()))
     except (OSError, ValueError, TypeError):

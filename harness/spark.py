@@ -7,6 +7,8 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from harness.leftovers import process_marker
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DRIVER_MEMORY = "768m"
+JVM_FLAGS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 SMALL_DATA = {
     # A run folder holds thousands of records: what costs time is planning and compiling, not data.
@@ -24,6 +27,8 @@ SMALL_DATA = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.default.parallelism": "2",
+    # Otherwise every column expression asks the JVM for a stack trace to go with it.
+    "spark.sql.dataFrameQueryContext.enabled": "false",
 }
 
 QUIET = {
@@ -39,29 +44,34 @@ class SparkSpec:
 
     run_id: str
     scratch_dir: Path
+    log_path: Path
     master: str = "local[2]"
     settings: Mapping[str, str] = field(default_factory=lambda: SMALL_DATA)
 
 
 def start_session(spec: SparkSpec) -> SparkSession:
-    """Start the session and its JVM; everything it writes stays in ``scratch_dir``."""
+    """Start the session and its JVM; all it writes goes to ``scratch_dir``, all it says to ``log_path``."""
+    spec.scratch_dir.mkdir(parents=True, exist_ok=True)
     # Workers otherwise run whatever python3 is first on the PATH.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    # Spark asks for a host name that resolves; loopback always does.
+    # Spark wants to resolve its own host name; loopback always works.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    java_options = f"{process_marker(spec.run_id)} -Djava.io.tmpdir={spec.scratch_dir} -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-    builder = SparkSession.builder.appName(f"compaction-harness {spec.run_id}").master(spec.master)
-    options = {
-        **QUIET,
-        **spec.settings,
-        "spark.driver.memory": DRIVER_MEMORY,
-        "spark.driver.extraJavaOptions": java_options,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.local.dir": str(spec.scratch_dir),
-        "spark.sql.warehouse.dir": str(spec.scratch_dir / "warehouse"),
-    }
-    for name, value in options.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+    conf = SparkConf(loadDefaults=False)
+    conf.setMaster(spec.master).setAppName(f"compaction-harness {spec.run_id}")
+    java_options = f"{process_marker(spec.run_id)} -Djava.io.tmpdir={spec.scratch_dir} {JVM_FLAGS}"
+    conf.setAll(
+        {
+            **QUIET,
+            **spec.settings,
+            "spark.driver.memory": DRIVER_MEMORY,
+            "spark.driver.extraJavaOptions": java_options,
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.local.dir": str(spec.scratch_dir),
+            "spark.sql.warehouse.dir": str(spec.scratch_dir / "warehouse"),
+        }.items()
+    )
+    with spec.log_path.open("ab") as log:
+        gateway = launch_gateway(conf, {"stdout": log, "stderr": log, "cwd": spec.scratch_dir})
+    return SparkSession(SparkContext(conf=conf, gateway=gateway))

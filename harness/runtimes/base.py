@@ -51,6 +51,6 @@ class Runtime(Protocol):
         """Copy the checkpoints and ``meta.properties`` of the broker's log directory."""
         ...
 
-    def close(self, *, keep: bool) -> None:
-        """Stop everything and delete it, or with ``keep`` leave it running and disown it."""
+    def close(self) -> None:
+        """End every broker; their data goes with the run's workspace."""
         ...

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from harness import leftovers, ports
 from harness.errors import BootError, HarnessError
-from harness.runtimes.keeper import Keeper
 from harness.targets import kafka
 from harness.wire import Address
 
@@ -57,9 +56,8 @@ class LocalRuntime:
     """Implements `harness.runtimes.base.Runtime` with processes of this machine."""
 
     def __init__(self, spec: LocalSpec) -> None:
-        """Choose ports and start the keeper; no broker runs yet."""
+        """Choose ports; no broker runs yet."""
         self._spec = spec
-        self._keeper = Keeper(spec.run_id, spec.work_dir)
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         count = len(spec.brokers)
         numbers = ports.free_ports(2 * count, base=spec.port_base)
@@ -157,15 +155,13 @@ class LocalRuntime:
             with suppress(FileNotFoundError):
                 shutil.copyfile(self._log_dir(broker) / name, destination / name)
 
-    def close(self, *, keep: bool) -> None:
-        """Take everything down, or with ``keep`` leave the brokers to the user."""
-        if not keep:
-            for process in self._processes.values():
-                process.kill()
-            for process in self._processes.values():
-                process.wait(timeout=STOP_TIMEOUT_S)
-            leftovers.remove(self._spec.run_id, self._spec.work_dir)
-        self._keeper.close(keep=keep)
+    def close(self) -> None:
+        """End every broker with SIGKILL."""
+        for process in self._processes.values():
+            process.kill()
+        for process in self._processes.values():
+            process.wait(timeout=STOP_TIMEOUT_S)
+        self._processes.clear()
 
     def _format(self, broker: int, cluster_id: str) -> None:
         arguments = ("format", "--cluster-id", cluster_id, "--config", str(self._properties_path(broker)))

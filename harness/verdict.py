@@ -1,0 +1,240 @@
+"""From what the checkers returned to a verdict: ``anomaly``, ``clean`` or ``unknown``, with the reason.
+
+``clean`` has to be earned by one of the rows of `EARNED`, each a set of facts about every replica. Anything
+that is neither found nor earned is ``unknown``, and so is evidence that contradicts itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING, Any
+
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from harness.check import Results
+
+SCHEMA = 1
+ANOMALY, CLEAN, UNKNOWN = "anomaly", "clean", "unknown"
+EXIT_CODES = {ANOMALY: EXIT_ANOMALY, CLEAN: EXIT_CLEAN, UNKNOWN: EXIT_UNKNOWN}
+
+RUNNING, COMPLETE = "running", "complete"
+MANIFEST_FIELDS = ("run_id", "target", "anomaly", "nemesis", "scenarios", "status", "timings_s", "owner")
+
+NO_FAULT = "none"
+
+Fact = dict[str, Any]
+
+
+def assemble(manifest: dict[str, Any], results: Results) -> dict[str, Any]:
+    """Return the content of ``verdict.json`` (DESIGN, Commands)."""
+    contradicted = {_replica(doubt): doubt["reason"] for doubt in results.doubts if doubt["kind"] == "contradiction"}
+    trusted = [finding for finding in results.findings if _replica(finding) not in contradicted]
+    order = {scenario["topic"]: index for index, scenario in enumerate(manifest["scenarios"])}
+    findings = [_finding(row) for row in sorted(trusted, key=lambda r: (order.get(r["topic"], 0), r["offset"]))]
+    failure = manifest.get("failure")
+    scenarios = [
+        _scenario(scenario, manifest, results, findings, failure)
+        for scenario in manifest["scenarios"]
+        if scenario["anomaly"] is not None
+    ]
+    overall = _worst([scenario["verdict"] for scenario in scenarios])
+    if findings:
+        overall = ANOMALY
+    return {
+        "schema": SCHEMA,
+        "verdict": overall,
+        "reason": _overall_reason(overall, scenarios, findings),
+        "run_id": manifest["run_id"],
+        "target": manifest["target"],
+        "nemesis": manifest["nemesis"],
+        "timings_s": manifest["timings_s"],
+        "scenarios": scenarios,
+        "findings": findings,
+        "doubts": [
+            {name: doubt[name] for name in ("broker", "topic", "partition", "kind", "reason")} for doubt in results.doubts
+        ],
+        "checker_errors": results.raised,
+    }
+
+
+def _scenario(
+    scenario: dict[str, Any],
+    manifest: dict[str, Any],
+    results: Results,
+    findings: Sequence[dict[str, Any]],
+    failure: str | None,
+) -> dict[str, Any]:
+    topic = scenario["topic"]
+    facts = [row for row in results.exposure if row["topic"] == topic]
+    control = [row for row in results.exposure if row["topic"] == manifest["control"]]
+    found = [finding for finding in findings if finding["topic"] == topic]
+    doubts = [doubt for doubt in results.doubts if doubt["topic"] == topic]
+    reasons = [
+        *([f"the run failed: {failure}"] if failure else []),
+        *(f"broker {doubt['broker']}: {doubt['reason']}" for doubt in doubts),
+        *(f"checker {name} raised {error}" for name, error in results.raised.items()),
+    ]
+    earned_by, shortfall = earn(scenario, facts, control, faultless=manifest["nemesis"] == NO_FAULT)
+    if found:
+        said, reason = ANOMALY, found[0]["explanation"]
+    elif reasons:
+        said, reason = UNKNOWN, "; ".join(reasons)
+    elif earned_by:
+        said, reason = CLEAN, earned_by
+    else:
+        said, reason = UNKNOWN, shortfall
+    return {
+        "scenario": scenario["name"],
+        "anomaly": scenario["anomaly"],
+        "payload": scenario["payload"],
+        "topic": topic,
+        "verdict": said,
+        "reason": reason,
+        "exposure": {"earned": earned_by, "lacking": shortfall, "replicas": [_fact(row) for row in facts]},
+    }
+
+
+def earn(
+    scenario: dict[str, Any], facts: Sequence[Fact], control: Sequence[Fact], *, faultless: bool
+) -> tuple[str | None, str]:
+    """Return how ``clean`` is earned and "", or None and what is lacking.
+
+    ``facts``: one row per replica (and kind of critical record), as `checkers.exposure` gives them.
+    """
+    kinds = scenario["critical"]
+    lacking = []
+    for kind in kinds:
+        rows = {row["broker"]: row for row in facts if row["kind"] == kind}
+        missing = sorted(set(scenario["replicas"]) - set(rows))
+        if missing:
+            return None, f"nothing is known of the {kind} that should have been removed, on brokers {missing}"
+        if any(row["critical_offset"] is None for row in rows.values()):
+            return None, f"the {kind} that should have been removed was never seen on any replica"
+        if faultless:
+            ways = {"every replica had it and removed it": _all(rows.values(), _removed_while_watched)}
+        else:
+            absent = rows.pop(scenario["absent_broker"])
+            return_lack = _first_lack(absent, _RETURNED)
+            if return_lack:
+                return None, f"broker {absent['broker']} {return_lack}"
+            same_kind = [row for row in control if row["kind"] == kind]
+            stayed = list(rows.values())
+            ways = {
+                "the others removed it while the replica was away": _all(stayed, _removed_before_return),
+                "the others kept it though their cleaners had passed it, and removed it on the control partition": (
+                    _all(stayed, _passed_and_kept) or _all(same_kind, _removed_before_return)
+                    or ("" if same_kind else "there is no control partition")
+                ),
+                "the others kept it while the replica was away, and every replica removed it afterwards": _all(
+                    [*stayed, absent], _guarded
+                ),
+            }  # fmt: skip
+        earned = next((way for way, lack in ways.items() if not lack), None)
+        if earned is None:
+            return None, f"{kind} at offset {facts[0]['critical_offset']}: {next(iter(ways.values()))}"
+        lacking.append(earned)
+    return "; ".join(dict.fromkeys(lacking)), ""
+
+
+_RETURNED: tuple[tuple[str, Callable[[Fact], bool]], ...] = (
+    ("did not have the payload when it came back", lambda row: row["had_payload"]),
+    (
+        "was not behind: it had already been past what it should have missed",
+        lambda row: not row["held_critical"] and (row["log_end_before"] or 0) <= row["critical_offset"],
+    ),
+    ("did not keep its log directory", lambda row: row["same_directory"]),
+    ("was not read over the wire after the rejoin", lambda row: row["was_served"]),
+    (
+        "was not read to the high watermark after the rejoin",
+        lambda row: row["log_end_after"] > row["critical_offset"] and row["high_watermark_after"] == row["log_end_after"],
+    ),
+)
+"""What must be shown of the replica that was away; the words say what is lacking."""
+
+
+def _removed_while_watched(row: Fact) -> str:
+    if row["log_end_before"] is None or not row["same_directory"]:
+        return "has no files of both snapshots"
+    return _removed(row) or ("" if row["was_served"] else "was not read over the wire at the end")
+
+
+def _removed_before_return(row: Fact) -> str:
+    if row["log_end_before"] is None or row["log_end_before"] <= row["critical_offset"]:
+        return "has no files from before the return that reach it"
+    return "still held it when the replica came back" if row["held_critical"] else _removed(row)
+
+
+def _removed(row: Fact) -> str:
+    if not row["seen_there"]:
+        return "was never seen to hold it"
+    if row["removed_at_ms"] is None or row["held_after"]:
+        return "was not seen to remove it"
+    return ""
+
+
+def _passed_and_kept(row: Fact) -> str:
+    if not (row["held_critical"] and row["held_after"]):
+        return "did not keep it"
+    return "" if row["passed"] else "kept it, but its cleaner is not shown to have passed it after its horizon"
+
+
+def _guarded(row: Fact) -> str:
+    return "did not remove it afterwards" if row["held_after"] or row["removed_at_ms"] is None else ""
+
+
+def _all(rows: Any, lack: Callable[[Fact], str]) -> str:
+    """Return what the first replica lacks, "" where none lacks anything; no replica at all shows nothing."""
+    told = [(row["broker"], lack(row)) for row in rows]
+    if not told:
+        return "there is no replica to show it"
+    return next((f"broker {broker} {why}" for broker, why in told if why), "")
+
+
+def _first_lack(row: Fact, conditions: Sequence[tuple[str, Callable[[Fact], bool]]]) -> str:
+    return next((words for words, holds in conditions if not holds(row)), "")
+
+
+def _overall_reason(overall: str, scenarios: Sequence[dict[str, Any]], findings: Sequence[dict[str, Any]]) -> str:
+    if findings:
+        first = findings[0]
+        more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+        return f"{first['anomaly']} on broker {first['broker']}, {first['topic']}: {first['explanation']}{more}"
+    reasons = [f"{s['scenario']}: {s['reason']}" for s in scenarios if s["verdict"] == overall]
+    return "; ".join(dict.fromkeys(reasons))
+
+
+def _worst(verdicts: Sequence[str]) -> str:
+    return next(v for v in (ANOMALY, UNKNOWN, CLEAN) if v in verdicts)
+
+
+def _replica(row: dict[str, Any]) -> tuple[str, int, int]:
+    return row["topic"], row["partition"], row["broker"]
+
+
+def _finding(row: dict[str, Any]) -> dict[str, Any]:
+    fields = ("anomaly", "candidates", "broker", "topic", "partition", "offset")
+    return {
+        **{name: row[name] for name in fields},
+        "key": _key(row["key"]),
+        "producer_id": row["producer_id"],
+        "effect": row["effect"],
+        "explanation": row["explanation"],
+        "witness": json.loads(row["witness"]),
+    }
+
+
+def _key(key: bytes | None) -> dict[str, str] | None:
+    if key is None:
+        return None
+    try:
+        return {"text": bytes(key).decode()}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(key).decode()}
+
+
+def _fact(row: Fact) -> Fact:
+    return {name: value for name, value in row.items() if name not in {"run", "topic", "partition"}}
