@@ -14,6 +14,7 @@ import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -65,9 +66,14 @@ def claim_work_dir(run_id: str, run_dir: Path) -> Path:
     root.mkdir(mode=0o700, exist_ok=True)
     directory = root / run_id
     directory.mkdir(mode=0o700)
-    me = psutil.Process()
-    write_owner(directory, Owner(me.pid, me.create_time(), run_id, str(run_dir)))
+    write_owner(directory, Owner(**owner_of_this_process(run_id, run_dir)))
     return directory
+
+
+def owner_of_this_process(run_id: str, run_dir: Path) -> dict[str, Any]:
+    """Return the fields of `Owner` for this process and run."""
+    me = psutil.Process()
+    return asdict(Owner(me.pid, me.create_time(), run_id, str(run_dir)))
 
 
 def write_owner(directory: Path, owner: Owner) -> None:

@@ -79,6 +79,7 @@ class Outage:
             (s.name, 0): s.replicas(tuple(runtime.brokers)) for s in test.scenarios
         }
         self._checks: list[Callable[[], None]] = [runtime.raise_if_died]
+        self.booted = False
 
     @property
     def topics(self) -> list[str]:
@@ -109,6 +110,7 @@ class Outage:
         self._runtime.start_cluster()
         wanted = set(self._runtime.brokers)
         self._wait(lambda: self._registered() >= wanted, f"brokers {sorted(wanted)} to register")
+        self.booted = True
 
     def _create_topics(self, filler: Filler, payloads: Sequence[Payload]) -> None:
         self._progress("create topics")

@@ -1,0 +1,253 @@
+"""``harness run``: from options to a verdict, with everything that has to be owned on the way."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from harness import check, manifest, verdict
+from harness.catalog import CONTROL, scenarios_for
+from harness.clock import RealClock
+from harness.errors import HarnessError, TimeLimitError, UsageError
+from harness.java import find_java
+from harness.runner import Outage, Test
+from harness.runtimes.local import LocalRuntime, LocalSpec
+from harness.scenario import FAST
+from harness.spark import SparkSpec, start_session
+from harness.store import RunFolder, create_run_folder, new_run_id
+from harness.targets import find_target
+from harness.targets.jars import jars_for
+from harness.workspace import Workspace
+from nemesis import find_nemesis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+
+    from harness.manifest import Manifest
+
+log = logging.getLogger("harness")
+
+BROKERS = (1, 2, 3)
+FAILED, TIME_LIMIT, INTERRUPTED = "failed", "time-limit", "interrupted"
+
+
+class Progress(Protocol):
+    """Where a run tells what it is doing."""
+
+    def stage(self, text: str) -> None:
+        """A new stage begins."""
+        ...
+
+    def jars(self, done: int, total: int) -> None:
+        """So many of so many steps of fetching jars are done."""
+        ...
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What the user asked for; ``topic_settings`` and ``broker_settings`` win over the timers'."""
+
+    target: str
+    anomaly: str
+    nemesis: str = "kill"
+    results: Path = Path("results")
+    seed: int | None = None
+    topic_settings: Mapping[str, str] = field(default_factory=dict)
+    broker_settings: Mapping[str, str] = field(default_factory=dict)
+    time_limit_s: float | None = None
+    keep: bool = False
+    port_base: int | None = None
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A run's folder and verdict, and with ``--keep`` where its brokers are."""
+
+    folder: RunFolder
+    verdict: dict[str, Any]
+    kept: dict[int, str]
+
+
+def run(options: RunOptions, progress: Progress) -> RunResult:
+    """Run the scenarios in one outage and judge what was collected.
+
+    Raises `UsageError` for anything found wrong before the first broker starts, `HarnessError` where the
+    cluster did not come up. Later failures end in the verdict ``unknown``, with what was collected kept.
+    """
+    clock = RealClock(time_limit_s=options.time_limit_s)
+    target = find_target(options.target)
+    chosen = scenarios_for(options.anomaly)
+    test = Test(
+        scenarios=(*chosen, CONTROL),
+        nemesis=find_nemesis(options.nemesis),
+        timers=FAST,
+        topic_settings={**FAST.topic, **options.topic_settings},
+        seed=secrets.randbelow(2**31) if options.seed is None else options.seed,
+    )
+    broker_settings = {**FAST.broker, **options.broker_settings}
+    java = find_java()
+    jars = jars_for(target, on_progress=progress.jars)
+    run_id = new_run_id()
+    folder = create_run_folder(options.results, target.name, options.anomaly, run_id)
+    with ExitStack() as owned:
+        owned.enter_context(_logging_to(folder.path / "harness.log"))
+        workspace = owned.enter_context(Workspace(run_id, folder.path))
+        runtime = LocalRuntime(
+            LocalSpec(
+                run_id=run_id,
+                work_dir=workspace.path,
+                logs_dir=folder.logs_path,
+                java=java.path,
+                classpath=jars.classpath,
+                settings=broker_settings,
+                brokers=BROKERS,
+                port_base=options.port_base,
+            )
+        )
+        if not options.keep:
+            owned.enter_context(closing(runtime))
+        told = manifest.begin(
+            folder, target=target, anomaly=options.anomaly, test=test, control=CONTROL,
+            broker_settings=broker_settings, brokers=BROKERS, java=java, jars=jars,
+        )  # fmt: skip
+        stages = _Stages(clock, progress)
+        spark = owned.enter_context(_spark_meanwhile(_spark_spec(workspace, folder)))
+        outage = Outage(test, runtime, folder, clock, stages.begin)
+        _go(outage, told, stages)
+        if not options.keep:
+            runtime.close()
+        stages.begin("check")
+        said = check.judge_run(spark.result(), folder, told.content)
+        stages.end()
+        said["timings_s"] = stages.timings_s
+        told.finish(told.content["status"], stages.timings_s, told.content["failure"])
+        folder.write_json(folder.verdict_path, said)
+        kept = {}
+        if options.keep:
+            workspace.keep()
+            kept = {broker: str(runtime.address(broker)) for broker in runtime.brokers}
+        return RunResult(folder, said, kept)
+
+
+def check_folder(path: Path, progress: Progress) -> RunResult:
+    """Judge a stored run again; ``verdict.json`` there is replaced. Raises `UsageError` for a damaged folder."""
+    folder, content = check.open_run_folder(path)
+    find_java()
+    run_id = f"check-{new_run_id()}"
+    with Workspace(run_id, folder.path) as workspace:
+        progress.stage("start Spark")
+        spark = start_session(SparkSpec(run_id, workspace.path / "spark", workspace.path / "spark.log"))
+        try:
+            progress.stage("check")
+            said = check.judge_run(spark, folder, content)
+        finally:
+            spark.stop()
+    try:
+        folder.write_json(folder.verdict_path, said)
+    except OSError as error:
+        # The folder may be someone else's, or an archive: the verdict is told all the same.
+        log.warning("the verdict is not stored: %s", error)
+    return RunResult(folder, said, {})
+
+
+def _go(outage: Outage, told: Manifest, stages: _Stages) -> None:
+    """Run the outage and write down how it ended. Raises what leaves nothing to judge."""
+    try:
+        outage.run()
+    except TimeLimitError as error:
+        told.finish(TIME_LIMIT, stages.timings_s, str(error))
+    except HarnessError as error:
+        told.finish(FAILED, stages.timings_s, str(error))
+        if not outage.booted:
+            raise
+        log.exception("the run failed")
+    except BaseException as error:
+        ended = INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED
+        told.finish(ended, stages.timings_s, f"{type(error).__name__}: {error}")
+        log.exception("the run ended early")
+        raise
+    else:
+        told.finish(verdict.COMPLETE, stages.timings_s)
+
+
+class _Stages:
+    """Tells the progress and the log what begins, and adds up seconds per stage."""
+
+    def __init__(self, clock: RealClock, progress: Progress) -> None:
+        self._clock = clock
+        self._progress = progress
+        self._current: tuple[str, float] | None = None
+        self.timings_s: dict[str, float] = {}
+
+    def begin(self, text: str) -> None:
+        self.end()
+        self._current = (text, self._clock.now_s())
+        log.info("%s", text)
+        self._progress.stage(text)
+
+    def end(self) -> None:
+        if self._current is not None:
+            name, since_s = self._current
+            self.timings_s[name] = round(self.timings_s.get(name, 0.0) + self._clock.now_s() - since_s, 3)
+            self.timings_s["total"] = round(self._clock.now_s(), 3)
+            self._current = None
+
+
+def _spark_spec(workspace: Workspace, folder: RunFolder) -> SparkSpec:
+    return SparkSpec(workspace.run_id, workspace.path / "spark", folder.path / "spark.log")
+
+
+@contextmanager
+def _spark_meanwhile(spec: SparkSpec) -> Iterator[Future[SparkSession]]:
+    """Start Spark in the background, and rehearse the checkers, while brokers boot and clean."""
+
+    def prepare() -> SparkSession:
+        session = start_session(spec)
+        check.rehearse(session, spec.scratch_dir)
+        return session
+
+    with ThreadPoolExecutor(1, thread_name_prefix="spark") as pool:
+        future = pool.submit(prepare)
+        try:
+            yield future
+        finally:
+            if future.exception() is None:
+                future.result().stop()
+
+
+@contextmanager
+def _logging_to(path: Path) -> Iterator[None]:
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    previous = log.level
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.setLevel(previous)
+        root.removeHandler(handler)
+        handler.close()
+
+
+def parse_settings(pairs: tuple[str, ...]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return topic and broker settings of ``--set topic.NAME=VALUE`` and ``--set broker.NAME=VALUE``.
+
+    Raises `UsageError` for anything else.
+    """
+    settings: dict[str, dict[str, str]] = {"topic": {}, "broker": {}}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        scope, _, setting = name.partition(".")
+        if not equals or scope not in settings or not setting:
+            raise UsageError(f"--set {pair}: give topic.NAME=VALUE or broker.NAME=VALUE")
+        settings[scope][setting.strip()] = value.strip()
+    return settings["topic"], settings["broker"]
