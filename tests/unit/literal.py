@@ -1,0 +1,361 @@
+"""Run folders from literal histories: a few batches a replica, written as a broker and the harness write them.
+
+A log is a tuple of entries, a replica is a log and what its broker says of it::
+
+    T1 = Txn(5, "t/1")
+    History(
+        "stuck",
+        wrote=(put(0, "K", T1), commit(1, T1), put(2, "L")),
+        after=(replica(1, put(0, "K", T1), commit(1, T1), put(2, "L")), replica(2, put(0, "K", T1), put(2, "L"))),
+    )
+
+Whatever is not given agrees with the log: high watermark, last stable offset, open transactions, aborted
+transactions (``.txnindex``), served batches, the last observation, and what a reader of broker 2 is
+delivered. So a test says only what its case is about.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from harness.history import HEADER_TXN
+from harness.observe import batch_digest
+from harness.segments.batches import Record, iter_batches
+from harness.segments.encode import encode_batch, encode_marker
+from harness.segments.txnindex import AbortedTxn, encode_txnindex
+from harness.store import AFTER_REJOIN, BEFORE_RETURN, RunFolder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOPIC = "t"
+READER = 2
+"""The broker that the read_committed consumer reads."""
+LAST_LOOK_MS = 1_000_000
+PUT, COMMIT, ABORT, EMPTIED, EMPTIED_MARKER = "put", "commit", "abort", "emptied", "emptied marker"
+MARKERS = (COMMIT, ABORT)
+
+
+@dataclass(frozen=True)
+class Txn:
+    """The nth transaction of a transactional id, ``id/n`` in record headers."""
+
+    producer_id: int
+    name: str
+    epoch: int = 0
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One batch, of one record or none."""
+
+    kind: str
+    offset: int
+    txn: Txn | None = None
+    key: str = ""
+    value: str | None = None
+    at_ms: int = 0
+    horizon_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Replica:
+    """A broker's log and what it says of it; None: what the log says."""
+
+    broker: int
+    log: tuple[Entry, ...]
+    up: bool = True
+    log_start: int = 0
+    high_watermark: int | None = None
+    last_stable_offset: int | None = None
+    open: tuple[Txn, ...] | None = None
+    index: tuple[AbortedTxn, ...] | None = None
+    served: tuple[Entry, ...] | None = None
+    last_seen: tuple[Entry, ...] | None = None
+    cleaned_to: int = 0
+    directory: str = ""
+
+    @property
+    def log_end(self) -> int:
+        """The offset after the last entry."""
+        return max((entry.offset + 1 for entry in self.log), default=self.log_start)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A line of the observer: a tombstone or marker that appeared, or what was removed."""
+
+    broker: int
+    what: str
+    entry: Entry
+    at_ms: int
+
+
+@dataclass(frozen=True)
+class History:
+    """One run: what the client did in each phase, every broker at both snapshots, what was seen meanwhile.
+
+    ``in_doubt``: transactions whose end was not acknowledged; ``lost``: offsets of records that were not.
+    ``client=False``: nothing is known of clients. ``delivered``: to the reader, if not what the log says.
+    """
+
+    name: str
+    after: tuple[Replica, ...]
+    wrote: tuple[Entry, ...] = ()
+    outage: tuple[Entry, ...] = ()
+    late: tuple[Entry, ...] = ()
+    before: tuple[Replica, ...] = ()
+    seen: tuple[Seen, ...] = ()
+    in_doubt: tuple[Txn, ...] = ()
+    lost: tuple[int, ...] = ()
+    client: bool = True
+    delivered: tuple[int, ...] | None = None
+
+
+def put(offset: int, key: str, txn: Txn | None = None, *, at_ms: int = 0) -> Entry:
+    """Return a batch of one value."""
+    return Entry(PUT, offset, txn, key, f"value of {offset}", at_ms)
+
+
+def delete(offset: int, key: str, txn: Txn | None = None, *, horizon_ms: int | None = None) -> Entry:
+    """Return a batch of one tombstone."""
+    return Entry(PUT, offset, txn, key, None, horizon_ms=horizon_ms)
+
+
+def commit(offset: int, txn: Txn, *, horizon_ms: int | None = None) -> Entry:
+    """Return a COMMIT marker."""
+    return Entry(COMMIT, offset, txn, horizon_ms=horizon_ms)
+
+
+def abort(offset: int, txn: Txn) -> Entry:
+    """Return an ABORT marker."""
+    return Entry(ABORT, offset, txn)
+
+
+def emptied(offset: int, txn: Txn | None = None) -> Entry:
+    """Return what compaction leaves of a producer's last data batch."""
+    return Entry(EMPTIED, offset, txn)
+
+
+def emptied_marker(offset: int, txn: Txn) -> Entry:
+    """Return what compaction leaves of a producer's last marker: no type any more."""
+    return Entry(EMPTIED_MARKER, offset, txn)
+
+
+def replica(broker: int, *log: Entry, **said: Any) -> Replica:
+    """Return a replica that is up; ``said`` are fields of `Replica`."""
+    return Replica(broker, log, **said)
+
+
+def absent(broker: int, *log: Entry, **said: Any) -> Replica:
+    """Return a replica whose broker is down: only its files tell, and its checkpoints may lag."""
+    return Replica(broker, log, up=False, **{"high_watermark": 0, **said})
+
+
+def aborted(txn: Txn, first_offset: int, marker_offset: int) -> AbortedTxn:
+    """Return a ``.txnindex`` entry."""
+    return AbortedTxn(txn.producer_id, first_offset, marker_offset, marker_offset + 1)
+
+
+def appeared(broker: int, entry: Entry, *, at_ms: int = 100) -> Seen:
+    """Return that the observer saw a tombstone or marker for the first time."""
+    return Seen(broker, "appeared", entry, at_ms)
+
+
+def removed(broker: int, entry: Entry, *, at_ms: int = 200) -> Seen:
+    """Return that the observer saw it gone."""
+    return Seen(broker, "removed", entry, at_ms)
+
+
+def write_run(top: Path, history: History) -> RunFolder:
+    """Write one run folder below ``top`` and return it."""
+    folder = RunFolder(top / history.name)
+    folder.path.mkdir()
+    for snapshot, replicas in ((BEFORE_RETURN, history.before), (AFTER_REJOIN, history.after)):
+        replicated = min((r.log_end for r in replicas if r.up), default=0)
+        for one in replicas:
+            _write_replica(folder, snapshot, one, replicated)
+    _write_lines(folder.history_path, _client_events(history))
+    _write_lines(folder.observations_path, _observations(history))
+    return folder
+
+
+def _write_replica(folder: RunFolder, snapshot: str, one: Replica, replicated: int) -> None:
+    disk = folder.broker_snapshot(one.broker, snapshot)
+    partition = disk / f"{TOPIC}-0"
+    partition.mkdir(parents=True)
+    high_watermark = replicated if one.high_watermark is None else one.high_watermark
+    opened, ended = _transactions(one.log)
+    index = [aborted(txn, first, last) for txn, kind, first, last in ended if kind == ABORT]
+    (partition / f"{0:020}.log").write_bytes(_encode(one.log))
+    (partition / f"{0:020}.txnindex").write_bytes(encode_txnindex(index if one.index is None else one.index))
+    for name, offset in (
+        ("replication-offset", high_watermark),
+        ("cleaner-offset", one.cleaned_to),
+        ("log-start-offset", one.log_start),
+    ):
+        (disk / f"{name}-checkpoint").write_text(f"0\n1\n{TOPIC} 0 {offset}\n")
+    directory = one.directory or f"directory-of-{one.broker}"
+    (disk / "meta.properties").write_text(f"#\nnode.id={one.broker}\ndirectory.id={directory}\nversion=1\n")
+    if not one.up:
+        return
+    served = folder.fetched_snapshot(one.broker, snapshot) / f"{TOPIC}-0"
+    served.mkdir(parents=True)
+    visible = tuple(entry for entry in one.log if entry.offset >= one.log_start)
+    (served / "batches.bin").write_bytes(_encode(visible if one.served is None else one.served))
+    state = {
+        "log_start": one.log_start,
+        "high_watermark": high_watermark,
+        "last_stable_offset": _stable(one, high_watermark),
+        "aborted": [[entry.producer_id, entry.first_offset] for entry in index],
+        "open": [
+            [txn.producer_id, txn.epoch, first]
+            for txn, first in (opened if one.open is None else ((txn, 0) for txn in one.open))
+        ],
+    }
+    (served / "state.json").write_text(json.dumps(state) + "\n")
+
+
+def _transactions(
+    log: Sequence[Entry],
+) -> tuple[list[tuple[Txn, int]], list[tuple[Txn, str, int, int]]]:
+    """Return what a log leaves open, (transaction, first offset), and what it ends: also kind and marker's offset."""
+    opened: dict[int, tuple[Txn, int]] = {}
+    ended = []
+    for entry in log:
+        if entry.txn is None:
+            continue
+        if entry.kind in (PUT, EMPTIED):
+            opened.setdefault(entry.txn.producer_id, (entry.txn, entry.offset))
+        elif entry.kind in MARKERS and entry.txn.producer_id in opened:
+            txn, first = opened.pop(entry.txn.producer_id)
+            ended.append((txn, entry.kind, first, entry.offset))
+    return list(opened.values()), ended
+
+
+def _stable(one: Replica, high_watermark: int) -> int:
+    """Return the LSO: a transaction whose marker is not below the high watermark still holds it."""
+    if one.last_stable_offset is not None:
+        return one.last_stable_offset
+    opened, ended = _transactions(one.log)
+    unstable = [first for _, first in opened] + [first for _, _, first, last in ended if last >= high_watermark]
+    return min([high_watermark, *unstable])
+
+
+def _delivered(one: Replica) -> list[Entry]:
+    """Return what a read_committed consumer gets of a log, when it is replicated to its end."""
+    opened, ended = _transactions(one.log)
+    hidden = [(txn, first, last) for txn, kind, first, last in ended if kind == ABORT]
+    end = min([one.log_end, *(first for _, first in opened)])
+    return [
+        entry
+        for entry in one.log
+        if entry.kind == PUT
+        and one.log_start <= entry.offset < end
+        and not any(
+            entry.txn and entry.txn.producer_id == txn.producer_id and first <= entry.offset <= last
+            for txn, first, last in hidden
+        )
+    ]
+
+
+def _encode(log: Iterable[Entry]) -> bytes:
+    return b"".join(_encode_entry(entry) for entry in log)
+
+
+def _encode_entry(entry: Entry) -> bytes:
+    txn = entry.txn
+    timestamp_ms = entry.at_ms or 1000 + entry.offset
+    if entry.kind in MARKERS:
+        assert txn is not None
+        return encode_marker(
+            base_offset=entry.offset,
+            producer_id=txn.producer_id,
+            producer_epoch=txn.epoch,
+            commit=entry.kind == COMMIT,
+            timestamp_ms=timestamp_ms,
+            delete_horizon_ms=entry.horizon_ms,
+        )
+    records = []
+    if entry.kind == PUT:
+        headers = ((HEADER_TXN, txn.name.encode()),) if txn else ()
+        value = None if entry.value is None else entry.value.encode()
+        records = [Record(entry.offset, timestamp_ms, entry.key.encode(), value, headers)]
+    return encode_batch(
+        base_offset=entry.offset,
+        records=records,
+        producer_id=txn.producer_id if txn else -1,
+        producer_epoch=txn.epoch if txn else -1,
+        is_transactional=txn is not None,
+        is_control=entry.kind == EMPTIED_MARKER,
+        max_timestamp_ms=timestamp_ms,
+        delete_horizon_ms=entry.horizon_ms,
+    )
+
+
+def _client_events(history: History) -> Iterable[dict[str, Any]]:
+    """Yield the client's events, and one poll of the reader."""
+    events: list[tuple[str, dict[str, Any], dict[str, Any]]] = []
+    if history.client:
+        for phase, log in (("before", history.wrote), ("outage", history.outage), ("late", history.late)):
+            events += [_operation(history, phase, entry) for entry in log]
+        read = next((one for one in history.after if one.broker == READER and one.up), None)
+        if read is not None:
+            told = [entry.offset for entry in _delivered(read)] if history.delivered is None else history.delivered
+            poll = {"f": "poll", "part": "reader", "phase": "after", "topic": TOPIC, "partition": 0, "broker": READER}
+            records = [{"offset": offset, "key": "?", "value": "?"} for offset in told]
+            events.append(("ok", poll, {"records": records, "position": read.log_end}))
+    for number, (end, invocation, more) in enumerate(events, 1):
+        event = {"time_ms": number, "op": number, **invocation}
+        yield {"index": 2 * number - 2, "type": "invoke", **event}
+        yield {"index": 2 * number - 1, "type": end, **event, **more}
+
+
+def _operation(history: History, phase: str, entry: Entry) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    who: dict[str, Any] = {"process": "p", "part": "payload", "phase": phase}
+    if entry.txn is not None:
+        transactional_id, _, number = entry.txn.name.rpartition("/")
+        who |= {"transactional_id": transactional_id, "txn": int(number)}
+    if entry.kind in MARKERS:
+        return "info" if entry.txn in history.in_doubt else "ok", {"f": entry.kind, **who}, {}
+    what: dict[str, Any] = {"topic": TOPIC, "partition": 0, "key": entry.key, "tombstone": entry.value is None}
+    if entry.value is not None:
+        what["value"] = entry.value
+    is_lost = entry.offset in history.lost
+    return "info" if is_lost else "ok", {"f": "produce", **who, **what}, {} if is_lost else {"offset": entry.offset}
+
+
+def _observations(history: History) -> Iterable[dict[str, Any]]:
+    """Yield what was seen, then every replica's last look, which has its whole log."""
+    for seen in history.seen:
+        entry = seen.entry
+        noted: dict[str, Any] = {"offset": entry.offset, "kind": "tombstone" if entry.kind == PUT else entry.kind}
+        if seen.what == "appeared":
+            noted["producer_id"] = entry.txn.producer_id if entry.txn else -1
+        yield {**_look(seen.broker, (), seen.at_ms), seen.what: [noted]}
+    for one in history.after:
+        if one.up:
+            whole = one.log if one.last_seen is None else one.last_seen
+            yield _look(one.broker, [e for e in whole if e.offset >= one.log_start], LAST_LOOK_MS)
+
+
+def _look(broker: int, log: Iterable[Entry], at_ms: int) -> dict[str, Any]:
+    batches = list(iter_batches(_encode(log), source="literal"))
+    return {
+        "time_ms": at_ms,
+        "broker": broker,
+        "topic": TOPIC,
+        "partition": 0,
+        "batches": len(batches),
+        "digest": reduce(lambda digest, b: digest ^ batch_digest(b.base_offset, b.crc), batches, 0),
+        "appeared": [],
+        "removed": [],
+    }
+
+
+def _write_lines(path: Path, lines: Iterable[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
