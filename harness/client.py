@@ -26,7 +26,6 @@ BASE_CONFIG = {
     "topic.metadata.refresh.interval.ms": 1_000,
     "topic.metadata.refresh.fast.interval.ms": 50,
     "delivery.timeout.ms": int(OPERATION_TIMEOUT_S * 1000),
-    "max.in.flight.requests.per.connection": 1,
     "log_level": 0,
 }
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import secrets
+import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("harness")
 
 BROKERS = (1, 2, 3)
+SPARK_NICENESS = 10
 FAILED, TIME_LIMIT, INTERRUPTED = "failed", "time-limit", "interrupted"
 
 
@@ -209,8 +212,12 @@ def _spark_meanwhile(spec: SparkSpec) -> Iterator[Future[SparkSession]]:
     """Start Spark in the background, and rehearse the checkers, while brokers boot and clean."""
 
     def prepare() -> SparkSession:
+        # Brokers come first: their timers run on wall-clock time. The JVM inherits this thread's niceness.
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), SPARK_NICENESS)
         session = start_session(spec)
+        log.info("Spark is up")
         check.rehearse(session, spec.scratch_dir)
+        log.info("the checkers are rehearsed")
         return session
 
     with ThreadPoolExecutor(1, thread_name_prefix="spark") as pool:

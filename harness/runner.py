@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 TRANSACTION_STATE = ("__transaction_state", 0)
 FILLER_RECORDS = 4
-"""So many filler records reach every replica around the payload, before it is written and after the rejoin."""
+"""So many filler records reach every replica after the rejoin."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,6 @@ class Outage:
     def _write(self, filler: Filler, payloads: Sequence[Payload], observer: Observer) -> None:
         self._progress("write")
         with filler.running(Phase.BEFORE):
-            self._wait_grown(observer)
             for payload in payloads:
                 payload.run(Phase.BEFORE)
         self._wait_replicated(observer, "everything written to be on every replica")

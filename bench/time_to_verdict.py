@@ -1,0 +1,148 @@
+"""How long a verdict takes, beside the bare floor in the same run.
+
+The floor is what no harness can save: boot three brokers, kill one, restart it, until it is back in the ISR
+of one topic. Each round times the floor, then whole ``harness run`` processes. Prints seconds and the ratio.
+
+    python bench/time_to_verdict.py --target kafka-3.9 --target kafka-4.4 --rounds 3
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+from statistics import median
+
+import click
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from harness.admin import Admin
+from harness.clock import RealClock
+from harness.errors import EXIT_ANOMALY, HarnessError
+from harness.java import find_java
+from harness.runtimes.local import LocalRuntime, LocalSpec
+from harness.scenario import FAST
+from harness.store import new_run_id
+from harness.targets import find_target
+from harness.targets.jars import jars_for
+from harness.workspace import Workspace
+
+ABSENT = 2
+BOUND_S = 60.0
+TOPIC = ("floor", 0)
+MEMORY_PERIOD_S = 0.25
+
+
+def floor_s(target_name: str) -> float:
+    """Return the seconds from nothing to a killed broker back in the ISR."""
+    target = find_target(target_name)
+    jars = jars_for(target)
+    java = find_java()
+    run_id = f"floor-{new_run_id()}"
+    clock = RealClock()
+    with tempfile.TemporaryDirectory() as logs, Workspace(run_id, Path(logs)) as workspace:
+        spec = LocalSpec(run_id, workspace.path, Path(logs), java.path, jars.classpath, FAST.broker)
+        with closing(LocalRuntime(spec)) as runtime:
+            admin = Admin(lambda: [runtime.address(b) for b in runtime.brokers if runtime.is_up(b)])
+
+            def registered() -> bool:
+                try:
+                    return len(admin.brokers()) == len(runtime.brokers)
+                except HarnessError:
+                    return False
+
+            def isr() -> tuple[int, ...]:
+                state = admin.partitions([TOPIC[0]]).get(TOPIC)
+                return state.isr if state else ()
+
+            runtime.start_cluster()
+            clock.wait_until(registered, BOUND_S, "brokers to register")
+            admin.create_topics({TOPIC[0]: (1, 3, 2)}, FAST.topic)
+            clock.wait_until(lambda: len(isr()) == len(runtime.brokers), BOUND_S, "the topic")
+            runtime.kill(ABSENT)
+            clock.wait_until(lambda: ABSENT not in isr(), BOUND_S, "the broker to leave the ISR")
+            runtime.start(ABSENT)
+            clock.wait_until(lambda: ABSENT in isr(), BOUND_S, "the broker to rejoin the ISR")
+            return clock.now_s()
+
+
+def run_s(target: str, anomaly: str) -> tuple[float, float]:
+    """Return a whole command's seconds and the peak memory of all its processes in GiB (sum of PSS)."""
+    with tempfile.TemporaryDirectory() as results:
+        command = ["run", "--target", target, "--anomaly", anomaly, "--results", results]
+        started_s = time.monotonic()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "harness.cli", *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        peak = _Peak(process.pid)
+        said, _ = process.communicate()
+        took_s = time.monotonic() - started_s
+        peak_gib = peak.stop()
+    if process.returncode != EXIT_ANOMALY:
+        raise SystemExit(f"{target} {anomaly} ended with {process.returncode}:\n{said}")
+    return took_s, peak_gib
+
+
+class _Peak:
+    """Samples the memory of a process and everything that its run started, until stopped."""
+
+    def __init__(self, pid: int) -> None:
+        self._root = psutil.Process(pid)
+        self._peak_bytes = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> float:
+        self._stop.set()
+        self._thread.join()
+        return float(self._peak_bytes / 2**30)
+
+    def _sample(self) -> None:
+        while not self._stop.wait(MEMORY_PERIOD_S):
+            total = 0
+            try:
+                family = [self._root, *self._root.children(recursive=True)]
+            except psutil.NoSuchProcess:
+                return
+            for process in family:
+                try:
+                    total += process.memory_full_info().pss
+                except psutil.Error:
+                    continue
+            self._peak_bytes = max(self._peak_bytes, total)
+
+
+@click.command()
+@click.option("--target", "targets", multiple=True, default=("kafka-3.9", "kafka-4.4"), show_default=True)
+@click.option("--rounds", default=3, show_default=True)
+def main(targets: tuple[str, ...], rounds: int) -> None:
+    """Time the floor, one anomaly and all of them, round by round."""
+    table = Table("target", "what", "seconds (median)", "min - max", "x floor", "peak GiB")
+    for target in targets:
+        jars_for(find_target(target))
+        rows: dict[str, list[tuple[float, float, float]]] = {"stuck-lso": [], "all": []}
+        floors = []
+        for _ in range(rounds):
+            floors.append(floor_s(target))
+            for anomaly, measured in rows.items():
+                took_s, peak_gib = run_s(target, anomaly)
+                measured.append((took_s, took_s / floors[-1], peak_gib))
+        table.add_row(target, "floor", f"{median(floors):.1f}", f"{min(floors):.1f} - {max(floors):.1f}", "1.00", "")
+        for anomaly, measured in rows.items():
+            took, ratios, peaks = zip(*measured, strict=True)
+            table.add_row(
+                target, anomaly, f"{median(took):.1f}", f"{min(took):.1f} - {max(took):.1f}",
+                f"{median(ratios):.2f}", f"{max(peaks):.2f}",
+            )  # fmt: skip
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
