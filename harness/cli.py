@@ -117,11 +117,13 @@ def check(run_dir: Path, output: str) -> int:
 
 
 @cli.command()
-@click.option("--fetch", "targets", multiple=True, metavar="TARGET", help="Fetch this target's jars into the cache; repeatable.")
+@click.option("--fetch", "targets", multiple=True, metavar="TARGET", help="Warm the cache with this target's jars; repeatable.")
 @format_option
 def doctor(targets: tuple[str, ...], output: str) -> int:
     """Say what this machine lacks, and how to get it."""
     from harness.doctor import diagnose  # noqa: PLC0415
+    from harness.java import find_java  # noqa: PLC0415
+    from harness.spark_archive import make_archive  # noqa: PLC0415
     from harness.targets import find_target  # noqa: PLC0415
     from harness.targets.jars import jars_for  # noqa: PLC0415
 
@@ -129,6 +131,8 @@ def doctor(targets: tuple[str, ...], output: str) -> int:
     for target in [find_target(name) for name in targets]:
         jars = jars_for(target, on_progress=progress.jars, verify=True)
         progress.stage(f"{target.name} ({target.version}): {len(jars.digests)} jars in {jars.directory}")
+    if targets:
+        progress.stage(f"Spark's classes: {make_archive(find_java())}")
     found = diagnose()
     if output == JSON:
         click.echo(json.dumps([vars(one) for one in found], indent=2))

@@ -21,6 +21,7 @@ from harness.runner import Outage, Test
 from harness.runtimes.local import LocalRuntime, LocalSpec
 from harness.scenario import FAST
 from harness.spark import SparkSpec, start_session
+from harness.spark_archive import archive_path
 from harness.store import RunFolder, create_run_folder, new_run_id
 from harness.targets import find_target
 from harness.targets.jars import jars_for
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from harness.java import Java
     from harness.manifest import Manifest
 
 log = logging.getLogger("harness")
@@ -121,7 +123,7 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
             broker_settings=broker_settings, brokers=BROKERS, java=java, jars=jars,
         )  # fmt: skip
         stages = _Stages(clock, progress)
-        spark = owned.enter_context(_spark_meanwhile(_spark_spec(workspace, folder)))
+        spark = owned.enter_context(_spark_meanwhile(_spark_spec(workspace, folder.path / "spark.log", java)))
         outage = Outage(test, runtime, folder, clock, stages.begin)
         _go(outage, told, stages)
         if not options.keep:
@@ -142,11 +144,11 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
 def check_folder(path: Path, progress: Progress) -> RunResult:
     """Judge a stored run again; ``verdict.json`` there is replaced. Raises `UsageError` for a damaged folder."""
     folder, content = check.open_run_folder(path)
-    find_java()
+    java = find_java()
     run_id = f"check-{new_run_id()}"
     with Workspace(run_id, folder.path) as workspace:
         progress.stage("start Spark")
-        spark = start_session(SparkSpec(run_id, workspace.path / "spark", workspace.path / "spark.log"))
+        spark = start_session(_spark_spec(workspace, workspace.path / "spark.log", java))
         try:
             progress.stage("check")
             said = check.judge_run(spark, folder, content)
@@ -203,8 +205,10 @@ class _Stages:
             self._current = None
 
 
-def _spark_spec(workspace: Workspace, folder: RunFolder) -> SparkSpec:
-    return SparkSpec(workspace.run_id, workspace.path / "spark", folder.path / "spark.log")
+def _spark_spec(workspace: Workspace, log_path: Path, java: Java) -> SparkSpec:
+    archive = archive_path(java)
+    flags = (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
+    return SparkSpec(workspace.run_id, workspace.path / "spark", log_path, jvm_flags=flags)
 
 
 @contextmanager

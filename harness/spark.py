@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DRIVER_MEMORY = "768m"
-JVM_FLAGS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 SMALL_DATA = {
     # A run folder holds thousands of records: what costs time is planning and compiling, not data.
@@ -40,13 +40,17 @@ QUIET = {
 
 @dataclass(frozen=True)
 class SparkSpec:
-    """Where Spark runs and where it may write; ``run_id`` marks its JVM as the run's."""
+    """Where Spark runs and where it may write; ``run_id`` marks its JVM as the run's.
+
+    ``jvm_flags`` come on top of `JVM_FLAGS`.
+    """
 
     run_id: str
     scratch_dir: Path
     log_path: Path
     master: str = "local[2]"
     settings: Mapping[str, str] = field(default_factory=lambda: SMALL_DATA)
+    jvm_flags: tuple[str, ...] = ()
 
 
 def start_session(spec: SparkSpec) -> SparkSession:
@@ -59,13 +63,13 @@ def start_session(spec: SparkSpec) -> SparkSession:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     conf = SparkConf(loadDefaults=False)
     conf.setMaster(spec.master).setAppName(f"compaction-harness {spec.run_id}")
-    java_options = f"{process_marker(spec.run_id)} -Djava.io.tmpdir={spec.scratch_dir} {JVM_FLAGS}"
+    flags = (process_marker(spec.run_id), f"-Djava.io.tmpdir={spec.scratch_dir}", *JVM_FLAGS, *spec.jvm_flags)
     conf.setAll(
         {
             **QUIET,
             **spec.settings,
             "spark.driver.memory": DRIVER_MEMORY,
-            "spark.driver.extraJavaOptions": java_options,
+            "spark.driver.extraJavaOptions": " ".join(flags),
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.local.dir": str(spec.scratch_dir),

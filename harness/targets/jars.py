@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.cache import cache_root
 from harness.errors import UsageError
 from harness.targets.lock import FETCH_LIMIT_S, file_sha256, ivy_dependency, jar_name, read_lock, run_ivy
 
@@ -107,9 +108,7 @@ def fetch_locked(coordinates: Sequence[str], staging: Path, on_progress: OnProgr
 
 def _directory(target: Target) -> Path:
     """Return the folder of a target's jars in this user's cache."""
-    xdg = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    root = os.environ.get("COMPACTION_HARNESS_CACHE") or Path(xdg, "compaction-harness")
-    return Path(root, "jars", target.version).absolute()
+    return cache_root() / "jars" / target.version
 
 
 def _lock_digest(digests: dict[str, str]) -> str:

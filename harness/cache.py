@@ -1,0 +1,12 @@
+"""Where a user's downloads and other reusable files lie."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def cache_root() -> Path:
+    """Return ``$COMPACTION_HARNESS_CACHE``, else ``compaction-harness`` in the user's cache directory."""
+    xdg = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("COMPACTION_HARNESS_CACHE") or Path(xdg, "compaction-harness")).absolute()
