@@ -33,10 +33,11 @@ if TYPE_CHECKING:
 
 def check(judged: Judged) -> DataFrame:
     """Return findings; the offset is the first committed record that is hidden."""
-    wrong_keys = judged.differing_keys.select(*REPLICA, "key", "here_offset").withColumn("differs", f.lit(True))
+    last_of_wrong_keys = judged.differing_keys.select(
+        *REPLICA, f.col("true_offset").alias("offset"), "here_offset", f.lit(True).alias("differs")
+    )
     hidden = (
-        judged.hidden
-        .join(wrong_keys, [*REPLICA, "key"], "left")
+        judged.hidden.join(last_of_wrong_keys, [*REPLICA, "offset"], "left")
         .groupBy(*REPLICA, "producer_id", "txn")
         .agg(
             f.min("offset").alias("offset"),
@@ -52,14 +53,16 @@ def check(judged: Judged) -> DataFrame:
     comes_back = f.col("tombstone") & f.col("differs") & f.col("here_offset").isNotNull()
     consequence = f.when(
         comes_back, f.format_string("the deleted value at offset %d is alive again", "here_offset")
-    ).otherwise(f.when(f.col("differs"), "the key's final state is wrong").otherwise("later records supersede it"))
+    ).otherwise(
+        f.when(f.col("differs"), "the key's final state is wrong").otherwise("later records supersede it")
+    )
     return findings(
         hidden,
         Anomaly.COMMITTED_TO_ABORTED,
         effect=f.when(f.col("differs"), VISIBLE).otherwise(LATENT),
         explanation=f.format_string(
-            "committed %s %s is hidden as aborted: transaction %s (producer %d) was committed, and this broker takes "
-            "%s for its end; %s",
+            "committed %s %s is hidden as aborted: transaction %s (producer %d) was committed, and this "
+            "broker takes %s for its end; %s",
             f.when(f.col("tombstone"), "delete of").otherwise("record"),
             printable("key"),
             f.coalesce("txn", f.lit("?")),

@@ -1,4 +1,4 @@
-"""Run folders from literal histories: a few batches a replica, written as a broker and the harness write them.
+"""Run folders from literal histories: a few batches a replica, written as brokers and the harness write them.
 
 A log is a tuple of entries, a replica is a log and what its broker says of it::
 
@@ -6,7 +6,10 @@ A log is a tuple of entries, a replica is a log and what its broker says of it::
     History(
         "stuck",
         wrote=(put(0, "K", T1), commit(1, T1), put(2, "L")),
-        after=(replica(1, put(0, "K", T1), commit(1, T1), put(2, "L")), replica(2, put(0, "K", T1), put(2, "L"))),
+        after=(
+            replica(1, put(0, "K", T1), commit(1, T1), put(2, "L")),
+            replica(2, put(0, "K", T1), put(2, "L")),
+        ),
     )
 
 Whatever is not given agrees with the log: high watermark, last stable offset, open transactions, aborted
@@ -17,7 +20,6 @@ delivered. So a test says only what its case is about.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -30,6 +32,7 @@ from harness.segments.txnindex import AbortedTxn, encode_txnindex
 from harness.store import AFTER_REJOIN, BEFORE_RETURN, RunFolder
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
 TOPIC = "t"
@@ -223,7 +226,10 @@ def _write_replica(folder: RunFolder, snapshot: str, one: Replica, replicated: i
 def _transactions(
     log: Sequence[Entry],
 ) -> tuple[list[tuple[Txn, int]], list[tuple[Txn, str, int, int]]]:
-    """Return what a log leaves open, (transaction, first offset), and what it ends: also kind and marker's offset."""
+    """Return (transaction, first offset) of what a log leaves open, and of what it ends also the marker.
+
+    The latter as (transaction, the marker's kind, first offset, the marker's offset).
+    """
     opened: dict[int, tuple[Txn, int]] = {}
     ended = []
     for entry in log:
@@ -242,7 +248,9 @@ def _stable(one: Replica, high_watermark: int) -> int:
     if one.last_stable_offset is not None:
         return one.last_stable_offset
     opened, ended = _transactions(one.log)
-    unstable = [first for _, first in opened] + [first for _, _, first, last in ended if last >= high_watermark]
+    unstable = [first for _, first in opened] + [
+        first for _, _, first, last in ended if last >= high_watermark
+    ]
     return min([high_watermark, *unstable])
 
 
@@ -305,8 +313,19 @@ def _client_events(history: History) -> Iterable[dict[str, Any]]:
             events += [_operation(history, phase, entry) for entry in log]
         read = next((one for one in history.after if one.broker == READER and one.up), None)
         if read is not None:
-            told = [entry.offset for entry in _delivered(read)] if history.delivered is None else history.delivered
-            poll = {"f": "poll", "part": "reader", "phase": "after", "topic": TOPIC, "partition": 0, "broker": READER}
+            told = (
+                [entry.offset for entry in _delivered(read)]
+                if history.delivered is None
+                else history.delivered
+            )
+            poll = {
+                "f": "poll",
+                "part": "reader",
+                "phase": "after",
+                "topic": TOPIC,
+                "partition": 0,
+                "broker": READER,
+            }
             records = [{"offset": offset, "key": "?", "value": "?"} for offset in told]
             events.append(("ok", poll, {"records": records, "position": read.log_end}))
     for number, (end, invocation, more) in enumerate(events, 1):
@@ -322,18 +341,28 @@ def _operation(history: History, phase: str, entry: Entry) -> tuple[str, dict[st
         who |= {"transactional_id": transactional_id, "txn": int(number)}
     if entry.kind in MARKERS:
         return "info" if entry.txn in history.in_doubt else "ok", {"f": entry.kind, **who}, {}
-    what: dict[str, Any] = {"topic": TOPIC, "partition": 0, "key": entry.key, "tombstone": entry.value is None}
+    what: dict[str, Any] = {
+        "topic": TOPIC,
+        "partition": 0,
+        "key": entry.key,
+        "tombstone": entry.value is None,
+    }
     if entry.value is not None:
         what["value"] = entry.value
     is_lost = entry.offset in history.lost
-    return "info" if is_lost else "ok", {"f": "produce", **who, **what}, {} if is_lost else {"offset": entry.offset}
+    return (
+        "info" if is_lost else "ok",
+        {"f": "produce", **who, **what},
+        {} if is_lost else {"offset": entry.offset},
+    )
 
 
 def _observations(history: History) -> Iterable[dict[str, Any]]:
     """Yield what was seen, then every replica's last look, which has its whole log."""
     for seen in history.seen:
         entry = seen.entry
-        noted: dict[str, Any] = {"offset": entry.offset, "kind": "tombstone" if entry.kind == PUT else entry.kind}
+        kind = entry.kind if entry.kind != PUT else "tombstone" if entry.value is None else "value"
+        noted: dict[str, Any] = {"offset": entry.offset, "kind": kind}
         if seen.what == "appeared":
             noted["producer_id"] = entry.txn.producer_id if entry.txn else -1
         yield {**_look(seen.broker, (), seen.at_ms), seen.what: [noted]}

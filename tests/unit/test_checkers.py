@@ -11,17 +11,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-from checkers import (
-    aborted_to_committed,
-    committed_to_aborted,
-    doubts,
-    exposure,
-    stuck_lso,
-    tombstone_divergence,
-)
-from checkers.evidence import load, raise_if_corrupt
-from checkers.judged import judge
 from literal import (
     History,
     Txn,
@@ -38,6 +27,17 @@ from literal import (
     replica,
     write_run,
 )
+
+from checkers import (
+    aborted_to_committed,
+    committed_to_aborted,
+    doubts,
+    exposure,
+    stuck_lso,
+    tombstone_divergence,
+)
+from checkers.evidence import load, raise_if_corrupt
+from checkers.judged import judge
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,13 +59,16 @@ CONTRADICTION, UNEXPLAINED = "contradiction", "unexplained"
 
 @dataclass(frozen=True)
 class Finding:
-    """What a finding must say; ``says`` is in the explanation, ``witness`` among the witness's fields."""
+    """What a finding must say; ``says`` is in the explanation, ``witness`` among the witness's fields.
+
+    ``producer_id`` is None where the record is known from the client alone, and -1 for plain producers.
+    """
 
     anomaly: str
     broker: int
     offset: int
     key: str
-    producer_id: int
+    producer_id: int | None
     effect: str
     candidates: tuple[str, ...] = ()
     says: str = ""
@@ -88,7 +91,11 @@ class Case:
     history: History
     findings: tuple[Finding, ...] = ()
     doubts: tuple[Doubt, ...] = ()
+    pending: str = ""
+    """Why the checkers are known to be wrong here still; the day they are right, the test says so."""
 
+
+BELOW_LOG_START = "`judged.judge` keeps records below a replica's log start"
 
 END = put(9, "end")
 """Logs end with a record: the cleaner leaves the last segment alone."""
@@ -99,14 +106,28 @@ STUCK_CASES = [
             "stuck, its marker is still elsewhere",
             wrote=(put(0, "K", T1),),
             outage=(commit(1, T1), put(2, "K"), END),
-            after=(replica(1, commit(1, T1), put(2, "K"), END), replica(2, put(0, "K", T1), put(2, "K"), END)),
+            after=(
+                replica(1, commit(1, T1), put(2, "K"), END),
+                replica(2, put(0, "K", T1), put(2, "K"), END),
+            ),
         ),
         (
             Finding(
-                STUCK, 2, 0, "K", 5, VISIBLE,
+                STUCK,
+                2,
+                0,
+                "K",
+                5,
+                VISIBLE,
                 says="read_committed is frozen at 0, high watermark 10: transaction t/1",
-                witness={"transaction": "t/1", "outcome": "committed", "marker_seen_elsewhere_at": 1,
-                         "last_stable_offset_here": 0, "other_broker": 1, "last_stable_offset_there": 10},
+                witness={
+                    "transaction": "t/1",
+                    "outcome": "committed",
+                    "marker_seen_elsewhere_at": 1,
+                    "last_stable_offset_here": 0,
+                    "other_broker": 1,
+                    "last_stable_offset_there": 10,
+                },
             ),
         ),
     ),
@@ -128,7 +149,11 @@ STUCK_CASES = [
             after=(replica(1, put(2, "K"), END), replica(2, put(0, "K", T1), put(2, "K"), END)),
             seen=(appeared(1, abort(1, T1)), removed(1, abort(1, T1))),
         ),
-        (Finding(STUCK, 2, 0, "K", 5, VISIBLE, witness={"outcome": "aborted", "marker_seen_elsewhere_at": 1}),),
+        (
+            Finding(
+                STUCK, 2, 0, "K", 5, VISIBLE, witness={"outcome": "aborted", "marker_seen_elsewhere_at": 1}
+            ),
+        ),
     ),
     Case(
         History(
@@ -183,7 +208,7 @@ STUCK_CASES = [
         ),
         (Finding(STUCK, 2, 1, "K", 5, VISIBLE),),
     ),
-]  # fmt: skip
+]
 
 NOT_STUCK_CASES = [
     Case(
@@ -219,7 +244,10 @@ NOT_STUCK_CASES = [
             "open, and its marker was truncated",
             wrote=(put(0, "K", T1), put(1, "L"), END),
             before=(replica(1, put(0, "K", T1)), absent(2, put(0, "K", T1), abort(1, T1))),
-            after=(replica(1, put(0, "K", T1), put(1, "L"), END), replica(2, put(0, "K", T1), put(1, "L"), END)),
+            after=(
+                replica(1, put(0, "K", T1), put(1, "L"), END),
+                replica(2, put(0, "K", T1), put(1, "L"), END),
+            ),
         )
     ),
     Case(
@@ -248,10 +276,20 @@ POISON_CASES = [
         ),
         (
             Finding(
-                POISON, 2, 0, "poison", 5, VISIBLE,
+                POISON,
+                2,
+                0,
+                "poison",
+                5,
+                VISIBLE,
                 says="takes the COMMIT at offset 3 for its end",
-                witness={"transaction": "t/1", "outcome": "aborted", "believed_here": "committed",
-                         "marker_taken_here_at": 3, "records": 1},
+                witness={
+                    "transaction": "t/1",
+                    "outcome": "aborted",
+                    "believed_here": "committed",
+                    "marker_taken_here_at": 3,
+                    "records": 1,
+                },
             ),
         ),
     ),
@@ -332,7 +370,7 @@ POISON_CASES = [
         ),
         (Finding(POISON, 2, 0, "poison", 6, VISIBLE, witness={"marker_taken_here_at": 3}),),
     ),
-]  # fmt: skip
+]
 
 HIDDEN_CASES = [
     Case(
@@ -348,7 +386,12 @@ HIDDEN_CASES = [
         ),
         (
             Finding(
-                HIDDEN, 2, 0, "K", 5, LATENT,
+                HIDDEN,
+                2,
+                0,
+                "K",
+                5,
+                LATENT,
                 says="takes the ABORT at offset 4 for its end; later records supersede it",
                 witness={"transaction": "t/1", "outcome": "committed", "evidence": ["log", "txnindex"]},
             ),
@@ -393,7 +436,12 @@ HIDDEN_CASES = [
         ),
         (
             Finding(
-                HIDDEN, 2, 1, "K", 5, VISIBLE,
+                HIDDEN,
+                2,
+                1,
+                "K",
+                5,
+                VISIBLE,
                 says="the deleted value at offset 0 is alive again",
                 witness={"alive_here_at": 0, "evidence": ["log", "txnindex"]},
             ),
@@ -411,7 +459,11 @@ HIDDEN_CASES = [
                 replica(2, put(2, "K"), abort(4, T2), END, index=(aborted(T1, 0, 4),)),
             ),
         ),
-        (Finding(HIDDEN, 2, 0, "K", 5, LATENT, witness={"evidence": ["txnindex"], "marker_taken_here_at": 4}),),
+        (
+            Finding(
+                HIDDEN, 2, 0, "K", 5, LATENT, witness={"evidence": ["txnindex"], "marker_taken_here_at": 4}
+            ),
+        ),
     ),
     Case(
         History(
@@ -419,7 +471,10 @@ HIDDEN_CASES = [
             wrote=(put(0, "K"), delete(1, "K", T1)),
             outage=(commit(2, T1),),
             late=(put(3, "garbage", T2), abort(4, T2), END),
-            before=(replica(1, put(3, "garbage", T2), abort(4, T2)), absent(2, put(0, "K"), delete(1, "K", T1))),
+            before=(
+                replica(1, put(3, "garbage", T2), abort(4, T2)),
+                absent(2, put(0, "K"), delete(1, "K", T1)),
+            ),
             after=(
                 replica(1, abort(4, T2), END, index=(aborted(T2, 3, 4),)),
                 replica(2, put(0, "K"), abort(4, T2), END, index=(aborted(T1, 1, 4),)),
@@ -427,7 +482,12 @@ HIDDEN_CASES = [
         ),
         (
             Finding(
-                HIDDEN, 2, 1, "K", 5, VISIBLE,
+                HIDDEN,
+                2,
+                1,
+                "K",
+                5,
+                VISIBLE,
                 says="the deleted value at offset 0 is alive again",
                 witness={"evidence": ["held", "txnindex"]},
             ),
@@ -439,7 +499,10 @@ HIDDEN_CASES = [
             wrote=(put(0, "K"), delete(1, "K", T1)),
             outage=(commit(2, T1),),
             late=(put(3, "garbage", T2), abort(4, T2), END),
-            before=(replica(1, put(3, "garbage", T2), abort(4, T2)), absent(2, put(0, "K"), delete(1, "K", T1))),
+            before=(
+                replica(1, put(3, "garbage", T2), abort(4, T2)),
+                absent(2, put(0, "K"), delete(1, "K", T1)),
+            ),
             after=(replica(1, END), replica(2, put(0, "K"), END)),
         ),
         (Finding(HIDDEN, 2, 1, "K", 5, VISIBLE, witness={"evidence": ["held"], "alive_here_at": 0}),),
@@ -451,8 +514,12 @@ HIDDEN_CASES = [
             outage=(commit(2, T1), put(3, "K")),
             late=(put(4, "garbage", T2), abort(5, T2), END),
             after=(
-                replica(1, put(1, "L", T1), commit(2, T1), put(3, "K"), put(4, "garbage", T2), abort(5, T2), END),
-                replica(2, put(0, "K", T1), put(1, "L", T1), put(3, "K"), put(4, "garbage", T2), abort(5, T2), END),
+                replica(
+                    1, put(1, "L", T1), commit(2, T1), put(3, "K"), put(4, "garbage", T2), abort(5, T2), END
+                ),
+                replica(
+                    2, put(0, "K", T1), put(1, "L", T1), put(3, "K"), put(4, "garbage", T2), abort(5, T2), END
+                ),
             ),
         ),
         (Finding(HIDDEN, 2, 0, "K", 5, VISIBLE, witness={"records": 2}),),
@@ -470,7 +537,7 @@ HIDDEN_CASES = [
         ),
         (
             Finding(HIDDEN, 2, 0, "K", 5, LATENT, says="later records supersede it"),
-            Finding(DIVERGED, 2, 2, "K", -1, VISIBLE),
+            Finding(DIVERGED, 2, 2, "K", None, VISIBLE),
         ),
     ),
     Case(
@@ -494,13 +561,15 @@ HIDDEN_CASES = [
             in_doubt=(T1,),
             late=(put(3, "garbage", T2), abort(4, T2), END),
             after=(
-                replica(1, put(0, "K", T1), put(1, "L"), commit(2, T1), put(3, "garbage", T2), abort(4, T2), END),
+                replica(
+                    1, put(0, "K", T1), put(1, "L"), commit(2, T1), put(3, "garbage", T2), abort(4, T2), END
+                ),
                 replica(2, put(0, "K", T1), put(1, "L"), put(3, "garbage", T2), abort(4, T2), END),
             ),
         ),
         (Finding(HIDDEN, 2, 0, "K", 5, VISIBLE),),
     ),
-]  # fmt: skip
+]
 
 DIVERGED_CASES = [
     Case(
@@ -512,7 +581,12 @@ DIVERGED_CASES = [
         ),
         (
             Finding(
-                DIVERGED, 2, 0, "K", -1, VISIBLE,
+                DIVERGED,
+                2,
+                0,
+                "K",
+                -1,
+                VISIBLE,
                 says="it was deleted at offset 1",
                 witness={"deleted_at": 1, "alive_here_at": 0},
             ),
@@ -545,7 +619,7 @@ DIVERGED_CASES = [
         ),
         (Finding(DIVERGED, 2, 0, "K", 5, VISIBLE, candidates=(DIVERGED, HIDDEN)),),
     ),
-]  # fmt: skip
+]
 
 LEGAL_CASES = [
     Case(
@@ -603,10 +677,22 @@ LEGAL_CASES = [
     ),
     Case(
         History(
-            "another log start, inside a segment",
-            wrote=(put(0, "K"), put(1, "poison", T1), abort(2, T1), delete(4, "K"), END),
+            "another log start, inside a segment, hides a deleted value",
+            wrote=(put(0, "K"), delete(4, "K"), END),
             after=(replica(1, END), replica(2, put(0, "K"), END, log_start=3)),
-        )
+        ),
+        pending=BELOW_LOG_START,
+    ),
+    Case(
+        History(
+            "another log start, inside a segment, hides poison",
+            wrote=(put(0, "poison", T1), abort(1, T1), put(3, "good", T2), commit(4, T2)),
+            after=(
+                replica(1, put(3, "good", T2), commit(4, T2)),
+                replica(2, put(0, "poison", T1), put(3, "good", T2), commit(4, T2), log_start=2),
+            ),
+        ),
+        pending=BELOW_LOG_START,
     ),
     Case(
         History(
@@ -642,7 +728,11 @@ LEGAL_CASES = [
         History(
             "high watermark on disk lags where a broker is down",
             wrote=(put(0, "K"), delete(1, "K"), END),
-            after=(replica(1, END), absent(2, put(0, "K"), delete(1, "K"), END), replica(3, delete(1, "K"), END)),
+            after=(
+                replica(1, END),
+                absent(2, put(0, "K"), delete(1, "K"), END),
+                replica(3, delete(1, "K"), END),
+            ),
         )
     ),
     Case(
@@ -715,8 +805,12 @@ LEGAL_CASES = [
             "duplicate of an acknowledged record in the next transaction, which is aborted",
             wrote=(put(0, "K", T1), commit(1, T1), put(3, "L", T2), abort(4, T2), END),
             after=(
-                replica(1, put(0, "K", T1), commit(1, T1), put(2, "K", T1), put(3, "L", T2), abort(4, T2), END),
-                replica(2, put(0, "K", T1), commit(1, T1), put(2, "K", T1), put(3, "L", T2), abort(4, T2), END),
+                replica(
+                    1, put(0, "K", T1), commit(1, T1), put(2, "K", T1), put(3, "L", T2), abort(4, T2), END
+                ),
+                replica(
+                    2, put(0, "K", T1), commit(1, T1), put(2, "K", T1), put(3, "L", T2), abort(4, T2), END
+                ),
             ),
         )
     ),
@@ -724,7 +818,10 @@ LEGAL_CASES = [
         History(
             "an aborted delete deletes nothing",
             wrote=(put(0, "K"), delete(1, "K", T1), abort(2, T1), END),
-            after=(replica(1, put(0, "K"), END), replica(2, put(0, "K"), delete(1, "K", T1), abort(2, T1), END)),
+            after=(
+                replica(1, put(0, "K"), END),
+                replica(2, put(0, "K"), delete(1, "K", T1), abort(2, T1), END),
+            ),
         )
     ),
     Case(
@@ -744,9 +841,11 @@ DOUBT_CASES = [
         History(
             "other batches served than stored",
             wrote=SAME,
-            after=(replica(1, *SAME), replica(2, *SAME, served=(commit(1, T1), put(2, "L"), END))),
+            after=(replica(1, *SAME), replica(2, *SAME, served=(put(0, "K", T1, at_ms=77), *SAME[1:]))),
         ),
-        doubts=(Doubt(CONTRADICTION, 2, "3 batches on disk and 3 served after the rejoin, with other content"),),
+        doubts=(
+            Doubt(CONTRADICTION, 2, "3 batches on disk and 3 served after the rejoin, with other content"),
+        ),
     ),
     Case(
         History(
@@ -762,7 +861,9 @@ DOUBT_CASES = [
             wrote=SAME,
             after=(replica(1, *SAME), replica(2, *SAME, last_seen=SAME[:2])),
         ),
-        doubts=(Doubt(CONTRADICTION, 2, "the stored log (3 batches) is not what was last seen there (2 batches)"),),
+        doubts=(
+            Doubt(CONTRADICTION, 2, "the stored log (3 batches) is not what was last seen there (2 batches)"),
+        ),
     ),
     Case(
         History(
@@ -770,7 +871,13 @@ DOUBT_CASES = [
             wrote=SAME,
             after=(replica(1, *SAME), replica(2, *SAME, open=(T2,))),
         ),
-        doubts=(Doubt(CONTRADICTION, 2, "the broker says that producer 5 has an open transaction, its log that it has none"),),
+        doubts=(
+            Doubt(
+                CONTRADICTION,
+                2,
+                "the broker says that producer 5 has an open transaction, its log that it has none",
+            ),
+        ),
     ),
     Case(
         History(
@@ -778,7 +885,13 @@ DOUBT_CASES = [
             wrote=HANGING,
             after=(replica(1, *HANGING), replica(2, *HANGING, open=())),
         ),
-        doubts=(Doubt(CONTRADICTION, 2, "the broker says that producer 5 has no open transaction, its log that it has one"),),
+        doubts=(
+            Doubt(
+                CONTRADICTION,
+                2,
+                "the broker says that producer 5 has no open transaction, its log that it has one",
+            ),
+        ),
     ),
     Case(
         History(
@@ -821,7 +934,11 @@ DOUBT_CASES = [
             wrote=(put(0, "K"), END),
             after=(replica(1, put(0, "K"), END), replica(2, END)),
         ),
-        doubts=(Doubt(UNEXPLAINED, 2, "key K: the last committed record is at offset 0, this broker's is at none"),),
+        doubts=(
+            Doubt(
+                UNEXPLAINED, 2, "key K: the last committed record is at offset 0, this broker's is at none"
+            ),
+        ),
     ),
     Case(
         History(
@@ -829,7 +946,9 @@ DOUBT_CASES = [
             wrote=(put(0, "K"), put(1, "K"), END),
             after=(replica(1, put(1, "K"), END), replica(2, put(0, "K"), END)),
         ),
-        doubts=(Doubt(UNEXPLAINED, 2, "key K: the last committed record is at offset 1, this broker's is at 0"),),
+        doubts=(
+            Doubt(UNEXPLAINED, 2, "key K: the last committed record is at offset 1, this broker's is at 0"),
+        ),
     ),
     Case(
         History(
@@ -838,7 +957,11 @@ DOUBT_CASES = [
             lost=(1,),
             after=(replica(1, END), replica(2, put(0, "K"), END)),
         ),
-        doubts=(Doubt(UNEXPLAINED, 1, "key K: the last committed record is at offset 0, this broker's is at none"),),
+        doubts=(
+            Doubt(
+                UNEXPLAINED, 1, "key K: the last committed record is at offset 0, this broker's is at none"
+            ),
+        ),
     ),
     Case(
         History(
@@ -851,8 +974,14 @@ DOUBT_CASES = [
 ]
 
 CASES = [
-    *STUCK_CASES, *NOT_STUCK_CASES, *POISON_CASES, *HIDDEN_CASES, *DIVERGED_CASES, *LEGAL_CASES, *DOUBT_CASES
-]  # fmt: skip
+    *STUCK_CASES,
+    *NOT_STUCK_CASES,
+    *POISON_CASES,
+    *HIDDEN_CASES,
+    *DIVERGED_CASES,
+    *LEGAL_CASES,
+    *DOUBT_CASES,
+]
 
 TOMBSTONE, MARKER = "tombstone", "marker"
 HORIZON_MS = 5_000
@@ -882,8 +1011,12 @@ EXPOSURES = [
         seen=tuple(
             line
             for broker in (1, 2, 3)
-            for entry in (D1, C3)
-            for line in (appeared(broker, entry, at_ms=100 + broker), removed(broker, entry, at_ms=200 + broker))
+            # No snapshot holds the transaction's record: only the observer can tell whose marker it is.
+            for entry in (put(1, "K", T1), D1, C3)
+            for line in (
+                appeared(broker, entry, at_ms=100 + broker),
+                removed(broker, entry, at_ms=200 + broker),
+            )
         ),
     ),
     History(
@@ -893,13 +1026,21 @@ EXPOSURES = [
         before=(
             # Passed by the cleaner: a batch below its checkpoint is younger than the horizon.
             replica(
-                1, delete(3, "D", horizon_ms=HORIZON_MS), commit(4, T1, horizon_ms=HORIZON_MS),
-                put(5, "K", at_ms=HORIZON_MS), put(6, "x"), cleaned_to=6,
+                1,
+                delete(3, "D", horizon_ms=HORIZON_MS),
+                commit(4, T1, horizon_ms=HORIZON_MS),
+                put(5, "K", at_ms=HORIZON_MS),
+                put(6, "x"),
+                cleaned_to=6,
             ),
             # Stamped, but every batch below its checkpoint is older than the horizon.
             replica(
-                3, delete(3, "D", horizon_ms=HORIZON_MS), commit(4, T1, horizon_ms=HORIZON_MS),
-                put(5, "K", at_ms=HORIZON_MS), put(6, "x"), cleaned_to=5,
+                3,
+                delete(3, "D", horizon_ms=HORIZON_MS),
+                commit(4, T1, horizon_ms=HORIZON_MS),
+                put(5, "K", at_ms=HORIZON_MS),
+                put(6, "x"),
+                cleaned_to=5,
             ),
             absent(2, *WROTE),
         ),
@@ -916,7 +1057,16 @@ EXPOSURES = [
         outage=(commit(1, T1), put(2, "K"), END),
         after=(replica(1, put(2, "K"), END), replica(2, put(2, "K"), END)),
     ),
-]  # fmt: skip
+]
+
+PARAMETERS = [
+    pytest.param(
+        case,
+        id=case.history.name,
+        marks=pytest.mark.xfail(strict=True, reason=case.pending) if case.pending else (),
+    )
+    for case in CASES
+]
 
 CHECKERS = (stuck_lso, aborted_to_committed, committed_to_aborted, tombstone_divergence)
 
@@ -943,7 +1093,9 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Jud
 @pytest.fixture(scope="session")
 def said(judged: Judged) -> Said:
     findings = [row for checker in CHECKERS for row in _rows(checker.check(judged))]
-    return Said(_by_run(findings), _by_run(_rows(doubts.check(judged))), _by_run(_rows(exposure.check(judged))))
+    return Said(
+        _by_run(findings), _by_run(_rows(doubts.check(judged))), _by_run(_rows(exposure.check(judged)))
+    )
 
 
 def _rows(frame: DataFrame) -> Rows:
@@ -957,7 +1109,7 @@ def _by_run(rows: Rows) -> dict[str, Rows]:
     return runs
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.history.name)
+@pytest.mark.parametrize("case", PARAMETERS)
 def test_findings(case: Case, said: Said) -> None:
     rows = said.findings.get(case.history.name, [])
     assert [_facts(row) for row in rows] == [
@@ -971,11 +1123,21 @@ def test_findings(case: Case, said: Said) -> None:
 
 
 def _facts(row: dict[str, Any]) -> tuple[Any, ...]:
-    names = ("anomaly", "broker", "topic", "partition", "offset", "key", "producer_id", "effect", "candidates")
+    names = (
+        "anomaly",
+        "broker",
+        "topic",
+        "partition",
+        "offset",
+        "key",
+        "producer_id",
+        "effect",
+        "candidates",
+    )
     return tuple(row[name].decode() if name == "key" else row[name] for name in names)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.history.name)
+@pytest.mark.parametrize("case", PARAMETERS)
 def test_doubts(case: Case, said: Said) -> None:
     rows = said.doubts.get(case.history.name, [])
     assert [(row["kind"], row["broker"]) for row in rows] == [(w.kind, w.broker) for w in case.doubts], rows
@@ -1004,10 +1166,20 @@ def test_exposure_names_the_payload_and_what_must_vanish(said: Said) -> None:
 @pytest.mark.parametrize("kind", [TOMBSTONE, MARKER])
 def test_exposure_by_a_kill(said: Said, kind: str) -> None:
     facts = _exposure(
-        said, "exposed by a kill",
-        "had_payload", "held_critical", "held_after", "seen_there", "removed_at_ms", "log_end_before", "log_end_after",
-        "high_watermark_after", "same_directory", "was_served", "passed",
-    )  # fmt: skip
+        said,
+        "exposed by a kill",
+        "had_payload",
+        "held_critical",
+        "held_after",
+        "seen_there",
+        "removed_at_ms",
+        "log_end_before",
+        "log_end_after",
+        "high_watermark_after",
+        "same_directory",
+        "was_served",
+        "passed",
+    )
     assert facts[kind, 1] == (False, False, False, True, 201, 7, 7, 7, True, True, False)
     assert facts[kind, 2] == (True, False, False, False, None, 3, 7, 7, True, True, False)
     assert facts[kind, 3] == (False, False, False, True, 203, 7, 7, 7, True, True, False)
@@ -1016,7 +1188,12 @@ def test_exposure_by_a_kill(said: Said, kind: str) -> None:
 @pytest.mark.parametrize("kind", [TOMBSTONE, MARKER])
 def test_exposure_without_a_fault(said: Said, kind: str) -> None:
     facts = _exposure(
-        said, "removed everywhere without a fault", "seen_there", "removed_at_ms", "held_after", "log_end_before"
+        said,
+        "removed everywhere without a fault",
+        "seen_there",
+        "removed_at_ms",
+        "held_after",
+        "log_end_before",
     )
     assert {broker: facts[kind, broker] for broker in (1, 2, 3)} == {
         broker: (True, 200 + broker, False, 7) for broker in (1, 2, 3)
@@ -1026,16 +1203,24 @@ def test_exposure_without_a_fault(said: Said, kind: str) -> None:
 @pytest.mark.parametrize("kind", [TOMBSTONE, MARKER])
 def test_exposure_of_what_was_kept(said: Said, kind: str) -> None:
     facts = _exposure(
-        said, "kept while it was away",
-        "had_payload", "held_critical", "held_after", "passed", "removed_at_ms", "same_directory",
-    )  # fmt: skip
+        said,
+        "kept while it was away",
+        "had_payload",
+        "held_critical",
+        "held_after",
+        "passed",
+        "removed_at_ms",
+        "same_directory",
+    )
     assert facts[kind, 1] == (False, True, False, True, 901, True)
     assert facts[kind, 2] == (True, False, False, False, 902, False)
     assert facts[kind, 3] == (False, True, False, False, 903, True)
 
 
 def test_exposure_of_a_marker_that_was_never_seen(said: Said) -> None:
-    assert _exposure(said, "the marker was never seen", "payload_offset", "critical_offset", "seen_there") == {
+    assert _exposure(
+        said, "the marker was never seen", "payload_offset", "critical_offset", "seen_there"
+    ) == {
         (MARKER, 1): (0, None, False),
         (MARKER, 2): (0, None, False),
     }
