@@ -7,7 +7,7 @@ Observation schema (``observations.jsonl``), one line whenever a replica has cha
     open       list   [[producer id, epoch, first offset], ...] as DescribeProducers has it
     batches    int    number of batches in the log
     digest     int    of those batches, see `batch_digest`: equal for equal logs
-    appeared   list   [{offset, kind, producer_id}, ...] of tombstones and markers seen for the first time
+    appeared   list   [{offset, kind, producer_id}, ...] of what was not there at the observation before
     removed    list   [{offset, kind}, ...] of what was there at the observation before
 """
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 PERIOD_S = 0.15
 JOIN_TIMEOUT_S = 15.0
 DIGEST_MODULUS = 65_521
-NOTABLE = frozenset({"tombstone", "commit", "abort"})
 
 Content = tuple[tuple[int, str], ...]
 """(offset, kind) of one batch; kinds: value, tombstone, commit, abort, other control types, empty."""
@@ -199,7 +198,7 @@ class Observer:
                 "appeared": [
                     {"offset": o, "kind": kind, "producer_id": pid}
                     for o, (kind, pid) in view.present.items()
-                    if kind in NOTABLE and o not in known
+                    if o not in known
                 ],
                 "removed": [
                     {"offset": o, "kind": kind} for o, (kind, _) in known.items() if o not in view.present
