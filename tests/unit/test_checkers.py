@@ -334,6 +334,20 @@ POISON_CASES = [
     ),
     Case(
         History(
+            "poison that was not acknowledged itself",
+            wrote=(put(0, "poison", T1),),
+            lost=(0,),
+            outage=(abort(1, T1),),
+            late=(put(2, "good", T2), commit(3, T2)),
+            after=(
+                replica(1, put(2, "good", T2), commit(3, T2)),
+                replica(2, put(0, "poison", T1), put(2, "good", T2), commit(3, T2)),
+            ),
+        ),
+        (Finding(POISON, 2, 0, "poison", 5, VISIBLE),),
+    ),
+    Case(
+        History(
             "poison, end not acknowledged, its marker is still elsewhere",
             wrote=(put(0, "poison", T1),),
             outage=(abort(1, T1),),
@@ -591,6 +605,15 @@ DIVERGED_CASES = [
                 witness={"deleted_at": 1, "alive_here_at": 0},
             ),
         ),
+    ),
+    Case(
+        History(
+            "deleted value alive, beside a high watermark on disk that lags",
+            wrote=(put(0, "K"),),
+            outage=(delete(1, "K"), END),
+            after=(replica(1, END), replica(2, put(0, "K"), END), absent(3, delete(1, "K"), END)),
+        ),
+        (Finding(DIVERGED, 2, 0, "K", -1, VISIBLE),),
     ),
     Case(
         History(
