@@ -1,0 +1,39 @@
+"""Sandboxes for real runs, and the jars that brokers need."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from sandbox import Sandbox, harness_command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FETCH_S = 900
+
+
+@pytest.fixture(scope="session")
+def make_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Sandbox]:
+    def make(name: str) -> Sandbox:
+        sandbox = Sandbox(tmp_path_factory.mktemp(name))
+        sandbox.tmp.mkdir()
+        return sandbox
+
+    return make
+
+
+@pytest.fixture
+def sandbox(make_sandbox: Callable[[str], Sandbox]) -> Sandbox:
+    return make_sandbox("sandbox")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _jars() -> None:
+    """Fetch the jars where nobody has yet, so that no test's own bound has to allow for it."""
+    arguments = ("doctor", "--fetch", "kafka-3.9", "--fetch", "kafka-4.4")
+    done = subprocess.run(
+        harness_command(*arguments), capture_output=True, text=True, timeout=FETCH_S, check=False
+    )
+    assert "jars in" in done.stderr, done.stdout + done.stderr

@@ -1,0 +1,162 @@
+"""Real runs through the command line, each in a sandbox of its own: private TMPDIR, private results."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from harness.clock import RealClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+RUN_S = 180
+"""Bound on any one command; a run takes some 30 s on a machine that does nothing else."""
+STAGE_S = 90
+GONE_S = 15
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A command that has ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def said(self) -> str:
+        """All that it said, for the message of an assertion."""
+        return f"exit code {self.code}\n{self.stdout}\n{self.stderr}"
+
+    @property
+    def verdict(self) -> dict[str, Any]:
+        """Stdout as the one JSON document that it has to be."""
+        verdict: dict[str, Any] = json.loads(self.stdout)
+        return verdict
+
+
+class Going:
+    """A command that is going on, its output in files."""
+
+    def __init__(self, sandbox: Sandbox, arguments: tuple[str, ...]) -> None:
+        """Start it, the first of a process group of its own, as a shell does."""
+        said = sandbox.root / f"{arguments[0]}-{os.urandom(4).hex()}"
+        self._out, self._err = said.with_suffix(".out"), said.with_suffix(".err")
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            self.process = subprocess.Popen(
+                harness_command(*arguments),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                cwd=sandbox.root,
+                env=sandbox.environment,
+                start_new_session=True,
+            )
+
+    def wait_for_stage(self, stage: str) -> None:
+        """Wait until its progress names a stage. Fails when it ends before."""
+
+        def begun() -> bool:
+            if re.search(rf"^ *[\d.]+ s  {re.escape(stage)}$", self._err.read_text(), re.MULTILINE):
+                return True
+            assert self.process.poll() is None, f"it ended before {stage}:\n{self._err.read_text()}"
+            return False
+
+        wait_until(begun, STAGE_S, f"the stage {stage}")
+
+    def end(self) -> Ran:
+        """Wait for its end."""
+        code = self.process.wait(timeout=RUN_S)
+        return Ran(code, self._out.read_text(), self._err.read_text())
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """Where commands run whose leftovers are to be told from everybody else's."""
+
+    root: Path
+
+    @property
+    def tmp(self) -> Path:
+        """Their TMPDIR."""
+        return self.root / "tmp"
+
+    @property
+    def results(self) -> Path:
+        """Their results folder."""
+        return self.root / "results"
+
+    @property
+    def work_root(self) -> Path:
+        """As `harness.leftovers.work_root` of a process with this TMPDIR."""
+        return self.tmp / f"compaction-harness-{os.getuid()}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Their environment."""
+        return {**os.environ, "TMPDIR": str(self.tmp)}
+
+    def start(self, *arguments: str) -> Going:
+        """Start a command and return at once."""
+        return Going(self, arguments)
+
+    def run(self, target: str, *arguments: str) -> Going:
+        """Start ``harness run`` with its results here."""
+        return self.start("run", "--target", target, "--results", str(self.results), *arguments)
+
+    def call(self, *arguments: str) -> Ran:
+        """Run a command to its end."""
+        return self.start(*arguments).end()
+
+    def latest(self, target: str, anomaly: str) -> Path:
+        """Return the run folder that ``latest`` points at."""
+        return (self.results / target / anomaly / "latest").resolve(strict=True)
+
+    def processes(self) -> list[psutil.Process]:
+        """Every live process that was started here, however far it has moved away from its parents."""
+        return [p for p in psutil.process_iter() if _temporary_folder(p) == str(self.tmp)]
+
+    def left_behind(self) -> list[str]:
+        """Describe what processes and files there are that a command must not leave."""
+        processes = [f"process {p.pid}: {' '.join(_command_line(p))[:300]}" for p in self.processes()]
+        return processes + [str(path) for path in self.tmp.rglob("*") if path != self.work_root]
+
+    def wait_until_nothing_is_left(self) -> None:
+        """Wait until `left_behind` is empty; fails with what it still names."""
+        try:
+            wait_until(lambda: not self.left_behind(), GONE_S, "nothing to be left")
+        except Exception as error:
+            raise AssertionError("\n".join(self.left_behind())) from error
+
+
+def harness_command(*arguments: str) -> list[str]:
+    """Return the command line of ``harness`` in this Python."""
+    return [sys.executable, "-m", "harness.cli", *arguments]
+
+
+def wait_until(condition: Callable[[], Any], timeout_s: float, what: str) -> None:
+    """Wait for a condition, bounded."""
+    RealClock().wait_until(condition, timeout_s, what)
+
+
+def _temporary_folder(process: psutil.Process) -> str | None:
+    try:
+        return None if process.status() == psutil.STATUS_ZOMBIE else process.environ().get("TMPDIR")
+    except (psutil.Error, OSError):
+        return None
+
+
+def _command_line(process: psutil.Process) -> list[str]:
+    try:
+        return list(process.cmdline())
+    except psutil.Error:
+        return ["(ended)"]

@@ -1,0 +1,427 @@
+"""Whole runs on real brokers: what they find, what they leave, and what becomes of their evidence."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import time
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+from sandbox import Ran, Sandbox, wait_until
+
+from harness.admin import Admin
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN, EXIT_USAGE
+from harness.segments.batches import iter_batches, iter_records
+from harness.wire import Address
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.timeout(900)
+
+TARGETS = ("kafka-3.9", "kafka-4.4")
+TARGET = "kafka-3.9"
+ABSENT = 2
+OTHER = 1
+SNAPSHOTS = ("before-return", "after-rejoin")
+PAYLOADS = {
+    "tombstone-divergence": ("tombstone-divergence", "visible"),
+    "aborted-to-committed": ("aborted-to-committed", "visible"),
+    "committed-to-aborted-value": ("committed-to-aborted", "latent"),
+    "committed-to-aborted-delete": ("committed-to-aborted", "visible"),
+    "stuck-lso": ("stuck-lso", "visible"),
+}
+"""Topic: what is found there, and its effect."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that several tests look at; they change copies of its folder only."""
+
+    ran: Ran
+    sandbox: Sandbox
+    folder: Path
+
+    def copy(self, destination: Path) -> Path:
+        """Copy the run folder, under its own name."""
+        return Path(shutil.copytree(self.folder, destination / self.folder.name))
+
+
+@pytest.fixture(scope="session")
+def run_of(make_sandbox: Callable[[str], Sandbox]) -> Callable[[str, str], Run]:
+    """Give the one run of all anomalies per (target, nemesis); the first to ask waits for it."""
+    runs: dict[tuple[str, str], Run] = {}
+
+    def run(target: str, nemesis: str) -> Run:
+        if (target, nemesis) not in runs:
+            sandbox = make_sandbox(f"{target}-{nemesis}")
+            ran = sandbox.run(target, "--anomaly", "all", "--nemesis", nemesis, "--format", "json").end()
+            runs[target, nemesis] = Run(ran, sandbox, sandbox.latest(target, "all"))
+        return runs[target, nemesis]
+
+    return run
+
+
+@pytest.fixture(params=TARGETS)
+def killed(request: pytest.FixtureRequest, run_of: Callable[[str, str], Run]) -> Run:
+    return run_of(request.param, "kill")
+
+
+@pytest.fixture
+def killed_39(run_of: Callable[[str, str], Run]) -> Run:
+    return run_of(TARGET, "kill")
+
+
+@pytest.fixture
+def healthy(run_of: Callable[[str, str], Run]) -> Run:
+    return run_of("kafka-4.4", "none")
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def partition_folders(folder: Path, source: str, broker: int, snapshot: str) -> Iterator[Path]:
+    """Give a broker's partition folders at a snapshot; ``source`` is brokers or fetched."""
+    yield from sorted(p for p in (folder / source / str(broker) / snapshot).glob("*-0") if p.is_dir())
+
+
+# What a run finds and writes down
+
+
+def test_every_payload_is_found_and_nothing_else(killed: Run) -> None:
+    assert killed.ran.code == EXIT_ANOMALY, killed.ran.said
+    verdict = killed.ran.verdict
+    assert verdict["verdict"] == "anomaly"
+    found = [
+        (finding["topic"], (finding["anomaly"], finding["effect"]), finding["broker"], finding["candidates"])
+        for finding in verdict["findings"]
+    ]
+    assert sorted(found) == sorted((topic, what, ABSENT, []) for topic, what in PAYLOADS.items())
+    assert {s["topic"]: s["verdict"] for s in verdict["scenarios"]} == dict.fromkeys(PAYLOADS, "anomaly")
+    assert verdict["doubts"] == []
+    assert verdict["checker_errors"] == {}
+
+
+def test_findings_carry_their_witness(killed: Run) -> None:
+    for finding in killed.ran.verdict["findings"]:
+        assert finding["explanation"]
+        assert finding["witness"]
+        assert finding["offset"] >= 0
+        assert finding["key"] is None or finding["key"]["text"]
+
+
+def test_the_run_folder_is_complete(killed: Run) -> None:
+    folder = killed.folder
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["status"] == "complete"
+    assert manifest["failure"] is None
+    assert manifest["jars"]
+    assert manifest["owner"]["pid"]
+    assert json.loads((folder / "verdict.json").read_text()) == killed.ran.verdict
+    for scenario in manifest["scenarios"]:
+        for broker in scenario["replicas"]:
+            for snapshot in SNAPSHOTS:
+                held = folder / "brokers" / str(broker) / snapshot / f"{scenario['topic']}-0"
+                assert list(held.glob("*.log")), held
+                assert list(held.glob("*.snapshot")), held
+                assert (held.parent / "replication-offset-checkpoint").exists()
+                served = folder / "fetched" / str(broker) / snapshot / f"{scenario['topic']}-0"
+                is_away = broker == ABSENT and snapshot == "before-return"
+                assert (served / "batches.bin").exists() is not is_away, served
+                assert (served / "state.json").exists() is not is_away, served
+    for broker in manifest["brokers"]:
+        assert (folder / "logs" / str(broker) / "server.log").stat().st_size > 0
+    assert (folder.parent / "latest").readlink() == Path(folder.name)
+
+
+def test_every_operation_was_invoked_and_completed(killed: Run) -> None:
+    events = lines_of(killed.folder / "history.jsonl")
+    assert [event["index"] for event in events] == list(range(len(events)))
+    for op, of_op in groupby(sorted(events, key=lambda e: (e["op"], e["index"])), key=lambda e: e["op"]):
+        first, *rest = of_op
+        assert first["type"] == "invoke", op
+        assert [event["type"] for event in rest] in (["ok"], ["fail"], ["info"]), op
+    assert {event["f"] for event in events} == {"init", "produce", "begin", "commit", "abort", "poll"}
+    assert {event["part"] for event in events} == {"payload", "filler", "reader"}
+    assert {event["phase"] for event in events} == {"before", "outage", "late", "after"}
+
+
+def test_observations_show_every_broker_and_removals(killed: Run) -> None:
+    observations = lines_of(killed.folder / "observations.jsonl")
+    assert {line["broker"] for line in observations} == {1, 2, 3}
+    assert {line["topic"] for line in observations} == {*PAYLOADS, "control"}
+    for broker in (1, 3):
+        lines = [line for line in observations if line["broker"] == broker]
+        removed = {one["kind"] for line in lines for one in line["removed"]}
+        assert {"tombstone", "commit", "abort"} <= removed
+
+
+def test_stored_records_name_their_transaction(killed: Run) -> None:
+    held = killed.folder / "brokers" / str(ABSENT) / "after-rejoin" / "aborted-to-committed-0"
+    names = {
+        (record.key, value)
+        for path in held.glob("*.log")
+        for batch in iter_batches(path.read_bytes(), source=str(path))
+        if not batch.is_control
+        for record in iter_records(batch, source=str(path))
+        for name, value in record.headers
+        if name == "txn"
+    }
+    assert {(b"poison", b"aborted-to-committed.tx/1"), (b"good", b"aborted-to-committed.tx/2")} <= names
+
+
+def test_a_run_leaves_nothing_behind(killed: Run) -> None:
+    killed.sandbox.wait_until_nothing_is_left()
+
+
+def test_the_healthy_control_earns_clean(healthy: Run) -> None:
+    assert healthy.ran.code == EXIT_CLEAN, healthy.ran.said
+    verdict = healthy.ran.verdict
+    assert verdict["verdict"] == "clean"
+    assert verdict["findings"] == verdict["doubts"] == []
+    assert {s["topic"] for s in verdict["scenarios"]} == set(PAYLOADS)
+    for scenario in verdict["scenarios"]:
+        assert scenario["verdict"] == "clean"
+        assert scenario["reason"] == scenario["exposure"]["earned"] == "every replica had it and removed it"
+    healthy.sandbox.wait_until_nothing_is_left()
+
+
+# The same evidence, judged again
+
+
+def but_timings(verdict: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in verdict.items() if name != "timings_s"}
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["in place", "a copy elsewhere"])
+def test_check_says_the_same_again(killed_39: Run, sandbox: Sandbox, *, elsewhere: bool) -> None:
+    folder = killed_39.copy(sandbox.root / "sent by mail") if elsewhere else killed_39.folder
+    (folder / "verdict.json").unlink()
+    ran = sandbox.call("check", str(folder), "--format", "json")
+    assert ran.code == EXIT_ANOMALY, ran.said
+    assert but_timings(ran.verdict) == but_timings(killed_39.ran.verdict)
+    assert json.loads((folder / "verdict.json").read_text()) == ran.verdict
+    sandbox.wait_until_nothing_is_left()
+
+
+@pytest.mark.parametrize("snapshots", [SNAPSHOTS[1:], SNAPSHOTS], ids=["after-rejoin", "both snapshots"])
+def test_swapped_evidence_is_a_contradiction(
+    killed_39: Run, sandbox: Sandbox, snapshots: tuple[str, ...]
+) -> None:
+    folder = killed_39.copy(sandbox.root)
+    for source in ("brokers", "fetched"):
+        for snapshot in snapshots:
+            for path in partition_folders(folder, source, ABSENT, snapshot):
+                shutil.rmtree(path)
+                shutil.copytree(folder / source / str(OTHER) / snapshot / path.name, path)
+    ran = sandbox.call("check", str(folder), "--format", "json")
+    assert ran.code == EXIT_UNKNOWN, ran.said
+    verdict = ran.verdict
+    assert verdict["findings"] == []
+    contradictions = [d for d in verdict["doubts"] if d["kind"] == "contradiction" and d["broker"] == ABSENT]
+    contradicted = {doubt["topic"]: doubt["reason"] for doubt in contradictions}
+    assert set(contradicted) == set(PAYLOADS)
+    for scenario in verdict["scenarios"]:
+        assert scenario["verdict"] == "unknown"
+        assert f"broker {ABSENT}: {contradicted[scenario['topic']]}" in scenario["reason"]
+
+
+def empty_observations(folder: Path) -> None:
+    (folder / "observations.jsonl").write_text("")
+
+
+def delete_observations(folder: Path) -> None:
+    (folder / "observations.jsonl").unlink()
+
+
+def delete_first_snapshot(folder: Path) -> None:
+    for path in folder.glob("*/*/before-return"):
+        shutil.rmtree(path)
+
+
+def forget_removals(folder: Path) -> None:
+    path = folder / "observations.jsonl"
+    path.write_text("".join(json.dumps({**line, "removed": []}) + "\n" for line in lines_of(path)))
+
+
+DAMAGES = (empty_observations, delete_observations, delete_first_snapshot, forget_removals)
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_clean_is_not_earned_without_exposure_evidence(
+    healthy: Run, sandbox: Sandbox, damage: Callable[[Path], None]
+) -> None:
+    folder = healthy.copy(sandbox.root)
+    damage(folder)
+    ran = sandbox.call("check", str(folder), "--format", "json")
+    assert ran.code == EXIT_UNKNOWN, ran.said
+    assert ran.verdict["findings"] == []
+    for scenario in ran.verdict["scenarios"]:
+        assert scenario["verdict"] == "unknown"
+        assert re.search(r"tombstone|marker", scenario["reason"]), scenario["reason"]
+
+
+# Runs that do not come to a verdict
+
+
+def test_a_tombstone_that_stays_earns_nothing(sandbox: Sandbox) -> None:
+    setting = "topic.delete.retention.ms=600000"
+    going = sandbox.run(TARGET, "--anomaly", "tombstone-divergence", "--set", setting, "--format", "json")
+    ran = going.end()
+    assert ran.code == EXIT_UNKNOWN, ran.said
+    lacking = r"tombstone at offset \d+: broker [13] (still held it|was not seen to remove it)"
+    assert re.search(lacking, ran.verdict["reason"]), ran.said
+    sandbox.wait_until_nothing_is_left()
+
+
+def test_the_time_limit_ends_in_unknown(sandbox: Sandbox) -> None:
+    started_s = time.monotonic()
+    ran = sandbox.run(TARGET, "--anomaly", "stuck-lso", "--time-limit", "3", "--format", "json").end()
+    took_s = time.monotonic() - started_s
+    assert ran.code == EXIT_UNKNOWN, ran.said
+    assert "time limit of 3 s" in ran.verdict["reason"]
+    assert took_s < 30
+    manifest = json.loads((sandbox.latest(TARGET, "stuck-lso") / "manifest.json").read_text())
+    assert manifest["status"] == "time-limit"
+    sandbox.wait_until_nothing_is_left()
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("broker.num.network.threads=0", "num.network.threads"),
+        ("broker.authorizer.class.name=no.such.Authorizer", "no.such.Authorizer"),
+    ],
+    ids=["refused by format", "refused at boot"],
+)
+def test_a_broker_that_dies_at_boot(sandbox: Sandbox, setting: str, told: str) -> None:
+    ran = sandbox.run(TARGET, "--anomaly", "stuck-lso", "--set", setting).end()
+    assert ran.code == EXIT_FAILED, ran.said
+    assert "Traceback" not in ran.stderr
+    assert ran.stdout == ""
+    error = ran.stderr[ran.stderr.index("harness: ") :]
+    assert re.match(r"harness: broker [123]", error)
+    assert told in error
+    sandbox.wait_until_nothing_is_left()
+
+
+def test_a_topic_setting_that_brokers_refuse(sandbox: Sandbox) -> None:
+    ran = sandbox.run(TARGET, "--anomaly", "stuck-lso", "--set", "topic.no.such.setting=1").end()
+    assert ran.code == EXIT_FAILED, ran.said
+    assert "Traceback" not in ran.stderr
+    assert re.search(r"^harness: .*no\.such\.setting", ran.stderr, re.MULTILINE)
+    sandbox.wait_until_nothing_is_left()
+
+
+# Runs that are ended from outside
+
+
+def send_kill(process: psutil.Process) -> None:
+    process.kill()
+
+
+def send_interrupt_to_group(process: psutil.Process) -> None:
+    """As a terminal does with Ctrl-C: every process of the group gets it."""
+    os.killpg(process.pid, signal.SIGINT)
+
+
+def send_terminate(process: psutil.Process) -> None:
+    process.terminate()
+
+
+@pytest.mark.parametrize(
+    ("send", "code", "status", "checked"),
+    [
+        (send_kill, -signal.SIGKILL, "running", EXIT_USAGE),
+        (send_interrupt_to_group, EXIT_FAILED, "interrupted", EXIT_UNKNOWN),
+        (send_terminate, EXIT_FAILED, "interrupted", EXIT_UNKNOWN),
+    ],
+    ids=["kill -9", "Ctrl-C", "SIGTERM"],
+)
+def test_ended_in_mid_outage(
+    sandbox: Sandbox, send: Callable[[psutil.Process], None], code: int, status: str, checked: int
+) -> None:
+    going = sandbox.run(TARGET, "--anomaly", "all")
+    going.wait_for_stage("clean")
+    folder = sandbox.latest(TARGET, "all")
+    assert marked(sandbox, folder.name), "no broker carries the run's marker"
+    send(psutil.Process(going.process.pid))
+    ran = going.end()
+    assert ran.code == code, ran.said
+    assert "Traceback" not in ran.stderr
+    sandbox.wait_until_nothing_is_left()
+    assert json.loads((folder / "manifest.json").read_text())["status"] == status
+    assert (folder / "history.jsonl").stat().st_size > 0
+    judged = sandbox.call("check", str(folder))
+    assert judged.code == checked, judged.said
+    assert ("half-written" in judged.stderr) == (checked == EXIT_USAGE)
+
+
+def marked(sandbox: Sandbox, run_id: str) -> list[psutil.Process]:
+    """Return the processes that carry a run's marker on their command line."""
+    return [p for p in sandbox.processes() if f"-Dharness.run={run_id}" in p.cmdline()]
+
+
+def keepers(sandbox: Sandbox) -> list[psutil.Process]:
+    return [p for p in sandbox.processes() if "harness.keeper" in p.cmdline()]
+
+
+def test_clean_removes_what_a_crash_left_and_spares_a_live_run(sandbox: Sandbox) -> None:
+    dying = sandbox.run(TARGET, "--anomaly", "stuck-lso")
+    dying.wait_for_stage("write")
+    dead = sandbox.latest(TARGET, "stuck-lso").name
+    (keeper,) = keepers(sandbox)
+    keeper.kill()
+    dying.process.kill()
+    dying.process.wait()
+    assert len(marked(sandbox, dead)) >= 3
+    assert (sandbox.work_root / dead).is_dir()
+
+    living = sandbox.run(TARGET, "--anomaly", "stuck-lso", "--time-limit", "8")
+    living.wait_for_stage("boot")
+    alive = sandbox.latest(TARGET, "stuck-lso").name
+    ran = sandbox.call("clean")
+    assert ran.code == EXIT_CLEAN, ran.said
+    assert f"removed {dead}" in ran.stdout
+    assert f"spared {alive}" in ran.stdout
+    wait_until(lambda: not marked(sandbox, dead), 15, "the dead run's processes to end")
+    assert not (sandbox.work_root / dead).exists()
+    assert (sandbox.work_root / alive).is_dir()
+    assert living.process.poll() is None
+
+    ran = living.end()
+    assert ran.code == EXIT_UNKNOWN, ran.said
+    assert "time limit" in ran.stdout
+    sandbox.wait_until_nothing_is_left()
+
+
+def test_a_kept_cluster_answers_until_it_is_removed(sandbox: Sandbox) -> None:
+    ran = sandbox.run(TARGET, "--anomaly", "stuck-lso", "--keep").end()
+    try:
+        assert ran.code == EXIT_ANOMALY, ran.said
+        kept = re.findall(r"^kept: broker (\d) at ([\d.]+):(\d+)$", ran.stderr, re.MULTILINE)
+        assert [broker for broker, _, _ in kept] == ["1", "2", "3"], ran.said
+        run_id = sandbox.latest(TARGET, "stuck-lso").name
+        assert f"harness clean {run_id}" in ran.stderr
+        for _, host, port in kept:
+            address = Address(host, int(port))
+            assert Admin([address].copy).brokers() == {1, 2, 3}
+
+        spared = sandbox.call("clean")
+        assert spared.code == EXIT_CLEAN, spared.said
+        assert f"spared {run_id}: kept" in spared.stdout
+        assert len(marked(sandbox, run_id)) == 3
+    finally:
+        removed = sandbox.call("clean", sandbox.latest(TARGET, "stuck-lso").name)
+    assert removed.code == EXIT_CLEAN, removed.said
+    assert "removed" in removed.stdout
+    sandbox.wait_until_nothing_is_left()
