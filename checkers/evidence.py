@@ -6,8 +6,10 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from checkers.parse import ABORTS, ENTRIES, FILES, parse_aborts, parse_entries
 from harness.errors import UsageError
@@ -139,7 +141,7 @@ def load(spark: SparkSession, folders: Sequence[RunFolder]) -> Evidence:
     return Evidence(
         entries=held(_parsed(spark, logs, parse_entries, ENTRIES)),
         aborts=held(_parsed(spark, indexes, parse_aborts, ABORTS)),
-        states=held(spark.createDataFrame([row for folder in folders for row in _states(folder)], STATES)),
+        states=held(_local(spark, [row for folder in folders for row in _states(folder)], STATES)),
         history=held(_json_lines(spark, [folder.history_path for folder in folders], HISTORY)),
         observations=held(_json_lines(spark, [folder.observations_path for folder in folders], OBSERVATIONS)),
     )
@@ -170,7 +172,15 @@ def _parsed(
 ) -> DataFrame:
     if not files:
         return spark.createDataFrame([], schema)
-    return spark.createDataFrame(files, FILES).repartition(PARSE_TASKS).mapInArrow(parse, schema)
+    return _local(spark, files, FILES).repartition(PARSE_TASKS).mapInArrow(parse, schema)
+
+
+def _local(spark: SparkSession, rows: list[tuple[Any, ...]], schema: t.StructType) -> DataFrame:
+    """Return rows as a DataFrame by way of Arrow; a list of rows would go through Python workers."""
+    columns = zip(*rows, strict=True) if rows else ([] for _ in schema)
+    arrow = to_arrow_schema(schema)
+    arrays = [pa.array(list(column), field.type) for column, field in zip(columns, arrow, strict=True)]
+    return spark.createDataFrame(pa.Table.from_arrays(arrays, schema=arrow), schema)
 
 
 def _json_lines(spark: SparkSession, paths: list[Path], schema: t.StructType) -> DataFrame:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from harness.history import HEADER_TXN
 from harness.segments.batches import Batch, CorruptLogError, Record, iter_batches, iter_records, marker
@@ -132,18 +133,9 @@ def _rows(tables: Iterator[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
         yield from zip(*(column.to_pylist() for column in table.columns), strict=True)
 
 
-ARROW_TYPES = {
-    t.StringType(): pa.string(),
-    t.IntegerType(): pa.int32(),
-    t.LongType(): pa.int64(),
-    t.BooleanType(): pa.bool_(),
-    t.BinaryType(): pa.binary(),
-}
-
-
 def _in_arrow(rows: Iterator[tuple[Any, ...]], schema: t.StructType) -> Iterator[pa.RecordBatch]:
     """Pack rows into Arrow batches of bounded size."""
-    arrow = pa.schema([(field.name, ARROW_TYPES[field.dataType]) for field in schema])
+    arrow = to_arrow_schema(schema)
     held: list[tuple[Any, ...]] = []
     for row in rows:
         held.append(row)
