@@ -75,7 +75,10 @@ def main(runs: int, targets: tuple[str, ...], nemeses: tuple[str, ...], results:
                   flush=True)  # fmt: skip
             if not as_it_should:
                 bad += 1
-                print(f"    NOT AS IT SHOULD BE: {verdict.get('run_id')} {verdict.get('reason')} {stderr[-1500:]}", flush=True)
+                print(
+                    f"    NOT AS IT SHOULD BE: {verdict.get('run_id')} {verdict.get('reason')} {stderr[-1500:]}",
+                    flush=True,
+                )
     _print(counts, seconds)
     sys.exit(1 if bad else 0)
 

@@ -78,7 +78,10 @@ def run_s(target: str, anomaly: str) -> tuple[float, float]:
         command = ["run", "--target", target, "--anomaly", anomaly, "--results", results]
         started_s = time.monotonic()
         process = subprocess.Popen(
-            [sys.executable, "-m", "harness.cli", *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [sys.executable, "-m", "harness.cli", *command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         peak = _Peak(process.pid)
         said, _ = process.communicate()
@@ -134,7 +137,9 @@ def main(targets: tuple[str, ...], rounds: int) -> None:
             for anomaly, measured in rows.items():
                 took_s, peak_gib = run_s(target, anomaly)
                 measured.append((took_s, took_s / floors[-1], peak_gib))
-        table.add_row(target, "floor", f"{median(floors):.1f}", f"{min(floors):.1f} - {max(floors):.1f}", "1.00", "")
+        table.add_row(
+            target, "floor", f"{median(floors):.1f}", f"{min(floors):.1f} - {max(floors):.1f}", "1.00", ""
+        )
         for anomaly, measured in rows.items():
             took, ratios, peaks = zip(*measured, strict=True)
             table.add_row(

@@ -34,7 +34,11 @@ def check(judged: Judged) -> DataFrame:
         judged.records.where((f.col("belief") == COMMITTED) & f.col("transactional"))
         .join(aborted, [*PARTITION, "offset"])
         .groupBy(*REPLICA, "producer_id", "decided_by", "true_txn")
-        .agg(f.min("offset").alias("offset"), f.min_by("key", "offset").alias("key"), f.count("*").alias("records"))
+        .agg(
+            f.min("offset").alias("offset"),
+            f.min_by("key", "offset").alias("key"),
+            f.count("*").alias("records"),
+        )
         .join(judged.replicas.select(*REPLICA, "last_stable_offset"), REPLICA)
     )
     return findings(

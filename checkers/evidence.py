@@ -167,9 +167,7 @@ def raise_if_corrupt(evidence: Evidence) -> None:
         raise UsageError(f"the run folder is damaged: {problem['problem']}")
 
 
-def _parsed(
-    spark: SparkSession, files: list[tuple[Any, ...]], parse: Any, schema: t.StructType
-) -> DataFrame:
+def _parsed(spark: SparkSession, files: list[tuple[Any, ...]], parse: Any, schema: t.StructType) -> DataFrame:
     if not files:
         return spark.createDataFrame([], schema)
     return _local(spark, files, FILES).repartition(PARSE_TASKS).mapInArrow(parse, schema)
@@ -203,7 +201,9 @@ def _check_json_lines(path: Path) -> None:
             try:
                 json.loads(line)
             except ValueError as error:
-                raise UsageError(f"the run folder is damaged: {path} line {number} is not JSON: {error}") from error
+                raise UsageError(
+                    f"the run folder is damaged: {path} line {number} is not JSON: {error}"
+                ) from error
 
 
 def _files(folders: Sequence[RunFolder], suffixes: set[str]) -> Iterator[tuple[Any, ...]]:

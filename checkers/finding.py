@@ -15,7 +15,17 @@ if TYPE_CHECKING:
 
 VISIBLE, LATENT = "visible", "latent"
 
-COLUMNS = [*REPLICA, "anomaly", "candidates", "offset", "key", "producer_id", "effect", "explanation", "witness"]
+COLUMNS = [
+    *REPLICA,
+    "anomaly",
+    "candidates",
+    "offset",
+    "key",
+    "producer_id",
+    "effect",
+    "explanation",
+    "witness",
+]
 """``candidates``: array of names, empty where the evidence decides. ``witness``: a JSON object."""
 
 

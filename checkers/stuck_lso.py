@@ -36,7 +36,10 @@ def check(judged: Judged) -> DataFrame:
         opened.join(judged.markers, [*PARTITION, "producer_id"])
         .where("marker_offset > first_offset AND marker_offset < log_end")
         .groupBy(*REPLICA, "producer_id")
-        .agg(f.min("marker_offset").alias("marker_offset"), f.min_by("outcome", "marker_offset").alias("marker_says"))
+        .agg(
+            f.min("marker_offset").alias("marker_offset"),
+            f.min_by("outcome", "marker_offset").alias("marker_says"),
+        )
     )
     others = judged.replicas.select(
         *PARTITION,

@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 def check(judged: Judged) -> DataFrame:
     """Return findings; the offset is that of the value that should be gone."""
     alive = judged.differing_keys.where(
-        f.col("true_tombstone") & (f.col("here_offset") < f.col("true_offset")) & (f.col("here_truth") == COMMITTED)
+        f.col("true_tombstone")
+        & (f.col("here_offset") < f.col("true_offset"))
+        & (f.col("here_truth") == COMMITTED)
     )
     held_now = judged.records.select(*REPLICA, f.col("offset").alias("true_offset"))
     misjudged = judged.hidden.select(*REPLICA, f.col("offset").alias("true_offset")).distinct()
-    seen_before = (
-        judged.evidence.before_return.select(*REPLICA, f.lit(True).alias("seen_before")).distinct()
-    )
+    seen_before = judged.evidence.before_return.select(*REPLICA, f.lit(True).alias("seen_before")).distinct()
     tombstones = judged.known.select(
         *PARTITION, f.col("offset").alias("true_offset"), "transactional", "txn", "producer_id"
     )

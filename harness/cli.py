@@ -78,13 +78,44 @@ def cli(*, debug: bool) -> None:
 
 @cli.command()
 @click.option("--target", required=True, metavar="NAME", help="What to test: see `harness targets`.")
-@click.option("--anomaly", required=True, metavar="NAME", help="What to look for, or `all`: see `harness anomalies`.")
-@click.option("--nemesis", default="kill", show_default=True, metavar="NAME", help="kill, or none for the healthy control.")
-@click.option("--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Where run folders go.")
+@click.option(
+    "--anomaly", required=True, metavar="NAME", help="What to look for, or `all`: see `harness anomalies`."
+)
+@click.option(
+    "--nemesis",
+    default="kill",
+    show_default=True,
+    metavar="NAME",
+    help="kill, or none for the healthy control.",
+)
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path),
+    default=Path("results"),
+    show_default=True,
+    help="Where run folders go.",
+)
 @click.option("--seed", type=int, help="Fixes every choice the harness makes.  [default: random]")
-@click.option("--set", "settings", multiple=True, metavar="SCOPE.NAME=VALUE", help="topic.NAME=VALUE or broker.NAME=VALUE; repeatable.")
-@click.option("--time-limit", "time_limit_s", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Bound on the whole run, in seconds; then `unknown`.")
-@click.option("--port-base", type=click.IntRange(1024, 65_530), metavar="PORT", help="First of six loopback ports.  [default: free ones]")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="SCOPE.NAME=VALUE",
+    help="topic.NAME=VALUE or broker.NAME=VALUE; repeatable.",
+)
+@click.option(
+    "--time-limit",
+    "time_limit_s",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="S",
+    help="Bound on the whole run, in seconds; then `unknown`.",
+)
+@click.option(
+    "--port-base",
+    type=click.IntRange(1024, 65_530),
+    metavar="PORT",
+    help="First of six loopback ports.  [default: free ones]",
+)
 @click.option("--keep", is_flag=True, help="Leave the cluster up and say how to reach and remove it.")
 @format_option
 def run(output: str, settings: tuple[str, ...], *, keep: bool, **options: Any) -> int:
@@ -117,7 +148,13 @@ def check(run_dir: Path, output: str) -> int:
 
 
 @cli.command()
-@click.option("--fetch", "targets", multiple=True, metavar="TARGET", help="Warm the cache with this target's jars; repeatable.")
+@click.option(
+    "--fetch",
+    "targets",
+    multiple=True,
+    metavar="TARGET",
+    help="Warm the cache with this target's jars; repeatable.",
+)
 @format_option
 def doctor(targets: tuple[str, ...], output: str) -> int:
     """Say what this machine lacks, and how to get it."""
@@ -139,7 +176,9 @@ def doctor(targets: tuple[str, ...], output: str) -> int:
     else:
         table = Table("", "what", "found", "to do", box=None)
         for one in found:
-            table.add_row("[green]ok[/green]" if one.ok else "[red]lacks[/red]", one.name, one.found, one.remedy)
+            table.add_row(
+                "[green]ok[/green]" if one.ok else "[red]lacks[/red]", one.name, one.found, one.remedy
+            )
         _stdout().print(table)
     return EXIT_CLEAN if all(one.ok for one in found) else EXIT_USAGE
 
@@ -182,7 +221,9 @@ def targets() -> int:
 
     table = Table("target", "version", "jars", "note", box=None)
     for target in TARGETS.values():
-        table.add_row(target.name, target.version, "cached" if is_cached(target) else "to be fetched", target.note)
+        table.add_row(
+            target.name, target.version, "cached" if is_cached(target) else "to be fetched", target.note
+        )
     _stdout().print(table)
     return EXIT_CLEAN
 
@@ -210,7 +251,11 @@ def _show(result: RunResult, output: str) -> None:
         for finding in said["findings"]:
             where = f"broker {finding['broker']}, topic {finding['topic']}, offset {finding['offset']}"
             names = f" (or {' or '.join(finding['candidates'])})" if finding["candidates"] else ""
-            _line(console, ANOMALY, f"{finding['anomaly']}{names}: {where}: {finding['explanation']} [{finding['effect']}]")
+            _line(
+                console,
+                ANOMALY,
+                f"{finding['anomaly']}{names}: {where}: {finding['explanation']} [{finding['effect']}]",
+            )
         console.print(f"{_relative(result.folder.path)}/   (exit code {code})", markup=False)
     for broker, address in result.kept.items():
         click.echo(f"kept: broker {broker} at {address}", err=True)

@@ -85,7 +85,13 @@ class Producer:
     def send(self, topic: str, key: str, value: str | None) -> None:
         """Produce without waiting; the completion is recorded when the broker has answered."""
         event = self._history.invoke(
-            f="produce", **self._who(), topic=topic, partition=0, key=key, value=value, tombstone=value is None
+            f="produce",
+            **self._who(),
+            topic=topic,
+            partition=0,
+            key=key,
+            value=value,
+            tombstone=value is None,
         )
         headers = [(HEADER_OP, str(event["op"]).encode())]
         if self._spec.transactional_id is not None:
@@ -116,7 +122,10 @@ class Producer:
         """Wait until everything sent is acknowledged. Raises `HarnessError` for what was not."""
         left = self._producer.flush(OPERATION_TIMEOUT_S)
         if left or self._errors:
-            told = "; ".join(self._errors) or f"{left} records are not acknowledged after {OPERATION_TIMEOUT_S:g} s"
+            told = (
+                "; ".join(self._errors)
+                or f"{left} records are not acknowledged after {OPERATION_TIMEOUT_S:g} s"
+            )
             self._errors.clear()
             raise HarnessError(f"{self._spec.process}: {told}")
 

@@ -56,7 +56,9 @@ class View:
 class Observer:
     """Polls every broker that is up, one thread a broker, from `start` to `close`."""
 
-    def __init__(self, runtime: Runtime, partitions: Sequence[TopicPartition], path: Path, clock: Clock) -> None:
+    def __init__(
+        self, runtime: Runtime, partitions: Sequence[TopicPartition], path: Path, clock: Clock
+    ) -> None:
         """Open ``path`` for writing; nothing is asked yet."""
         self._runtime = runtime
         self._partitions = partitions
@@ -106,7 +108,11 @@ class Observer:
         if offset not in seen:
             return None
         producer_id = seen[offset][1]
-        later = [o for o, (kind, pid) in seen.items() if o > offset and pid == producer_id and kind in {"commit", "abort"}]
+        later = [
+            o
+            for o, (kind, pid) in seen.items()
+            if o > offset and pid == producer_id and kind in {"commit", "abort"}
+        ]
         return min(later, default=None)
 
     def is_removed(self, broker: int, partition: TopicPartition, offset: int) -> bool:
@@ -147,7 +153,9 @@ class Observer:
         for tp, state in held.items():
             self._take(broker, tp, self._read(tp, state, opened[tp]))
 
-    def _read(self, partition: TopicPartition, state: ReplicaState, opened: tuple[OpenTransaction, ...]) -> View:
+    def _read(
+        self, partition: TopicPartition, state: ReplicaState, opened: tuple[OpenTransaction, ...]
+    ) -> View:
         present: dict[int, tuple[str, int]] = {}
         digest = 0
         log_end = state.log_start
@@ -227,4 +235,7 @@ def _content(batch: Batch) -> Content:
     told = marker(batch, source=source)
     if told is not None:
         return ((batch.last_offset, told.type),)
-    return tuple((r.offset, "value" if r.value is not None else "tombstone") for r in iter_records(batch, source=source))
+    return tuple(
+        (r.offset, "value" if r.value is not None else "tombstone")
+        for r in iter_records(batch, source=source)
+    )

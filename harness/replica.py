@@ -134,7 +134,9 @@ def _fetch(
         )
     )
     return {
-        (topic.topic, p.partition_index): _state(p) if p.error_code == 0 else kafka.errors.for_code(p.error_code).__name__
+        (topic.topic, p.partition_index): _state(p)
+        if p.error_code == 0
+        else kafka.errors.for_code(p.error_code).__name__
         for topic in answer.responses
         for p in topic.partitions
     }

@@ -44,7 +44,12 @@ def make_archive(java: Java) -> Path:
     with tempfile.TemporaryDirectory(dir=path.parent) as scratch_name:
         scratch = Path(scratch_name)
         draft = scratch / path.name
-        spec = SparkSpec("archive", scratch / "spark", scratch / "spark.log", jvm_flags=(f"-XX:ArchiveClassesAtExit={draft}",))
+        spec = SparkSpec(
+            "archive",
+            scratch / "spark",
+            scratch / "spark.log",
+            jvm_flags=(f"-XX:ArchiveClassesAtExit={draft}",),
+        )
         session = start_session(spec)
         jvm = session.sparkContext._gateway.proc  # noqa: SLF001  (the process is nowhere else)
         check.rehearse(session, spec.scratch_dir)
@@ -52,6 +57,8 @@ def make_archive(java: Java) -> Path:
         jvm.stdin.close()  # the JVM ends with its input, and then writes the archive
         jvm.wait(DUMP_TIMEOUT_S)
         if not draft.exists():
-            raise HarnessError(f"Spark's JVM wrote no class archive: {(scratch / 'spark.log').read_text()[-500:]}")
+            raise HarnessError(
+                f"Spark's JVM wrote no class archive: {(scratch / 'spark.log').read_text()[-500:]}"
+            )
         draft.replace(path)
     return path

@@ -1,10 +1,10 @@
 """The run folder: the one artifact of a run, complete enough for the same verdict a year later.
 
-    results/<target>/<anomaly>/<run id>/          latest -> newest
-      manifest.json  history.jsonl  observations.jsonl  harness.log
-      brokers/<id>/<snapshot>/<topic>-<partition>/*     beside them the checkpoints
-      fetched/<id>/<snapshot>/<topic>-<partition>/{batches.bin,state.json}
-      logs/<id>/server.log     verdict.json
+results/<target>/<anomaly>/<run id>/          latest -> newest
+  manifest.json  history.jsonl  observations.jsonl  harness.log
+  brokers/<id>/<snapshot>/<topic>-<partition>/*     beside them the checkpoints
+  fetched/<id>/<snapshot>/<topic>-<partition>/{batches.bin,state.json}
+  logs/<id>/server.log     verdict.json
 """
 
 from __future__ import annotations

@@ -38,7 +38,9 @@ class Workspace:
         """Return the workspace."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Take the run apart, or disown it."""
         if self._kept and kind is None:
             owner = leftovers.read_owner(self.path)

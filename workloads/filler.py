@@ -110,7 +110,9 @@ class Filler:
         producer.phase = phase
         while not stop.wait(self._spec.period_s * TRANSACTION_PERIODS):
             producer.begin()
-            for topic in choice.sample(list(self._spec.topics), min(TOPICS_PER_TRANSACTION, len(self._spec.topics))):
+            for topic in choice.sample(
+                list(self._spec.topics), min(TOPICS_PER_TRANSACTION, len(self._spec.topics))
+            ):
                 for _ in range(RECORDS_PER_TOPIC):
                     self._send(producer, choice, topic, f"filler.{phase}.tx{n}")
             (producer.abort if choice.random() < ABORT_SHARE else producer.commit)()

@@ -19,7 +19,14 @@ POLL_S = 0.2
 
 
 def read_committed(
-    bootstrap: str, topics: Sequence[str], *, broker: int, phase: str, history: History, clock: Clock, timeout_s: float
+    bootstrap: str,
+    topics: Sequence[str],
+    *,
+    broker: int,
+    phase: str,
+    history: History,
+    clock: Clock,
+    timeout_s: float,
 ) -> None:
     """Read each topic from its start to where a read_committed consumer gets no further, into the history.
 

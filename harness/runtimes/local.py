@@ -61,8 +61,12 @@ class LocalRuntime:
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         count = len(spec.brokers)
         numbers = ports.free_ports(2 * count, base=spec.port_base)
-        self._addresses = {b: Address(ports.LOOPBACK, p) for b, p in zip(spec.brokers, numbers[:count], strict=True)}
-        self._controllers = {b: Address(ports.LOOPBACK, p) for b, p in zip(spec.brokers, numbers[count:], strict=True)}
+        self._addresses = {
+            b: Address(ports.LOOPBACK, p) for b, p in zip(spec.brokers, numbers[:count], strict=True)
+        }
+        self._controllers = {
+            b: Address(ports.LOOPBACK, p) for b, p in zip(spec.brokers, numbers[count:], strict=True)
+        }
 
     @property
     def brokers(self) -> Sequence[int]:
@@ -175,7 +179,9 @@ class LocalRuntime:
         )
         if done.returncode != 0:
             said = (done.stderr or done.stdout).strip().splitlines()[-LOG_TAIL_LINES:]
-            raise BootError(f"broker {broker}: its storage cannot be formatted:\n" + "\n".join(f"  {s}" for s in said))
+            raise BootError(
+                f"broker {broker}: its storage cannot be formatted:\n" + "\n".join(f"  {s}" for s in said)
+            )
 
     def _command(self, main_class: str, *arguments: str) -> list[str]:
         marker = leftovers.process_marker(self._spec.run_id)
