@@ -71,7 +71,8 @@ def main(runs: int, targets: tuple[str, ...], nemeses: tuple[str, ...], results:
             seconds[target, nemesis].append(took_s)
             wanted = {s.name for s in SCENARIOS} if nemesis != "none" else set()
             as_it_should = code == WANTED_EXIT[nemesis] and found == wanted and not extra
-            print(f"{number:3} {target} {nemesis}: {verdict.get('verdict', code)}, {len(found)} payloads, {took_s:.1f} s",
+            said = verdict.get("verdict", code)
+            print(f"{number:3} {target} {nemesis}: {said}, {len(found)} payloads, {took_s:.1f} s",
                   flush=True)  # fmt: skip
             if not as_it_should:
                 bad += 1

@@ -137,9 +137,7 @@ def main(targets: tuple[str, ...], rounds: int) -> None:
             for anomaly, measured in rows.items():
                 took_s, peak_gib = run_s(target, anomaly)
                 measured.append((took_s, took_s / floors[-1], peak_gib))
-        table.add_row(
-            target, "floor", f"{median(floors):.1f}", f"{min(floors):.1f} - {max(floors):.1f}", "1.00", ""
-        )
+        table.add_row(target, "floor", f"{median(floors):.1f}", f"{min(floors):.1f} - {max(floors):.1f}", "1.00", "")
         for anomaly, measured in rows.items():
             took, ratios, peaks = zip(*measured, strict=True)
             table.add_row(

@@ -53,9 +53,7 @@ def check(judged: Judged) -> DataFrame:
     comes_back = f.col("tombstone") & f.col("differs") & f.col("here_offset").isNotNull()
     consequence = f.when(
         comes_back, f.format_string("the deleted value at offset %d is alive again", "here_offset")
-    ).otherwise(
-        f.when(f.col("differs"), "the key's final state is wrong").otherwise("later records supersede it")
-    )
+    ).otherwise(f.when(f.col("differs"), "the key's final state is wrong").otherwise("later records supersede it"))
     return findings(
         hidden,
         Anomaly.COMMITTED_TO_ABORTED,

@@ -130,9 +130,7 @@ def _stable_past_open(judged: Judged) -> DataFrame:
 
 
 def _delivered_is_not_derived(judged: Judged) -> DataFrame:
-    polls = judged.evidence.history.where("f = 'poll' AND type = 'ok'").select(
-        *REPLICA, "records", "position"
-    )
+    polls = judged.evidence.history.where("f = 'poll' AND type = 'ok'").select(*REPLICA, "records", "position")
     delivered = (
         polls.select(*REPLICA, f.explode("records.offset").alias("offset"), f.lit(True).alias("delivered"))
         .join(judged.replicas.select(*REPLICA, "bound"), REPLICA)
@@ -170,9 +168,7 @@ def _unexplained_states(judged: Judged) -> DataFrame:
     that is missing, which is tombstone-divergence by definition.
     """
     hidden = judged.hidden.select(*REPLICA, f.col("offset").alias("true_offset")).distinct()
-    opened = judged.records.where(f.col("belief") == OPEN).select(
-        *REPLICA, f.col("offset").alias("true_offset")
-    )
+    opened = judged.records.where(f.col("belief") == OPEN).select(*REPLICA, f.col("offset").alias("true_offset"))
     return (
         judged.differing_keys.where(f.coalesce(f.col("here_truth") == COMMITTED, f.lit(True)))
         .where("NOT (true_tombstone AND here_offset < true_offset)")

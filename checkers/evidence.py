@@ -72,9 +72,7 @@ HISTORY = t.StructType(
         t.StructField("position", t.LongType()),
         t.StructField(
             "records",
-            t.ArrayType(
-                t.StructType([t.StructField("offset", t.LongType()), t.StructField("key", t.StringType())])
-            ),
+            t.ArrayType(t.StructType([t.StructField("offset", t.LongType()), t.StructField("key", t.StringType())])),
         ),
     ]
 )
@@ -201,9 +199,7 @@ def _check_json_lines(path: Path) -> None:
             try:
                 json.loads(line)
             except ValueError as error:
-                raise UsageError(
-                    f"the run folder is damaged: {path} line {number} is not JSON: {error}"
-                ) from error
+                raise UsageError(f"the run folder is damaged: {path} line {number} is not JSON: {error}") from error
 
 
 def _files(folders: Sequence[RunFolder], suffixes: set[str]) -> Iterator[tuple[Any, ...]]:

@@ -30,9 +30,9 @@ def criticals(judged: Judged) -> DataFrame:
     """
     payload = judged.evidence.history.where("part = 'payload' AND type = 'ok'")
     known = judged.known.select(*PARTITION, "offset", "key", "producer_id")
-    deletes = payload.where(
-        (f.col("f") == "produce") & (f.col("phase") == Phase.OUTAGE) & f.col("tombstone")
-    ).select(*PARTITION, f.encode("key", "utf-8").alias("key"), f.col("offset").alias("critical_offset"))
+    deletes = payload.where((f.col("f") == "produce") & (f.col("phase") == Phase.OUTAGE) & f.col("tombstone")).select(
+        *PARTITION, f.encode("key", "utf-8").alias("key"), f.col("offset").alias("critical_offset")
+    )
     tombstones = (
         deletes.join(known.drop("producer_id"), [*PARTITION, "key"])
         .where("offset < critical_offset")
@@ -82,9 +82,7 @@ def check(judged: Judged) -> DataFrame:
         .withColumnRenamed("log_end", "log_end_after")
         .withColumnRenamed("high_watermark", "high_watermark_after")
     )
-    at_payload = before.select(
-        *REPLICA, f.col("at").alias("payload_offset"), f.lit(True).alias("had_payload")
-    )
+    at_payload = before.select(*REPLICA, f.col("at").alias("payload_offset"), f.lit(True).alias("had_payload"))
     at_critical = before.select(
         *REPLICA, f.col("at").alias("critical_offset"), f.lit(True).alias("held_critical"), "horizon_ms"
     )
@@ -102,8 +100,7 @@ def check(judged: Judged) -> DataFrame:
         .withColumn(
             "passed",
             f.coalesce(
-                (f.col("cleaner_offset") > f.col("critical_offset"))
-                & (f.col("youngest_ms") >= f.col("horizon_ms")),
+                (f.col("cleaner_offset") > f.col("critical_offset")) & (f.col("youngest_ms") >= f.col("horizon_ms")),
                 f.lit(False),
             ),
         )
@@ -143,7 +140,7 @@ def _seen(judged: Judged) -> DataFrame:
             .agg(f.min("time_ms").alias(name))
         )
 
-    # What was emptied first is removed as an empty batch; to have seen that alone is not to have seen a marker.
+    # What was emptied first is removed as an empty batch; who saw that alone has not seen a marker.
     whole = ("tombstone", "commit", "abort")
     return noted("appeared", "seen_at_ms", whole).join(
         noted("removed", "removed_at_ms", (*whole, "empty")), [*REPLICA, "critical_offset"], "full"
@@ -151,10 +148,8 @@ def _seen(judged: Judged) -> DataFrame:
 
 
 def _cleaned_until(judged: Judged) -> DataFrame:
-    """Return REPLICA, ``cleaner_offset`` before the return and ``youngest_ms``, the latest timestamp below it."""
-    checkpoints = judged.evidence.states.where(f.col("snapshot") == BEFORE_RETURN).select(
-        *REPLICA, "cleaner_offset"
-    )
+    """Return REPLICA, ``cleaner_offset`` before the return, ``youngest_ms``: the latest time below it."""
+    checkpoints = judged.evidence.states.where(f.col("snapshot") == BEFORE_RETURN).select(*REPLICA, "cleaner_offset")
     cleaned = judged.evidence.before_return.join(checkpoints, REPLICA).where("last_offset < cleaner_offset")
     youngest = cleaned.groupBy(*REPLICA).agg(f.max("max_timestamp_ms").alias("youngest_ms"))
     return checkpoints.join(youngest, REPLICA, "left")
@@ -170,6 +165,4 @@ def _directories(judged: Judged) -> DataFrame:
 
 def _served(judged: Judged) -> DataFrame:
     """Return REPLICA, ``was_served``: whether the replica's batches were fetched after the rejoin."""
-    return (
-        judged.evidence.at(AFTER_REJOIN, FETCH).select(*REPLICA, f.lit(True).alias("was_served")).distinct()
-    )
+    return judged.evidence.at(AFTER_REJOIN, FETCH).select(*REPLICA, f.lit(True).alias("was_served")).distinct()

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from checkers.evidence import Evidence
 
 
-def hidden_records(
-    evidence: Evidence, known: DataFrame, records: DataFrame, differing_keys: DataFrame
-) -> DataFrame:
+def hidden_records(evidence: Evidence, known: DataFrame, records: DataFrame, differing_keys: DataFrame) -> DataFrame:
     """Return REPLICA, offset, key, tombstone, producer_id, txn, ``abort_at``, ``source`` of every hidden record.
 
     One row per record and source (log, txnindex, held: see `committed_to_aborted`). ``abort_at`` is the

@@ -147,7 +147,5 @@ def _in_arrow(rows: Iterator[tuple[Any, ...]], schema: t.StructType) -> Iterator
 
 
 def _arrow_batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
-    columns = [
-        pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), schema, strict=True)
-    ]
+    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 def check(judged: Judged) -> DataFrame:
     """Return findings; the offset is that of the value that should be gone."""
     alive = judged.differing_keys.where(
-        f.col("true_tombstone")
-        & (f.col("here_offset") < f.col("true_offset"))
-        & (f.col("here_truth") == COMMITTED)
+        f.col("true_tombstone") & (f.col("here_offset") < f.col("true_offset")) & (f.col("here_truth") == COMMITTED)
     )
     held_now = judged.records.select(*REPLICA, f.col("offset").alias("true_offset"))
     misjudged = judged.hidden.select(*REPLICA, f.col("offset").alias("true_offset")).distinct()

@@ -92,10 +92,9 @@ def client_outcomes(history: DataFrame) -> DataFrame:
         .groupBy("run", _txn_header())
         .agg(
             f.max(f.when(is_ok, outcome)).alias("client_outcome"),
-            (
-                f.count(f.when(is_record & (f.col("type") == "invoke"), 1))
-                > f.count(f.when(is_record & is_ok, 1))
-            ).alias("some_lost"),
+            (f.count(f.when(is_record & (f.col("type") == "invoke"), 1)) > f.count(f.when(is_record & is_ok, 1))).alias(
+                "some_lost"
+            ),
         )
     )
 
@@ -137,9 +136,7 @@ def known_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame) -
         .withColumn("rank", f.when(f.col("snapshot") == AFTER_REJOIN, HELD_AFTER).otherwise(HELD_BEFORE))
         .select(*acked.columns)
     )
-    nothing = {
-        name: f.lit(None).alias(name) for name in ("control", "key", "tombstone", "txn", "transactional")
-    }
+    nothing = {name: f.lit(None).alias(name) for name in ("control", "key", "tombstone", "txn", "transactional")}
     noted = (
         evidence.observations.select(*PARTITION, f.explode("appeared").alias("seen"))
         .where(f.col("seen.kind").isin("value", "tombstone") & (f.col("seen.producer_id") >= 0))
@@ -163,9 +160,7 @@ def known_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame) -
     )
     by_marker = _first_marker(records, markers)
     by_client = f.when((f.col("told_by") == ACKED) | f.col("some_lost"), f.col("client_outcome"))
-    beyond = f.when(
-        (f.col("offset") >= f.col("bound")) & ~f.col("truth").eqNullSafe(ABORTED), f.col("offset")
-    )
+    beyond = f.when((f.col("offset") >= f.col("bound")) & ~f.col("truth").eqNullSafe(ABORTED), f.col("offset"))
     return (
         records.join(client_outcomes(evidence.history), ["run", "txn"], "left")
         .join(by_marker, [*PARTITION, "offset"], "left")

@@ -60,9 +60,7 @@ class Admin:
         wanted = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
         answer = self._call(MetadataRequest[12](topics=wanted, allow_auto_topic_creation=False))
         return {
-            (topic.name, p.partition_index): PartitionState(
-                p.leader_id, tuple(p.replica_nodes), tuple(p.isr_nodes)
-            )
+            (topic.name, p.partition_index): PartitionState(p.leader_id, tuple(p.replica_nodes), tuple(p.isr_nodes))
             for topic in answer.topics
             if topic.error_code == 0
             for p in topic.partitions
@@ -103,18 +101,14 @@ class Admin:
         _raise_for(answer.error_code, answer.error_message, "replicas cannot be reassigned")
         for topic in answer.responses:
             for p in topic.partitions:
-                _raise_for(
-                    p.error_code, p.error_message, f"{topic.name}-{p.partition_index} cannot be reassigned"
-                )
+                _raise_for(p.error_code, p.error_message, f"{topic.name}-{p.partition_index} cannot be reassigned")
 
     def elect_preferred(self, partitions: Sequence[tuple[str, int]]) -> None:
         """Ask for the preferred leader (KIP-460). One that cannot lead yet is not an error: ask again."""
         Topic = ElectLeadersRequest.TopicPartitions  # noqa: N806
         wanted = [Topic(topic=name, partitions=[index]) for name, index in partitions]
         self._call(
-            ElectLeadersRequest[2](
-                election_type=PREFERRED_ELECTION, topic_partitions=wanted, timeout_ms=TIMEOUT_MS
-            )
+            ElectLeadersRequest[2](election_type=PREFERRED_ELECTION, topic_partitions=wanted, timeout_ms=TIMEOUT_MS)
         )
 
     def alter_topics(self, topics: Sequence[str], settings: Mapping[str, str]) -> None:
@@ -124,9 +118,7 @@ class Admin:
             Resource.AlterableConfig(name=name, config_operation=SET_CONFIG, value=value)
             for name, value in settings.items()
         ]
-        wanted = [
-            Resource(resource_type=TOPIC_RESOURCE, resource_name=topic, configs=configs) for topic in topics
-        ]
+        wanted = [Resource(resource_type=TOPIC_RESOURCE, resource_name=topic, configs=configs) for topic in topics]
         answer = self._call(IncrementalAlterConfigsRequest[1](resources=wanted, validate_only=False))
         for result in answer.responses:
             _raise_for(
@@ -139,8 +131,7 @@ class Admin:
         """Return each topic's settings as *this* broker has them now."""
         Resource = DescribeConfigsRequest.DescribeConfigsResource  # noqa: N806
         wanted = [
-            Resource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None)
-            for topic in topics
+            Resource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None) for topic in topics
         ]
         answer = wire.call(address, DescribeConfigsRequest[4](resources=wanted))
         return {result.resource_name: {c.name: c.value for c in result.configs} for result in answer.results}

@@ -82,18 +82,14 @@ def open_run_folder(path: Path) -> tuple[RunFolder, dict[str, Any]]:
     """Return a finished run's folder and manifest. Raises `UsageError` for anything that is not one."""
     folder = RunFolder(path.resolve())
     if not path.is_dir():
-        raise UsageError(
-            f"{path} is no folder; give a run folder, such as results/kafka-3.9/stuck-lso/latest"
-        )
+        raise UsageError(f"{path} is no folder; give a run folder, such as results/kafka-3.9/stuck-lso/latest")
     try:
         manifest = json.loads(folder.manifest_path.read_text())
     except FileNotFoundError:
         raise UsageError(f"{path} is no run folder: it has no {MANIFEST}") from None
     except (OSError, ValueError) as error:
         raise UsageError(f"the run folder is damaged: {folder.manifest_path}: {error}") from error
-    missing = [
-        name for name in verdict.MANIFEST_FIELDS if not isinstance(manifest, dict) or name not in manifest
-    ]
+    missing = [name for name in verdict.MANIFEST_FIELDS if not isinstance(manifest, dict) or name not in manifest]
     if missing:
         raise UsageError(f"the run folder is damaged: {folder.manifest_path} lacks {', '.join(missing)}")
     if manifest["status"] == verdict.RUNNING:
@@ -112,9 +108,7 @@ def judge_run(spark: SparkSession, folder: RunFolder, manifest: dict[str, Any]) 
     else:
         results = Results([], [], [], {})
         if manifest["status"] == verdict.COMPLETE:
-            raise UsageError(
-                f"the run folder is damaged: {folder.path} lacks files of the snapshot {AFTER_REJOIN}"
-            )
+            raise UsageError(f"the run folder is damaged: {folder.path} lacks files of the snapshot {AFTER_REJOIN}")
     return verdict.assemble(manifest, results)
 
 

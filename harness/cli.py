@@ -78,9 +78,7 @@ def cli(*, debug: bool) -> None:
 
 @cli.command()
 @click.option("--target", required=True, metavar="NAME", help="What to test: see `harness targets`.")
-@click.option(
-    "--anomaly", required=True, metavar="NAME", help="What to look for, or `all`: see `harness anomalies`."
-)
+@click.option("--anomaly", required=True, metavar="NAME", help="What to look for, or `all`: see `harness anomalies`.")
 @click.option(
     "--nemesis",
     default="kill",
@@ -176,9 +174,7 @@ def doctor(targets: tuple[str, ...], output: str) -> int:
     else:
         table = Table("", "what", "found", "to do", box=None)
         for one in found:
-            table.add_row(
-                "[green]ok[/green]" if one.ok else "[red]lacks[/red]", one.name, one.found, one.remedy
-            )
+            table.add_row("[green]ok[/green]" if one.ok else "[red]lacks[/red]", one.name, one.found, one.remedy)
         _stdout().print(table)
     return EXIT_CLEAN if all(one.ok for one in found) else EXIT_USAGE
 
@@ -221,9 +217,7 @@ def targets() -> int:
 
     table = Table("target", "version", "jars", "note", box=None)
     for target in TARGETS.values():
-        table.add_row(
-            target.name, target.version, "cached" if is_cached(target) else "to be fetched", target.note
-        )
+        table.add_row(target.name, target.version, "cached" if is_cached(target) else "to be fetched", target.note)
     _stdout().print(table)
     return EXIT_CLEAN
 

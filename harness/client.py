@@ -93,7 +93,7 @@ class Producer:
             value=value,
             tombstone=value is None,
         )
-        headers = [(HEADER_OP, str(event["op"]).encode())]
+        headers: list[tuple[str, str | bytes | None]] = [(HEADER_OP, str(event["op"]).encode())]
         if self._spec.transactional_id is not None:
             headers.append((HEADER_TXN, f"{self._spec.transactional_id}/{self._txn}".encode()))
 
@@ -122,10 +122,7 @@ class Producer:
         """Wait until everything sent is acknowledged. Raises `HarnessError` for what was not."""
         left = self._producer.flush(OPERATION_TIMEOUT_S)
         if left or self._errors:
-            told = (
-                "; ".join(self._errors)
-                or f"{left} records are not acknowledged after {OPERATION_TIMEOUT_S:g} s"
-            )
+            told = "; ".join(self._errors) or f"{left} records are not acknowledged after {OPERATION_TIMEOUT_S:g} s"
             self._errors.clear()
             raise HarnessError(f"{self._spec.process}: {told}")
 

@@ -76,6 +76,4 @@ class RealClock:
     def check_limit(self, what: str) -> None:
         """Raise `TimeLimitError` once the whole run's limit is used up."""
         if self.time_limit_s is not None and self.now_s() >= self.time_limit_s:
-            raise TimeLimitError(
-                f"the time limit of {self.time_limit_s:g} s ended the run while waiting for {what}"
-            )
+            raise TimeLimitError(f"the time limit of {self.time_limit_s:g} s ended the run while waiting for {what}")

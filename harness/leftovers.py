@@ -37,7 +37,7 @@ class Owner:
     def lives(self) -> bool:
         """Whether that very process is still there."""
         try:
-            return abs(psutil.Process(self.pid).create_time() - self.started_s) < 1.0
+            return bool(abs(psutil.Process(self.pid).create_time() - self.started_s) < 1.0)
         except psutil.NoSuchProcess:
             return False
 

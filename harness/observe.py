@@ -56,9 +56,7 @@ class View:
 class Observer:
     """Polls every broker that is up, one thread a broker, from `start` to `close`."""
 
-    def __init__(
-        self, runtime: Runtime, partitions: Sequence[TopicPartition], path: Path, clock: Clock
-    ) -> None:
+    def __init__(self, runtime: Runtime, partitions: Sequence[TopicPartition], path: Path, clock: Clock) -> None:
         """Open ``path`` for writing; nothing is asked yet."""
         self._runtime = runtime
         self._partitions = partitions
@@ -109,9 +107,7 @@ class Observer:
             return None
         producer_id = seen[offset][1]
         later = [
-            o
-            for o, (kind, pid) in seen.items()
-            if o > offset and pid == producer_id and kind in {"commit", "abort"}
+            o for o, (kind, pid) in seen.items() if o > offset and pid == producer_id and kind in {"commit", "abort"}
         ]
         return min(later, default=None)
 
@@ -153,9 +149,7 @@ class Observer:
         for tp, state in held.items():
             self._take(broker, tp, self._read(tp, state, opened[tp]))
 
-    def _read(
-        self, partition: TopicPartition, state: ReplicaState, opened: tuple[OpenTransaction, ...]
-    ) -> View:
+    def _read(self, partition: TopicPartition, state: ReplicaState, opened: tuple[OpenTransaction, ...]) -> View:
         present: dict[int, tuple[str, int]] = {}
         digest = 0
         log_end = state.log_start
@@ -208,9 +202,7 @@ class Observer:
                     for o, (kind, pid) in view.present.items()
                     if o not in known
                 ],
-                "removed": [
-                    {"offset": o, "kind": kind} for o, (kind, _) in known.items() if o not in view.present
-                ],
+                "removed": [{"offset": o, "kind": kind} for o, (kind, _) in known.items() if o not in view.present],
             }
             self._views[broker, partition] = view
             for offset, what in view.present.items():
@@ -236,6 +228,5 @@ def _content(batch: Batch) -> Content:
     if told is not None:
         return ((batch.last_offset, told.type),)
     return tuple(
-        (r.offset, "value" if r.value is not None else "tombstone")
-        for r in iter_records(batch, source=source)
+        (r.offset, "value" if r.value is not None else "tombstone") for r in iter_records(batch, source=source)
     )

@@ -74,8 +74,8 @@ def fetch_all(
                 del offsets[tp]
                 continue
             whole, last_offset = _whole_batches(answer.records, tp)
-            answer = replace(answer, records=whole)
-            found[tp] = _joined(before, answer) if isinstance(before, ReplicaState) else answer
+            chunk = replace(answer, records=whole)
+            found[tp] = _joined(before, chunk) if isinstance(before, ReplicaState) else chunk
             if last_offset is None or last_offset < offsets[tp]:
                 del offsets[tp]
             else:

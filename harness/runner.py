@@ -95,9 +95,7 @@ class Outage:
             payloads = [Payload(s, self._bootstrap(), history) for s in self._test.scenarios]
             self._create_topics(filler, payloads)
             observer = owned.enter_context(
-                closing(
-                    Observer(self._runtime, list(self._replicas), self._folder.observations_path, self._clock)
-                )
+                closing(Observer(self._runtime, list(self._replicas), self._folder.observations_path, self._clock))
             )
             observer.start()
             self._checks += [observer.raise_if_failed, filler.raise_if_failed]
@@ -119,9 +117,7 @@ class Outage:
         self._admin.create_topics(
             {topic: replicas for (topic, _), replicas in self._replicas.items()}, self._test.topic_settings
         )
-        self._wait(
-            lambda: set(self._admin.partitions(self.topics)) == set(self._replicas), "the topics to exist"
-        )
+        self._wait(lambda: set(self._admin.partitions(self.topics)) == set(self._replicas), "the topics to exist")
         filler.init()
         for payload in payloads:
             payload.init()
@@ -201,17 +197,14 @@ class Outage:
         def is_gone(payload: Payload, kind: Critical) -> bool:
             offset = payload.critical_offset(kind, observer)
             return offset is not None and all(
-                observer.is_removed(broker, payload.partition, offset)
-                for broker in self._present(payload.partition)
+                observer.is_removed(broker, payload.partition, offset) for broker in self._present(payload.partition)
             )
 
         def all_gone() -> bool:
             return all(is_gone(payload, kind) for payload in payloads for kind in payload.scenario.critical)
 
         try:
-            self._wait(
-                all_gone, "the critical tombstones and markers to be removed", self._test.timers.window_s
-            )
+            self._wait(all_gone, "the critical tombstones and markers to be removed", self._test.timers.window_s)
         except WaitTimeoutError as error:
             self._progress(f"the window does not open: {error}")
 
@@ -224,16 +217,14 @@ class Outage:
         self._admin.alter_topics(self.topics, FREEZE)
 
         def is_frozen() -> bool:
-            settings = [
-                self._admin.topic_settings(address, self.topics) for address in self._live_addresses()
-            ]
+            settings = [self._admin.topic_settings(address, self.topics) for address in self._live_addresses()]
             return all(FREEZE.items() <= held.items() for by_topic in settings for held in by_topic.values())
 
         self._wait(is_frozen, "every broker to stop compaction")
 
     def _lead(self, partitions: Sequence[TopicPartition], order: Sequence[int]) -> None:
         """Make the first broker of ``order`` lead; the replicas stay, their order changes."""
-        self._admin.reassign({tp: order for tp in partitions})
+        self._admin.reassign(dict.fromkeys(partitions, order))
 
         def leads() -> bool:
             states = self._admin.partitions([topic for topic, _ in partitions])
@@ -268,9 +259,7 @@ class Outage:
         def grown() -> bool:
             views = [observer.view(broker, tp) for tp in wanted for broker in self._present(tp)]
             ends = [wanted[tp] for tp in wanted for _ in self._present(tp)]
-            return all(
-                view is not None and view.log_end >= end for view, end in zip(views, ends, strict=True)
-            )
+            return all(view is not None and view.log_end >= end for view, end in zip(views, ends, strict=True))
 
         self._wait(grown, "the filler's records on every replica")
 
@@ -296,9 +285,7 @@ class Outage:
         return ",".join(str(self._runtime.address(broker)) for broker in self._runtime.brokers)
 
     def _live_addresses(self) -> list[Address]:
-        return [
-            self._runtime.address(broker) for broker in self._runtime.brokers if self._runtime.is_up(broker)
-        ]
+        return [self._runtime.address(broker) for broker in self._runtime.brokers if self._runtime.is_up(broker)]
 
     def _wait(self, condition: Callable[[], bool], what: str, timeout_s: float | None = None) -> None:
         """Wait, and let whatever failed in the background end the wait at once."""

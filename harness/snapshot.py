@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from harness.store import RunFolder
 
 
-def take(
-    runtime: Runtime, folder: RunFolder, name: str, replicas: Mapping[TopicPartition, Sequence[int]]
-) -> None:
+def take(runtime: Runtime, folder: RunFolder, name: str, replicas: Mapping[TopicPartition, Sequence[int]]) -> None:
     """Copy every replica's files and, from brokers that are up, fetch the same batches.
 
     Raises `HarnessError` or OSError where a replica cannot be read: half a snapshot is none.
@@ -36,9 +34,7 @@ def take(
                 _fetch(connection, folder, broker, name, held)
 
 
-def _fetch(
-    connection: Connection, folder: RunFolder, broker: int, name: str, held: Sequence[TopicPartition]
-) -> None:
+def _fetch(connection: Connection, folder: RunFolder, broker: int, name: str, held: Sequence[TopicPartition]) -> None:
     """Store ``batches.bin`` (to the log end) and ``state.json``: what the broker says of itself.
 
     state.json: log_start, high_watermark, last_stable_offset, aborted [[producer id, first offset]],
@@ -62,9 +58,7 @@ def _fetch(
         (destination / "state.json").write_text(json.dumps(said) + "\n")
 
 
-def _states(
-    answers: dict[TopicPartition, ReplicaState | str], broker: int
-) -> dict[TopicPartition, ReplicaState]:
+def _states(answers: dict[TopicPartition, ReplicaState | str], broker: int) -> dict[TopicPartition, ReplicaState]:
     states = {}
     for (topic, partition), answer in answers.items():
         if isinstance(answer, str):

@@ -64,18 +64,17 @@ def start_session(spec: SparkSpec) -> SparkSession:
     conf = SparkConf(loadDefaults=False)
     conf.setMaster(spec.master).setAppName(f"compaction-harness {spec.run_id}")
     flags = (process_marker(spec.run_id), f"-Djava.io.tmpdir={spec.scratch_dir}", *JVM_FLAGS, *spec.jvm_flags)
-    conf.setAll(
-        {
-            **QUIET,
-            **spec.settings,
-            "spark.driver.memory": DRIVER_MEMORY,
-            "spark.driver.extraJavaOptions": " ".join(flags),
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.local.dir": str(spec.scratch_dir),
-            "spark.sql.warehouse.dir": str(spec.scratch_dir / "warehouse"),
-        }.items()
-    )
+    options = {
+        **QUIET,
+        **spec.settings,
+        "spark.driver.memory": DRIVER_MEMORY,
+        "spark.driver.extraJavaOptions": " ".join(flags),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.local.dir": str(spec.scratch_dir),
+        "spark.sql.warehouse.dir": str(spec.scratch_dir / "warehouse"),
+    }
+    conf.setAll(list(options.items()))
     with spec.log_path.open("ab") as log:
         gateway = launch_gateway(conf, {"stdout": log, "stderr": log, "cwd": spec.scratch_dir})
     return SparkSession(SparkContext(conf=conf, gateway=gateway))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyspark
 
@@ -51,14 +51,12 @@ def make_archive(java: Java) -> Path:
             jvm_flags=(f"-XX:ArchiveClassesAtExit={draft}",),
         )
         session = start_session(spec)
-        jvm = session.sparkContext._gateway.proc  # noqa: SLF001  (the process is nowhere else)
+        jvm: Any = session.sparkContext._gateway.proc  # type: ignore[union-attr]  # noqa: SLF001  (it is nowhere else)
         check.rehearse(session, spec.scratch_dir)
         session.stop()
         jvm.stdin.close()  # the JVM ends with its input, and then writes the archive
         jvm.wait(DUMP_TIMEOUT_S)
         if not draft.exists():
-            raise HarnessError(
-                f"Spark's JVM wrote no class archive: {(scratch / 'spark.log').read_text()[-500:]}"
-            )
+            raise HarnessError(f"Spark's JVM wrote no class archive: {(scratch / 'spark.log').read_text()[-500:]}")
         draft.replace(path)
     return path

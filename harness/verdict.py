@@ -31,14 +31,10 @@ Fact = dict[str, Any]
 
 def assemble(manifest: dict[str, Any], results: Results) -> dict[str, Any]:
     """Return the content of ``verdict.json`` (DESIGN, Commands)."""
-    contradicted = {
-        _replica(doubt): doubt["reason"] for doubt in results.doubts if doubt["kind"] == "contradiction"
-    }
+    contradicted = {_replica(doubt): doubt["reason"] for doubt in results.doubts if doubt["kind"] == "contradiction"}
     trusted = [finding for finding in results.findings if _replica(finding) not in contradicted]
     order = {scenario["topic"]: index for index, scenario in enumerate(manifest["scenarios"])}
-    findings = [
-        _finding(row) for row in sorted(trusted, key=lambda r: (order.get(r["topic"], 0), r["offset"]))
-    ]
+    findings = [_finding(row) for row in sorted(trusted, key=lambda r: (order.get(r["topic"], 0), r["offset"]))]
     failure = manifest.get("failure")
     scenarios = [
         _scenario(scenario, manifest, results, findings, failure)
@@ -156,8 +152,7 @@ _RETURNED: tuple[tuple[str, Callable[[Fact], bool]], ...] = (
     (
         "was not read to the high watermark after the rejoin",
         lambda row: (
-            row["log_end_after"] > row["critical_offset"]
-            and row["high_watermark_after"] == row["log_end_after"]
+            row["log_end_after"] > row["critical_offset"] and row["high_watermark_after"] == row["log_end_after"]
         ),
     ),
 )
@@ -187,9 +182,7 @@ def _removed(row: Fact) -> str:
 def _passed_and_kept(row: Fact) -> str:
     if not (row["held_critical"] and row["held_after"]):
         return "did not keep it"
-    return (
-        "" if row["passed"] else "kept it, but its cleaner is not shown to have passed it after its horizon"
-    )
+    return "" if row["passed"] else "kept it, but its cleaner is not shown to have passed it after its horizon"
 
 
 def _guarded(row: Fact) -> str:
@@ -208,15 +201,11 @@ def _first_lack(row: Fact, conditions: Sequence[tuple[str, Callable[[Fact], bool
     return next((words for words, holds in conditions if not holds(row)), "")
 
 
-def _overall_reason(
-    overall: str, scenarios: Sequence[dict[str, Any]], findings: Sequence[dict[str, Any]]
-) -> str:
+def _overall_reason(overall: str, scenarios: Sequence[dict[str, Any]], findings: Sequence[dict[str, Any]]) -> str:
     if findings:
         first = findings[0]
         more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
-        return (
-            f"{first['anomaly']} on broker {first['broker']}, {first['topic']}: {first['explanation']}{more}"
-        )
+        return f"{first['anomaly']} on broker {first['broker']}, {first['topic']}: {first['explanation']}{more}"
     reasons = [f"{s['scenario']}: {s['reason']}" for s in scenarios if s["verdict"] == overall]
     return "; ".join(dict.fromkeys(reasons))
 

@@ -32,9 +32,7 @@ class Nemesis:
 
 
 NEMESES = {
-    "kill": Nemesis(
-        "kill", True, "kill broker {broker}", "restart broker {broker}", kill.leave, kill.come_back
-    ),
+    "kill": Nemesis("kill", True, "kill broker {broker}", "restart broker {broker}", kill.leave, kill.come_back),
     "none": Nemesis("none", False, "no fault", "no fault", none.leave, none.come_back),
 }
 

@@ -12,6 +12,7 @@ import random
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from harness.client import Producer, ProducerSpec
@@ -69,11 +70,14 @@ class Filler:
     def running(self, phase: Phase) -> Iterator[None]:
         """Write throughout the block; on leaving it every transaction has ended and every record is answered."""
         stop = threading.Event()
-        jobs: list[Callable[[], None]] = [lambda: self._run_plain(phase, stop)]
-        for n in range(TRANSACTIONAL_PROCESSES):
-            jobs.append(lambda n=n: self._run_transactions(n, phase, stop))  # type: ignore[misc]
-        threads = [threading.Thread(target=self._guarded, args=(job,), name=f"filler-{phase}-{i}", daemon=True)
-                   for i, job in enumerate(jobs)]  # fmt: skip
+        jobs: list[Callable[[], None]] = [
+            partial(self._run_plain, phase, stop),
+            *(partial(self._run_transactions, n, phase, stop) for n in range(TRANSACTIONAL_PROCESSES)),
+        ]
+        threads = [
+            threading.Thread(target=self._guarded, args=(job,), name=f"filler-{phase}-{i}", daemon=True)
+            for i, job in enumerate(jobs)
+        ]
         for thread in threads:
             thread.start()
         try:
@@ -110,9 +114,7 @@ class Filler:
         producer.phase = phase
         while not stop.wait(self._spec.period_s * TRANSACTION_PERIODS):
             producer.begin()
-            for topic in choice.sample(
-                list(self._spec.topics), min(TOPICS_PER_TRANSACTION, len(self._spec.topics))
-            ):
+            for topic in choice.sample(list(self._spec.topics), min(TOPICS_PER_TRANSACTION, len(self._spec.topics))):
                 for _ in range(RECORDS_PER_TOPIC):
                     self._send(producer, choice, topic, f"filler.{phase}.tx{n}")
             (producer.abort if choice.random() < ABORT_SHARE else producer.commit)()

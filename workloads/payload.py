@@ -36,9 +36,7 @@ class Payload:
                 ProducerSpec(
                     process=f"{scenario.name}.{process}",
                     part=PART,
-                    transactional_id=transactional_id(scenario, process)
-                    if process in transactional
-                    else None,
+                    transactional_id=transactional_id(scenario, process) if process in transactional else None,
                 ),
                 history,
             )
@@ -66,9 +64,7 @@ class Payload:
         """Return where the tombstone or marker lies that must vanish; None as long as it was never seen."""
         if kind is Critical.TOMBSTONE:
             return self._first_written(Phase.OUTAGE, lambda step: step.action is Action.DELETE)
-        first = self._first_written(
-            Phase.BEFORE, lambda step: step.process in self.scenario.transactional_processes
-        )
+        first = self._first_written(Phase.BEFORE, lambda step: step.process in self.scenario.transactional_processes)
         return None if first is None else observer.marker_after(self.partition, first)
 
     def _first_written(self, phase: Phase, wanted: Callable[[Step], bool]) -> int | None:

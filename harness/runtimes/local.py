@@ -8,7 +8,6 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness import leftovers, ports
@@ -18,6 +17,7 @@ from harness.wire import Address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 FORMAT_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
@@ -61,12 +61,8 @@ class LocalRuntime:
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         count = len(spec.brokers)
         numbers = ports.free_ports(2 * count, base=spec.port_base)
-        self._addresses = {
-            b: Address(ports.LOOPBACK, p) for b, p in zip(spec.brokers, numbers[:count], strict=True)
-        }
-        self._controllers = {
-            b: Address(ports.LOOPBACK, p) for b, p in zip(spec.brokers, numbers[count:], strict=True)
-        }
+        self._addresses = {b: Address(ports.LOOPBACK, p) for b, p in zip(spec.brokers, numbers[:count], strict=True)}
+        self._controllers = {b: Address(ports.LOOPBACK, p) for b, p in zip(spec.brokers, numbers[count:], strict=True)}
 
     @property
     def brokers(self) -> Sequence[int]:
@@ -179,9 +175,7 @@ class LocalRuntime:
         )
         if done.returncode != 0:
             said = (done.stderr or done.stdout).strip().splitlines()[-LOG_TAIL_LINES:]
-            raise BootError(
-                f"broker {broker}: its storage cannot be formatted:\n" + "\n".join(f"  {s}" for s in said)
-            )
+            raise BootError(f"broker {broker}: its storage cannot be formatted:\n" + "\n".join(f"  {s}" for s in said))
 
     def _command(self, main_class: str, *arguments: str) -> list[str]:
         marker = leftovers.process_marker(self._spec.run_id)

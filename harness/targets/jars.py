@@ -141,15 +141,12 @@ def _fill(directory: Path, digests: dict[str, str], fetch: Fetch, on_progress: O
     """Fetch beside ``directory``, verify, move the jars into it and mark it complete."""
     directory.mkdir(parents=True, exist_ok=True)
     _drop_stale_staging(directory.parent)
-    with tempfile.TemporaryDirectory(
-        prefix=_STAGING, dir=directory.parent, ignore_cleanup_errors=True
-    ) as name:
+    with tempfile.TemporaryDirectory(prefix=_STAGING, dir=directory.parent, ignore_cleanup_errors=True) as name:
         staging = Path(name)
         fetch(list(digests), staging, on_progress)
         if wrong := _mismatch(staging, digests):
             raise UsageError(
-                f"{wrong}; nothing was installed: "
-                "check the repository or proxy that answers for it, then try again"
+                f"{wrong}; nothing was installed: check the repository or proxy that answers for it, then try again"
             )
         names = [jar_name(coordinate) for coordinate in digests]
         sizes_bytes = {jar: (staging / jar).stat().st_size for jar in names}

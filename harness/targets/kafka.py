@@ -70,9 +70,7 @@ def server_properties(
         "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "CLIENT",
         "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": ",".join(
-            f"{node}@{address}" for node, address in sorted(controllers.items())
-        ),
+        "controller.quorum.voters": ",".join(f"{node}@{address}" for node, address in sorted(controllers.items())),
         "log.dirs": log_dir,
     }
 

@@ -68,8 +68,7 @@ def read_lock(target: Target) -> dict[str, str]:
     lock = importlib.resources.files("harness.targets") / "locks" / lock_name(target)
     if not lock.is_file():
         raise UsageError(
-            f"no jars are pinned for {target.name} {target.version}: "
-            f"run python -m harness.targets.lock {target.name}"
+            f"no jars are pinned for {target.name} {target.version}: run python -m harness.targets.lock {target.name}"
         )
     rows = (line.split() for line in lock.read_text(encoding="utf-8").splitlines())
     return {coordinate: sha256 for sha256, coordinate in rows}
@@ -104,9 +103,7 @@ def ivy_dependency(coordinate: str, **attributes: str) -> ET.Element:
     return ET.Element("dependency", {"org": group, "name": artifact, "rev": version, **attributes})
 
 
-def run_ivy(
-    dependencies: Iterable[ET.Element], staging: Path, on_line: Callable[[str], object], *, poms: bool
-) -> None:
+def run_ivy(dependencies: Iterable[ET.Element], staging: Path, on_line: Callable[[str], object], *, poms: bool) -> None:
     """Retrieve ``dependencies`` into ``staging`` under their ``jar_name``; Ivy's output goes to ``on_line``.
 
     With ``poms`` it resolves transitively. Java's own proxy and trust store settings hold, as in
