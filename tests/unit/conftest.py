@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     scratch = tmp_path_factory.mktemp("spark")
-    session = start_session(
-        SparkSpec("unit-tests", scratch_dir=scratch / "scratch", log_path=scratch / "spark.log")
-    )
+    session = start_session(SparkSpec("unit-tests", scratch_dir=scratch / "scratch", log_path=scratch / "spark.log"))
     yield session
     session.stop()

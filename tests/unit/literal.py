@@ -90,7 +90,7 @@ class Replica:
 
 @dataclass(frozen=True)
 class Seen:
-    """A line of the observer: a tombstone or marker that appeared, or what was removed."""
+    """A line of the observer: what appeared, or what was removed."""
 
     broker: int
     what: str
@@ -165,7 +165,7 @@ def aborted(txn: Txn, first_offset: int, marker_offset: int) -> AbortedTxn:
 
 
 def appeared(broker: int, entry: Entry, *, at_ms: int = 100) -> Seen:
-    """Return that the observer saw a tombstone or marker for the first time."""
+    """Return that the observer saw a batch for the first time."""
     return Seen(broker, "appeared", entry, at_ms)
 
 
@@ -248,9 +248,7 @@ def _stable(one: Replica, high_watermark: int) -> int:
     if one.last_stable_offset is not None:
         return one.last_stable_offset
     opened, ended = _transactions(one.log)
-    unstable = [first for _, first in opened] + [
-        first for _, _, first, last in ended if last >= high_watermark
-    ]
+    unstable = [first for _, first in opened] + [first for _, _, first, last in ended if last >= high_watermark]
     return min([high_watermark, *unstable])
 
 
@@ -313,11 +311,7 @@ def _client_events(history: History) -> Iterable[dict[str, Any]]:
             events += [_operation(history, phase, entry) for entry in log]
         read = next((one for one in history.after if one.broker == READER and one.up), None)
         if read is not None:
-            told = (
-                [entry.offset for entry in _delivered(read)]
-                if history.delivered is None
-                else history.delivered
-            )
+            told = [entry.offset for entry in _delivered(read)] if history.delivered is None else history.delivered
             poll = {
                 "f": "poll",
                 "part": "reader",
@@ -361,7 +355,11 @@ def _observations(history: History) -> Iterable[dict[str, Any]]:
     """Yield what was seen, then every replica's last look, which has its whole log."""
     for seen in history.seen:
         entry = seen.entry
-        kind = entry.kind if entry.kind != PUT else "tombstone" if entry.value is None else "value"
+        kind = {
+            PUT: "tombstone" if entry.value is None else "value",
+            EMPTIED: "empty",
+            EMPTIED_MARKER: "empty",
+        }.get(entry.kind, entry.kind)
         noted: dict[str, Any] = {"offset": entry.offset, "kind": kind}
         if seen.what == "appeared":
             noted["producer_id"] = entry.txn.producer_id if entry.txn else -1

@@ -149,11 +149,7 @@ STUCK_CASES = [
             after=(replica(1, put(2, "K"), END), replica(2, put(0, "K", T1), put(2, "K"), END)),
             seen=(appeared(1, abort(1, T1)), removed(1, abort(1, T1))),
         ),
-        (
-            Finding(
-                STUCK, 2, 0, "K", 5, VISIBLE, witness={"outcome": "aborted", "marker_seen_elsewhere_at": 1}
-            ),
-        ),
+        (Finding(STUCK, 2, 0, "K", 5, VISIBLE, witness={"outcome": "aborted", "marker_seen_elsewhere_at": 1}),),
     ),
     Case(
         History(
@@ -473,11 +469,7 @@ HIDDEN_CASES = [
                 replica(2, put(2, "K"), abort(4, T2), END, index=(aborted(T1, 0, 4),)),
             ),
         ),
-        (
-            Finding(
-                HIDDEN, 2, 0, "K", 5, LATENT, witness={"evidence": ["txnindex"], "marker_taken_here_at": 4}
-            ),
-        ),
+        (Finding(HIDDEN, 2, 0, "K", 5, LATENT, witness={"evidence": ["txnindex"], "marker_taken_here_at": 4}),),
     ),
     Case(
         History(
@@ -528,12 +520,8 @@ HIDDEN_CASES = [
             outage=(commit(2, T1), put(3, "K")),
             late=(put(4, "garbage", T2), abort(5, T2), END),
             after=(
-                replica(
-                    1, put(1, "L", T1), commit(2, T1), put(3, "K"), put(4, "garbage", T2), abort(5, T2), END
-                ),
-                replica(
-                    2, put(0, "K", T1), put(1, "L", T1), put(3, "K"), put(4, "garbage", T2), abort(5, T2), END
-                ),
+                replica(1, put(1, "L", T1), commit(2, T1), put(3, "K"), put(4, "garbage", T2), abort(5, T2), END),
+                replica(2, put(0, "K", T1), put(1, "L", T1), put(3, "K"), put(4, "garbage", T2), abort(5, T2), END),
             ),
         ),
         (Finding(HIDDEN, 2, 0, "K", 5, VISIBLE, witness={"records": 2}),),
@@ -575,9 +563,7 @@ HIDDEN_CASES = [
             in_doubt=(T1,),
             late=(put(3, "garbage", T2), abort(4, T2), END),
             after=(
-                replica(
-                    1, put(0, "K", T1), put(1, "L"), commit(2, T1), put(3, "garbage", T2), abort(4, T2), END
-                ),
+                replica(1, put(0, "K", T1), put(1, "L"), commit(2, T1), put(3, "garbage", T2), abort(4, T2), END),
                 replica(2, put(0, "K", T1), put(1, "L"), put(3, "garbage", T2), abort(4, T2), END),
             ),
         ),
@@ -828,12 +814,8 @@ LEGAL_CASES = [
             "duplicate of an acknowledged record in the next transaction, which is aborted",
             wrote=(put(0, "K", T1), commit(1, T1), put(3, "L", T2), abort(4, T2), END),
             after=(
-                replica(
-                    1, put(0, "K", T1), commit(1, T1), put(2, "K", T1), put(3, "L", T2), abort(4, T2), END
-                ),
-                replica(
-                    2, put(0, "K", T1), commit(1, T1), put(2, "K", T1), put(3, "L", T2), abort(4, T2), END
-                ),
+                replica(1, put(0, "K", T1), commit(1, T1), put(2, "K", T1), put(3, "L", T2), abort(4, T2), END),
+                replica(2, put(0, "K", T1), commit(1, T1), put(2, "K", T1), put(3, "L", T2), abort(4, T2), END),
             ),
         )
     ),
@@ -866,9 +848,7 @@ DOUBT_CASES = [
             wrote=SAME,
             after=(replica(1, *SAME), replica(2, *SAME, served=(put(0, "K", T1, at_ms=77), *SAME[1:]))),
         ),
-        doubts=(
-            Doubt(CONTRADICTION, 2, "3 batches on disk and 3 served after the rejoin, with other content"),
-        ),
+        doubts=(Doubt(CONTRADICTION, 2, "3 batches on disk and 3 served after the rejoin, with other content"),),
     ),
     Case(
         History(
@@ -884,9 +864,7 @@ DOUBT_CASES = [
             wrote=SAME,
             after=(replica(1, *SAME), replica(2, *SAME, last_seen=SAME[:2])),
         ),
-        doubts=(
-            Doubt(CONTRADICTION, 2, "the stored log (3 batches) is not what was last seen there (2 batches)"),
-        ),
+        doubts=(Doubt(CONTRADICTION, 2, "the stored log (3 batches) is not what was last seen there (2 batches)"),),
     ),
     Case(
         History(
@@ -957,11 +935,7 @@ DOUBT_CASES = [
             wrote=(put(0, "K"), END),
             after=(replica(1, put(0, "K"), END), replica(2, END)),
         ),
-        doubts=(
-            Doubt(
-                UNEXPLAINED, 2, "key K: the last committed record is at offset 0, this broker's is at none"
-            ),
-        ),
+        doubts=(Doubt(UNEXPLAINED, 2, "key K: the last committed record is at offset 0, this broker's is at none"),),
     ),
     Case(
         History(
@@ -969,9 +943,7 @@ DOUBT_CASES = [
             wrote=(put(0, "K"), put(1, "K"), END),
             after=(replica(1, put(1, "K"), END), replica(2, put(0, "K"), END)),
         ),
-        doubts=(
-            Doubt(UNEXPLAINED, 2, "key K: the last committed record is at offset 1, this broker's is at 0"),
-        ),
+        doubts=(Doubt(UNEXPLAINED, 2, "key K: the last committed record is at offset 1, this broker's is at 0"),),
     ),
     Case(
         History(
@@ -980,11 +952,7 @@ DOUBT_CASES = [
             lost=(1,),
             after=(replica(1, END), replica(2, put(0, "K"), END)),
         ),
-        doubts=(
-            Doubt(
-                UNEXPLAINED, 1, "key K: the last committed record is at offset 0, this broker's is at none"
-            ),
-        ),
+        doubts=(Doubt(UNEXPLAINED, 1, "key K: the last committed record is at offset 0, this broker's is at none"),),
     ),
     Case(
         History(
@@ -1075,6 +1043,19 @@ EXPOSURES = [
         seen=tuple(removed(broker, entry, at_ms=900 + broker) for broker in (1, 2, 3) for entry in (D1, C3)),
     ),
     History(
+        "only what was left of the marker was seen on one of two",
+        wrote=(put(0, "K", V1),),
+        outage=(commit(1, V1), put(2, "K"), END),
+        after=(replica(1, put(2, "K"), END), replica(2, put(2, "K"), END)),
+        seen=(
+            appeared(1, put(0, "K", V1), at_ms=1),
+            appeared(1, commit(1, V1), at_ms=2),
+            appeared(2, emptied_marker(1, V1), at_ms=3),
+            removed(1, emptied_marker(1, V1), at_ms=4),
+            removed(2, emptied_marker(1, V1), at_ms=4),
+        ),
+    ),
+    History(
         "the marker was never seen",
         wrote=(put(0, "K", T1),),
         outage=(commit(1, T1), put(2, "K"), END),
@@ -1116,9 +1097,7 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Jud
 @pytest.fixture(scope="session")
 def said(judged: Judged) -> Said:
     findings = [row for checker in CHECKERS for row in _rows(checker.check(judged))]
-    return Said(
-        _by_run(findings), _by_run(_rows(doubts.check(judged))), _by_run(_rows(exposure.check(judged)))
-    )
+    return Said(_by_run(findings), _by_run(_rows(doubts.check(judged))), _by_run(_rows(exposure.check(judged))))
 
 
 def _rows(frame: DataFrame) -> Rows:
@@ -1241,9 +1220,15 @@ def test_exposure_of_what_was_kept(said: Said, kind: str) -> None:
 
 
 def test_exposure_of_a_marker_that_was_never_seen(said: Said) -> None:
-    assert _exposure(
-        said, "the marker was never seen", "payload_offset", "critical_offset", "seen_there"
-    ) == {
+    assert _exposure(said, "the marker was never seen", "payload_offset", "critical_offset", "seen_there") == {
         (MARKER, 1): (0, None, False),
         (MARKER, 2): (0, None, False),
+    }
+
+
+def test_exposure_of_a_marker_that_was_emptied_before_it_was_removed(said: Said) -> None:
+    run = "only what was left of the marker was seen on one of two"
+    assert _exposure(said, run, "critical_offset", "seen_there", "removed_at_ms") == {
+        (MARKER, 1): (1, True, 4),
+        (MARKER, 2): (1, False, 4),
     }
