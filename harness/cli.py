@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import sys
 import time
@@ -276,6 +277,7 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, _interrupt)
     debug = "--debug" in sys.argv[1:]
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    _log_to_stderr(debug=debug)
     try:
         code = cli.main(arguments, prog_name="harness", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -297,6 +299,19 @@ def _fail(message: str, code: int, *, debug: bool) -> int:
         traceback.print_exc()
     click.echo(f"harness: {message}", err=True)
     return code
+
+
+def _log_to_stderr(*, debug: bool) -> None:
+    """Show the harness's own warnings as sentences; other people's, and tracebacks, only with --debug.
+
+    Without any handler, py4j would print the tracebacks of connections that end with a JVM.
+    """
+    handler = logging.StreamHandler()
+    handler.setLevel(logging.WARNING)
+    handler.setFormatter(logging.Formatter("harness: %(message)s"))
+    if not debug:
+        handler.addFilter(lambda record: record.name == "harness" and not record.exc_info)
+    logging.getLogger().addHandler(handler)
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:

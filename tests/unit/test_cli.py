@@ -1,0 +1,416 @@
+"""Bad input at the command line: one clear sentence, the right exit code, and no traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from literal import History, appeared, put, replica, write_run
+
+from harness import check, cli, leftovers
+from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE, UsageError
+from harness.store import AFTER_REJOIN
+from harness.targets import TARGETS, find_target
+from harness.targets.jars import _lock_digest
+from harness.targets.lock import read_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+RUN = ("run", "--target", "kafka-3.9", "--anomaly", "stuck-lso")
+COMMAND_S = 60
+
+
+class Machine:
+    """A place to run commands in: own folders, a Java 17 that only says so, jars that seem to be there."""
+
+    def __init__(self, root: Path) -> None:
+        """Make the folders."""
+        self.root = root
+        for name in ("bin", "cache", "tmp"):
+            (root / name).mkdir()
+        self.environment = {
+            **os.environ,
+            "PATH": str(root / "bin"),
+            "TMPDIR": str(root / "tmp"),
+            "COMPACTION_HARNESS_CACHE": str(root / "cache"),
+        }
+        self.environment.pop("JAVA_HOME", None)
+        self.has_java("17.0.9")
+        for name in TARGETS:
+            self.has_jars(name)
+
+    def has_java(self, version: str) -> None:
+        """Put a ``java`` on the PATH that knows how to tell its version, and nothing else."""
+        java = self.root / "bin" / "java"
+        said = f"import sys\nprint('openjdk version \"{version}\"', file=sys.stderr)\n"
+        java.write_text(f"#!{sys.executable}\n{said}")
+        java.chmod(0o755)
+
+    def has_real_java(self) -> None:
+        """Give back the PATH and JAVA_HOME of the test's own environment."""
+        self.environment["PATH"] = os.environ["PATH"]
+        if home := os.environ.get("JAVA_HOME"):
+            self.environment["JAVA_HOME"] = home
+
+    def has_jars(self, target: str) -> None:
+        """Make the cache seem complete."""
+        row = find_target(target)
+        folder = self.root / "cache" / "jars" / row.version
+        folder.mkdir(parents=True)
+        marker = {"lock": _lock_digest(read_lock(row)), "sizes_bytes": {}}
+        (folder / "complete.json").write_text(json.dumps(marker))
+
+    def call(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        """Run a command; it may print a traceback only with --debug, and leaves nothing in its TMPDIR."""
+        done = subprocess.run(
+            [sys.executable, "-m", "harness.cli", *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            cwd=self.root,
+            env=self.environment,
+            timeout=COMMAND_S,
+            check=False,
+        )
+        assert ("Traceback" in done.stderr + done.stdout) == ("--debug" in arguments), done.stderr
+        assert list((self.root / "tmp").glob("*/*")) == []
+        return done
+
+    def refusal(self, *arguments: str | Path) -> str:
+        """Run a command that is refused before anything starts, and return the one error."""
+        done = self.call(*arguments)
+        assert done.returncode == EXIT_USAGE, done.stdout + done.stderr
+        assert done.stdout == ""
+        errors = [line for line in done.stderr.splitlines() if line.startswith("harness: ")]
+        assert len(errors) == 1, done.stderr
+        assert done.stderr.splitlines()[-1] == errors[0]
+        return errors[0].removeprefix("harness: ")
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("run --target kafka-39 --anomaly all", ["'kafka-39'", "did you mean kafka-3.9"]),
+        ("run --target redpanda --anomaly all", ["'redpanda'", "known: kafka-3.9, kafka-4.4"]),
+        ("run --target kafka-3.9 --anomaly stuk-lso", ["'stuk-lso'", "did you mean stuck-lso"]),
+        ("run --target kafka-3.9 --anomaly all --nemesis kil", ["'kil'", "did you mean kill"]),
+        ("run --target kafka-3.9", ["--anomaly"]),
+        ("run --anomaly all", ["--target"]),
+        ("run --target kafka-3.9 --anomaly all --nemsis kill", ["'--nemsis'", "--nemesis"]),
+        ("run --target kafka-3.9 --anomaly all --set nonsense", ["nonsense", "topic.NAME=VALUE"]),
+        ("run --target kafka-3.9 --anomaly all --set node.id=7", ["node.id=7", "topic.NAME=VALUE"]),
+        ("run --target kafka-3.9 --anomaly all --set topic.=1", ["topic.=1", "topic.NAME=VALUE"]),
+        ("run --target kafka-3.9 --anomaly all --time-limit 0", ["--time-limit"]),
+        ("run --target kafka-3.9 --anomaly all --time-limit soon", ["soon"]),
+        ("run --target kafka-3.9 --anomaly all --port-base 80", ["--port-base"]),
+        ("run --target kafka-3.9 --anomaly all --format xml", ["xml"]),
+        ("doctor --fetch kafka-3", ["'kafka-3'", "did you mean kafka-3.9"]),
+        ("clean 2026-01-01T00-00-00Z-0000", ["nothing is left of 2026-01-01T00-00-00Z-0000"]),
+        ("check", ["RUN_DIR"]),
+        ("chek", ["'chek'"]),
+    ],
+)
+def test_arguments(machine: Machine, arguments: str, told: list[str]) -> None:
+    error = machine.refusal(*arguments.split())
+    assert [part for part in told if part not in error] == []
+    assert not (machine.root / "results").exists()
+
+
+def test_debug_shows_the_traceback(machine: Machine) -> None:
+    done = machine.call("--debug", "run", "--target", "kafka-39", "--anomaly", "all")
+    assert done.returncode == EXIT_USAGE
+    assert done.stderr.splitlines()[-1].startswith("harness: there is no target")
+
+
+def test_without_a_command_the_help_is_printed(machine: Machine) -> None:
+    assert machine.call().returncode == EXIT_USAGE
+    assert machine.call("--help").returncode == EXIT_CLEAN
+
+
+@pytest.mark.parametrize(
+    "results", ["file", "file/below", "/proc/nowhere"], ids=["a file", "below a file", "read-only"]
+)
+def test_results_that_cannot_be_written(machine: Machine, results: str) -> None:
+    (machine.root / "file").touch()
+    error = machine.refusal(*RUN, "--results", results)
+    assert f"results cannot be written to {results}" in error
+    assert "--results" in error
+
+
+def in_this_process(arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> int:
+    """Run a command here, where the system can be made to lie; return its exit code."""
+    monkeypatch.setattr(sys, "argv", ["harness", *arguments])
+    monkeypatch.setattr(signal, "signal", lambda *_args: None)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def test_full_disk(machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("PATH", "COMPACTION_HARNESS_CACHE"):
+        monkeypatch.setenv(name, machine.environment[name])
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_bavail=100, f_frsize=4096))
+    results = machine.root / "results"
+    assert in_this_process((*RUN, "--results", str(results)), monkeypatch) == EXIT_USAGE
+    assert f"the disk of {results} has less than 64 MiB left" in capsys.readouterr().err
+    assert [path for path in results.rglob("*") if path.is_file() or path.is_symlink()] == []
+
+
+def test_java_missing(machine: Machine) -> None:
+    (machine.root / "bin" / "java").unlink()
+    error = machine.refusal(*RUN)
+    assert "there is no java on PATH" in error
+    assert "openjdk-17-jre-headless" in error
+    assert not (machine.root / "results").exists()
+
+
+def test_java_too_old(machine: Machine) -> None:
+    machine.has_java("11.0.21")
+    error = machine.refusal(*RUN)
+    assert "is Java 11.0.21, older than 17" in error
+    assert "openjdk-17-jre-headless" in error
+
+
+def test_the_doctor_names_what_is_missing(machine: Machine) -> None:
+    (machine.root / "bin" / "java").unlink()
+    done = machine.call("doctor", "--format", "json")
+    assert done.returncode == EXIT_USAGE
+    lacking = {one["name"]: one["remedy"] for one in json.loads(done.stdout) if not one["ok"]}
+    assert "openjdk-17-jre-headless" in lacking["Java 17+"]
+
+
+def test_a_port_that_is_taken(machine: Machine) -> None:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen(1)
+        port = holder.getsockname()[1]
+        error = machine.refusal(*RUN, "--port-base", str(port - 5))
+    assert f"port {port} on 127.0.0.1 is taken" in error
+    left = [path for path in (machine.root / "results").rglob("*") if path.is_file() or path.is_symlink()]
+    assert left == [], "a refused run leaves no run folder"
+
+
+def test_jars_that_are_not_to_be_had(machine: Machine) -> None:
+    machine.has_real_java()
+    shutil.rmtree(machine.root / "cache")
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # bound and not listening: refuses everybody
+        port = closed.getsockname()[1]
+        machine.environment["COMPACTION_HARNESS_MAVEN_ROOT"] = f"http://127.0.0.1:{port}/"
+        error = machine.refusal(*RUN)
+    assert "the jars cannot be fetched" in error
+    assert "COMPACTION_HARNESS_MAVEN_ROOT" in error
+    assert not (machine.root / "results").exists()
+
+
+def run_folder(top: Path) -> Path:
+    """Write a small finished run, in which two brokers agree."""
+    log = (put(0, "K"), put(1, "L"))
+    history = History("run", wrote=log, after=(replica(1, *log), replica(2, *log)), seen=(appeared(1, log[0]),))
+    path = write_run(top, history).path
+    write_manifest(path, status="complete")
+    return path
+
+
+def write_manifest(path: Path, **changes: Any) -> None:
+    owner = leftovers.owner_of_this_process("run", path)
+    scenario = {
+        "name": "s",
+        "anomaly": "stuck-lso",
+        "payload": "value",
+        "topic": "t",
+        "absent_broker": 2,
+        "replicas": [1, 2],
+        "critical": ["marker"],
+    }
+    manifest = {
+        "run_id": "run",
+        "target": {"name": "kafka-3.9"},
+        "anomaly": "stuck-lso",
+        "nemesis": "kill",
+        "control": "control",
+        "scenarios": [scenario],
+        "status": "running",
+        "failure": None,
+        "timings_s": {},
+        "owner": owner,
+    }
+    (path / "manifest.json").write_text(json.dumps({**manifest, **changes}))
+
+
+def dead_owner() -> dict[str, Any]:
+    """Describe a process that has ended."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    return {"pid": process.pid, "started_s": 0.0, "run_id": "run", "run_dir": "run"}
+
+
+def write_file(path: Path) -> None:
+    path.write_text("not a folder")
+
+
+def write_manifest_text(text: str) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        path.mkdir()
+        (path / "manifest.json").write_text(text)
+
+    return write
+
+
+def write_unfinished(owner: Callable[[], dict[str, Any]]) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        path.mkdir()
+        write_manifest(path, owner=owner())
+
+    return write
+
+
+def write_without(name: str) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        run_folder(path.parent)
+        (path / name).unlink()
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("write", "told"),
+    [
+        (lambda _path: None, ["run is no folder"]),
+        (write_file, ["run is no folder"]),
+        (lambda path: path.mkdir(), ["run is no run folder", "manifest.json"]),
+        (write_manifest_text('{"schema": 1, "run_'), ["damaged", "manifest.json"]),
+        (write_manifest_text(""), ["damaged", "manifest.json"]),
+        (write_manifest_text("[1, 2]"), ["damaged", "manifest.json"]),
+        (write_manifest_text('{"schema": 1, "run_id": "run"}'), ["manifest.json lacks target"]),
+        (write_unfinished(dead_owner), ["run is half-written", "cut off"]),
+        (
+            write_unfinished(lambda: leftovers.owner_of_this_process("run", leftovers.work_root())),
+            ["run is half-written", f"still going on (process {os.getpid()})"],
+        ),
+        (write_unfinished(dict), ["damaged", "manifest.json"]),
+        (write_without("history.jsonl"), ["damaged", "history.jsonl"]),
+    ],
+    ids=[
+        "missing",
+        "a file",
+        "empty",
+        "half a manifest",
+        "an empty manifest",
+        "a list for a manifest",
+        "a manifest that lacks fields",
+        "cut off",
+        "going on",
+        "an owner that is none",
+        "no history",
+    ],
+)
+def test_check_refuses_what_is_no_finished_run(
+    machine: Machine, write: Callable[[Path], None], told: list[str]
+) -> None:
+    path = machine.root / "run"
+    write(path)
+    error = machine.refusal("check", path)
+    assert [part for part in told if part not in error] == []
+    assert str(path) in error
+
+
+def break_history(path: Path) -> str:
+    history = path / "history.jsonl"
+    first, second, *rest = history.read_text().splitlines(keepends=True)
+    history.write_text("".join([first, second[:20] + "\n", *rest]))
+    return f"{history} line 2"
+
+
+def break_observations(path: Path) -> str:
+    observations = path / "observations.jsonl"
+    with observations.open("a") as file:
+        file.write("\0\0\0\n")
+    return f"{observations} line {len(observations.read_text().splitlines())}"
+
+
+def break_segment(path: Path) -> str:
+    (segment,) = (path / "brokers" / "1" / AFTER_REJOIN).glob("*/*.log")
+    data = bytearray(segment.read_bytes())
+    data[-1] ^= 0xFF
+    segment.write_bytes(data)
+    return f"{segment} at byte {len(data) // 2}"  # two batches of one size
+
+
+def break_index(path: Path) -> str:
+    (index,) = (path / "brokers" / "1" / AFTER_REJOIN).glob("*/*.txnindex")
+    index.write_bytes(b"\0" * 10)
+    return f"{index} at byte 0"
+
+
+def break_checkpoint(path: Path) -> str:
+    checkpoint = path / "brokers" / "1" / AFTER_REJOIN / "cleaner-offset-checkpoint"
+    checkpoint.write_text("0\n1\nt zero 0\n")
+    return f"{checkpoint} at byte 4: line 3"
+
+
+def break_state(path: Path) -> str:
+    (state,) = (path / "fetched" / "1" / AFTER_REJOIN).glob("*/state.json")
+    state.write_text('{"log_start": 0, ')
+    return str(state)
+
+
+def remove_final_files(path: Path) -> str:
+    shutil.rmtree(path / "brokers" / "2" / AFTER_REJOIN)
+    return f"{path} lacks files of the snapshot {AFTER_REJOIN}"
+
+
+DAMAGES = (
+    break_history,
+    break_observations,
+    break_segment,
+    break_index,
+    break_checkpoint,
+    break_state,
+    remove_final_files,
+)
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_damage_is_named_with_its_place(spark: SparkSession, tmp_path: Path, damage: Callable[[Path], str]) -> None:
+    run_folder(tmp_path)
+    folder, manifest = check.open_run_folder(tmp_path / "run")
+    where = damage(folder.path)
+    with pytest.raises(UsageError) as refused:
+        check.judge_run(spark, folder, manifest)
+    assert "the run folder is damaged" in str(refused.value)
+    assert where in str(refused.value)
+
+
+def test_check_of_a_sound_run_and_of_a_damaged_one(machine: Machine) -> None:
+    machine.has_real_java()
+    path = run_folder(machine.root)
+    done = machine.call("check", path, "--format", "json")
+    assert done.returncode == EXIT_UNKNOWN, done.stderr
+    assert json.loads(done.stdout) == json.loads((path / "verdict.json").read_text())
+
+    (path / "verdict.json").unlink()
+    where = break_segment(path)
+    error = machine.refusal("check", path)
+    assert "the run folder is damaged" in error
+    assert where in error
+    assert not (path / "verdict.json").exists()
