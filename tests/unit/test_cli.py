@@ -9,6 +9,8 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +26,6 @@ from harness.targets.lock import read_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -414,3 +415,23 @@ def test_check_of_a_sound_run_and_of_a_damaged_one(machine: Machine) -> None:
     assert "the run folder is damaged" in error
     assert where in error
     assert not (path / "verdict.json").exists()
+
+
+def test_the_console_script_works_from_any_directory(machine: Machine) -> None:
+    """The installed script finds its package data (the lists of jars) without the checkout."""
+    script = Path(sysconfig.get_path("scripts"), "harness")
+    environment = {name: value for name, value in machine.environment.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [script, "targets"],
+        capture_output=True,
+        text=True,
+        cwd=machine.root,
+        env=environment,
+        timeout=COMMAND_S,
+        check=False,
+    )
+    assert done.returncode == EXIT_CLEAN, done.stderr
+    rows = [line.split()[:2] for line in done.stdout.splitlines()]
+    assert [
+        [target.name, target.version] for target in TARGETS.values() if [target.name, target.version] not in rows
+    ] == []
