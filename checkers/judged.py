@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Judged:
-    """DataFrames about the final snapshot; records and keys are cut to what lies below the bound.
+    """DataFrames about the final snapshot; records and keys are cut to what lies from the log start to the bound.
 
     ``replicas``: REPLICA columns with ``log_start``, ``log_end``, ``high_watermark``,
     ``last_stable_offset``, ``aborted``, ``open``, ``bound``.
@@ -44,8 +44,9 @@ def judge(evidence: Evidence) -> Judged:
     """Derive beliefs and truth from the evidence."""
     replicas = held(bounded_replicas(evidence))
     beliefs = held(replay(evidence.final))
-    bounds = replicas.select(*REPLICA, "bound")
-    records = held(believed_records(evidence.final, beliefs).join(bounds, REPLICA).where("offset < bound"))
+    compared = replicas.select(*REPLICA, "log_start", "bound")
+    believed = believed_records(evidence.final, beliefs).join(compared, REPLICA)
+    records = held(believed.where("offset < bound AND offset >= log_start"))
     markers = held(markers_seen(evidence))
     known = held(known_records(evidence, markers, replicas))
     wrong = held(differing_keys(known, records, replicas))

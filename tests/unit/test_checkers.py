@@ -91,11 +91,7 @@ class Case:
     history: History
     findings: tuple[Finding, ...] = ()
     doubts: tuple[Doubt, ...] = ()
-    pending: str = ""
-    """Why the checkers are known to be wrong here still; the day they are right, the test says so."""
 
-
-BELOW_LOG_START = "`judged.judge` keeps records below a replica's log start"
 
 END = put(9, "end")
 """Logs end with a record: the cleaner leaves the last segment alone."""
@@ -690,7 +686,6 @@ LEGAL_CASES = [
             wrote=(put(0, "K"), delete(4, "K"), END),
             after=(replica(1, END), replica(2, put(0, "K"), END, log_start=3)),
         ),
-        pending=BELOW_LOG_START,
     ),
     Case(
         History(
@@ -701,7 +696,6 @@ LEGAL_CASES = [
                 replica(2, put(0, "poison", T1), put(3, "good", T2), commit(4, T2), log_start=2),
             ),
         ),
-        pending=BELOW_LOG_START,
     ),
     Case(
         History(
@@ -1063,14 +1057,7 @@ EXPOSURES = [
     ),
 ]
 
-PARAMETERS = [
-    pytest.param(
-        case,
-        id=case.history.name,
-        marks=pytest.mark.xfail(strict=True, reason=case.pending) if case.pending else (),
-    )
-    for case in CASES
-]
+PARAMETERS = [pytest.param(case, id=case.history.name) for case in CASES]
 
 CHECKERS = (stuck_lso, aborted_to_committed, committed_to_aborted, tombstone_divergence)
 
