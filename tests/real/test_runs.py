@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from sandbox import Ran, Sandbox, wait_until
+from sandbox import GONE_S, Ran, Sandbox, wait_until
 
 from harness.admin import Admin
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN, EXIT_USAGE
@@ -107,8 +107,8 @@ def test_every_payload_is_found_and_nothing_else(killed: Run) -> None:
     ]
     assert sorted(found) == sorted((topic, what, ABSENT, []) for topic, what in PAYLOADS.items())
     assert {s["topic"]: s["verdict"] for s in verdict["scenarios"]} == dict.fromkeys(PAYLOADS, "anomaly")
-    assert verdict["doubts"] == []
-    assert verdict["checker_errors"] == {}
+    assert verdict["doubts"] == [], verdict["doubts"]
+    assert verdict["checker_errors"] == {}, verdict["checker_errors"]
 
 
 def test_findings_carry_their_witness(killed: Run) -> None:
@@ -393,7 +393,7 @@ def test_clean_removes_what_a_crash_left_and_spares_a_live_run(sandbox: Sandbox)
     assert ran.code == EXIT_CLEAN, ran.said
     assert f"removed {dead}" in ran.stdout
     assert f"spared {alive}" in ran.stdout
-    wait_until(lambda: not marked(sandbox, dead), 15, "the dead run's processes to end")
+    wait_until(lambda: not marked(sandbox, dead), GONE_S, "the dead run's processes to end")
     assert not (sandbox.work_root / dead).exists()
     assert (sandbox.work_root / alive).is_dir()
     assert living.process.poll() is None
@@ -419,7 +419,7 @@ def test_a_kept_cluster_answers_until_it_is_removed(sandbox: Sandbox) -> None:
         spared = sandbox.call("clean")
         assert spared.code == EXIT_CLEAN, spared.said
         assert f"spared {run_id}: kept" in spared.stdout
-        assert len(marked(sandbox, run_id)) == 3
+        wait_until(lambda: len(marked(sandbox, run_id)) == 3, GONE_S, "only the brokers to be left")
     finally:
         removed = sandbox.call("clean", sandbox.latest(TARGET, "stuck-lso").name)
     assert removed.code == EXIT_CLEAN, removed.said
