@@ -1,0 +1,192 @@
+"""``clean`` is earned: every row of the exposure table, and what is said when a fact is missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness import verdict
+from harness.check import Results
+
+CRITICAL_OFFSET = 20
+SCENARIO = {
+    "name": "stuck-lso",
+    "anomaly": "stuck-lso",
+    "payload": "value",
+    "topic": "stuck-lso",
+    "absent_broker": 2,
+    "replicas": [1, 3, 2],
+    "critical": ["marker"],
+}
+CONTROL = {
+    "name": "control", "anomaly": None, "payload": "control", "topic": "control", "absent_broker": 2,
+    "replicas": [1, 3], "critical": ["tombstone", "marker"],
+}  # fmt: skip
+
+
+def fact(broker: int, **changes: Any) -> dict[str, Any]:
+    """A replica that stayed and was seen to remove the marker before the return."""
+    return {
+        "run": "r", "topic": "stuck-lso", "partition": 0, "kind": "marker", "payload_offset": 10,
+        "critical_offset": CRITICAL_OFFSET, "broker": broker, "had_payload": False, "held_critical": False,
+        "held_after": False, "same_directory": True, "was_served": True, "seen_there": True, "removed_at_ms": 5,
+        "passed": False, "log_end_before": 50, "log_end_after": 60, "high_watermark_after": 60, **changes,
+    }  # fmt: skip
+
+
+def returned(**changes: Any) -> dict[str, Any]:
+    """The replica that was away: it has the payload and is behind the marker."""
+    away = {"had_payload": True, "seen_there": False, "removed_at_ms": None, "log_end_before": 15}
+    return fact(2, **{**away, **changes})
+
+
+KEPT = {"held_critical": True, "held_after": True, "removed_at_ms": None}
+KEPT_AND_PASSED = {**KEPT, "passed": True}
+GUARDED = {"held_critical": True, "held_after": False, "removed_at_ms": 90}
+
+
+def control(**changes: Any) -> list[dict[str, Any]]:
+    return [fact(broker, topic="control", **changes) for broker in (1, 3)]
+
+
+def earn(facts: list[dict[str, Any]], *, faultless: bool = False, on_control: Any = None) -> tuple[str | None, str]:
+    return verdict.earn(SCENARIO, facts, control() if on_control is None else on_control, faultless=faultless)
+
+
+@pytest.mark.parametrize(
+    ("facts", "how"),
+    [
+        ([fact(1), fact(3), returned()], "removed it while the replica was away"),
+        ([fact(1, **KEPT_AND_PASSED), fact(3, **KEPT_AND_PASSED), returned()], "removed it on the control partition"),
+        (
+            [fact(1, **GUARDED), fact(3, **GUARDED), returned(seen_there=True, removed_at_ms=95)],
+            "every replica removed",
+        ),
+    ],
+    ids=["exposed", "nothing was removed", "guarded"],
+)
+def test_clean_is_earned_after_an_absence(facts: list[dict[str, Any]], how: str) -> None:
+    earned, lacking = earn(facts)
+    assert earned is not None
+    assert how in earned
+    assert lacking == ""
+
+
+def test_clean_is_earned_without_a_fault() -> None:
+    earned, _ = earn([fact(1), fact(3), fact(2)], faultless=True)
+    assert earned == "every replica had it and removed it"
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ([fact(1), fact(3), returned(had_payload=False)], "broker 2 did not have the payload"),
+        ([fact(1), fact(3), returned(log_end_before=30)], "broker 2 was not behind"),
+        ([fact(1), fact(3), returned(held_critical=True)], "broker 2 was not behind"),
+        ([fact(1), fact(3), returned(same_directory=False)], "broker 2 did not keep its log directory"),
+        ([fact(1), fact(3), returned(was_served=False)], "broker 2 was not read over the wire"),
+        ([fact(1), fact(3), returned(log_end_after=15)], "broker 2 was not read to the high watermark"),
+        ([fact(1), fact(3), returned(high_watermark_after=40)], "broker 2 was not read to the high watermark"),
+        ([fact(1), fact(3, held_critical=True), returned()], "broker 3 still held it"),
+        ([fact(1, seen_there=False), fact(3), returned()], "broker 1 was never seen to hold it"),
+        ([fact(1, removed_at_ms=None), fact(3), returned()], "broker 1 was not seen to remove it"),
+        ([fact(1, log_end_before=None), fact(3), returned()], "broker 1 has no files from before the return"),
+        ([fact(1, **KEPT), fact(3, **KEPT_AND_PASSED), returned()], "broker 1 still held it"),
+        ([fact(1), returned()], "on brokers [3]"),
+        ([], "on brokers [1, 2, 3]"),
+        ([fact(b, critical_offset=None) for b in (1, 3, 2)], "never seen on any replica"),
+    ],
+)
+def test_clean_is_not_earned(facts: list[dict[str, Any]], words: str) -> None:
+    earned, lacking = earn(facts)
+    assert earned is None
+    assert words in lacking
+
+
+@pytest.mark.parametrize("on_control", [[], control(removed_at_ms=None), control(held_critical=True)])
+def test_keeping_earns_nothing_without_removal_on_the_control(on_control: list[dict[str, Any]]) -> None:
+    facts = [fact(1, **KEPT_AND_PASSED), fact(3, **KEPT_AND_PASSED), returned()]
+    assert earn(facts, on_control=on_control)[0] is None
+
+
+@pytest.mark.parametrize(
+    "missing", [{"seen_there": False}, {"removed_at_ms": None}, {"held_after": True}, {"was_served": False}]
+)
+def test_without_a_fault_every_replica_has_to_show_it(missing: dict[str, Any]) -> None:
+    assert earn([fact(1), fact(3), fact(2, **missing)], faultless=True)[0] is None
+
+
+def manifest(**changes: Any) -> dict[str, Any]:
+    return {
+        "run_id": "r", "target": {"name": "kafka-3.9"}, "nemesis": "kill", "timings_s": {}, "status": "complete",
+        "failure": None, "control": "control", "scenarios": [SCENARIO, CONTROL], **changes,
+    }  # fmt: skip
+
+
+def finding(broker: int = 2) -> dict[str, Any]:
+    return {
+        "run": "r", "topic": "stuck-lso", "partition": 0, "broker": broker, "anomaly": "stuck-lso", "candidates": [],
+        "offset": 10, "key": b"K", "producer_id": 5, "effect": "visible", "explanation": "frozen", "witness": "{}",
+    }  # fmt: skip
+
+
+def doubt(kind: str, broker: int = 2) -> dict[str, Any]:
+    return {"run": "r", "topic": "stuck-lso", "partition": 0, "broker": broker, "kind": kind, "reason": "it differs"}
+
+
+EXPOSED = [fact(1), fact(3), returned()]
+
+
+def assembled(
+    findings: Any = (), doubts: Any = (), exposure: Any = EXPOSED, raised: Any = None, **changes: Any
+) -> dict[str, Any]:
+    return verdict.assemble(manifest(**changes), Results(list(findings), list(doubts), list(exposure), raised or {}))
+
+
+def test_a_finding_is_an_anomaly() -> None:
+    said = assembled(findings=[finding()])
+    assert said["verdict"] == "anomaly"
+    assert said["scenarios"][0]["verdict"] == "anomaly"
+    assert said["findings"][0]["key"] == {"text": "K"}
+    assert [s["scenario"] for s in said["scenarios"]] == ["stuck-lso"], "the control is no scenario of its own"
+
+
+def test_a_key_that_is_no_text_is_given_in_base64() -> None:
+    said = assembled(findings=[{**finding(), "key": b"\xff\x00"}])
+    assert said["findings"][0]["key"] == {"base64": "/wA="}
+
+
+def test_no_finding_and_exposure_is_clean() -> None:
+    assert assembled()["verdict"] == "clean"
+
+
+def test_no_finding_without_exposure_is_unknown() -> None:
+    assert assembled(exposure=[])["verdict"] == "unknown"
+
+
+def test_a_finding_on_a_replica_that_contradicts_itself_is_not_trusted() -> None:
+    said = assembled(findings=[finding()], doubts=[doubt("contradiction")])
+    assert (said["verdict"], said["findings"]) == ("unknown", [])
+    assert "it differs" in said["reason"]
+
+
+def test_a_contradiction_on_another_replica_does_not_hide_a_finding() -> None:
+    assert assembled(findings=[finding()], doubts=[doubt("contradiction", broker=3)])["verdict"] == "anomaly"
+
+
+@pytest.mark.parametrize("kind", ["contradiction", "unexplained"])
+def test_a_doubt_forbids_clean(kind: str) -> None:
+    assert assembled(doubts=[doubt(kind)])["verdict"] == "unknown"
+
+
+def test_a_checker_that_raised_forbids_clean() -> None:
+    said = assembled(raised={"stuck_lso": "ValueError: no"})
+    assert said["verdict"] == "unknown"
+    assert "ValueError: no" in said["reason"]
+
+
+def test_a_run_that_failed_is_unknown() -> None:
+    said = assembled(failure="broker 3 ended by itself", exposure=[])
+    assert said["verdict"] == "unknown"
+    assert "broker 3 ended by itself" in said["reason"]
