@@ -33,7 +33,5 @@ def sandbox(make_sandbox: Callable[[str], Sandbox]) -> Sandbox:
 def _jars() -> None:
     """Fetch the jars where nobody has yet, so that no test's own bound has to allow for it."""
     arguments = ("doctor", "--fetch", "kafka-3.9", "--fetch", "kafka-4.4")
-    done = subprocess.run(
-        harness_command(*arguments), capture_output=True, text=True, timeout=FETCH_S, check=False
-    )
+    done = subprocess.run(harness_command(*arguments), capture_output=True, text=True, timeout=FETCH_S, check=False)
     assert "jars in" in done.stderr, done.stdout + done.stderr

@@ -214,9 +214,7 @@ def test_check_says_the_same_again(killed_39: Run, sandbox: Sandbox, *, elsewher
 
 
 @pytest.mark.parametrize("snapshots", [SNAPSHOTS[1:], SNAPSHOTS], ids=["after-rejoin", "both snapshots"])
-def test_swapped_evidence_is_a_contradiction(
-    killed_39: Run, sandbox: Sandbox, snapshots: tuple[str, ...]
-) -> None:
+def test_swapped_evidence_is_a_contradiction(killed_39: Run, sandbox: Sandbox, snapshots: tuple[str, ...]) -> None:
     folder = killed_39.copy(sandbox.root)
     for source in ("brokers", "fetched"):
         for snapshot in snapshots:
