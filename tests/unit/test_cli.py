@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RUN = ("run", "--target", "kafka-3.9", "--anomaly", "stuck-lso")
-COMMAND_S = 60
+COMMAND_S = 120
 
 
 class Machine:
@@ -375,11 +375,6 @@ def break_state(path: Path) -> str:
     return str(state)
 
 
-def remove_final_files(path: Path) -> str:
-    shutil.rmtree(path / "brokers" / "2" / AFTER_REJOIN)
-    return f"{path} lacks files of the snapshot {AFTER_REJOIN}"
-
-
 DAMAGES = (
     break_history,
     break_observations,
@@ -387,17 +382,16 @@ DAMAGES = (
     break_index,
     break_checkpoint,
     break_state,
-    remove_final_files,
 )
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 def test_damage_is_named_with_its_place(spark: SparkSession, tmp_path: Path, damage: Callable[[Path], str]) -> None:
     run_folder(tmp_path)
-    folder, manifest = check.open_run_folder(tmp_path / "run")
+    folder, _ = check.open_run_folder(tmp_path / "run")
     where = damage(folder.path)
     with pytest.raises(UsageError) as refused:
-        check.judge_run(spark, folder, manifest)
+        check.run_checkers(spark, [folder])
     assert "the run folder is damaged" in str(refused.value)
     assert where in str(refused.value)
 
@@ -435,3 +429,10 @@ def test_the_console_script_works_from_any_directory(machine: Machine) -> None:
     assert [
         [target.name, target.version] for target in TARGETS.values() if [target.name, target.version] not in rows
     ] == []
+
+
+def test_check_of_a_run_without_its_last_snapshot(machine: Machine) -> None:
+    machine.has_real_java()
+    path = run_folder(machine.root)
+    shutil.rmtree(path / "brokers" / "2" / AFTER_REJOIN)
+    assert f"{path} lacks files of the snapshot {AFTER_REJOIN}" in machine.refusal("check", path)
