@@ -55,10 +55,16 @@ class Admin:
         answer = self._call(MetadataRequest[12](topics=[], allow_auto_topic_creation=False))
         return {broker.node_id for broker in answer.brokers}
 
-    def partitions(self, topics: Sequence[str]) -> dict[tuple[str, int], PartitionState]:
-        """Return the state of every partition of these topics; a topic not known yet is left out."""
+    def partitions(
+        self, topics: Sequence[str], at: wire.Address | None = None
+    ) -> dict[tuple[str, int], PartitionState]:
+        """Return the state of every partition of these topics; a topic not known yet is left out.
+
+        ``at``: as that broker's metadata has it, else as the first that answers.
+        """
         wanted = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
-        answer = self._call(MetadataRequest[12](topics=wanted, allow_auto_topic_creation=False))
+        request = MetadataRequest[12](topics=wanted, allow_auto_topic_creation=False)
+        answer = self._call(request) if at is None else wire.call(at, request)
         return {
             (topic.name, p.partition_index): PartitionState(p.leader_id, tuple(p.replica_nodes), tuple(p.isr_nodes))
             for topic in answer.topics

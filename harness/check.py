@@ -101,15 +101,17 @@ def open_run_folder(path: Path) -> tuple[RunFolder, dict[str, Any]]:
     return folder, manifest
 
 
-def judge_run(spark: SparkSession, folder: RunFolder, manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return the verdict of one run, as in ``verdict.json``, and store it there."""
-    if manifest["status"] == verdict.COMPLETE and has_final_snapshot(folder, manifest):
-        results = run_checkers(spark, [folder])
-    else:
-        results = Results([], [], [], {})
-        if manifest["status"] == verdict.COMPLETE:
-            raise UsageError(f"the run folder is damaged: {folder.path} lacks files of the snapshot {AFTER_REJOIN}")
-    return verdict.assemble(manifest, results)
+def judge_run(spark: Callable[[], SparkSession], folder: RunFolder, manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return the verdict of one run, as in ``verdict.json``.
+
+    A run that did not go to its end is unknown, whatever it collected; only for others Spark is asked for.
+    Raises `UsageError` for a damaged folder.
+    """
+    if manifest["status"] != verdict.COMPLETE:
+        return verdict.assemble(manifest, Results([], [], [], {}))
+    if not has_final_snapshot(folder, manifest):
+        raise UsageError(f"the run folder is damaged: {folder.path} lacks files of the snapshot {AFTER_REJOIN}")
+    return verdict.assemble(manifest, run_checkers(spark(), [folder]))
 
 
 def has_final_snapshot(folder: RunFolder, manifest: dict[str, Any]) -> bool:

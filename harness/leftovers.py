@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import tempfile
+import threading
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ UNOWNED_GRACE_S = 60.0
 """A directory without a readable owner this young may belong to a run that is just starting."""
 
 END_TIMEOUT_S = 10.0
+LOOK_AGAIN_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -108,15 +110,17 @@ def remove(run_id: str, directory: Path) -> int:
     return ended
 
 
-def end_processes(run_id: str) -> int:
+def end_processes(run_id: str, *, carrying: str = "") -> int:
     """SIGKILL every process that carries the run's marker, until none is left; return how many.
+
+    ``carrying``: only those that carry this argument too.
 
     Looks again after each round, as a process that is between fork and exec carries no marker yet.
     Raises TimeoutError when some survive ``END_TIMEOUT_S`` seconds.
     """
     ended: set[int] = set()
     deadline_s = time.monotonic() + END_TIMEOUT_S
-    while found := processes_of(run_id):
+    while found := processes_of(run_id, carrying=carrying):
         if time.monotonic() > deadline_s:
             raise TimeoutError(f"processes of run {run_id} survive SIGKILL: {[p.pid for p in found]}")
         for process in found:
@@ -125,17 +129,18 @@ def end_processes(run_id: str) -> int:
             except psutil.NoSuchProcess:
                 continue
             ended.add(process.pid)
-        psutil.wait_procs(found, timeout=1.0)
+        # Not waited for by id: that would take a child's exit code from whoever started it.
+        threading.Event().wait(LOOK_AGAIN_S)
     return len(ended)
 
 
-def processes_of(run_id: str) -> list[psutil.Process]:
+def processes_of(run_id: str, *, carrying: str = "") -> list[psutil.Process]:
     """Every live process that was started for the run, found by the marker on its command line."""
-    marker = process_marker(run_id)
+    wanted = {process_marker(run_id), *([carrying] if carrying else [])}
     found = []
     for process in psutil.process_iter():
         try:
-            if process.status() != psutil.STATUS_ZOMBIE and marker in process.cmdline():
+            if process.status() != psutil.STATUS_ZOMBIE and wanted <= set(process.cmdline()):
                 found.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue

@@ -6,13 +6,13 @@ import logging
 import os
 import secrets
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from harness import check, manifest, verdict
+from harness import check, leftovers, manifest, verdict
 from harness.catalog import CONTROL, scenarios_for
 from harness.clock import RealClock
 from harness.errors import HarnessError, TimeLimitError, UsageError
@@ -20,7 +20,7 @@ from harness.java import find_java
 from harness.runner import Outage, Test
 from harness.runtimes.local import LocalRuntime, LocalSpec
 from harness.scenario import FAST
-from harness.spark import SparkSpec, start_session
+from harness.spark import PROCESS_MARKER, SparkSpec, start_session
 from harness.spark_archive import archive_path
 from harness.store import RunFolder, create_run_folder, new_run_id
 from harness.targets import find_target
@@ -40,6 +40,7 @@ log = logging.getLogger("harness")
 
 BROKERS = (1, 2, 3)
 SPARK_NICENESS = 10
+SPARK_END_POLL_S = 0.2
 FAILED, TIME_LIMIT, INTERRUPTED = "failed", "time-limit", "interrupted"
 
 
@@ -129,7 +130,7 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
         if not options.keep:
             runtime.close()
         stages.begin("check")
-        said = check.judge_run(spark.result(), folder, told.content)
+        said = check.judge_run(spark.result, folder, told.content)
         stages.end()
         said["timings_s"] = stages.timings_s
         told.finish(told.content["status"], stages.timings_s, told.content["failure"])
@@ -146,14 +147,16 @@ def check_folder(path: Path, progress: Progress) -> RunResult:
     folder, content = check.open_run_folder(path)
     java = find_java()
     run_id = f"check-{new_run_id()}"
-    with Workspace(run_id, folder.path) as workspace:
-        progress.stage("start Spark")
-        spark = start_session(_spark_spec(workspace, workspace.path / "spark.log", java))
-        try:
+    with Workspace(run_id, folder.path) as workspace, ExitStack() as owned:
+
+        def spark() -> SparkSession:
+            progress.stage("start Spark")
+            session = start_session(_spark_spec(workspace, workspace.path / "spark.log", java))
+            owned.callback(session.stop)
             progress.stage("check")
-            said = check.judge_run(spark, folder, content)
-        finally:
-            spark.stop()
+            return session
+
+        said = check.judge_run(spark, folder, content)
     try:
         folder.write_json(folder.verdict_path, said)
     except OSError as error:
@@ -168,15 +171,14 @@ def _go(outage: Outage, told: Manifest, stages: _Stages) -> None:
         outage.run()
     except TimeLimitError as error:
         told.finish(TIME_LIMIT, stages.timings_s, str(error))
-    except HarnessError as error:
-        told.finish(FAILED, stages.timings_s, str(error))
+    except Exception as error:
+        why = str(error) if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
+        told.finish(FAILED, stages.timings_s, why)
+        log.exception("the run failed")
         if not outage.booted:
             raise
-        log.exception("the run failed")
-    except BaseException as error:
-        ended = INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED
-        told.finish(ended, stages.timings_s, f"{type(error).__name__}: {error}")
-        log.exception("the run ended early")
+    except BaseException:
+        told.finish(INTERRUPTED, stages.timings_s, "interrupted")
         raise
     else:
         told.finish(verdict.COMPLETE, stages.timings_s)
@@ -229,6 +231,10 @@ def _spark_meanwhile(spec: SparkSpec) -> Iterator[Future[SparkSession]]:
         try:
             yield future
         finally:
+            # A run that ends early does not wait for what it no longer needs.
+            while not future.done():
+                leftovers.end_processes(spec.run_id, carrying=PROCESS_MARKER)
+                wait([future], timeout=SPARK_END_POLL_S)
             if future.exception() is None:
                 future.result().stop()
 

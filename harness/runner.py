@@ -226,9 +226,12 @@ class Outage:
         """Make the first broker of ``order`` lead; the replicas stay, their order changes."""
         self._admin.reassign(dict.fromkeys(partitions, order))
 
+        topics = [topic for topic, _ in partitions]
+
         def leads() -> bool:
-            states = self._admin.partitions([topic for topic, _ in partitions])
-            late = [tp for tp in partitions if tp not in states or states[tp].leader != order[0]]
+            # On every broker: a client that asks one which does not know yet would be sent to the old leader.
+            views = [self._admin.partitions(topics, at=address) for address in self._live_addresses()]
+            late = [tp for tp in partitions if any(tp not in v or v[tp].leader != order[0] for v in views)]
             if late:
                 self._admin.elect_preferred(late)
             return not late
@@ -293,6 +296,10 @@ class Outage:
         def checked() -> bool:
             for check in self._checks:
                 check()
-            return condition()
+            try:
+                return condition()
+            except (ConnectionError, TimeoutError):
+                # A broker that does not answer now may answer the next time; the wait is bounded.
+                return False
 
         self._clock.wait_until(checked, timeout_s or self._test.timers.settle_s, what)

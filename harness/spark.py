@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DRIVER_MEMORY = "768m"
+PROCESS_MARKER = "-Dharness.part=spark"
+"""Tells Spark's JVM from the brokers of the same run."""
 JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 SMALL_DATA = {
@@ -63,7 +65,13 @@ def start_session(spec: SparkSpec) -> SparkSession:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     conf = SparkConf(loadDefaults=False)
     conf.setMaster(spec.master).setAppName(f"compaction-harness {spec.run_id}")
-    flags = (process_marker(spec.run_id), f"-Djava.io.tmpdir={spec.scratch_dir}", *JVM_FLAGS, *spec.jvm_flags)
+    flags = (
+        process_marker(spec.run_id),
+        PROCESS_MARKER,
+        f"-Djava.io.tmpdir={spec.scratch_dir}",
+        *JVM_FLAGS,
+        *spec.jvm_flags,
+    )
     options = {
         **QUIET,
         **spec.settings,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, WaitTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,23 +16,42 @@ if TYPE_CHECKING:
 
 PART = "reader"
 POLL_S = 0.2
+ATTEMPT_S = 10.0
 
 
 def read_committed(
-    bootstrap: str,
-    topics: Sequence[str],
-    *,
-    broker: int,
-    phase: str,
-    history: History,
-    clock: Clock,
-    timeout_s: float,
+    bootstrap: str, topics: Sequence[str], *, broker: int, phase: str, history: History, clock: Clock, timeout_s: float
 ) -> None:
     """Read each topic from its start to where a read_committed consumer gets no further, into the history.
 
     ``broker`` is the leader at that time. One poll operation a topic, with all that was delivered and the
-    last position. Joins no group. Raises `HarnessError` when an end is not reached within ``timeout_s``.
+    last position. Commits no offsets. A consumer that gets nowhere (after an election librdkafka may ask
+    the old leader for long) is replaced by a new one; raises `WaitTimeoutError` when none of them reaches
+    every end within ``timeout_s`` seconds.
     """
+    started_s = clock.now_s()
+    while True:
+        events = [
+            history.invoke(f="poll", process="reader", part=PART, phase=phase, topic=topic, partition=0, broker=broker)
+            for topic in topics
+        ]
+        try:
+            delivered, positions = _read_once(bootstrap, topics, clock, min(ATTEMPT_S, timeout_s))
+        except WaitTimeoutError as error:
+            for event in events:
+                history.complete("fail", event, error=str(error))
+            if clock.now_s() - started_s >= timeout_s:
+                raise
+            continue
+        for event in events:
+            topic = event["topic"]
+            history.complete("ok", event, records=delivered[topic], position=positions[topic])
+        return
+
+
+def _read_once(
+    bootstrap: str, topics: Sequence[str], clock: Clock, timeout_s: float
+) -> tuple[dict[str, list[dict[str, Any]]], dict[str, int]]:
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -45,12 +64,6 @@ def read_committed(
             "log_level": 0,
         }
     )
-    events = {
-        topic: history.invoke(
-            f="poll", process="reader", part=PART, phase=phase, topic=topic, partition=0, broker=broker
-        )
-        for topic in topics
-    }
     delivered: dict[str, list[dict[str, Any]]] = {topic: [] for topic in topics}
     positions: dict[str, int] = {}
     try:
@@ -64,8 +77,7 @@ def read_committed(
         clock.wait_until(all_at_end, timeout_s, "the read_committed consumer to reach the end of every topic")
     finally:
         consumer.close()
-    for topic, event in events.items():
-        history.complete("ok", event, records=delivered[topic], position=positions[topic])
+    return delivered, positions
 
 
 def _take(message: Any, delivered: dict[str, list[dict[str, Any]]], positions: dict[str, int]) -> None:
