@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,12 @@ def make_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Sa
 @pytest.fixture
 def sandbox(make_sandbox: Callable[[str], Sandbox]) -> Sandbox:
     return make_sandbox("sandbox")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interruptible() -> None:
+    """Let commands be interrupted also where the tests run in a shell's background, which ignores Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
