@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from checkers import (
@@ -20,6 +19,7 @@ from checkers.judged import judge
 from harness import leftovers, verdict
 from harness.errors import HarnessError, UsageError
 from harness.store import AFTER_REJOIN, HISTORY, MANIFEST, RunFolder
+from harness.verdict import Results
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,16 +39,6 @@ CHECKERS: dict[str, Callable[[Judged], DataFrame]] = {
 }
 FINDERS = ("stuck_lso", "aborted_to_committed", "committed_to_aborted", "tombstone_divergence")
 THREADS = 2
-
-
-@dataclass(frozen=True)
-class Results:
-    """What the checkers returned for some runs: rows as dictionaries, and what a checker raised, by its name."""
-
-    findings: list[dict[str, Any]]
-    doubts: list[dict[str, Any]]
-    exposure: list[dict[str, Any]]
-    raised: dict[str, str]
 
 
 def run_checkers(spark: SparkSession, folders: Sequence[RunFolder]) -> Results:

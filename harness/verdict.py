@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from harness.check import Results
 
 SCHEMA = 1
 ANOMALY, CLEAN, UNKNOWN = "anomaly", "clean", "unknown"
@@ -27,6 +26,16 @@ MANIFEST_FIELDS = ("run_id", "target", "anomaly", "nemesis", "scenarios", "statu
 NO_FAULT = "none"
 
 Fact = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Results:
+    """What the checkers returned for some runs: rows as dictionaries, and what a checker raised, by its name."""
+
+    findings: list[dict[str, Any]]
+    doubts: list[dict[str, Any]]
+    exposure: list[dict[str, Any]]
+    raised: dict[str, str]
 
 
 def assemble(manifest: dict[str, Any], results: Results) -> dict[str, Any]:

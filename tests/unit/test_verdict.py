@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness import verdict
-from harness.check import Results
+from harness.verdict import Results
 
 CRITICAL_OFFSET = 20
 SCENARIO = {
