@@ -13,6 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from checkers.parse import ABORTS, ENTRIES, FILES, parse_aborts, parse_entries
 from harness.errors import UsageError
+from harness.segments.batches import CorruptLogError
 from harness.segments.checkpoints import read_checkpoint
 from harness.store import AFTER_REJOIN, BEFORE_RETURN
 
@@ -252,6 +253,8 @@ def _checkpoint(folder: Path, name: str, partition: tuple[str, int], default: in
         return read_checkpoint(path.read_bytes(), source=str(path)).get(partition, default)
     except FileNotFoundError:
         return default
+    except CorruptLogError as error:
+        raise UsageError(f"the run folder is damaged: {error}") from error
 
 
 def _directory_id(path: Path) -> str | None:

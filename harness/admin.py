@@ -16,6 +16,7 @@ from kafka.protocol.admin import (
     DescribeConfigsRequest,
     ElectLeadersRequest,
     IncrementalAlterConfigsRequest,
+    ListTransactionsRequest,
 )
 from kafka.protocol.metadata import MetadataRequest
 
@@ -31,6 +32,7 @@ TIMEOUT_MS = 5_000
 TOPIC_RESOURCE = 2
 SET_CONFIG = 0
 PREFERRED_ELECTION = 0
+ENDING_STATES = ["PrepareCommit", "PrepareAbort"]
 ELECTION_NOT_NEEDED = 84
 
 
@@ -71,6 +73,20 @@ class Admin:
             if topic.error_code == 0
             for p in topic.partitions
         }
+
+    def ending_transactions(self) -> list[str]:
+        """Return the transactional ids whose end is decided and whose markers are not all written yet (KIP-664).
+
+        EndTxn answers before that; once a transaction is complete, its markers are on every in-sync replica.
+        Asks every live broker, as each knows those that it coordinates. Raises OSError where one is silent.
+        """
+        ending = []
+        for address in self._live_addresses():
+            answer = wire.call(address, ListTransactionsRequest[0](state_filters=ENDING_STATES, producer_id_filters=[]))
+            # A coordinator that is still loading cannot tell yet.
+            ending += [f"unknown at {address}"] if answer.error_code else []
+            ending += [state.transactional_id for state in answer.transaction_states]
+        return ending
 
     def create_topics(self, topics: Mapping[str, Sequence[int]], settings: Mapping[str, str]) -> None:
         """Create one-partition topics, each on its given replicas (the first is the preferred leader).

@@ -25,7 +25,7 @@ class Keeper:
     def __init__(self, run_id: str, work_dir: Path) -> None:
         """Start the keeper process for this run."""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "harness.keeper", run_id, str(work_dir)],
+            [sys.executable, "-P", "-m", "harness.keeper", run_id, str(work_dir)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

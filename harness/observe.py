@@ -66,6 +66,7 @@ class Observer:
         self._stop = threading.Event()
         self._errors: list[BaseException] = []
         self._views: dict[tuple[int, TopicPartition], View] = {}
+        self._looked_s: dict[int, float] = {}
         self._seen: dict[TopicPartition, dict[int, tuple[str, int]]] = {tp: {} for tp in partitions}
         self._contents: dict[tuple[TopicPartition, int, int], Content] = {}
         self._threads = [
@@ -94,6 +95,11 @@ class Observer:
         """Return the newest view of a replica."""
         with self._lock:
             return self._views.get((broker, partition))
+
+    def looked_since(self, broker: int, since_s: float) -> bool:
+        """Whether the broker's views come from a look that began at ``since_s`` or later."""
+        with self._lock:
+            return self._looked_s.get(broker, -1.0) >= since_s
 
     def seen(self, partition: TopicPartition) -> dict[int, tuple[str, int]]:
         """Return every offset ever seen on any replica, with (kind, producer id)."""
@@ -139,6 +145,7 @@ class Observer:
             connection.close()
 
     def _look(self, broker: int, connection: Connection) -> None:
+        began_s = self._clock.now_s()
         answers = fetch_all(connection, self._partitions)
         held = {tp: state for tp, state in answers.items() if isinstance(state, ReplicaState)}
         try:
@@ -148,6 +155,8 @@ class Observer:
             return
         for tp, state in held.items():
             self._take(broker, tp, self._read(tp, state, opened[tp]))
+        with self._lock:
+            self._looked_s[broker] = began_s
 
     def _read(self, partition: TopicPartition, state: ReplicaState, opened: tuple[OpenTransaction, ...]) -> View:
         present: dict[int, tuple[str, int]] = {}

@@ -17,6 +17,7 @@ from harness.catalog import CONTROL, scenarios_for
 from harness.clock import RealClock
 from harness.errors import HarnessError, TimeLimitError, UsageError
 from harness.java import find_java
+from harness.ports import free_ports
 from harness.runner import Outage, Test
 from harness.runtimes.local import LocalRuntime, LocalSpec
 from harness.scenario import FAST
@@ -100,6 +101,7 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
     broker_settings = {**FAST.broker, **options.broker_settings}
     java = find_java()
     jars = jars_for(target, on_progress=progress.jars)
+    ports = free_ports(2 * len(BROKERS), base=options.port_base)
     run_id = new_run_id()
     folder = create_run_folder(options.results, target.name, options.anomaly, run_id)
     with ExitStack() as owned:
@@ -114,7 +116,7 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
                 classpath=jars.classpath,
                 settings=broker_settings,
                 brokers=BROKERS,
-                port_base=options.port_base,
+                ports=tuple(ports),
             )
         )
         if not options.keep:
@@ -175,7 +177,7 @@ def _go(outage: Outage, told: Manifest, stages: _Stages) -> None:
         why = str(error) if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
         told.finish(FAILED, stages.timings_s, why)
         log.exception("the run failed")
-        if not outage.booted:
+        if not outage.is_observing:
             raise
     except BaseException:
         told.finish(INTERRUPTED, stages.timings_s, "interrupted")
@@ -237,6 +239,7 @@ def _spark_meanwhile(spec: SparkSpec) -> Iterator[Future[SparkSession]]:
                 wait([future], timeout=SPARK_END_POLL_S)
             if future.exception() is None:
                 future.result().stop()
+            leftovers.end_processes(spec.run_id, carrying=PROCESS_MARKER)
 
 
 @contextmanager

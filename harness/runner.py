@@ -79,7 +79,8 @@ class Outage:
             (s.name, 0): s.replicas(tuple(runtime.brokers)) for s in test.scenarios
         }
         self._checks: list[Callable[[], None]] = [runtime.raise_if_died]
-        self.booted = False
+        self.is_observing = False
+        """Whether there is anything to judge yet."""
 
     @property
     def topics(self) -> list[str]:
@@ -98,6 +99,7 @@ class Outage:
                 closing(Observer(self._runtime, list(self._replicas), self._folder.observations_path, self._clock))
             )
             observer.start()
+            self.is_observing = True
             self._checks += [observer.raise_if_failed, filler.raise_if_failed]
             self._write(filler, payloads, observer)
             self._leave()
@@ -110,7 +112,6 @@ class Outage:
         self._runtime.start_cluster()
         wanted = set(self._runtime.brokers)
         self._wait(lambda: self._registered() >= wanted, f"brokers {sorted(wanted)} to register")
-        self.booted = True
 
     def _create_topics(self, filler: Filler, payloads: Sequence[Payload]) -> None:
         self._progress("create topics")
@@ -239,13 +240,21 @@ class Outage:
         self._wait(leads, f"broker {order[0]} to lead {', '.join(topic for topic, _ in partitions)}")
 
     def _wait_replicated(self, observer: Observer, what: str) -> None:
-        """Wait until every replica that is there has one log end, and its high watermark there."""
+        """Wait until every replica that is there has one log end and its high watermark there.
+
+        First until every ended transaction has its markers: a commit is answered before they are written.
+        Then every replica is looked at afresh.
+        """
+        self._wait(lambda: not self._admin.ending_transactions(), f"{what}: the last transaction markers")
+        since_s = self._clock.now_s()
 
         def replicated() -> bool:
             for tp, wanted in self._acknowledged_ends(observer).items():
                 for broker in self._present(tp):
                     view = observer.view(broker, tp)
-                    if view is None or view.log_end < wanted or view.high_watermark < view.log_end:
+                    if view is None or not observer.looked_since(broker, since_s):
+                        return False
+                    if view.log_end < wanted or view.high_watermark < view.log_end:
                         return False
             return True
 

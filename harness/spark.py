@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf, SparkContext, accumulators
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 DRIVER_MEMORY = "768m"
 PROCESS_MARKER = "-Dharness.part=spark"
 """Tells Spark's JVM from the brokers of the same run."""
-JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
 SMALL_DATA = {
     # A run folder holds thousands of records: what costs time is planning and compiling, not data.
@@ -53,6 +53,14 @@ class SparkSpec:
     master: str = "local[2]"
     settings: Mapping[str, str] = field(default_factory=lambda: SMALL_DATA)
     jvm_flags: tuple[str, ...] = ()
+
+
+def _ignore_broken_connection(*_: object) -> None:
+    """Say nothing: a JVM that is ended on purpose breaks the connection to its accumulator server."""
+
+
+for _server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
+    setattr(_server, "handle_error", _ignore_broken_connection)  # noqa: B010  (a method, for mypy)
 
 
 def start_session(spec: SparkSpec) -> SparkSession:

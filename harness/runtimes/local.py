@@ -39,7 +39,8 @@ COPY_ATTEMPTS = 20
 class LocalSpec:
     """What is needed to bring up brokers as local processes.
 
-    ``settings`` are broker properties; ``logs_dir`` receives one ``<id>/server.log`` per broker.
+    ``settings`` are broker properties; ``logs_dir`` receives one ``<id>/server.log`` per broker; ``ports``
+    are two a broker, for clients and for controllers, or none to have free ones chosen.
     """
 
     run_id: str
@@ -49,18 +50,18 @@ class LocalSpec:
     classpath: str
     settings: Mapping[str, str]
     brokers: tuple[int, ...] = (1, 2, 3)
-    port_base: int | None = None
+    ports: tuple[int, ...] = ()
 
 
 class LocalRuntime:
     """Implements `harness.runtimes.base.Runtime` with processes of this machine."""
 
     def __init__(self, spec: LocalSpec) -> None:
-        """Choose ports; no broker runs yet."""
+        """Remember the parts; no broker runs yet."""
         self._spec = spec
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         count = len(spec.brokers)
-        numbers = ports.free_ports(2 * count, base=spec.port_base)
+        numbers = spec.ports or ports.free_ports(2 * count)
         self._addresses = {b: Address(ports.LOOPBACK, p) for b, p in zip(spec.brokers, numbers[:count], strict=True)}
         self._controllers = {b: Address(ports.LOOPBACK, p) for b, p in zip(spec.brokers, numbers[count:], strict=True)}
 
@@ -120,12 +121,9 @@ class LocalRuntime:
     def log_tail(self, broker: int) -> str:
         """Return the broker's last log lines, indented."""
         try:
-            lines = self._log_path(broker).read_text(errors="replace").splitlines()
+            return _tail(self._log_path(broker).read_text(errors="replace"))
         except FileNotFoundError:
             return "  (no log)"
-        told = [line for line in lines if "ERROR" in line or "FATAL" in line or "Exception" in line]
-        tail = told[-LOG_TAIL_LINES:] if told else lines[-LOG_TAIL_LINES:]
-        return "\n".join(f"  {line}" for line in tail)
 
     def copy_partition(self, broker: int, topic: str, partition: int, destination: Path) -> None:
         """Copy a partition's segments, transaction indexes, producer snapshots and epochs.
@@ -174,8 +172,7 @@ class LocalRuntime:
             check=False,
         )
         if done.returncode != 0:
-            said = (done.stderr or done.stdout).strip().splitlines()[-LOG_TAIL_LINES:]
-            raise BootError(f"broker {broker}: its storage cannot be formatted:\n" + "\n".join(f"  {s}" for s in said))
+            raise BootError(f"broker {broker}: its storage cannot be formatted:\n{_tail(done.stderr or done.stdout)}")
 
     def _command(self, main_class: str, *arguments: str) -> list[str]:
         marker = leftovers.process_marker(self._spec.run_id)
@@ -214,6 +211,13 @@ def _live_files(folder: Path) -> dict[str, int]:
             with suppress(FileNotFoundError):
                 found[path.name] = path.stat().st_size
     return found
+
+
+def _tail(log: str) -> str:
+    """Return a log's last telling lines, indented: those with an error where there are any."""
+    lines = log.splitlines()
+    told = [line for line in lines if any(word in line for word in ("ERROR", "FATAL", "Exception"))]
+    return "\n".join(f"  {line}" for line in (told or lines)[-LOG_TAIL_LINES:])
 
 
 def _ending(code: int) -> str:

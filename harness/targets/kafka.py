@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 BROKER_CLASS = "kafka.Kafka"
 STORAGE_CLASS = "kafka.tools.StorageTool"
 
-JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms128m", "-Xmx256m", "-Xshare:auto")
+JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms128m", "-Xmx256m", "-Xshare:auto", "-XX:-UsePerfData")
 """Three brokers on two cores: one collector thread and no optimising compiler start fastest."""
 
 LOG_FLAGS = (

@@ -187,9 +187,7 @@ def fake_ivy(folder: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> Non
 
 def test_unreachable_repository(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_ivy(tmp_path, monkeypatch, f"print({UNREACHABLE_LOG!r}); sys.exit(1)")
-    with pytest.raises(
-        UsageError, match=r"cannot be fetched: Server access .*COMPACTION_HARNESS_MAVEN_ROOT"
-    ) as e:
+    with pytest.raises(UsageError, match=r"cannot be fetched: Server access .*COMPACTION_HARNESS_MAVEN_ROOT") as e:
         materialise(DIGESTS, cache, fetch_locked)
     assert e.value.exit_code == EXIT_USAGE
     assert "\n" not in str(e.value)
@@ -202,9 +200,7 @@ def test_silent_repository(tmp_path: Path, cache: Path, monkeypatch: pytest.Monk
         materialise(DIGESTS, cache, fetch_locked)
 
 
-def test_progress_and_retrieval_by_ivys_lines(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_progress_and_retrieval_by_ivys_lines(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = f"""
 for coordinate, content in {CONTENTS!r}.items():
     group, artifact, version = coordinate.split(":")

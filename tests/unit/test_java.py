@@ -31,9 +31,7 @@ def fake_java(folder: Path, version: str) -> Path:
     """Write a ``java`` that claims a version, as the real one does: on stderr."""
     folder.mkdir(parents=True)
     java = folder / "java"
-    java.write_text(
-        f"#!{sys.executable}\nimport sys\nprint('openjdk version \"{version}\"', file=sys.stderr)\n"
-    )
+    java.write_text(f"#!{sys.executable}\nimport sys\nprint('openjdk version \"{version}\"', file=sys.stderr)\n")
     java.chmod(0o755)
     return java
 
