@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from dataclasses import dataclass, field
@@ -17,10 +18,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-DRIVER_MEMORY = "768m"
+DRIVER_MEMORY = "1g"
 PROCESS_MARKER = "-Dharness.part=spark"
 """Tells Spark's JVM from the brokers of the same run."""
-JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+JVM_FLAGS = (
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    # Room from the start: a heap and a metaspace that have to grow collect again and again on the way.
+    f"-Xms{DRIVER_MEMORY}",
+    "-Xmn320m",
+    "-XX:MetaspaceSize=300m",
+)
 
 SMALL_DATA = {
     # A run folder holds thousands of records: what costs time is planning and compiling, not data.
@@ -66,6 +75,8 @@ for _server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixS
 def start_session(spec: SparkSpec) -> SparkSession:
     """Start the session and its JVM; all it writes goes to ``scratch_dir``, all it says to ``log_path``."""
     spec.scratch_dir.mkdir(parents=True, exist_ok=True)
+    # What a JVM that is ended on purpose leaves unanswered is no news.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     # Workers otherwise run whatever python3 is first on the PATH.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
