@@ -85,9 +85,9 @@ def open_run_folder(path: Path) -> tuple[RunFolder, dict[str, Any]]:
     if manifest["status"] == verdict.RUNNING:
         try:
             owner = leftovers.Owner(**manifest["owner"])
-            why = f"its run is still going on (process {owner.pid})" if owner.lives() else "its run was cut off"
-        except TypeError:
-            why = "its run was cut off, and its manifest names no owner"
+        except TypeError as error:
+            raise UsageError(f"the run folder is damaged: {folder.manifest_path} names no owner") from error
+        why = f"its run is still going on (process {owner.pid})" if owner.lives() else "its run was cut off"
         raise UsageError(f"{path} is half-written: {why}")
     if not folder.history_path.exists():
         raise UsageError(f"the run folder is damaged: {path} has no {HISTORY}")
