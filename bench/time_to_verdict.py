@@ -73,7 +73,7 @@ def floor_s(target_name: str) -> float:
 
 
 def run_s(target: str, anomaly: str) -> tuple[float, float]:
-    """Return a whole command's seconds and the peak memory of all its processes in GiB (sum of PSS)."""
+    """Return a whole command's seconds and the peak memory of all its processes in GiB (sum of RSS, shared pages counted by each)."""
     with tempfile.TemporaryDirectory() as results:
         command = ["run", "--target", target, "--anomaly", anomaly, "--results", results]
         started_s = time.monotonic()
@@ -116,7 +116,7 @@ class _Peak:
                 return
             for process in family:
                 try:
-                    total += process.memory_full_info().pss
+                    total += process.memory_info().rss
                 except psutil.Error:
                     continue
             self._peak_bytes = max(self._peak_bytes, total)
