@@ -73,7 +73,10 @@ def floor_s(target_name: str) -> float:
 
 
 def run_s(target: str, anomaly: str) -> tuple[float, float]:
-    """Return a whole command's seconds and the peak memory of all its processes in GiB (sum of RSS, shared pages counted by each)."""
+    """Return a whole command's seconds and the peak memory of all its processes in GiB.
+
+    Memory is the sum of resident sets: pages that processes share are counted by each.
+    """
     with tempfile.TemporaryDirectory() as results:
         command = ["run", "--target", target, "--anomaly", anomaly, "--results", results]
         started_s = time.monotonic()
