@@ -1,0 +1,134 @@
+"""The runner's waits: a phase ends only when everything that belongs to it is on every replica."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.catalog import scenarios_for
+from harness.errors import WaitTimeoutError
+from harness.observe import View
+from harness.runner import Outage, Test
+from harness.scenario import FAST
+from harness.wire import Address
+from nemesis import find_nemesis
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROUNDS = 20
+TOPIC = ("stuck-lso", 0)
+WHOLE = View(log_start=0, high_watermark=5, last_stable_offset=5, log_end=5)
+
+
+class FakeClock:
+    """Every look at a condition takes one second."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def now_s(self) -> float:
+        return self.now
+
+    def wait_until(self, condition: Callable[[], Any], _timeout_s: float, what: str) -> Any:
+        for _ in range(ROUNDS):
+            if value := condition():
+                return value
+            self.now += 1
+        raise WaitTimeoutError(what)
+
+
+class FakeRuntime:
+    brokers = (1, 2, 3)
+
+    def is_up(self, _broker: int) -> bool:
+        return True
+
+    def address(self, broker: int) -> Address:
+        return Address("127.0.0.1", 9000 + broker)
+
+    def raise_if_died(self) -> None:
+        """Nothing died."""
+
+
+@dataclass
+class FakeObserver:
+    """Replicas as they look at each second; the last look began ``lag_s`` seconds ago."""
+
+    clock: FakeClock
+    views: dict[int, View] = field(default_factory=lambda: dict.fromkeys((1, 2, 3), WHOLE))
+    lag_s: float = 0.0
+
+    def view(self, broker: int, _partition: tuple[str, int]) -> View | None:
+        return self.views.get(broker)
+
+    def looked_since(self, _broker: int, since_s: float) -> bool:
+        return self.clock.now - self.lag_s >= since_s
+
+    def seen(self, _partition: tuple[str, int]) -> dict[int, tuple[str, int]]:
+        return {offset: ("value", -1) for offset in range(5)}
+
+
+@dataclass
+class FakeAdmin:
+    """Has transactions that are still ending until a certain second."""
+
+    clock: FakeClock
+    ending_until_s: float = 0.0
+    silent_until_s: float = 0.0
+
+    def ending_transactions(self) -> list[str]:
+        if self.clock.now < self.silent_until_s:
+            raise ConnectionRefusedError
+        return ["filler.tx0"] if self.clock.now < self.ending_until_s else []
+
+
+def outage(**admin: float) -> tuple[Outage, FakeObserver, FakeClock]:
+    clock = FakeClock()
+    test = Test(scenarios_for("stuck-lso"), find_nemesis("kill"), FAST, FAST.topic, seed=1)
+    subject = Outage(test, FakeRuntime(), None, clock, lambda _: None)  # type: ignore[arg-type]
+    subject._admin = FakeAdmin(clock, **admin)  # type: ignore[assignment]
+    return subject, FakeObserver(clock), clock
+
+
+def wait_replicated(subject: Outage, observer: FakeObserver) -> None:
+    subject._wait_replicated(observer, "all of it")  # type: ignore[arg-type]
+
+
+def test_a_phase_ends_at_once_where_everything_is_there() -> None:
+    subject, observer, clock = outage()
+    wait_replicated(subject, observer)
+    assert clock.now == 0
+
+
+def test_a_commit_that_was_answered_is_waited_for_until_its_markers_are_written() -> None:
+    subject, observer, clock = outage(ending_until_s=5)
+    wait_replicated(subject, observer)
+    assert clock.now >= 5
+
+
+def test_what_was_seen_before_the_markers_were_written_does_not_count() -> None:
+    subject, observer, clock = outage(ending_until_s=5)
+    observer.lag_s = 3
+    wait_replicated(subject, observer)
+    assert clock.now >= 8
+
+
+def test_a_broker_that_does_not_answer_now_may_answer_later() -> None:
+    subject, observer, clock = outage(silent_until_s=4)
+    wait_replicated(subject, observer)
+    assert clock.now >= 4
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [replace(WHOLE, log_end=4, high_watermark=4), replace(WHOLE, high_watermark=4), None],
+    ids=["shorter log", "high watermark behind", "never seen"],
+)
+def test_one_replica_that_is_behind_is_waited_for(behind: View | None) -> None:
+    subject, observer, _ = outage()
+    observer.views[3] = behind  # type: ignore[assignment]
+    with pytest.raises(WaitTimeoutError, match="all of it"):
+        wait_replicated(subject, observer)
