@@ -68,7 +68,7 @@ class FakeObserver:
         return self.clock.now - self.lag_s >= since_s
 
     def seen(self, _partition: tuple[str, int]) -> dict[int, tuple[str, int]]:
-        return {offset: ("value", -1) for offset in range(5)}
+        return dict.fromkeys(range(5), ("value", -1))
 
 
 @dataclass
