@@ -15,25 +15,16 @@ if TYPE_CHECKING:
 
 VISIBLE, LATENT = "visible", "latent"
 
-COLUMNS = [
-    *REPLICA,
-    "anomaly",
-    "candidates",
-    "offset",
-    "key",
-    "producer_id",
-    "effect",
-    "explanation",
-    "witness",
-]
-"""``candidates``: array of names, empty where the evidence decides. ``witness``: a JSON object."""
-
 
 def findings(
     rows: DataFrame, anomaly: Anomaly, *, effect: Column, explanation: Column, witness: dict[str, Column],
     candidates: Column | None = None,
 ) -> DataFrame:  # fmt: skip
-    """Give rows of REPLICA, offset, key and producer_id the columns of a finding."""
+    """Give rows of REPLICA, offset, key and producer_id the columns of a finding.
+
+    Adds anomaly, candidates (names; empty where the evidence decides), effect, explanation and witness (a
+    JSON object).
+    """
     none = f.array().cast("array<string>")
     return rows.select(
         *REPLICA,

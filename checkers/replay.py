@@ -19,14 +19,20 @@ from checkers.evidence import REPLICA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.window import WindowSpec
 
 COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"
-OUTCOME_OF_MARKER = {"commit": COMMITTED, "abort": ABORTED}
 
 
 def outcome_of(marker: str) -> f.Column:  # type: ignore[name-defined]
     """Column: the outcome that a marker's type stands for; null for other control records."""
     return f.when(f.col(marker) == "commit", COMMITTED).when(f.col(marker) == "abort", ABORTED)
+
+
+def from_here_on(group: list[str], offset: str) -> WindowSpec:
+    """Window: this row and those at later offsets of its group, the nearest last; it holds no group in memory."""
+    later_first = Window.partitionBy(*group).orderBy(f.col(offset).desc())
+    return later_first.rowsBetween(Window.unboundedPreceding, Window.currentRow)
 
 
 def replay(entries: DataFrame) -> DataFrame:
@@ -35,11 +41,7 @@ def replay(entries: DataFrame) -> DataFrame:
     Takes ENTRIES of one snapshot and source. Adds ``belief`` (committed | aborted | open; plain data is
     committed) and ``decided_by`` (the marker's offset, null where there is none) to the batch columns.
     """
-    after = (
-        Window.partitionBy(*REPLICA, "producer_id")
-        .orderBy(f.col("base_offset").desc())
-        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    )
+    after = from_here_on([*REPLICA, "producer_id"], "base_offset")
     decision = f.when(outcome_of("marker").isNotNull(), f.struct(outcome_of("marker"), f.col("last_offset")))
     return (
         entries.where("first_in_batch")

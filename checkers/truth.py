@@ -14,7 +14,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from checkers.evidence import PARTITION, REPLICA
-from checkers.replay import ABORTED, COMMITTED, outcome_of
+from checkers.replay import ABORTED, COMMITTED, from_here_on, outcome_of
 from harness.store import AFTER_REJOIN
 
 if TYPE_CHECKING:
@@ -186,11 +186,7 @@ def known_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame) -
 
 def _first_marker(records: DataFrame, markers: DataFrame) -> DataFrame:
     """Return PARTITION, offset, ``marker_outcome``: by the first marker after each transactional record."""
-    after = (
-        Window.partitionBy(*PARTITION, "producer_id")
-        .orderBy(f.col("at").desc())
-        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    )
+    after = from_here_on([*PARTITION, "producer_id"], "at")
     data = records.where("transactional AND producer_id IS NOT NULL").select(
         *PARTITION, "producer_id", f.col("offset").alias("at"), f.lit(None).cast("string").alias("outcome")
     )

@@ -33,7 +33,6 @@ TOPIC_RESOURCE = 2
 SET_CONFIG = 0
 PREFERRED_ELECTION = 0
 ENDING_STATES = ["PrepareCommit", "PrepareAbort"]
-ELECTION_NOT_NEEDED = 84
 
 
 @dataclass(frozen=True)

@@ -269,9 +269,8 @@ class Outage:
         wanted = {tp: end + FILLER_RECORDS for tp, end in self._acknowledged_ends(observer).items()}
 
         def grown() -> bool:
-            views = [observer.view(broker, tp) for tp in wanted for broker in self._present(tp)]
-            ends = [wanted[tp] for tp in wanted for _ in self._present(tp)]
-            return all(view is not None and view.log_end >= end for view, end in zip(views, ends, strict=True))
+            views = [(observer.view(broker, tp), end) for tp, end in wanted.items() for broker in self._present(tp)]
+            return all(view is not None and view.log_end >= end for view, end in views)
 
         self._wait(grown, "the filler's records on every replica")
 

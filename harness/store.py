@@ -30,7 +30,6 @@ VERDICT = "verdict.json"
 
 BEFORE_RETURN = "before-return"
 AFTER_REJOIN = "after-rejoin"
-SNAPSHOTS = (BEFORE_RETURN, AFTER_REJOIN)
 
 
 @dataclass(frozen=True)
