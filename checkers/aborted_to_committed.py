@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence import PARTITION, REPLICA
+from checkers.evidence import PARTITION, REPLICA, in_one
 from checkers.finding import LATENT, VISIBLE, findings, printable
 from checkers.replay import ABORTED, COMMITTED
 from harness.scenario import Anomaly
@@ -39,10 +39,10 @@ def check(judged: Judged) -> DataFrame:
             f.min_by("key", "offset").alias("key"),
             f.count("*").alias("records"),
         )
-        .join(judged.replicas.select(*REPLICA, "last_stable_offset"), REPLICA)
     )
+    there = in_one(served).join(judged.replicas.select(*REPLICA, "last_stable_offset"), REPLICA)
     return findings(
-        served,
+        there,
         Anomaly.ABORTED_TO_COMMITTED,
         effect=f.when(f.col("last_stable_offset") <= f.col("offset"), LATENT).otherwise(VISIBLE),
         explanation=f.format_string(

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence import DISK, FETCH, REPLICA
+from checkers.evidence import REPLICA, in_one
 from checkers.finding import printable
+from checkers.parse import DISK, FETCH
 from checkers.replay import COMMITTED, OPEN
 from harness.observe import DIGEST_MODULUS
 from harness.store import AFTER_REJOIN
@@ -89,7 +90,7 @@ def _other_batches(judged: Judged) -> DataFrame:
             ),
         )
     )
-    return batches.join(last, REPLICA, "left").select(*REPLICA, f.explode(reasons).alias("reason"))
+    return in_one(batches).join(last, REPLICA, "left").select(*REPLICA, f.explode(reasons).alias("reason"))
 
 
 def _open_is_not_open(judged: Judged) -> DataFrame:
@@ -99,7 +100,7 @@ def _open_is_not_open(judged: Judged) -> DataFrame:
         .select(*REPLICA, f.col("txn")[0].alias("producer_id"), f.lit(True).alias("told"))
     )
     asked = judged.replicas.where("open IS NOT NULL").select(*REPLICA)
-    derived = judged.opened.join(asked, REPLICA).select(*REPLICA, "producer_id", f.lit(True).alias("derived"))
+    derived = judged.opened.join(asked, REPLICA, "left_semi").select(*REPLICA, "producer_id", f.lit(True).alias("derived"))
     return (
         told.join(derived, [*REPLICA, "producer_id"], "full")
         .where("told IS NULL OR derived IS NULL")
@@ -140,13 +141,13 @@ def _delivered_is_not_derived(judged: Judged) -> DataFrame:
     frozen_at = judged.opened.groupBy(*REPLICA).agg(f.min("first_offset").alias("frozen_at"))
     derived = (
         judged.records.where(f.col("belief") == COMMITTED)
-        .join(polls.select(*REPLICA), REPLICA)
+        .join(polls.select(*REPLICA), REPLICA, "left_semi")
         .join(frozen_at, REPLICA, "left")
         .where("frozen_at IS NULL OR offset < frozen_at")
         .select(*REPLICA, "offset", f.lit(True).alias("derived"))
     )
     return (
-        delivered.join(derived, [*REPLICA, "offset"], "full")
+        in_one(in_one(delivered).join(derived, [*REPLICA, "offset"], "full"))
         .where("delivered IS NULL OR derived IS NULL")
         .groupBy(*REPLICA)
         .agg(f.min("offset").alias("offset"), f.min_by("delivered", "offset").alias("delivered"))

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence import FETCH, PARTITION, REPLICA
+from checkers.evidence import PARTITION, REPLICA, in_one
+from checkers.parse import FETCH
 from harness.scenario import Critical, Phase
 from harness.store import AFTER_REJOIN, BEFORE_RETURN
 
@@ -45,7 +46,7 @@ def criticals(judged: Judged) -> DataFrame:
     )
     first_records = (
         payload.where(f.col("f") == "produce")
-        .join(ended, ["run", "transactional_id", "txn"])
+        .join(ended, ["run", "transactional_id", "txn"], "left_semi")
         .groupBy(*PARTITION, "transactional_id", "txn")
         .agg(f.min("offset").alias("payload_offset"))
         .drop("transactional_id", "txn")
@@ -75,7 +76,7 @@ def check(judged: Judged) -> DataFrame:
     log directory's id did not change. was_served: it was read over the wire at the end.
     """
     evidence = judged.evidence
-    wanted = criticals(judged)
+    wanted = in_one(criticals(judged))
     before, after = _held(evidence.before_return), _held(evidence.final)
     rows = (
         wanted.join(judged.replicas.select(*REPLICA, "log_end", "high_watermark"), PARTITION)
@@ -89,11 +90,11 @@ def check(judged: Judged) -> DataFrame:
     still = after.select(*REPLICA, f.col("at").alias("critical_offset"), f.lit(True).alias("held_after"))
     ends = evidence.before_return.groupBy(*REPLICA).agg((f.max("last_offset") + 1).alias("log_end_before"))
     return (
-        rows.join(ends, REPLICA, "left")
+        in_one(rows).join(ends, REPLICA, "left")
         .join(at_payload, [*REPLICA, "payload_offset"], "left")
         .join(at_critical, [*REPLICA, "critical_offset"], "left")
         .join(still, [*REPLICA, "critical_offset"], "left")
-        .join(_seen(judged), [*REPLICA, "critical_offset"], "left")
+        .join(in_one(_seen(judged)), [*REPLICA, "critical_offset"], "left")
         .join(_cleaned_until(judged), REPLICA, "left")
         .join(_directories(judged), REPLICA, "left")
         .join(_served(judged), REPLICA, "left")
@@ -152,14 +153,14 @@ def _cleaned_until(judged: Judged) -> DataFrame:
     checkpoints = judged.evidence.states.where(f.col("snapshot") == BEFORE_RETURN).select(*REPLICA, "cleaner_offset")
     cleaned = judged.evidence.before_return.join(checkpoints, REPLICA).where("last_offset < cleaner_offset")
     youngest = cleaned.groupBy(*REPLICA).agg(f.max("max_timestamp_ms").alias("youngest_ms"))
-    return checkpoints.join(youngest, REPLICA, "left")
+    return checkpoints.join(in_one(youngest), REPLICA, "left")
 
 
 def _directories(judged: Judged) -> DataFrame:
     """Return REPLICA, ``same_directory``: whether both snapshots carry one log directory id."""
     ids = judged.evidence.states.where("directory_id IS NOT NULL")
     return ids.groupBy(*REPLICA).agg(
-        ((f.countDistinct("directory_id") == 1) & (f.countDistinct("snapshot") == 2)).alias("same_directory")  # noqa: PLR2004
+        f.expr("size(collect_set(directory_id)) = 1 AND size(collect_set(snapshot)) = 2").alias("same_directory")
     )
 
 

@@ -57,7 +57,7 @@ def _undone_deletes(evidence: Evidence, differing_keys: DataFrame, facts: DataFr
         *REPLICA, f.col("true_offset").alias("offset")
     )
     return (
-        alive.join(held_before, [*REPLICA, "offset"])
+        alive.join(held_before, [*REPLICA, "offset"], "left_semi")
         .join(held_now, [*REPLICA, "offset"], "left_anti")
         .join(facts, [*PARTITION, "offset"])
         .withColumn("abort_at", f.lit(None).cast("long"))

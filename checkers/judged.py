@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from checkers.evidence import REPLICA, Evidence, held
+from checkers.evidence import REPLICA, Evidence, held, in_one
 from checkers.hidden import hidden_records
 from checkers.replay import believed_records, open_transactions, replay
 from checkers.truth import bounded_replicas, differing_keys, known_records, markers_seen
@@ -45,7 +45,7 @@ def judge(evidence: Evidence) -> Judged:
     replicas = held(bounded_replicas(evidence))
     beliefs = held(replay(evidence.final))
     compared = replicas.select(*REPLICA, "log_start", "bound")
-    believed = believed_records(evidence.final, beliefs).join(compared, REPLICA)
+    believed = in_one(believed_records(evidence.final, beliefs)).join(compared, REPLICA)
     records = held(believed.where("offset < bound AND offset >= log_start"))
     markers = held(markers_seen(evidence))
     known = held(known_records(evidence, markers, replicas))

@@ -1,97 +1,129 @@
-"""From a partition's files to rows, in Spark's Python workers: log entries and aborted-transaction indexes.
+"""From a run folder's files to rows, in Spark's Python workers: one reader a table of evidence.
 
-A row of ``entries`` is one record, or one batch that has none to show (a marker, or emptied by compaction).
+Files are looked for when a job runs, not when it is planned: a check can be planned before a run has ended.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from checkers.schemas import ABORTS, ENTRIES, HISTORY, OBSERVATIONS, STATES
 from harness.history import HEADER_TXN
 from harness.segments.batches import Batch, CorruptLogError, Record, iter_batches, iter_records, marker
+from harness.segments.checkpoints import read_checkpoint
 from harness.segments.txnindex import iter_txnindex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
-REPLICA_FIELDS = [
-    t.StructField("run", t.StringType()),
-    t.StructField("snapshot", t.StringType()),
-    t.StructField("source", t.StringType()),
-    t.StructField("broker", t.IntegerType()),
-    t.StructField("topic", t.StringType()),
-    t.StructField("partition", t.IntegerType()),
-]
-"""``source`` is disk or fetch."""
+    from pyspark.sql import types as t
 
-FILES = t.StructType([*REPLICA_FIELDS, t.StructField("path", t.StringType())])
+    from harness.store import RunFolder
 
-ENTRIES = t.StructType(
-    [
-        *REPLICA_FIELDS,
-        t.StructField("base_offset", t.LongType()),
-        t.StructField("last_offset", t.LongType()),
-        t.StructField("crc", t.LongType()),
-        t.StructField("producer_id", t.LongType()),
-        t.StructField("producer_epoch", t.IntegerType()),
-        t.StructField("transactional", t.BooleanType()),
-        t.StructField("control", t.BooleanType()),
-        t.StructField("marker", t.StringType()),
-        t.StructField("horizon_ms", t.LongType()),
-        t.StructField("max_timestamp_ms", t.LongType()),
-        t.StructField("first_in_batch", t.BooleanType()),
-        t.StructField("offset", t.LongType()),
-        t.StructField("key", t.BinaryType()),
-        t.StructField("tombstone", t.BooleanType()),
-        t.StructField("txn", t.StringType()),
-        t.StructField("problem", t.StringType()),
-        t.StructField("cut", t.BooleanType()),
-    ]
-)
-"""``offset``, ``key``, ``tombstone`` and ``txn`` (the record header) are null where there is no record.
-``problem`` is set on one row, all else null, for a file that is cut or corrupt from some byte on."""
-
-ABORTS = t.StructType(
-    [
-        *REPLICA_FIELDS,
-        t.StructField("producer_id", t.LongType()),
-        t.StructField("first_offset", t.LongType()),
-        t.StructField("last_offset", t.LongType()),
-        t.StructField("problem", t.StringType()),
-    ]
-)
-"""``.txnindex`` entries; ``last_offset`` is the ABORT marker's (`CompletedTxn`)."""
-
+DISK, FETCH = "disk", "fetch"
 ROWS_PER_ARROW_BATCH = 10_000
-REPLICA_WIDTH = len(REPLICA_FIELDS)
+
+SAID = ("log_start", "high_watermark", "last_stable_offset", "aborted", "open")
+"""What a broker says of a replica, in the order of `STATES`."""
+CHECKPOINTS = ("log-start-offset", "replication-offset")
+"""What tells the first two of them where the broker was not asked."""
+
+Row = tuple[Any, ...]
 
 
-def parse_entries(tables: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Map FILES rows of ``.log`` or fetched files to ENTRIES rows."""
-    yield from _in_arrow((row for file in _rows(tables) for row in _entries_of(file)), ENTRIES)
+class NotReadableError(Exception):
+    """A file's content cannot be what a run wrote; the message names file and place."""
 
 
-def parse_aborts(tables: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Map FILES rows of ``.txnindex`` files to ABORTS rows."""
-    yield from _in_arrow((row for file in _rows(tables) for row in _aborts_of(file)), ABORTS)
+@dataclass(frozen=True)
+class Reader:
+    """How a table is read: its files with the columns that their places give, and the columns in each."""
+
+    schema: t.StructType
+    files: Callable[[RunFolder], Iterator[tuple[Row, Path]]]
+    rows: Callable[[Path], Iterator[Row]]
 
 
-def _entries_of(file: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-    replica, path = file[:REPLICA_WIDTH], Path(file[REPLICA_WIDTH])
+def read(reader: Reader, folders: Sequence[RunFolder], share: int, shares: int) -> Iterator[pa.RecordBatch]:
+    """Yield the ``share``-th of ``shares`` parts of a table, in Arrow batches of bounded size.
+
+    Where a file cannot be read from some place on, a row whose ``problem`` says so follows what comes before.
+    """
+    arrow = to_arrow_schema(reader.schema)
+    files = [file for folder in folders for file in reader.files(folder)]
+    held: list[Row] = []
+    for head, path in files[share::shares]:
+        for row in _rows(reader, head, path):
+            held.append(row)
+            if len(held) == ROWS_PER_ARROW_BATCH:
+                yield _arrow_batch(held, arrow)
+                held = []
+    if held:
+        yield _arrow_batch(held, arrow)
+
+
+def _rows(reader: Reader, head: Row, path: Path) -> Iterator[Row]:
+    try:
+        for row in reader.rows(path):
+            yield (*head, *row, None)
+    except (CorruptLogError, NotReadableError) as error:
+        yield (*head, *(None,) * (len(reader.schema) - len(head) - 1), str(error))
+
+
+def _arrow_batch(rows: list[Row], schema: pa.Schema) -> pa.RecordBatch:
+    columns = []
+    for field, column in zip(schema, zip(*rows, strict=True), strict=True):
+        try:
+            columns.append(pa.array(column, field.type))
+        except pa.ArrowException as error:
+            return _problem(f"a line whose {field.name} is no {field.type}: {error}", schema)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _problem(text: str, schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{"problem": text}], schema=schema)
+
+
+def _replica_files(*suffixes: str) -> Callable[[RunFolder], Iterator[tuple[Row, Path]]]:
+    """Give run, snapshot, source, broker, topic, partition of every such file, stored or fetched."""
+
+    def files(folder: RunFolder) -> Iterator[tuple[Row, Path]]:
+        for source, top in ((DISK, "brokers"), (FETCH, "fetched")):
+            for path in sorted((folder.path / top).glob("*/*/*/*")):
+                if path.suffix in suffixes:
+                    broker, snapshot, name = path.parts[-4:-1]
+                    topic, partition = _topic_partition(name)
+                    yield (folder.run_id, snapshot, source, int(broker), topic, partition), path
+
+    return files
+
+
+def _topic_partition(name: str) -> tuple[str, int]:
+    topic, _, partition = name.rpartition("-")
+    return topic, int(partition)
+
+
+def _entries(path: Path) -> Iterator[Row]:
+    """Yield a log's records and empty batches.
+
+    A cut at the end of a file that a broker was appending to when it was copied or killed is normal; what is
+    missing then shows as a log end behind what the broker served, see `doubts`.
+    """
     try:
         for batch in iter_batches(path.read_bytes(), source=str(path)):
-            yield from ((*replica, *row) for row in _batch_rows(batch, str(path)))
+            yield from _batch_rows(batch, str(path))
     except CorruptLogError as error:
-        empty = (None,) * (len(ENTRIES) - REPLICA_WIDTH - 2)
-        yield (*replica, *empty, str(error), error.cut)
+        if not error.cut:
+            raise
 
 
-def _batch_rows(batch: Batch, source: str) -> Iterator[tuple[Any, ...]]:
+def _batch_rows(batch: Batch, source: str) -> Iterator[Row]:
     told = marker(batch, source=source)
     head = (
         batch.base_offset,
@@ -106,10 +138,10 @@ def _batch_rows(batch: Batch, source: str) -> Iterator[tuple[Any, ...]]:
         batch.max_timestamp_ms,
     )
     if batch.is_control or batch.is_empty:
-        yield (*head, True, None, None, None, None, None, None)
+        yield (*head, True, None, None, None, None)
         return
     for index, record in enumerate(iter_records(batch, source=source)):
-        yield (*head, index == 0, record.offset, record.key, record.value is None, _txn(record), None, None)
+        yield (*head, index == 0, record.offset, record.key, record.value is None, _txn(record))
 
 
 def _txn(record: Record) -> str | None:
@@ -119,33 +151,86 @@ def _txn(record: Record) -> str | None:
     return None
 
 
-def _aborts_of(file: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-    replica, path = file[:REPLICA_WIDTH], Path(file[REPLICA_WIDTH])
+def _aborts(path: Path) -> Iterator[Row]:
+    for aborted in iter_txnindex(path.read_bytes(), source=str(path)):
+        yield (aborted.producer_id, aborted.first_offset, aborted.last_offset)
+
+
+def _held_replicas(folder: RunFolder) -> Iterator[tuple[Row, Path]]:
+    """Give run, snapshot, broker, topic, partition of every replica that has files."""
+    for path in sorted((folder.path / "brokers").glob("*/*/*/")):
+        broker, snapshot, name = path.parts[-3:]
+        yield (folder.run_id, snapshot, int(broker), *_topic_partition(name)), path
+
+
+def _state(path: Path) -> Iterator[Row]:
+    """Yield what the replica's broker said of it, else what its checkpoints say."""
+    broker, snapshot, name = path.parts[-3:]
+    partition = _topic_partition(name)
+    checkpoints = path.parent
+    answer = path.parents[3] / "fetched" / broker / snapshot / name / "state.json"
+    if answer.exists():
+        said = _json_object(answer.read_bytes(), str(answer))
+        missing = [name for name in SAID if name not in said]
+        if missing:
+            raise NotReadableError(f"{answer} lacks {', '.join(missing)}")
+        told = (True, *(said[name] for name in SAID))
+    else:
+        log_start, high_watermark = (_checkpoint(checkpoints, name, partition) for name in CHECKPOINTS)
+        told = (False, log_start, high_watermark, None, None, None)
+    yield (
+        *told,
+        _checkpoint(checkpoints, "cleaner-offset", partition),
+        _directory_id(checkpoints / "meta.properties"),
+    )
+
+
+def _checkpoint(folder: Path, name: str, partition: tuple[str, int]) -> int:
+    path = folder / f"{name}-checkpoint"
+    return read_checkpoint(path.read_bytes(), source=str(path)).get(partition, 0) if path.exists() else 0
+
+
+def _directory_id(path: Path) -> str | None:
+    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+    return next((line.partition("=")[2] for line in lines if line.startswith("directory.id=")), None)
+
+
+def _json_file(name: str) -> Callable[[RunFolder], Iterator[tuple[Row, Path]]]:
+    def files(folder: RunFolder) -> Iterator[tuple[Row, Path]]:
+        path = folder.path / name
+        if path.exists():
+            yield (folder.run_id,), path
+
+    return files
+
+
+def _json_lines(schema: t.StructType) -> Callable[[Path], Iterator[Row]]:
+    names = schema.names[1:-1]
+
+    def rows(path: Path) -> Iterator[Row]:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                told = _json_object(line, f"{path} line {number}")
+                yield tuple(told.get(name) for name in names)
+
+    return rows
+
+
+def _json_object(text: bytes, place: str) -> dict[str, Any]:
     try:
-        for aborted in iter_txnindex(path.read_bytes(), source=str(path)):
-            yield (*replica, aborted.producer_id, aborted.first_offset, aborted.last_offset, None)
-    except CorruptLogError as error:
-        yield (*replica, None, None, None, str(error))
+        told = json.loads(text)
+    except ValueError as error:
+        raise NotReadableError(f"{place} is not JSON: {error}") from error
+    if not isinstance(told, dict):
+        raise NotReadableError(f"{place} is no JSON object")
+    return told
 
 
-def _rows(tables: Iterator[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
-    for table in tables:
-        yield from zip(*(column.to_pylist() for column in table.columns), strict=True)
-
-
-def _in_arrow(rows: Iterator[tuple[Any, ...]], schema: t.StructType) -> Iterator[pa.RecordBatch]:
-    """Pack rows into Arrow batches of bounded size."""
-    arrow = to_arrow_schema(schema)
-    held: list[tuple[Any, ...]] = []
-    for row in rows:
-        held.append(row)
-        if len(held) == ROWS_PER_ARROW_BATCH:
-            yield _arrow_batch(held, arrow)
-            held = []
-    if held:
-        yield _arrow_batch(held, arrow)
-
-
-def _arrow_batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
-    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), schema, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+READERS = {
+    "entries": Reader(ENTRIES, _replica_files(".log", ".bin"), _entries),
+    "aborts": Reader(ABORTS, _replica_files(".txnindex"), _aborts),
+    "states": Reader(STATES, _held_replicas, _state),
+    "history": Reader(HISTORY, _json_file("history.jsonl"), _json_lines(HISTORY)),
+    "observations": Reader(OBSERVATIONS, _json_file("observations.jsonl"), _json_lines(OBSERVATIONS)),
+}
+"""By name of the `Evidence` field."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence import PARTITION, REPLICA
+from checkers.evidence import PARTITION, REPLICA, held, in_one
 from checkers.finding import VISIBLE, findings, printable
 from harness.scenario import Anomaly
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def check(judged: Judged) -> DataFrame:
     """Return findings; the offset is where read_committed is frozen."""
     said = judged.replicas.select(*REPLICA, "log_end", "bound", "high_watermark", "last_stable_offset")
-    opened = judged.opened.join(said, REPLICA).where("first_offset < bound")
+    opened = held(judged.opened.join(said, REPLICA).where("first_offset < bound"))
     marked = (
         opened.join(judged.markers, [*PARTITION, "producer_id"])
         .where("marker_offset > first_offset AND marker_offset < log_end")
@@ -61,9 +61,9 @@ def check(judged: Judged) -> DataFrame:
         .agg(*(f.min_by(name, "offset").alias(name) for name in ("key", "txn", "truth")))
     )
     stuck = (
-        opened.join(marked, [*REPLICA, "producer_id"], "left")
-        .join(passed, [*REPLICA, "producer_id"], "left")
-        .join(first_record, [*REPLICA, "producer_id"], "left")
+        opened.join(in_one(marked), [*REPLICA, "producer_id"], "left")
+        .join(in_one(passed), [*REPLICA, "producer_id"], "left")
+        .join(in_one(first_record), [*REPLICA, "producer_id"], "left")
         .where("marker_offset IS NOT NULL OR (truth IS NOT NULL AND other IS NOT NULL)")
         .withColumn("offset", f.col("first_offset"))
     )

@@ -43,8 +43,8 @@ def check(judged: Judged) -> DataFrame:
     missing = (
         alive.join(held_now, [*REPLICA, "true_offset"], "left_anti")
         .join(misjudged, [*REPLICA, "true_offset"], "left_anti")
-        .join(tombstones, [*PARTITION, "true_offset"])
         .join(seen_before, REPLICA, "left")
+        .join(tombstones, [*PARTITION, "true_offset"])
         .withColumn("offset", f.col("here_offset"))
     )
     both = f.array(f.lit(str(Anomaly.TOMBSTONE_DIVERGENCE)), f.lit(str(Anomaly.COMMITTED_TO_ABORTED)))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from checkers.evidence import PARTITION, REPLICA
+from checkers.evidence import PARTITION, REPLICA, held, in_one
 from checkers.replay import ABORTED, COMMITTED, from_here_on, outcome_of
 from harness.store import AFTER_REJOIN
 
@@ -128,7 +128,7 @@ def known_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame) -
         f.col("transactional_id").isNotNull().alias("transactional"),
         f.lit(None).cast("long").alias("producer_id"),
     )
-    held = (
+    stored = (
         evidence.entries.where("offset IS NOT NULL OR marker IS NOT NULL")
         .withColumn("offset", f.coalesce("offset", "last_offset"))
         .join(_replicated(evidence), [*PARTITION, "snapshot"])
@@ -146,8 +146,8 @@ def known_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame) -
         )
     )  # fmt: skip
     best = f.min_by
-    records = (
-        acked.unionAll(held)
+    records = held(
+        acked.unionAll(stored)
         .unionAll(noted)
         .groupBy(*PARTITION, "offset")
         .agg(
@@ -246,7 +246,7 @@ def differing_keys(known: DataFrame, records: DataFrame, replicas: DataFrame) ->
         f.col("here_offset").isNull() | (f.col("here_offset") != f.col("true_offset"))
     )
     return (
-        true_states.join(replicas.select(*REPLICA, "log_start", "log_end"), PARTITION)
+        in_one(true_states.join(replicas.select(*REPLICA, "log_start", "log_end"), PARTITION))
         .where("later_offset IS NULL OR later_offset >= log_end")
         .join(here, [*REPLICA, "key"], "left")
         .where(wrong & (f.col("true_offset").isNull() | (f.col("true_offset") >= f.col("log_start"))))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from checkers import (
     aborted_to_committed,
@@ -14,20 +15,22 @@ from checkers import (
     stuck_lso,
     tombstone_divergence,
 )
-from checkers.evidence import load, raise_if_corrupt
+from checkers.evidence import held, load, raise_if_damaged
 from checkers.judged import judge
 from harness import leftovers, verdict
-from harness.errors import HarnessError, UsageError
+from harness.errors import UsageError
 from harness.store import AFTER_REJOIN, HISTORY, MANIFEST, RunFolder
 from harness.verdict import Results
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
     from checkers.judged import Judged
+
+T = TypeVar("T")
 
 CHECKERS: dict[str, Callable[[Judged], DataFrame]] = {
     "stuck_lso": stuck_lso.check,
@@ -41,31 +44,56 @@ FINDERS = ("stuck_lso", "aborted_to_committed", "committed_to_aborted", "tombsto
 THREADS = 2
 
 
-def run_checkers(spark: SparkSession, folders: Sequence[RunFolder]) -> Results:
-    """Check run folders, all in one job. Raises `UsageError` for a damaged folder.
+@dataclass(frozen=True)
+class Prepared:
+    """Checkers over some run folders: planned, and nothing read yet. ``raised``: which could not be planned."""
+
+    problems: DataFrame
+    rows: dict[str, DataFrame]
+    raised: dict[str, str]
+
+
+def prepare(spark: SparkSession, folders: Sequence[RunFolder]) -> Prepared:
+    """Plan every checker over run folders that may still be empty: most of a check's time is planning."""
+    evidence = load(spark, folders)
+    judged = judge(evidence)
+    rows, raised = _each(CHECKERS, lambda name: held(CHECKERS[name](judged)))
+    return Prepared(held(evidence.problems), rows, raised)
+
+
+def run_checkers(prepared: Prepared) -> Results:
+    """Read the run folders and check them. Raises `UsageError` for a damaged folder.
 
     A checker that raises does not end the others: its error is returned, and forbids ``clean``.
     """
-    evidence = load(spark, folders)
-    raise_if_corrupt(evidence)
-    judged = judge(evidence)
+    raise_if_damaged(prepared.problems)
+    with ThreadPoolExecutor(THREADS) as pool:
+        found, raised = _each(prepared.rows, lambda name: _dictionaries(prepared.rows[name]), using=pool.map)
+    return Results(
+        findings=[row for name in FINDERS for row in found.get(name, [])],
+        doubts=found.get("doubts", []),
+        exposure=found.get("exposure", []),
+        raised={**prepared.raised, **raised},
+    )
+
+
+def _each(names: Iterable[str], action: Callable[[str], T], using: Any = map) -> tuple[dict[str, T], dict[str, str]]:
+    """Return what the action gave for each name, and in words what it raised."""
+    done: dict[str, T] = {}
     raised: dict[str, str] = {}
 
-    def rows(name: str) -> list[dict[str, Any]]:
+    def attempt(name: str) -> None:
         try:
-            return [row.asDict(recursive=True) for row in CHECKERS[name](judged).collect()]
+            done[name] = action(name)
         except Exception as error:  # noqa: BLE001  (whatever it is, it becomes an unknown)
             raised[name] = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
-            return []
 
-    with ThreadPoolExecutor(THREADS) as pool:
-        found = dict(zip(CHECKERS, pool.map(rows, CHECKERS), strict=True))
-    return Results(
-        findings=[row for name in FINDERS for row in found[name]],
-        doubts=found["doubts"],
-        exposure=found["exposure"],
-        raised=raised,
-    )
+    list(using(attempt, names))
+    return done, raised
+
+
+def _dictionaries(rows: DataFrame) -> list[dict[str, Any]]:
+    return [row.asDict(recursive=True) for row in rows.collect()]
 
 
 def open_run_folder(path: Path) -> tuple[RunFolder, dict[str, Any]]:
@@ -94,17 +122,17 @@ def open_run_folder(path: Path) -> tuple[RunFolder, dict[str, Any]]:
     return folder, manifest
 
 
-def judge_run(spark: Callable[[], SparkSession], folder: RunFolder, manifest: dict[str, Any]) -> dict[str, Any]:
+def judge_run(prepared: Callable[[], Prepared], folder: RunFolder, manifest: dict[str, Any]) -> dict[str, Any]:
     """Return the verdict of one run, as in ``verdict.json``.
 
-    A run that did not go to its end is unknown, whatever it collected; only for others Spark is asked for.
+    A run that did not go to its end is unknown, whatever it collected; only for others checkers are asked for.
     Raises `UsageError` for a damaged folder.
     """
     if manifest["status"] != verdict.COMPLETE:
         return verdict.assemble(manifest, Results([], [], [], {}))
     if not has_final_snapshot(folder, manifest):
         raise UsageError(f"the run folder is damaged: {folder.path} lacks files of the snapshot {AFTER_REJOIN}")
-    return verdict.assemble(manifest, run_checkers(spark(), [folder]))
+    return verdict.assemble(manifest, run_checkers(prepared()))
 
 
 def has_final_snapshot(folder: RunFolder, manifest: dict[str, Any]) -> bool:
@@ -118,14 +146,6 @@ def has_final_snapshot(folder: RunFolder, manifest: dict[str, Any]) -> bool:
 
 
 def rehearse(spark: SparkSession, scratch_dir: Path) -> None:
-    """Check an empty run folder: loads classes and starts Python workers while the cluster is busy elsewhere."""
+    """Read an empty run folder: loads classes and starts Python workers while the cluster is busy elsewhere."""
     folder = RunFolder(scratch_dir / "rehearsal")
-    held = folder.broker_snapshot(1, AFTER_REJOIN) / "rehearsal-0"
-    held.mkdir(parents=True)
-    for name in ("00000000000000000000.log", "00000000000000000000.txnindex"):
-        (held / name).touch()
-    folder.history_path.touch()
-    folder.observations_path.touch()
-    raised = run_checkers(spark, [folder]).raised
-    if raised:
-        raise HarnessError(f"a checker fails on an empty run folder: {raised}")
+    raise_if_damaged(load(spark, [folder]).problems)

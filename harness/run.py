@@ -32,8 +32,7 @@ from nemesis import find_nemesis
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pyspark.sql import SparkSession
-
+    from harness.check import Prepared
     from harness.java import Java
     from harness.manifest import Manifest
 
@@ -126,13 +125,14 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
             broker_settings=broker_settings, brokers=BROKERS, java=java, jars=jars,
         )  # fmt: skip
         stages = _Stages(clock, progress)
-        spark = owned.enter_context(_spark_meanwhile(_spark_spec(workspace, folder.path / "spark.log", java)))
+        spec = _spark_spec(workspace, folder.path / "spark.log", java)
+        prepared = owned.enter_context(_checkers_meanwhile(spec, folder))
         outage = Outage(test, runtime, folder, clock, stages.begin)
         _go(outage, told, stages)
         if not options.keep:
             runtime.close()
         stages.begin("check")
-        said = check.judge_run(spark.result, folder, told.content)
+        said = check.judge_run(prepared.result, folder, told.content)
         stages.end()
         said["timings_s"] = stages.timings_s
         told.finish(told.content["status"], stages.timings_s, told.content["failure"])
@@ -151,14 +151,14 @@ def check_folder(path: Path, progress: Progress) -> RunResult:
     run_id = f"check-{new_run_id()}"
     with Workspace(run_id, folder.path) as workspace, ExitStack() as owned:
 
-        def spark() -> SparkSession:
+        def prepared() -> Prepared:
             progress.stage("start Spark")
             session = start_session(_spark_spec(workspace, workspace.path / "spark.log", java))
             owned.callback(session.stop)
             progress.stage("check")
-            return session
+            return check.prepare(session, [folder])
 
-        said = check.judge_run(spark, folder, content)
+        said = check.judge_run(prepared, folder, content)
     try:
         folder.write_json(folder.verdict_path, said)
     except OSError as error:
@@ -216,29 +216,30 @@ def _spark_spec(workspace: Workspace, log_path: Path, java: Java) -> SparkSpec:
 
 
 @contextmanager
-def _spark_meanwhile(spec: SparkSpec) -> Iterator[Future[SparkSession]]:
-    """Start Spark in the background, and rehearse the checkers, while brokers boot and clean."""
+def _checkers_meanwhile(spec: SparkSpec, folder: RunFolder) -> Iterator[Future[Prepared]]:
+    """Start Spark in the background and plan the checkers, while brokers boot and clean."""
 
-    def prepare() -> SparkSession:
+    def prepare() -> Prepared:
         # Brokers come first: their timers run on wall-clock time. The JVM inherits this thread's niceness.
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), SPARK_NICENESS)
         session = start_session(spec)
         log.info("Spark is up")
-        check.rehearse(session, spec.scratch_dir)
-        log.info("the checkers are rehearsed")
-        return session
+        rehearsal = pool.submit(check.rehearse, session, spec.scratch_dir)
+        prepared = check.prepare(session, [folder])
+        log.info("the checkers are planned")
+        rehearsal.result()
+        log.info("the workers are rehearsed")
+        return prepared
 
-    with ThreadPoolExecutor(1, thread_name_prefix="spark") as pool:
+    with ThreadPoolExecutor(2, thread_name_prefix="spark") as pool:
         future = pool.submit(prepare)
         try:
             yield future
         finally:
-            # A run that ends early does not wait for what it no longer needs.
+            # Its JVM is ended and not stopped: nothing in it is needed any more, finished or not.
             while not future.done():
                 leftovers.end_processes(spec.run_id, carrying=PROCESS_MARKER)
                 wait([future], timeout=SPARK_END_POLL_S)
-            if future.exception() is None:
-                future.result().stop()
             leftovers.end_processes(spec.run_id, carrying=PROCESS_MARKER)
 
 

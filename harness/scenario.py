@@ -121,7 +121,7 @@ FAST = Timers(
         "replica.fetch.backoff.ms": "100",
         "log.cleaner.backoff.ms": "60",
         "log.cleaner.dedupe.buffer.size": "1100000",
-        "producer.id.expiration.ms": "1200",
+        "producer.id.expiration.ms": "700",
         "producer.id.expiration.check.interval.ms": "200",
         "file.delete.delay.ms": "1000",
     },

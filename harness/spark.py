@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark import SparkConf, SparkContext, accumulators
 from pyspark.java_gateway import launch_gateway
@@ -38,9 +38,15 @@ SMALL_DATA = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.default.parallelism": "2",
+    # A broadcast would be computed when a check is planned, before there is anything to read.
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
     # Otherwise every column expression asks the JVM for a stack trace to go with it.
     "spark.sql.dataFrameQueryContext.enabled": "false",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
+
+LOOKED_UP = {"functions": ("col", "lit"), "PythonUtils": ("toSeq",), "PythonSQLUtils": ()}
+"""What pyspark's DataFrames ask of the JVM by a bare name: classes and the most used of their methods."""
 
 QUIET = {
     "spark.ui.enabled": "false",
@@ -104,4 +110,19 @@ def start_session(spec: SparkSpec) -> SparkSession:
     conf.setAll(list(options.items()))
     with spec.log_path.open("ab") as log:
         gateway = launch_gateway(conf, {"stdout": log, "stderr": log, "cwd": spec.scratch_dir})
-    return SparkSession(SparkContext(conf=conf, gateway=gateway))
+    session = SparkSession(SparkContext(conf=conf, gateway=gateway))
+    _remember_classes(session)
+    for name in ("callSite.short", "callSite.long"):
+        # Otherwise every operator of every plan walks the stack, to name its origin in a user interface.
+        session.sparkContext.setLocalProperty(name, "check")
+    return session
+
+
+def _remember_classes(session: SparkSession) -> None:
+    """Keep what py4j otherwise looks up for every column: each time in every package, in all of Spark's jars."""
+    jvm: Any = session._jvm  # noqa: SLF001  (there is no other way to it)
+    for name, methods in LOOKED_UP.items():
+        found = getattr(jvm, name)
+        setattr(jvm, name, found)
+        for method in methods:
+            setattr(found, method, getattr(found, method))

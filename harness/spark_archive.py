@@ -19,6 +19,7 @@ from harness import check
 from harness.cache import cache_root
 from harness.errors import HarnessError
 from harness.spark import SparkSpec, start_session
+from harness.store import RunFolder
 
 if TYPE_CHECKING:
     from harness.java import Java
@@ -52,7 +53,7 @@ def make_archive(java: Java) -> Path:
         )
         session = start_session(spec)
         jvm: Any = session.sparkContext._gateway.proc  # type: ignore[union-attr]  # noqa: SLF001  (it is nowhere else)
-        check.rehearse(session, spec.scratch_dir)
+        check.run_checkers(check.prepare(session, [RunFolder(scratch / "empty")]))
         session.stop()
         jvm.stdin.close()  # the JVM ends with its input, and then writes the archive
         jvm.wait(DUMP_TIMEOUT_S)

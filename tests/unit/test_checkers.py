@@ -36,7 +36,7 @@ from checkers import (
     stuck_lso,
     tombstone_divergence,
 )
-from checkers.evidence import load, raise_if_corrupt
+from checkers.evidence import load, raise_if_damaged
 from checkers.judged import judge
 
 if TYPE_CHECKING:
@@ -1077,7 +1077,7 @@ class Said:
 def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Judged:
     top = tmp_path_factory.mktemp("runs")
     evidence = load(spark, [write_run(top, history) for history in [*(c.history for c in CASES), *EXPOSURES]])
-    raise_if_corrupt(evidence)
+    raise_if_damaged(evidence.problems)
     return judge(evidence)
 
 

@@ -391,7 +391,7 @@ def test_damage_is_named_with_its_place(spark: SparkSession, tmp_path: Path, dam
     folder, _ = check.open_run_folder(tmp_path / "run")
     where = damage(folder.path)
     with pytest.raises(UsageError) as refused:
-        check.run_checkers(spark, [folder])
+        check.run_checkers(check.prepare(spark, [folder]))
     assert "the run folder is damaged" in str(refused.value)
     assert where in str(refused.value)
 

@@ -1,0 +1,113 @@
+"""The tables that evidence consists of. Each ends in ``problem``: why the rest of a file cannot be read."""
+
+from __future__ import annotations
+
+from pyspark.sql import types as t
+
+LONG, INT, TEXT, FLAG = t.LongType(), t.IntegerType(), t.StringType(), t.BooleanType()
+
+
+def _table(**columns: t.DataType) -> t.StructType:
+    return t.StructType([t.StructField(name, type_) for name, type_ in columns.items()])
+
+
+ENTRIES = _table(
+    run=TEXT,
+    snapshot=TEXT,
+    source=TEXT,
+    broker=INT,
+    topic=TEXT,
+    partition=INT,
+    base_offset=LONG,
+    last_offset=LONG,
+    crc=LONG,
+    producer_id=LONG,
+    producer_epoch=INT,
+    transactional=FLAG,
+    control=FLAG,
+    marker=TEXT,
+    horizon_ms=LONG,
+    max_timestamp_ms=LONG,
+    first_in_batch=FLAG,
+    offset=LONG,
+    key=t.BinaryType(),
+    tombstone=FLAG,
+    txn=TEXT,
+    problem=TEXT,
+)
+"""A row is one record, or one batch that has none to show (a marker, or emptied by compaction): then
+``offset``, ``key``, ``tombstone`` and ``txn`` (the record header) are null. ``source`` is disk or fetch."""
+
+ABORTS = _table(
+    run=TEXT,
+    snapshot=TEXT,
+    source=TEXT,
+    broker=INT,
+    topic=TEXT,
+    partition=INT,
+    producer_id=LONG,
+    first_offset=LONG,
+    last_offset=LONG,
+    problem=TEXT,
+)
+"""``.txnindex`` entries; ``last_offset`` is the ABORT marker's (`CompletedTxn`)."""
+
+STATES = _table(
+    run=TEXT,
+    snapshot=TEXT,
+    broker=INT,
+    topic=TEXT,
+    partition=INT,
+    served=FLAG,
+    log_start=LONG,
+    high_watermark=LONG,
+    last_stable_offset=LONG,
+    aborted=t.ArrayType(t.ArrayType(LONG)),
+    open=t.ArrayType(t.ArrayType(LONG)),
+    cleaner_offset=LONG,
+    directory_id=TEXT,
+    problem=TEXT,
+)
+"""What a broker says of a replica at a snapshot. ``served``: asked over the wire; else only checkpoints tell,
+and ``last_stable_offset``, ``aborted`` and ``open`` are null."""
+
+HISTORY = _table(
+    run=TEXT,
+    type=TEXT,
+    f=TEXT,
+    op=LONG,
+    time_ms=LONG,
+    process=TEXT,
+    part=TEXT,
+    phase=TEXT,
+    transactional_id=TEXT,
+    txn=LONG,
+    topic=TEXT,
+    partition=INT,
+    offset=LONG,
+    key=TEXT,
+    tombstone=FLAG,
+    broker=INT,
+    position=LONG,
+    records=t.ArrayType(_table(offset=LONG, key=TEXT)),
+    problem=TEXT,
+)
+"""Client operations, as `harness.history` writes them."""
+
+_NOTED = t.ArrayType(_table(offset=LONG, kind=TEXT, producer_id=LONG))
+OBSERVATIONS = _table(
+    run=TEXT,
+    time_ms=LONG,
+    broker=INT,
+    topic=TEXT,
+    partition=INT,
+    high_watermark=LONG,
+    last_stable_offset=LONG,
+    log_end=LONG,
+    batches=LONG,
+    digest=LONG,
+    appeared=_NOTED,
+    removed=_NOTED,
+    problem=TEXT,
+)
+"""What the observer saw, as `harness.observe` writes it."""
