@@ -100,7 +100,8 @@ def _open_is_not_open(judged: Judged) -> DataFrame:
         .select(*REPLICA, f.col("txn")[0].alias("producer_id"), f.lit(True).alias("told"))
     )
     asked = judged.replicas.where("open IS NOT NULL").select(*REPLICA)
-    derived = judged.opened.join(asked, REPLICA, "left_semi").select(*REPLICA, "producer_id", f.lit(True).alias("derived"))
+    opened = judged.opened.join(asked, REPLICA, "left_semi")
+    derived = opened.select(*REPLICA, "producer_id", f.lit(True).alias("derived"))
     return (
         told.join(derived, [*REPLICA, "producer_id"], "full")
         .where("told IS NULL OR derived IS NULL")

@@ -90,7 +90,8 @@ def check(judged: Judged) -> DataFrame:
     still = after.select(*REPLICA, f.col("at").alias("critical_offset"), f.lit(True).alias("held_after"))
     ends = evidence.before_return.groupBy(*REPLICA).agg((f.max("last_offset") + 1).alias("log_end_before"))
     return (
-        in_one(rows).join(ends, REPLICA, "left")
+        in_one(rows)
+        .join(ends, REPLICA, "left")
         .join(at_payload, [*REPLICA, "payload_offset"], "left")
         .join(at_critical, [*REPLICA, "critical_offset"], "left")
         .join(still, [*REPLICA, "critical_offset"], "left")

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from checkers.schemas import ABORTS, ENTRIES, HISTORY, OBSERVATIONS, STATES
+from harness import store
 from harness.history import HEADER_TXN
 from harness.segments.batches import Batch, CorruptLogError, Record, iter_batches, iter_records, marker
 from harness.segments.checkpoints import read_checkpoint
@@ -45,6 +46,7 @@ class NotReadableError(Exception):
 class Reader:
     """How a table is read: its files with the columns that their places give, and the columns in each."""
 
+    what: str
     schema: t.StructType
     files: Callable[[RunFolder], Iterator[tuple[Row, Path]]]
     rows: Callable[[Path], Iterator[Row]]
@@ -62,10 +64,10 @@ def read(reader: Reader, folders: Sequence[RunFolder], share: int, shares: int) 
         for row in _rows(reader, head, path):
             held.append(row)
             if len(held) == ROWS_PER_ARROW_BATCH:
-                yield _arrow_batch(held, arrow)
+                yield _arrow_batch(held, arrow, reader.what)
                 held = []
     if held:
-        yield _arrow_batch(held, arrow)
+        yield _arrow_batch(held, arrow, reader.what)
 
 
 def _rows(reader: Reader, head: Row, path: Path) -> Iterator[Row]:
@@ -76,18 +78,15 @@ def _rows(reader: Reader, head: Row, path: Path) -> Iterator[Row]:
         yield (*head, *(None,) * (len(reader.schema) - len(head) - 1), str(error))
 
 
-def _arrow_batch(rows: list[Row], schema: pa.Schema) -> pa.RecordBatch:
+def _arrow_batch(rows: list[Row], schema: pa.Schema, what: str) -> pa.RecordBatch:
     columns = []
     for field, column in zip(schema, zip(*rows, strict=True), strict=True):
         try:
             columns.append(pa.array(column, field.type))
-        except pa.ArrowException as error:
-            return _problem(f"a line whose {field.name} is no {field.type}: {error}", schema)
+        except (pa.ArrowException, OverflowError) as error:
+            problem = f"{what} has an entry whose {field.name} is no {field.type}: {error}"
+            return pa.RecordBatch.from_pylist([{"problem": problem}], schema=schema)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _problem(text: str, schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([{"problem": text}], schema=schema)
 
 
 def _replica_files(*suffixes: str) -> Callable[[RunFolder], Iterator[tuple[Row, Path]]]:
@@ -227,10 +226,10 @@ def _json_object(text: bytes, place: str) -> dict[str, Any]:
 
 
 READERS = {
-    "entries": Reader(ENTRIES, _replica_files(".log", ".bin"), _entries),
-    "aborts": Reader(ABORTS, _replica_files(".txnindex"), _aborts),
-    "states": Reader(STATES, _held_replicas, _state),
-    "history": Reader(HISTORY, _json_file("history.jsonl"), _json_lines(HISTORY)),
-    "observations": Reader(OBSERVATIONS, _json_file("observations.jsonl"), _json_lines(OBSERVATIONS)),
+    "entries": Reader("a log", ENTRIES, _replica_files(".log", ".bin"), _entries),
+    "aborts": Reader("a .txnindex", ABORTS, _replica_files(".txnindex"), _aborts),
+    "states": Reader("a state.json", STATES, _held_replicas, _state),
+    "history": Reader(store.HISTORY, HISTORY, _json_file(store.HISTORY), _json_lines(HISTORY)),
+    "observations": Reader(store.OBSERVATIONS, OBSERVATIONS, _json_file(store.OBSERVATIONS), _json_lines(OBSERVATIONS)),
 }
 """By name of the `Evidence` field."""

@@ -38,6 +38,7 @@ from checkers import (
 )
 from checkers.evidence import load, raise_if_damaged
 from checkers.judged import judge
+from harness.store import RunFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -1076,9 +1077,14 @@ class Said:
 @pytest.fixture(scope="session")
 def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Judged:
     top = tmp_path_factory.mktemp("runs")
-    evidence = load(spark, [write_run(top, history) for history in [*(c.history for c in CASES), *EXPOSURES]])
+    histories = [*(case.history for case in CASES), *EXPOSURES]
+    # Planned before there is anything to read, as a run does it.
+    evidence = load(spark, [RunFolder(top / history.name) for history in histories])
+    judged = judge(evidence)
+    for history in histories:
+        write_run(top, history)
     raise_if_damaged(evidence.problems)
-    return judge(evidence)
+    return judged
 
 
 @pytest.fixture(scope="session")

@@ -375,7 +375,30 @@ def break_state(path: Path) -> str:
     return str(state)
 
 
+def take_from_state(path: Path) -> str:
+    (state,) = (path / "fetched" / "1" / AFTER_REJOIN).glob("*/state.json")
+    state.write_text('{"log_start": 0, "high_watermark": 1, "last_stable_offset": 1, "aborted": []}')
+    return f"{state} lacks open"
+
+
+def list_in_history(path: Path) -> str:
+    history = path / "history.jsonl"
+    with history.open("a") as file:
+        file.write("[]\n")
+    return f"{history} line {len(history.read_text().splitlines())} is no JSON object"
+
+
+def words_for_an_offset(path: Path) -> str:
+    history = path / "history.jsonl"
+    with history.open("a") as file:
+        file.write('{"f": "produce", "offset": "ten"}\n')
+    return "history.jsonl has an entry whose offset is no int64"
+
+
 DAMAGES = (
+    take_from_state,
+    list_in_history,
+    words_for_an_offset,
     break_history,
     break_observations,
     break_segment,
