@@ -154,7 +154,7 @@ def check_folder(path: Path, progress: Progress) -> RunResult:
         def prepared() -> Prepared:
             progress.stage("start Spark")
             session = start_session(_spark_spec(workspace, workspace.path / "spark.log", java))
-            owned.callback(session.stop)
+            owned.callback(leftovers.end_processes, run_id, carrying=PROCESS_MARKER)
             progress.stage("check")
             return check.prepare(session, [folder])
 

@@ -79,7 +79,10 @@ for _server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixS
 
 
 def start_session(spec: SparkSpec) -> SparkSession:
-    """Start the session and its JVM; all it writes goes to ``scratch_dir``, all it says to ``log_path``."""
+    """Start the session and its JVM; all it writes goes to ``scratch_dir``, all it says to ``log_path``.
+
+    Once in a process: pyspark never lets go of its gateway.
+    """
     spec.scratch_dir.mkdir(parents=True, exist_ok=True)
     # What a JVM that is ended on purpose leaves unanswered is no news.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
