@@ -18,7 +18,7 @@ from kafka.protocol.admin import (
     IncrementalAlterConfigsRequest,
     ListTransactionsRequest,
 )
-from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataRequest
 
 from harness import wire
 from harness.errors import HarnessError
@@ -86,6 +86,11 @@ class Admin:
             ending += [f"unknown at {address}"] if answer.error_code else []
             ending += [state.transactional_id for state in answer.transaction_states]
         return ending
+
+    def has_coordinator(self, transactional_id: str) -> bool:
+        """Whether a broker coordinates this id by now; asking makes ``__transaction_state`` where it is missing."""
+        request = FindCoordinatorRequest[4](key_type=CoordinatorType.TRANSACTION, coordinator_keys=[transactional_id])
+        return not any(coordinator.error_code for coordinator in self._call(request).coordinators)
 
     def create_topics(self, topics: Mapping[str, Sequence[int]], settings: Mapping[str, str]) -> None:
         """Create one-partition topics, each on its given replicas (the first is the preferred leader).

@@ -100,7 +100,7 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
     broker_settings = {**FAST.broker, **options.broker_settings}
     java = find_java()
     jars = jars_for(target, on_progress=progress.jars)
-    ports = free_ports(2 * len(BROKERS), base=options.port_base)
+    ports = free_ports(len(BROKERS) + 1, base=options.port_base)
     run_id = new_run_id()
     folder = create_run_folder(options.results, target.name, options.anomaly, run_id)
     with ExitStack() as owned:

@@ -119,12 +119,13 @@ class Outage:
             {topic: replicas for (topic, _), replicas in self._replicas.items()}, self._test.topic_settings
         )
         self._wait(lambda: set(self._admin.partitions(self.topics)) == set(self._replicas), "the topics to exist")
-        filler.init()
-        for payload in payloads:
-            payload.init()
+        self._wait(lambda: self._admin.has_coordinator("any"), "a transaction coordinator")
         # A coordinator on the absent broker would hold up every commit until it has moved.
         staying = [b for b in self._runtime.brokers if b != self._test.absent_broker]
         self._lead([TRANSACTION_STATE], [*staying, self._test.absent_broker])
+        filler.init()
+        for payload in payloads:
+            payload.init()
 
     def _write(self, filler: Filler, payloads: Sequence[Payload], observer: Observer) -> None:
         self._progress("write")

@@ -45,8 +45,8 @@ SMALL_DATA = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 
-LOOKED_UP = {"functions": ("col", "lit"), "PythonUtils": ("toSeq",), "PythonSQLUtils": ()}
-"""What pyspark's DataFrames ask of the JVM by a bare name: classes and the most used of their methods."""
+LOOKED_UP = ("functions", "org.apache.spark.sql.functions", "PythonUtils", "PythonSQLUtils")
+"""Classes that pyspark's DataFrames ask of the JVM by name, for every column anew."""
 
 QUIET = {
     "spark.ui.enabled": "false",
@@ -113,19 +113,47 @@ def start_session(spec: SparkSpec) -> SparkSession:
     conf.setAll(list(options.items()))
     with spec.log_path.open("ab") as log:
         gateway = launch_gateway(conf, {"stdout": log, "stderr": log, "cwd": spec.scratch_dir})
-    session = SparkSession(SparkContext(conf=conf, gateway=gateway))
-    _remember_classes(session)
+    session = _session(SparkContext(conf=conf, gateway=gateway))
+    _spare_round_trips(gateway.jvm, gateway)
     for name in ("callSite.short", "callSite.long"):
         # Otherwise every operator of every plan walks the stack, to name its origin in a user interface.
         session.sparkContext.setLocalProperty(name, "check")
     return session
 
 
-def _remember_classes(session: SparkSession) -> None:
-    """Keep what py4j otherwise looks up for every column: each time in every package, in all of Spark's jars."""
-    jvm: Any = session._jvm  # noqa: SLF001  (there is no other way to it)
-    for name, methods in LOOKED_UP.items():
-        found = getattr(jvm, name)
-        setattr(jvm, name, found)
-        for method in methods:
-            setattr(found, method, getattr(found, method))
+def _session(context: SparkContext) -> SparkSession:
+    """Return a session without the extensions that lie among Spark's jars.
+
+    They are MLlib's functions, of no use here, and registering them costs a second of Scala reflection.
+    """
+    jvm: Any = context._jvm  # noqa: SLF001  (there is no other way to it)
+    none, nothing = jvm.scala.Option.empty(), jvm.scala.collection.immutable.HashMap()
+    extensions = jvm.org.apache.spark.sql.SparkSessionExtensions()
+    java_session = jvm.org.apache.spark.sql.classic.SparkSession(
+        context._jsc.sc(), none, none, extensions, nothing, nothing  # noqa: SLF001
+    )
+    return SparkSession(context, java_session)
+
+
+class _Remembered:
+    """A JVM class whose static methods are looked up once."""
+
+    def __init__(self, java_class: Any) -> None:
+        self._java_class = java_class
+
+    def __getattr__(self, name: str) -> Any:
+        """Ask the JVM the first time; from then on this is found before it is called."""
+        found = getattr(self._java_class, name)
+        setattr(self, name, found)
+        return found
+
+
+def _spare_round_trips(jvm: Any, gateway: Any) -> None:
+    """Keep py4j from asking the JVM over and over: two commands in three would be that.
+
+    Names are looked up once, not in every package of all of Spark's jars for each column; and what Python
+    lets go of is not reported object by object, as the JVM ends with its session.
+    """
+    for name in LOOKED_UP:
+        setattr(jvm, name, _Remembered(getattr(jvm, name)))
+    gateway.gateway_property.enable_memory_management = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -39,8 +40,9 @@ COPY_ATTEMPTS = 20
 class LocalSpec:
     """What is needed to bring up brokers as local processes.
 
-    ``settings`` are broker properties; ``logs_dir`` receives one ``<id>/server.log`` per broker; ``ports``
-    are two a broker, for clients and for controllers, or none to have free ones chosen.
+    ``settings`` are broker properties; ``logs_dir`` receives one ``<id>/server.log`` per broker. The
+    brokers in ``controllers`` are the KRaft quorum as well. ``ports`` are one a broker for clients, then one
+    a controller, or none to have free ones chosen.
     """
 
     run_id: str
@@ -50,6 +52,7 @@ class LocalSpec:
     classpath: str
     settings: Mapping[str, str]
     brokers: tuple[int, ...] = (1, 2, 3)
+    controllers: tuple[int, ...] = (1,)
     ports: tuple[int, ...] = ()
 
 
@@ -60,10 +63,14 @@ class LocalRuntime:
         """Remember the parts; no broker runs yet."""
         self._spec = spec
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        # Given to every process by name: one that inherits the environment fails to start (EFAULT) while
+        # another thread changes it, as pyspark does.
+        self._environment = dict(os.environ)
+        numbers = spec.ports or ports.free_ports(len(spec.brokers) + len(spec.controllers))
+        addresses = [Address(ports.LOOPBACK, number) for number in numbers]
         count = len(spec.brokers)
-        numbers = spec.ports or ports.free_ports(2 * count)
-        self._addresses = {b: Address(ports.LOOPBACK, p) for b, p in zip(spec.brokers, numbers[:count], strict=True)}
-        self._controllers = {b: Address(ports.LOOPBACK, p) for b, p in zip(spec.brokers, numbers[count:], strict=True)}
+        self._addresses = dict(zip(spec.brokers, addresses[:count], strict=True))
+        self._controllers = dict(zip(spec.controllers, addresses[count:], strict=True))
 
     @property
     def brokers(self) -> Sequence[int]:
@@ -95,6 +102,7 @@ class LocalRuntime:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self._home(broker),
+                env=self._environment,
                 start_new_session=True,
             )
 
@@ -168,6 +176,7 @@ class LocalRuntime:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
+            env=self._environment,
             timeout=FORMAT_TIMEOUT_S,
             check=False,
         )

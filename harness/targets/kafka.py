@@ -40,6 +40,8 @@ SMALL_CLUSTER = {
     "controller.quorum.election.timeout.ms": "500",
     "controller.quorum.fetch.timeout.ms": "1000",
     "replica.high.watermark.checkpoint.interval.ms": "500",
+    # A follower learns a new high watermark from its next Fetch, which may wait this long (500 ms by default).
+    "replica.fetch.wait.max.ms": "100",
 }
 
 
@@ -59,13 +61,17 @@ def server_properties(
     log_dir: str,
     settings: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return one combined KRaft node's properties; ``settings`` win over everything but the addresses."""
+    """Return one KRaft node's properties: a broker, and a controller too where ``controllers`` has it.
+
+    ``settings`` win over everything but roles and addresses.
+    """
+    controls = node_id in controllers
     return {
         **SMALL_CLUSTER,
         **settings,
-        "process.roles": "broker,controller",
+        "process.roles": "broker,controller" if controls else "broker",
         "node.id": str(node_id),
-        "listeners": f"CLIENT://{broker_address},CONTROLLER://{controllers[node_id]}",
+        "listeners": f"CLIENT://{broker_address}" + (f",CONTROLLER://{controllers[node_id]}" if controls else ""),
         "advertised.listeners": f"CLIENT://{broker_address}",
         "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "CLIENT",
