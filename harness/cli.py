@@ -138,7 +138,7 @@ def run(output: str, settings: tuple[str, ...], *, keep: bool, **options: Any) -
 @format_option
 def check(run_dir: Path, output: str) -> int:
     """Judge a stored run again, from its folder alone."""
-    from harness.run import check_folder  # noqa: PLC0415
+    from harness.checking import check_folder  # noqa: PLC0415
 
     progress = ConsoleProgress()
     result = check_folder(run_dir, progress)

@@ -22,6 +22,9 @@ import psutil
 UNOWNED_GRACE_S = 60.0
 """A directory without a readable owner this young may belong to a run that is just starting."""
 
+SPARK_MARKER = "-Dharness.part=spark"
+"""On the command line of Spark's JVM, to tell it from the brokers of the same run."""
+
 END_TIMEOUT_S = 10.0
 LOOK_AGAIN_S = 0.05
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from harness import check, leftovers, manifest, verdict
+from harness import leftovers, manifest, verdict
 from harness.catalog import CONTROL, scenarios_for
 from harness.clock import RealClock
 from harness.errors import HarnessError, TimeLimitError, UsageError
@@ -21,8 +21,6 @@ from harness.ports import free_ports
 from harness.runner import Outage, Test
 from harness.runtimes.local import LocalRuntime, LocalSpec
 from harness.scenario import FAST
-from harness.spark import PROCESS_MARKER, SparkSpec, start_session
-from harness.spark_archive import archive_path
 from harness.store import RunFolder, create_run_folder, new_run_id
 from harness.targets import find_target
 from harness.targets.jars import jars_for
@@ -125,14 +123,15 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
             broker_settings=broker_settings, brokers=BROKERS, java=java, jars=jars,
         )  # fmt: skip
         stages = _Stages(clock, progress)
-        spec = _spark_spec(workspace, folder.path / "spark.log", java)
-        prepared = owned.enter_context(_checkers_meanwhile(spec, folder))
+        prepared = owned.enter_context(_checkers_meanwhile(workspace, folder, java))
         outage = Outage(test, runtime, folder, clock, stages.begin)
         _go(outage, told, stages)
         if not options.keep:
             runtime.close()
         stages.begin("check")
-        said = check.judge_run(prepared.result, folder, told.content)
+        from harness.check import judge_run  # noqa: PLC0415  (loaded by now)
+
+        said = judge_run(prepared.result, folder, told.content)
         stages.end()
         said["timings_s"] = stages.timings_s
         told.finish(told.content["status"], stages.timings_s, told.content["failure"])
@@ -142,29 +141,6 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
             workspace.keep()
             kept = {broker: str(runtime.address(broker)) for broker in runtime.brokers}
         return RunResult(folder, said, kept)
-
-
-def check_folder(path: Path, progress: Progress) -> RunResult:
-    """Judge a stored run again; ``verdict.json`` there is replaced. Raises `UsageError` for a damaged folder."""
-    folder, content = check.open_run_folder(path)
-    java = find_java()
-    run_id = f"check-{new_run_id()}"
-    with Workspace(run_id, folder.path) as workspace, ExitStack() as owned:
-
-        def prepared() -> Prepared:
-            progress.stage("start Spark")
-            session = start_session(_spark_spec(workspace, workspace.path / "spark.log", java))
-            owned.callback(leftovers.end_processes, run_id, carrying=PROCESS_MARKER)
-            progress.stage("check")
-            return check.prepare(session, [folder])
-
-        said = check.judge_run(prepared, folder, content)
-    try:
-        folder.write_json(folder.verdict_path, said)
-    except OSError as error:
-        # The folder may be someone else's, or an archive: the verdict is told all the same.
-        log.warning("the verdict is not stored: %s", error)
-    return RunResult(folder, said, {})
 
 
 def _go(outage: Outage, told: Manifest, stages: _Stages) -> None:
@@ -209,38 +185,27 @@ class _Stages:
             self._current = None
 
 
-def _spark_spec(workspace: Workspace, log_path: Path, java: Java) -> SparkSpec:
-    archive = archive_path(java)
-    flags = (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
-    return SparkSpec(workspace.run_id, workspace.path / "spark", log_path, jvm_flags=flags)
-
-
 @contextmanager
-def _checkers_meanwhile(spec: SparkSpec, folder: RunFolder) -> Iterator[Future[Prepared]]:
+def _checkers_meanwhile(workspace: Workspace, folder: RunFolder, java: Java) -> Iterator[Future[Prepared]]:
     """Start Spark in the background and plan the checkers, while brokers boot and clean."""
 
     def prepare() -> Prepared:
-        # Brokers come first: their timers run on wall-clock time. The JVM inherits this thread's niceness.
+        # Brokers come first: their timers run on wall-clock time. Spark's JVM inherits this thread's niceness.
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), SPARK_NICENESS)
-        session = start_session(spec)
-        log.info("Spark is up")
-        rehearsal = pool.submit(check.rehearse, session, spec.scratch_dir)
-        prepared = check.prepare(session, [folder])
-        log.info("the checkers are planned")
-        rehearsal.result()
-        log.info("the workers are rehearsed")
-        return prepared
+        from harness.checking import prepare_beside  # noqa: PLC0415  (brokers boot while pyspark is imported)
 
-    with ThreadPoolExecutor(2, thread_name_prefix="spark") as pool:
+        return prepare_beside(workspace, folder, java)
+
+    with ThreadPoolExecutor(1, thread_name_prefix="spark") as pool:
         future = pool.submit(prepare)
         try:
             yield future
         finally:
             # Its JVM is ended and not stopped: nothing in it is needed any more, finished or not.
             while not future.done():
-                leftovers.end_processes(spec.run_id, carrying=PROCESS_MARKER)
+                leftovers.end_processes(workspace.run_id, carrying=leftovers.SPARK_MARKER)
                 wait([future], timeout=SPARK_END_POLL_S)
-            leftovers.end_processes(spec.run_id, carrying=PROCESS_MARKER)
+            leftovers.end_processes(workspace.run_id, carrying=leftovers.SPARK_MARKER)
 
 
 @contextmanager

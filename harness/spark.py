@@ -12,18 +12,17 @@ from pyspark import SparkConf, SparkContext, accumulators
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from harness.leftovers import process_marker
+from harness.leftovers import SPARK_MARKER, process_marker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
 DRIVER_MEMORY = "1g"
-PROCESS_MARKER = "-Dharness.part=spark"
-"""Tells Spark's JVM from the brokers of the same run."""
 JVM_FLAGS = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
+    "-XX:C1MaxInlineLevel=1",
     "-XX:-UsePerfData",
     # Room from the start: a heap and a metaspace that have to grow collect again and again on the way.
     f"-Xms{DRIVER_MEMORY}",
@@ -38,6 +37,9 @@ SMALL_DATA = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.default.parallelism": "2",
+    # Otherwise each join and aggregate serializes itself, to clean a closure that need not be cleaned.
+    "spark.sql.execution.usePartitionEvaluator": "true",
+    "spark.sql.lightweightPlanChangeValidation": "false",
     # A broadcast would be computed when a check is planned, before there is anything to read.
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     # Otherwise every column expression asks the JVM for a stack trace to go with it.
@@ -95,7 +97,7 @@ def start_session(spec: SparkSpec) -> SparkSession:
     conf.setMaster(spec.master).setAppName(f"compaction-harness {spec.run_id}")
     flags = (
         process_marker(spec.run_id),
-        PROCESS_MARKER,
+        SPARK_MARKER,
         f"-Djava.io.tmpdir={spec.scratch_dir}",
         *JVM_FLAGS,
         *spec.jvm_flags,
@@ -129,10 +131,9 @@ def _session(context: SparkContext) -> SparkSession:
     jvm: Any = context._jvm  # noqa: SLF001  (there is no other way to it)
     none, nothing = jvm.scala.Option.empty(), jvm.scala.collection.immutable.HashMap()
     extensions = jvm.org.apache.spark.sql.SparkSessionExtensions()
-    java_session = jvm.org.apache.spark.sql.classic.SparkSession(
-        context._jsc.sc(), none, none, extensions, nothing, nothing  # noqa: SLF001
-    )
-    return SparkSession(context, java_session)
+    java_context = context._jsc.sc()  # noqa: SLF001
+    session = jvm.org.apache.spark.sql.classic.SparkSession(java_context, none, none, extensions, nothing, nothing)
+    return SparkSession(context, session)
 
 
 class _Remembered:
