@@ -111,9 +111,9 @@ def cli(*, debug: bool) -> None:
 )
 @click.option(
     "--port-base",
-    type=click.IntRange(1024, 65_530),
+    type=click.IntRange(1024, 65_532),
     metavar="PORT",
-    help="First of six loopback ports.  [default: free ones]",
+    help="First of four loopback ports.  [default: free ones]",
 )
 @click.option("--keep", is_flag=True, help="Leave the cluster up and say how to reach and remove it.")
 @format_option

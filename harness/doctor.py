@@ -19,8 +19,8 @@ from harness.targets.jars import is_cached
 MIN_PYTHON = (3, 11)
 MIN_DISK_BYTES = 2 * 1024**3
 MIN_MEMORY_BYTES = 4 * 1024**3
-_PORTS = 6
-"""Three brokers, a client and a controller listener each."""
+_PORTS = 4
+"""A client listener for each of three brokers, and one for the controller."""
 
 # fmt: off
 PACKAGES = (  # what is imported, and what pip calls it

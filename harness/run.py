@@ -98,7 +98,9 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
     broker_settings = {**FAST.broker, **options.broker_settings}
     java = find_java()
     jars = jars_for(target, on_progress=progress.jars)
-    ports = free_ports(len(BROKERS) + 1, base=options.port_base)
+    # One that stays: an election in the middle of the outage would be a second fault.
+    controllers = tuple(b for b in BROKERS if b != test.absent_broker)[:1]
+    ports = free_ports(len(BROKERS) + len(controllers), base=options.port_base)
     run_id = new_run_id()
     folder = create_run_folder(options.results, target.name, options.anomaly, run_id)
     with ExitStack() as owned:
@@ -113,6 +115,7 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
                 classpath=jars.classpath,
                 settings=broker_settings,
                 brokers=BROKERS,
+                controllers=controllers,
                 ports=tuple(ports),
             )
         )

@@ -37,6 +37,7 @@ SMALL_DATA = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.default.parallelism": "2",
+    "spark.python.daemon.module": "checkers.workers",
     # Otherwise each join and aggregate serializes itself, to clean a closure that need not be cleaned.
     "spark.sql.execution.usePartitionEvaluator": "true",
     "spark.sql.lightweightPlanChangeValidation": "false",

@@ -204,7 +204,7 @@ def test_a_port_that_is_taken(machine: Machine) -> None:
         holder.bind(("127.0.0.1", 0))
         holder.listen(1)
         port = holder.getsockname()[1]
-        error = machine.refusal(*RUN, "--port-base", str(port - 5))
+        error = machine.refusal(*RUN, "--port-base", str(port - 3))
     assert f"port {port} on 127.0.0.1 is taken" in error
     left = [path for path in (machine.root / "results").rglob("*") if path.is_file() or path.is_symlink()]
     assert left == [], "a refused run leaves no run folder"
