@@ -8,6 +8,8 @@ everything works the same and slower.
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 import tempfile
 from pathlib import Path
@@ -28,9 +30,13 @@ DUMP_TIMEOUT_S = 120.0
 
 
 def archive_path(java: Java) -> Path:
-    """Return where the archive for this Spark and this Java lies, made or not."""
+    """Return where the archive for this Spark and this Java lies, made or not.
+
+    An archive holds for one class path: the same Spark in another virtual environment has another.
+    """
     version = re.sub(r"[^0-9A-Za-z.]+", "-", java.version_text)
-    return cache_root() / f"spark-{pyspark.__version__}-java-{version}.jsa"
+    place = hashlib.sha256(os.fsencode(Path(pyspark.__file__).parent)).hexdigest()[:8]
+    return cache_root() / f"spark-{pyspark.__version__}-{place}-java-{version}.jsa"
 
 
 def make_archive(java: Java) -> Path:
