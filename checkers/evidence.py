@@ -11,15 +11,13 @@ from pyspark.sql import functions as f
 
 from checkers.parse import DISK, READERS, read
 from harness.errors import UsageError
-from harness.store import AFTER_REJOIN, BEFORE_RETURN
+from harness.store import AFTER_REJOIN, BEFORE_RETURN, RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
-
-    from harness.store import RunFolder
 
 PARTITION = ["run", "topic", "partition"]
 """Columns that name a partition of a run."""
@@ -66,7 +64,9 @@ class Evidence:
 
 def load(spark: SparkSession, folders: Sequence[RunFolder]) -> Evidence:
     """Return what run folders hold by the time that a job runs; nothing is read yet."""
-    return Evidence(**{name: _table(spark, name, folders) for name in READERS})
+    # Workers run in another directory than whoever gave a relative path.
+    found = [RunFolder(folder.path.absolute()) for folder in folders]
+    return Evidence(**{name: _table(spark, name, found) for name in READERS})
 
 
 def _table(spark: SparkSession, name: str, folders: Sequence[RunFolder]) -> DataFrame:

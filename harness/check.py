@@ -41,7 +41,7 @@ CHECKERS: dict[str, Callable[[Judged], DataFrame]] = {
     "exposure": exposure.check,
 }
 FINDERS = ("stuck_lso", "aborted_to_committed", "committed_to_aborted", "tombstone_divergence")
-THREADS = 2
+THREADS = 4
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,10 @@ def run_checkers(prepared: Prepared) -> Results:
 
     A checker that raises does not end the others: its error is returned, and forbids ``clean``.
     """
-    raise_if_damaged(prepared.problems)
     with ThreadPoolExecutor(THREADS) as pool:
+        damage = pool.submit(raise_if_damaged, prepared.problems)
         found, raised = _each(prepared.rows, lambda name: _dictionaries(prepared.rows[name]), using=pool.map)
+        damage.result()
     return Results(
         findings=[row for name in FINDERS for row in found.get(name, [])],
         doubts=found.get("doubts", []),

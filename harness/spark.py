@@ -13,6 +13,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from harness.leftovers import SPARK_MARKER, process_marker
+from harness.spark_rules import excluded_rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,6 +42,7 @@ SMALL_DATA = {
     # Otherwise each join and aggregate serializes itself, to clean a closure that need not be cleaned.
     "spark.sql.execution.usePartitionEvaluator": "true",
     "spark.sql.lightweightPlanChangeValidation": "false",
+    "spark.sql.optimizer.excludedRules": excluded_rules(),
     # A broadcast would be computed when a check is planned, before there is anything to read.
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     # Otherwise every column expression asks the JVM for a stack trace to go with it.

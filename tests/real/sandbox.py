@@ -110,8 +110,8 @@ class Sandbox:
         return Going(self, arguments)
 
     def run(self, target: str, *arguments: str) -> Going:
-        """Start ``harness run`` with its results here."""
-        return self.start("run", "--target", target, "--results", str(self.results), *arguments)
+        """Start ``harness run`` here, with its results where they go by themselves."""
+        return self.start("run", "--target", target, *arguments)
 
     def call(self, *arguments: str) -> Ran:
         """Run a command to its end."""
