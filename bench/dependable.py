@@ -2,9 +2,9 @@
 
     python bench/dependable.py --runs 20 --target kafka-3.9 --target kafka-4.4 --results DIR
 
-Runs ``harness run --anomaly all`` with ``--nemesis kill`` (each of the five payloads must be found, under its
-own name, on the absent broker, and nothing else) and with ``--nemesis none`` (must be clean). Prints a table
-of counts, and every run that was not as it should be. Exits 1 if there was one.
+Runs ``harness run --anomaly all`` with faults (each of the five payloads must be found, under its own name,
+on the absent broker, and nothing else) and with ``--nemesis none`` (must be clean). Prints a table of counts,
+and every run that was not as it should be. Exits 1 if there was one.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from itertools import product
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from rich.console import Console
@@ -25,15 +26,23 @@ from rich.table import Table
 from harness.catalog import SCENARIOS
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
 
-WANTED_EXIT = {"kill": EXIT_ANOMALY, "none": EXIT_CLEAN}
+HEALTHY = "none"
 
 
-def one_run(target: str, nemesis: str, results: Path) -> tuple[int, dict[str, Any], float, str]:
+class Cell(NamedTuple):
+    """One combination."""
+
+    target: str
+    client: str
+    nemesis: str
+
+
+def one_run(cell: Cell, results: Path) -> tuple[int, dict[str, Any], float, str]:
     """Return exit code, verdict, seconds and what went to stderr."""
     started_s = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "harness.cli", "run", "--target", target, "--anomaly", "all",
-         "--nemesis", nemesis, "--results", str(results), "--format", "json"],
+        [sys.executable, "-m", "harness.cli", "run", "--target", cell.target, "--client", cell.client,
+         "--nemesis", cell.nemesis, "--anomaly", "all", "--results", str(results), "--format", "json"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     verdict = json.loads(done.stdout) if done.stdout else {}
@@ -53,27 +62,29 @@ def payloads_found(verdict: dict[str, Any]) -> set[str]:
 @click.command()
 @click.option("--runs", default=20, show_default=True)
 @click.option("--target", "targets", multiple=True, default=("kafka-3.9", "kafka-4.4"), show_default=True)
-@click.option("--nemesis", "nemeses", multiple=True, default=("kill", "none"), show_default=True)
+@click.option("--client", "clients", multiple=True, default=("librdkafka",), show_default=True)
+@click.option("--nemesis", "nemeses", multiple=True, default=("kill", HEALTHY), show_default=True)
 @click.option("--results", type=click.Path(path_type=Path), required=True)
-def main(runs: int, targets: tuple[str, ...], nemeses: tuple[str, ...], results: Path) -> None:
+def main(
+    runs: int, targets: tuple[str, ...], clients: tuple[str, ...], nemeses: tuple[str, ...], results: Path
+) -> None:
     """Run every combination ``runs`` times, in turn."""
-    counts: dict[tuple[str, str], Counter[str]] = {(t, n): Counter() for t in targets for n in nemeses}
-    seconds: dict[tuple[str, str], list[float]] = {cell: [] for cell in counts}
+    counts: dict[Cell, Counter[str]] = {Cell(*cell): Counter() for cell in product(targets, clients, nemeses)}
+    seconds: dict[Cell, list[float]] = {cell: [] for cell in counts}
     bad = 0
     for number in range(1, runs + 1):
-        for (target, nemesis), count in counts.items():
-            code, verdict, took_s, stderr = one_run(target, nemesis, results)
+        for cell, count in counts.items():
+            code, verdict, took_s, stderr = one_run(cell, results)
             found = payloads_found(verdict)
             extra = len(verdict.get("findings", ())) - len(found)
             count["runs"] += 1
             count[verdict.get("verdict", f"exit {code}")] += 1
             count.update(found)
-            seconds[target, nemesis].append(took_s)
-            wanted = {s.name for s in SCENARIOS} if nemesis != "none" else set()
-            as_it_should = code == WANTED_EXIT[nemesis] and found == wanted and not extra
+            seconds[cell].append(took_s)
+            wanted = set() if cell.nemesis == HEALTHY else {s.name for s in SCENARIOS}
+            as_it_should = code == (EXIT_ANOMALY if wanted else EXIT_CLEAN) and found == wanted and not extra
             said = verdict.get("verdict", code)
-            print(f"{number:3} {target} {nemesis}: {said}, {len(found)} payloads, {took_s:.1f} s",
-                  flush=True)  # fmt: skip
+            print(f"{number:3} {' '.join(cell)}: {said}, {len(found)} payloads, {took_s:.1f} s", flush=True)
             if not as_it_should:
                 bad += 1
                 print(
@@ -84,12 +95,12 @@ def main(runs: int, targets: tuple[str, ...], nemeses: tuple[str, ...], results:
     sys.exit(1 if bad else 0)
 
 
-def _print(counts: dict[tuple[str, str], Counter[str]], seconds: dict[tuple[str, str], list[float]]) -> None:
+def _print(counts: dict[Cell, Counter[str]], seconds: dict[Cell, list[float]]) -> None:
     names = [s.name for s in SCENARIOS]
-    table = Table("target", "nemesis", "runs", "anomaly", "clean", "unknown", *names, "median s")
-    for (target, nemesis), count in counts.items():
+    table = Table(*Cell._fields, "runs", "anomaly", "clean", "unknown", *names, "median s")
+    for cell, count in counts.items():
         cells = [str(count[name]) for name in ("runs", "anomaly", "clean", "unknown", *names)]
-        table.add_row(target, nemesis, *cells, f"{median(seconds[target, nemesis]):.1f}")
+        table.add_row(*cell, *cells, f"{median(seconds[cell]):.1f}")
     Console(width=200).print(table)
 
 

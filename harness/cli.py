@@ -85,8 +85,9 @@ def cli(*, debug: bool) -> None:
     default="kill",
     show_default=True,
     metavar="NAME",
-    help="kill, or none for the healthy control.",
+    help="kill, pause, or none for the healthy control.",
 )
+@click.option("--client", default="librdkafka", show_default=True, metavar="NAME", help="librdkafka or java.")
 @click.option(
     "--results",
     type=click.Path(path_type=Path),

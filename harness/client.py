@@ -1,33 +1,19 @@
-"""librdkafka producers that write down everything they do."""
+"""Producers that write down everything they do, whatever library they use."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaException
-from confluent_kafka import Producer as LibrdkafkaProducer
-
+from harness.clients import OPERATION_TIMEOUT_S, ClientError
 from harness.errors import HarnessError
 from harness.history import HEADER_OP, HEADER_TXN
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.clients import MakeProducer
     from harness.history import History
-
-OPERATION_TIMEOUT_S = 20.0
-
-BASE_CONFIG = {
-    "acks": "all",
-    "linger.ms": 0,
-    "socket.timeout.ms": 5_000,
-    "reconnect.backoff.ms": 20,
-    "reconnect.backoff.max.ms": 200,
-    "retry.backoff.ms": 20,
-    "topic.metadata.refresh.interval.ms": 1_000,
-    "topic.metadata.refresh.fast.interval.ms": 50,
-    "delivery.timeout.ms": int(OPERATION_TIMEOUT_S * 1000),
-    "log_level": 0,
-}
 
 
 @dataclass(frozen=True)
@@ -42,18 +28,11 @@ class ProducerSpec:
 class Producer:
     """One client process. Methods block until the broker answered, but for `send`."""
 
-    def __init__(self, bootstrap: str, spec: ProducerSpec, history: History) -> None:
-        """Connect lazily; a transactional producer has `init` to be called first.
-
-        The plain producer is not idempotent: with a producer.id.expiration.ms of seconds brokers forget it
-        whenever it pauses.
-        """
-        config: dict[str, Any] = {**BASE_CONFIG, "bootstrap.servers": bootstrap}
-        if spec.transactional_id is not None:
-            config["transactional.id"] = spec.transactional_id
+    def __init__(self, make: MakeProducer, spec: ProducerSpec, history: History) -> None:
+        """Make it; a transactional producer has `init` to be called first."""
         self._spec = spec
         self._history = history
-        self._producer = LibrdkafkaProducer(config)
+        self._producer = make(spec.transactional_id)
         self._txn = 0
         self._errors: list[str] = []
         self._last_offset = -1
@@ -61,7 +40,7 @@ class Producer:
 
     def init(self) -> None:
         """Obtain a producer id and fence earlier owners of the transactional id."""
-        self._bracket("init", lambda: self._producer.init_transactions(OPERATION_TIMEOUT_S))
+        self._bracket("init", self._producer.init_transactions)
 
     def begin(self) -> None:
         """Begin the next transaction."""
@@ -71,7 +50,7 @@ class Producer:
     def commit(self) -> None:
         """Commit the open transaction, once everything in it is acknowledged."""
         self.flush()
-        self._bracket("commit", lambda: self._producer.commit_transaction(OPERATION_TIMEOUT_S))
+        self._bracket("commit", self._producer.commit_transaction)
 
     def abort(self) -> None:
         """Abort the open transaction.
@@ -80,7 +59,7 @@ class Producer:
         against 3.9 and 4.2).
         """
         self.flush()
-        self._bracket("abort", lambda: self._producer.abort_transaction(OPERATION_TIMEOUT_S))
+        self._bracket("abort", self._producer.abort_transaction)
 
     def send(self, topic: str, key: str, value: str | None) -> None:
         """Produce without waiting; the completion is recorded when the broker has answered."""
@@ -93,24 +72,20 @@ class Producer:
             value=value,
             tombstone=value is None,
         )
-        headers: list[tuple[str, str | bytes | None]] = [(HEADER_OP, str(event["op"]).encode())]
+        headers = [(HEADER_OP, str(event["op"]).encode())]
         if self._spec.transactional_id is not None:
             headers.append((HEADER_TXN, f"{self._spec.transactional_id}/{self._txn}".encode()))
 
-        def delivered(error: Any, message: Any) -> None:
+        def answered(error: str | None, offset: int) -> None:
             if error is None:
-                self._last_offset = message.offset()
-                self._history.complete("ok", event, offset=message.offset())
+                self._last_offset = offset
+                self._history.complete("ok", event, offset=offset)
             else:
                 # A delivery that timed out may have been written all the same.
-                self._history.complete("info", event, error=str(error))
-                self._errors.append(str(error))
+                self._history.complete("info", event, error=error)
+                self._errors.append(error)
 
-        self._producer.produce(
-            topic, key=key.encode(), value=None if value is None else value.encode(), partition=0,
-            headers=headers, on_delivery=delivered,
-        )  # fmt: skip
-        self._producer.poll(0)
+        self._producer.send(topic, key, value, headers, answered)
 
     def put(self, topic: str, key: str, value: str | None) -> int:
         """Produce and wait; return the record's offset. Raises `HarnessError` where it is not acknowledged."""
@@ -120,20 +95,18 @@ class Producer:
 
     def flush(self) -> None:
         """Wait until everything sent is acknowledged. Raises `HarnessError` for what was not."""
-        left = self._producer.flush(OPERATION_TIMEOUT_S)
+        left = self._producer.flush()
         if left or self._errors:
             told = "; ".join(self._errors) or f"{left} records are not acknowledged after {OPERATION_TIMEOUT_S:g} s"
             self._errors.clear()
             raise HarnessError(f"{self._spec.process}: {told}")
 
-    def _bracket(self, f: str, operation: Any) -> None:
+    def _bracket(self, f: str, operation: Callable[[], None]) -> None:
         event = self._history.invoke(f=f, **self._who())
         try:
             operation()
-        except KafkaException as error:
-            # Only what the client library calls abortable did certainly not happen.
-            kind = "fail" if error.args[0].txn_requires_abort() else "info"
-            self._history.complete(kind, event, error=str(error))
+        except ClientError as error:
+            self._history.complete("fail" if error.certainly else "info", event, error=str(error))
             raise HarnessError(f"{self._spec.process}: {f} failed: {error}") from error
         self._history.complete("ok", event)
 

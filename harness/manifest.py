@@ -5,19 +5,23 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness import leftovers
+from harness.segments.batches import CorruptLogError, iter_batches
+from harness.segments.transactions import transaction_version
 from harness.verdict import RUNNING, SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from harness.java import Java
     from harness.runner import Test
     from harness.scenario import Scenario
+    from harness.segments.batches import Batch
     from harness.store import RunFolder
     from harness.targets import Target
     from harness.targets.jars import JarSet
@@ -40,7 +44,8 @@ class Manifest:
 
     def finish(self, status: str, timings_s: Mapping[str, float], failure: str | None = None) -> None:
         """Record how the run ended; ``failure`` is one sentence where it did not go to its end."""
-        self.content.update(status=status, timings_s=dict(timings_s), failure=failure)
+        shown = transaction_version(map(_batches, sorted(self.folder.path.glob("brokers/*/*/*/*.log"))))
+        self.content.update(status=status, timings_s=dict(timings_s), failure=failure, transaction_version=shown)
         self.write()
 
 
@@ -68,7 +73,7 @@ def begin(
             "target": {"name": target.name, "version": target.version, "note": target.note},
             "anomaly": anomaly,
             "nemesis": test.nemesis.name,
-            "client": "librdkafka",
+            "client": test.client,
             "timers": test.timers.name,
             "seed": test.seed,
             "topic_settings": dict(test.topic_settings),
@@ -97,12 +102,19 @@ def begin(
                 **{name: _version(name) for name in PACKAGES},
             },
             "jars": jars.digests,
+            "jars_pinned": jars.pinned,
             "owner": me,
             "timings_s": {},
         },
     )
     manifest.write()
     return manifest
+
+
+def _batches(segment: Path) -> Iterator[Batch]:
+    """Walk a stored segment; it may end in a batch that was being written."""
+    with suppress(CorruptLogError):
+        yield from iter_batches(segment.read_bytes(), source=str(segment), verify_crc=False)
 
 
 def _version(distribution: str) -> str | None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from harness import leftovers, manifest, verdict
 from harness.catalog import CONTROL, scenarios_for
+from harness.clients import ClientSpec, find_client
 from harness.clock import RealClock
 from harness.errors import HarnessError, TimeLimitError, UsageError
 from harness.java import find_java
@@ -61,6 +62,7 @@ class RunOptions:
     target: str
     anomaly: str
     nemesis: str = "kill"
+    client: str = "librdkafka"
     results: Path = Path("results")
     seed: int | None = None
     topic_settings: Mapping[str, str] = field(default_factory=dict)
@@ -94,7 +96,9 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
         timers=FAST,
         topic_settings={**FAST.topic, **options.topic_settings},
         seed=secrets.randbelow(2**31) if options.seed is None else options.seed,
+        client=options.client,
     )
+    open_client = find_client(options.client)
     broker_settings = {**FAST.broker, **options.broker_settings}
     java = find_java()
     jars = jars_for(target, on_progress=progress.jars)
@@ -125,9 +129,19 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
             folder, target=target, anomaly=options.anomaly, test=test, control=CONTROL,
             broker_settings=broker_settings, brokers=BROKERS, java=java, jars=jars,
         )  # fmt: skip
+        # Before Spark, which changes the environment that a new process inherits.
+        client = ClientSpec(
+            run_id=run_id,
+            bootstrap=",".join(str(runtime.address(broker)) for broker in runtime.brokers),
+            java=java,
+            classpath=jars.classpath,
+            work_dir=workspace.path,
+            log_path=folder.path / "client.log",
+        )
+        make_producer = owned.enter_context(open_client(client))
         stages = _Stages(clock, progress)
         prepared = owned.enter_context(_checkers_meanwhile(workspace, folder, java))
-        outage = Outage(test, runtime, folder, clock, stages.begin)
+        outage = Outage(test, runtime, make_producer, folder, clock=clock, progress=stages.begin)
         _go(outage, told, stages)
         if not options.keep:
             runtime.close()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from harness.admin import PartitionState
+    from harness.clients import MakeProducer
     from harness.clock import Clock
     from harness.replica import TopicPartition
     from harness.runtimes.base import Runtime
@@ -52,6 +53,7 @@ class Test:
     timers: Timers
     topic_settings: Mapping[str, str]
     seed: int
+    client: str = "librdkafka"
 
     @property
     def absent_broker(self) -> int:
@@ -66,9 +68,17 @@ class Outage:
     """One run on one cluster: all scenarios, a topic each, in one outage."""
 
     def __init__(
-        self, test: Test, runtime: Runtime, folder: RunFolder, clock: Clock, progress: Callable[[str], None]
+        self,
+        test: Test,
+        runtime: Runtime,
+        make_producer: MakeProducer,
+        folder: RunFolder,
+        *,
+        clock: Clock,
+        progress: Callable[[str], None],
     ) -> None:
         """Remember the parts; nothing is started."""
+        self._make_producer = make_producer
         self._test = test
         self._runtime = runtime
         self._folder = folder
@@ -93,7 +103,7 @@ class Outage:
             self._boot()
             history = owned.enter_context(closing(History(self._folder.history_path, self._clock)))
             filler = self._filler(history)
-            payloads = [Payload(s, self._bootstrap(), history) for s in self._test.scenarios]
+            payloads = [Payload(s, self._make_producer, history) for s in self._test.scenarios]
             self._create_topics(filler, payloads)
             observer = owned.enter_context(
                 closing(Observer(self._runtime, list(self._replicas), self._folder.observations_path, self._clock))
@@ -291,7 +301,7 @@ class Outage:
 
     def _filler(self, history: History) -> Filler:
         spec = FillerSpec(self.topics, self._test.seed, self._test.timers.filler_period_s)
-        return Filler(spec, self._bootstrap(), history)
+        return Filler(spec, self._make_producer, history)
 
     def _bootstrap(self) -> str:
         return ",".join(str(self._runtime.address(broker)) for broker in self._runtime.brokers)

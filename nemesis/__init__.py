@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
 from harness.suggest import nearest
-from nemesis import kill, none
+from nemesis import kill, none, pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +33,7 @@ class Nemesis:
 
 NEMESES = {
     "kill": Nemesis("kill", True, "kill broker {broker}", "restart broker {broker}", kill.leave, kill.come_back),
+    "pause": Nemesis("pause", True, "pause broker {broker}", "resume broker {broker}", pause.leave, pause.come_back),
     "none": Nemesis("none", False, "no fault", "no fault", none.leave, none.come_back),
 }
 

@@ -21,6 +21,7 @@ from harness.errors import HarnessError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from harness.clients import MakeProducer
     from harness.history import History
     from harness.scenario import Phase
 
@@ -50,13 +51,13 @@ class FillerSpec:
 class Filler:
     """Owns the filler's producers, and their threads while a phase runs."""
 
-    def __init__(self, spec: FillerSpec, bootstrap: str, history: History) -> None:
+    def __init__(self, spec: FillerSpec, make: MakeProducer, history: History) -> None:
         """Create the producers."""
         self._spec = spec
         self._errors: list[BaseException] = []
-        self._plain = Producer(bootstrap, ProducerSpec("filler.plain", PART), history)
+        self._plain = Producer(make, ProducerSpec("filler.plain", PART), history)
         self._transactional = [
-            Producer(bootstrap, ProducerSpec(f"filler.tx{n}", PART, f"filler.tx{n}"), history)
+            Producer(make, ProducerSpec(f"filler.tx{n}", PART, f"filler.tx{n}"), history)
             for n in range(TRANSACTIONAL_PROCESSES)
         ]
         self._choices = [random.Random(f"{spec.seed}/{n}") for n in range(1 + TRANSACTIONAL_PROCESSES)]  # noqa: S311

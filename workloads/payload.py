@@ -10,6 +10,7 @@ from harness.scenario import Action, Critical, Phase, Scenario, Step
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from harness.clients import MakeProducer
     from harness.history import History
     from harness.observe import Observer
 
@@ -24,7 +25,7 @@ def transactional_id(scenario: Scenario, process: str) -> str:
 class Payload:
     """The producers of one scenario. Not thread-safe; the runner's thread owns it."""
 
-    def __init__(self, scenario: Scenario, bootstrap: str, history: History) -> None:
+    def __init__(self, scenario: Scenario, make: MakeProducer, history: History) -> None:
         """Create the producers; transactional ones obtain their ids in `init`."""
         self.scenario = scenario
         self.partition = (scenario.name, 0)
@@ -32,7 +33,7 @@ class Payload:
         transactional = scenario.transactional_processes
         self._producers = {
             process: Producer(
-                bootstrap,
+                make,
                 ProducerSpec(
                     process=f"{scenario.name}.{process}",
                     part=PART,

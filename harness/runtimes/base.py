@@ -31,6 +31,14 @@ class Runtime(Protocol):
         """End a broker with SIGKILL; it is down when this returns."""
         ...
 
+    def pause(self, broker: int) -> None:
+        """Freeze a broker's process: it answers nothing, and keeps its memory and its connections."""
+        ...
+
+    def resume(self, broker: int) -> None:
+        """Let a frozen broker go on."""
+        ...
+
     def is_up(self, broker: int) -> bool:
         """Whether the broker is meant to be running and able to answer."""
         ...

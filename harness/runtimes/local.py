@@ -63,6 +63,7 @@ class LocalRuntime:
         """Remember the parts; no broker runs yet."""
         self._spec = spec
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._paused: set[int] = set()
         # Given to every process by name: one that inherits the environment fails to start (EFAULT) while
         # another thread changes it, as pyspark does.
         self._environment = dict(os.environ)
@@ -112,9 +113,19 @@ class LocalRuntime:
         process.kill()
         process.wait(timeout=STOP_TIMEOUT_S)
 
+    def pause(self, broker: int) -> None:
+        """SIGSTOP the broker."""
+        self._paused.add(broker)
+        self._processes[broker].send_signal(signal.SIGSTOP)
+
+    def resume(self, broker: int) -> None:
+        """SIGCONT the broker."""
+        self._processes[broker].send_signal(signal.SIGCONT)
+        self._paused.discard(broker)
+
     def is_up(self, broker: int) -> bool:
         """Whether the broker's process is meant to run."""
-        return broker in self._processes
+        return broker in self._processes and broker not in self._paused
 
     def raise_if_died(self) -> None:
         """Raise `BootError` with the last log lines of a broker that ended by itself."""

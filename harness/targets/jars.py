@@ -1,9 +1,10 @@
 """The jars of a target: pinned by version and SHA-256, fetched once per user, verified.
 
 A lock file per exact version (``locks/kafka-3.9.2.lock``, made by ``harness.targets.lock``) names every
-jar. They come from Maven Central through the Ivy that pyspark bundles, into
-``$XDG_CACHE_HOME/compaction-harness/jars/<version>/`` (``~/.cache`` without XDG_CACHE_HOME;
-COMPACTION_HARNESS_CACHE names another folder, COMPACTION_HARNESS_MAVEN_ROOT another repository).
+jar; a version without one is resolved when it is first used, and then kept to. Jars come from Maven
+Central through the Ivy that pyspark bundles, into ``$XDG_CACHE_HOME/compaction-harness/jars/<version>/``
+(``~/.cache`` without XDG_CACHE_HOME; COMPACTION_HARNESS_CACHE names another folder,
+COMPACTION_HARNESS_MAVEN_ROOT another repository).
 """
 
 from __future__ import annotations
@@ -16,13 +17,23 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.cache import cache_root
 from harness.errors import UsageError
-from harness.targets.lock import FETCH_LIMIT_S, file_sha256, ivy_dependency, jar_name, read_lock, run_ivy
+from harness.targets.lock import (
+    FETCH_LIMIT_S,
+    file_sha256,
+    is_pinned,
+    ivy_dependency,
+    jar_name,
+    read_lock,
+    remember,
+    resolve,
+    run_ivy,
+)
 
 if TYPE_CHECKING:
     from harness.targets import Target
@@ -39,11 +50,13 @@ class JarSet:
     """The verified jars of one target version.
 
     ``classpath`` lists them for ``java -cp``; ``digests`` maps ``group:artifact:version`` to SHA-256.
+    ``pinned``: this release names them; otherwise they are what the repository had at the first use.
     """
 
     directory: Path
     classpath: str
     digests: dict[str, str]
+    pinned: bool = True
 
 
 def jars_for(target: Target, *, on_progress: OnProgress | None = None, verify: bool = False) -> JarSet:
@@ -52,15 +65,20 @@ def jars_for(target: Target, *, on_progress: OnProgress | None = None, verify: b
     ``on_progress(done, total)`` counts Ivy's steps, two a jar: found, then downloaded. A complete cache
     is recognised by file sizes; ``verify`` hashes every jar as well. Bounded: 15 minutes.
 
-    Raises UsageError: no lock for the version, jars not to be had, a jar that is not the pinned one, a
+    Raises UsageError: a version or jars that are not to be had, a jar that is not the pinned one, a
     cache folder that cannot be written, no Java, no pyspark.
     """
-    return materialise(read_lock(target), _directory(target), fetch_locked, on_progress, verify=verify)
+    digests = read_lock(target)
+    if digests is None:
+        return _first_use(target, on_progress or _unheard)
+    found = materialise(digests, _directory(target), fetch_locked, on_progress, verify=verify)
+    return replace(found, pinned=is_pinned(target))
 
 
 def is_cached(target: Target) -> bool:
-    """Whether ``jars_for`` would return at once. Raises UsageError when the version has no lock."""
-    return _is_complete(_directory(target), read_lock(target))
+    """Whether ``jars_for`` would return at once."""
+    digests = read_lock(target)
+    return digests is not None and _is_complete(_directory(target), digests)
 
 
 def materialise(
@@ -78,12 +96,9 @@ def materialise(
     """
     if not _is_complete(directory, digests) or (verify and _mismatch(directory, digests)):
         try:
-            _fill(directory, digests, fetch, on_progress or (lambda _done, _total: None))
+            _fill(directory, digests, fetch, on_progress or _unheard)
         except OSError as error:
-            raise UsageError(
-                f"the jar cache {directory} cannot be written ({error.strerror or error}): "
-                "make room or set COMPACTION_HARNESS_CACHE to another folder"
-            ) from error
+            raise _not_writable(directory, error) from error
     classpath = os.pathsep.join(str(directory / jar_name(coordinate)) for coordinate in digests)
     return JarSet(directory, classpath, digests)
 
@@ -93,17 +108,55 @@ def fetch_locked(coordinates: Sequence[str], staging: Path, on_progress: OnProgr
 
     Raises UsageError with Ivy's reason when one is not to be had.
     """
-    total, done = 2 * len(coordinates), 0
+    modules = [ivy_dependency(coordinate, transitive="false") for coordinate in coordinates]
+    run_ivy(modules, staging, _counter(on_progress, len(coordinates)), poms=False)
+
+
+def _first_use(target: Target, on_progress: OnProgress) -> JarSet:
+    """Resolve a version that nobody has pinned, and remember what came."""
+    directory = _directory(target)
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=_STAGING, dir=directory.parent, ignore_cleanup_errors=True) as name:
+            resolved = Path(name)
+            digests = resolve(target, resolved, _counter(on_progress))
+            on_progress(1, 1)
+
+            def take(coordinates: Sequence[str], staging: Path, _: OnProgress) -> None:
+                for jar in map(jar_name, coordinates):
+                    (resolved / jar).replace(staging / jar)
+
+            found = materialise(digests, directory, take)
+        remember(target, digests)
+    except OSError as error:
+        raise _not_writable(directory, error) from error
+    return replace(found, pinned=False)
+
+
+def _counter(on_progress: OnProgress, jars: int = 0) -> Callable[[str], None]:
+    """Return what counts the steps in Ivy's output. Where it is not known how many jars there are, it never ends."""
+    found = loaded = 0
 
     def count(line: str) -> None:
-        nonlocal done
-        if "\tfound " in line or "[SUCCESSFUL " in line:
-            done = min(done + 1, total)
-            on_progress(done, total)
+        nonlocal found, loaded
+        found += "\tfound " in line
+        loaded += "[SUCCESSFUL " in line
+        total = 2 * jars or 2 * max(found, loaded) + 1
+        on_progress(min(found + loaded, total), total)
 
-    on_progress(done, total)
-    modules = [ivy_dependency(coordinate, transitive="false") for coordinate in coordinates]
-    run_ivy(modules, staging, count, poms=False)
+    on_progress(0, 2 * jars or 1)
+    return count
+
+
+def _unheard(_done: int, _total: int) -> None:
+    """Nobody listens."""
+
+
+def _not_writable(directory: Path, error: OSError) -> UsageError:
+    return UsageError(
+        f"the jar cache {directory} cannot be written ({error.strerror or error}): "
+        "make room or set COMPACTION_HARNESS_CACHE to another folder"
+    )
 
 
 def _directory(target: Target) -> Path:

@@ -3,7 +3,8 @@
 A lock file (``locks/kafka-3.9.2.lock``) has a line ``sha256  group:artifact:version`` for every jar of
 one exact version. ``python -m harness.targets.lock kafka-3.9`` writes it, in a source tree: it resolves
 the POMs transitively, leaves out the target's excluded modules, adds slf4j-simple as the one slf4j
-binding (brokers then log to stderr), and hashes what came.
+binding (brokers then log to stderr), and hashes what came. A version that this release has no lock of
+gets one in the user's cache when it is first used.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.cache import cache_root
 from harness.errors import UsageError
 from harness.java import find_java
 from harness.targets import Target, find_target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from importlib.resources.abc import Traversable
 
 FETCH_LIMIT_S = 900.0
 _SILENCE_LIMIT_S = 40.0
@@ -44,6 +47,7 @@ _FETCH_REMEDY = (
     "check the network (a proxy goes into JAVA_TOOL_OPTIONS) or "
     "set COMPACTION_HARNESS_MAVEN_ROOT to a mirror of Maven Central"
 )
+_BROKER_MODULE = "org.apache.kafka#kafka_"
 _BINDING = "org.slf4j:slf4j-simple:1.7.36"
 _OTHER_BINDINGS = (
     "ch.qos.logback:logback-classic",
@@ -63,32 +67,61 @@ def lock_name(target: Target) -> str:
     return f"kafka-{target.version}.lock"
 
 
-def read_lock(target: Target) -> dict[str, str]:
-    """Return the pinned SHA-256 by ``group:artifact:version``; UsageError when the version has no lock."""
-    lock = importlib.resources.files("harness.targets") / "locks" / lock_name(target)
-    if not lock.is_file():
-        raise UsageError(
-            f"no jars are pinned for {target.name} {target.version}: run python -m harness.targets.lock {target.name}"
-        )
-    rows = (line.split() for line in lock.read_text(encoding="utf-8").splitlines())
-    return {coordinate: sha256 for sha256, coordinate in rows}
+def is_pinned(target: Target) -> bool:
+    """Whether this release names the version's jars; of others the user's cache has what was found first."""
+    return _package_lock(target).is_file()
 
 
-def resolve(target: Target) -> dict[str, str]:
-    """Return the SHA-256 by ``group:artifact:version`` of every jar the target's brokers need.
+def read_lock(target: Target) -> dict[str, str] | None:
+    """Return the SHA-256 by ``group:artifact:version`` of a version's jars; None before its first use."""
+    lock = _package_lock(target) if is_pinned(target) else _user_lock(target)
+    try:
+        rows = [line.split() for line in lock.read_text(encoding="utf-8").splitlines()]
+        return {coordinate: sha256 for sha256, coordinate in rows}
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{lock} is no list of jars: {error}; remove it, and it is made anew") from error
 
+
+def remember(target: Target, digests: Mapping[str, str]) -> None:
+    """Write a version's lock into the user's cache, where `read_lock` finds it."""
+    lock = _user_lock(target)
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    draft = lock.with_suffix(f".{os.getpid()}")
+    draft.write_text(_lock_text(digests), encoding="utf-8")
+    draft.replace(lock)
+
+
+def _package_lock(target: Target) -> Traversable:
+    return importlib.resources.files("harness.targets") / "locks" / lock_name(target)
+
+
+def _user_lock(target: Target) -> Path:
+    return cache_root() / "locks" / lock_name(target)
+
+
+def _lock_text(digests: Mapping[str, str]) -> str:
+    return "".join(f"{sha256}  {coordinate}\n" for coordinate, sha256 in sorted(digests.items()))
+
+
+def resolve(target: Target, staging: Path, on_line: Callable[[str], object]) -> dict[str, str]:
+    """Retrieve every jar that the target's brokers need into ``staging``; Ivy's output goes to ``on_line``.
+
+    Returns the SHA-256 by ``group:artifact:version``. Ivy checks them against the repository's own checksums.
     Raises UsageError when Maven Central does not have them all.
     """
     broker = ivy_dependency(f"org.apache.kafka:kafka_{target.scala}:{target.version}")
     for excluded in (*target.excluded_modules, *_OTHER_BINDINGS):
         group, artifact = excluded.split(":")
         ET.SubElement(broker, "exclude", org=group, module=artifact)
-    with tempfile.TemporaryDirectory() as name:
-        staging = Path(name)
-        modules = [broker, ivy_dependency(_BINDING)]
-        run_ivy(modules, staging, lambda line: print(line, file=sys.stderr), poms=True)  # noqa: T201
-        jars = sorted(staging.glob("*.jar"))
-        return {jar.stem.replace("--", ":"): file_sha256(jar) for jar in jars}
+    try:
+        run_ivy([broker, ivy_dependency(_BINDING)], staging, on_line, poms=True)
+    except UsageError as error:
+        if f"module not found: {_BROKER_MODULE}" not in str(error):
+            raise
+        raise UsageError(f"the repository has no Kafka {target.version}: {error}") from error
+    return {jar.stem.replace("--", ":"): file_sha256(jar) for jar in sorted(staging.glob("*.jar"))}
 
 
 def file_sha256(path: Path) -> str:
@@ -210,9 +243,9 @@ def main(arguments: list[str]) -> int:
     """Write the lock of each named target; return the exit code."""
     try:
         for target in map(find_target, arguments):
-            rows = sorted(resolve(target).items())
-            text = "".join(f"{sha256}  {coordinate}\n" for coordinate, sha256 in rows)
-            (Path(__file__).parent / "locks" / lock_name(target)).write_text(text, encoding="utf-8")
+            with tempfile.TemporaryDirectory() as staging:
+                digests = resolve(target, Path(staging), lambda line: print(line, file=sys.stderr))  # noqa: T201
+            (Path(__file__).parent / "locks" / lock_name(target)).write_text(_lock_text(digests), encoding="utf-8")
     except UsageError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_code

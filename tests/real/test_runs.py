@@ -98,8 +98,28 @@ def partition_folders(folder: Path, source: str, broker: int, snapshot: str) -> 
 
 
 def test_every_payload_is_found_and_nothing_else(killed: Run) -> None:
-    assert killed.ran.code == EXIT_ANOMALY, killed.ran.said
-    verdict = killed.ran.verdict
+    assert_every_payload_is_found(killed.ran)
+
+
+@pytest.mark.parametrize(
+    ("target", "nemesis", "client", "transaction_version"),
+    [("kafka-3.9", "pause", "librdkafka", 1), ("kafka-4.4", "kill", "java", 2)],
+)
+def test_other_faults_and_clients_show_the_same(
+    make_sandbox: Callable[[str], Sandbox], target: str, nemesis: str, client: str, transaction_version: int
+) -> None:
+    sandbox = make_sandbox(f"{target}-{nemesis}-{client}")
+    options = ("--anomaly", "all", "--nemesis", nemesis, "--client", client, "--format", "json")
+    assert_every_payload_is_found(sandbox.run(target, *options).end())
+    manifest = json.loads((sandbox.latest(target, "all") / "manifest.json").read_text())
+    assert (manifest["nemesis"], manifest["client"]) == (nemesis, client)
+    assert manifest["transaction_version"] == transaction_version
+    assert sandbox.left_behind() == []
+
+
+def assert_every_payload_is_found(ran: Ran) -> None:
+    assert ran.code == EXIT_ANOMALY, ran.said
+    verdict = ran.verdict
     assert verdict["verdict"] == "anomaly"
     found = [
         (finding["topic"], (finding["anomaly"], finding["effect"]), finding["broker"], finding["candidates"])

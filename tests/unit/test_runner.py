@@ -88,7 +88,7 @@ class FakeAdmin:
 def outage(**admin: float) -> tuple[Outage, FakeObserver, FakeClock]:
     clock = FakeClock()
     test = Test(scenarios_for("stuck-lso"), find_nemesis("kill"), FAST, FAST.topic, seed=1)
-    subject = Outage(test, FakeRuntime(), None, clock, lambda _: None)  # type: ignore[arg-type]
+    subject = Outage(test, FakeRuntime(), None, None, clock=clock, progress=lambda _: None)  # type: ignore[arg-type]
     subject._admin = FakeAdmin(clock, **admin)  # type: ignore[assignment]
     return subject, FakeObserver(clock), clock
 

@@ -1,12 +1,14 @@
 """The table of targets, and the locks that pin each row."""
 
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from harness.errors import EXIT_USAGE, UsageError
 from harness.targets import TARGETS, Target, find_target
-from harness.targets.lock import jar_name, read_lock
+from harness.targets.lock import is_pinned, jar_name, read_lock, remember
 
 
 def test_known_targets() -> None:
@@ -25,6 +27,8 @@ def test_unknown_target_names_the_nearest_and_all() -> None:
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 def test_lock_pins_the_broker_and_one_slf4j_binding(target: Target) -> None:
     digests = read_lock(target)
+    assert is_pinned(target)
+    assert digests is not None
     assert f"org.apache.kafka:kafka_{target.scala}:{target.version}" in digests
     assert {c for c in digests if c.startswith("org.slf4j:")} == {
         "org.slf4j:slf4j-api:1.7.36",
@@ -36,6 +40,32 @@ def test_lock_pins_the_broker_and_one_slf4j_binding(target: Target) -> None:
     assert len({jar_name(coordinate) for coordinate in digests}) == len(digests)
 
 
-def test_version_without_a_lock() -> None:
-    with pytest.raises(UsageError, match=r"no jars are pinned for kafka-9.9 9\.9\.1"):
-        read_lock(Target("kafka-9.9", "9.9.1"))
+@pytest.mark.parametrize(
+    ("name", "version", "like"),
+    [
+        ("kafka-4.1.1", "4.1.1", "kafka-4.1"),
+        ("kafka-4.4.7", "4.4.7", "kafka-4.4"),
+        ("kafka-4.0.0-rc3", "4.0.0-rc3", "kafka-4.0"),
+    ],
+)
+def test_an_exact_patch_is_its_line_in_another_version(name: str, version: str, like: str) -> None:
+    assert find_target(name) == replace(TARGETS[like], name=name, version=version)
+
+
+@pytest.mark.parametrize("name", ["kafka-9.9.1", "kafka-4.1.", "kafka-4.1.1.1", "4.1.1"])
+def test_what_is_no_patch_of_a_known_line(name: str) -> None:
+    with pytest.raises(UsageError, match=r"there is no target .*an exact patch is"):
+        find_target(name)
+
+
+def test_a_version_without_a_lock_has_one_after_its_first_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMPACTION_HARNESS_CACHE", str(tmp_path))
+    target = find_target("kafka-4.1.1")
+    assert read_lock(target) is None
+    remember(target, {"org.b:two:2": "cd", "org.a:one:1": "ab"})
+    assert read_lock(target) == {"org.a:one:1": "ab", "org.b:two:2": "cd"}
+    assert not is_pinned(target)
+    (lock,) = (tmp_path / "locks").iterdir()
+    lock.write_text("spoilt")
+    with pytest.raises(UsageError, match=r"kafka-4\.1\.1\.lock is no list of jars"):
+        read_lock(target)

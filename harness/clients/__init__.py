@@ -1,0 +1,86 @@
+"""The client libraries that workloads write with, one file each, in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from harness.errors import UsageError
+from harness.suggest import nearest
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from harness.java import Java
+
+OPERATION_TIMEOUT_S = 20.0
+
+Answered: TypeAlias = Callable[[str | None, int], None]
+"""Told once a record: what went wrong (None if nothing), and the record's offset."""
+
+
+class ClientError(Exception):
+    """An operation that failed. ``certainly``: it did not happen; otherwise it may have."""
+
+    def __init__(self, text: str, *, certainly: bool = False) -> None:
+        """Say what the library said."""
+        super().__init__(text)
+        self.certainly = certainly
+
+
+class LibraryProducer(Protocol):
+    """A producer of one library. Every method but `send` blocks, for `OPERATION_TIMEOUT_S` at most."""
+
+    def init_transactions(self) -> None:
+        """Obtain a producer id. Raises `ClientError`."""
+        ...
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction. Raises `ClientError`."""
+        ...
+
+    def commit_transaction(self) -> None:
+        """Commit it. Raises `ClientError`."""
+        ...
+
+    def abort_transaction(self) -> None:
+        """Abort it. Raises `ClientError`."""
+        ...
+
+    def send(
+        self, topic: str, key: str, value: str | None, headers: list[tuple[str, bytes]], answered: Answered
+    ) -> None:
+        """Send a record to partition 0; ``answered`` is called at the latest in `flush`."""
+        ...
+
+    def flush(self) -> int:
+        """Wait for the answers to all that was sent; return how many did not come."""
+        ...
+
+
+MakeProducer: TypeAlias = Callable[[str | None], LibraryProducer]
+"""Makes a producer; transactional where a transactional id is given."""
+
+
+@dataclass(frozen=True)
+class ClientSpec:
+    """What a library needs: where brokers are; for Java its runtime, jars, and where it may write."""
+
+    run_id: str
+    bootstrap: str
+    java: Java
+    classpath: str
+    work_dir: Path
+    log_path: Path
+
+
+def find_client(name: str) -> Callable[[ClientSpec], AbstractContextManager[MakeProducer]]:
+    """Return what opens the library of that name. Raises `UsageError` with the nearest names."""
+    from harness.clients import java, librdkafka  # noqa: PLC0415  (they import this module)
+
+    clients = {"librdkafka": librdkafka.opened, "java": java.opened}
+    if name not in clients:
+        raise UsageError(nearest("client", name, list(clients)))
+    return clients[name]
