@@ -109,7 +109,8 @@ def machine(tmp_path: Path) -> Machine:
     ("arguments", "told"),
     [
         ("run --target kafka-39 --anomaly all", ["'kafka-39'", "did you mean kafka-3.9"]),
-        ("run --target redpanda --anomaly all", ["'redpanda'", "known: kafka-3.9, kafka-4.4"]),
+        ("run --target redpanda --anomaly all", ["'redpanda'", "known: kafka-3.9, kafka-4.0", "an exact patch"]),
+        ("run --target kafka-3.9 --anomaly all --client jav", ["'jav'", "did you mean java"]),
         ("run --target kafka-3.9 --anomaly stuk-lso", ["'stuk-lso'", "did you mean stuck-lso"]),
         ("run --target kafka-3.9 --anomaly all --nemesis kil", ["'kil'", "did you mean kill"]),
         ("run --target kafka-3.9", ["--anomaly"]),
@@ -122,7 +123,7 @@ def machine(tmp_path: Path) -> Machine:
         ("run --target kafka-3.9 --anomaly all --time-limit soon", ["soon"]),
         ("run --target kafka-3.9 --anomaly all --port-base 80", ["--port-base"]),
         ("run --target kafka-3.9 --anomaly all --format xml", ["xml"]),
-        ("doctor --fetch kafka-3", ["'kafka-3'", "did you mean kafka-3.9"]),
+        ("doctor --fetch kafka-3", ["'kafka-3'", "did you mean", "kafka-3.9"]),
         ("clean 2026-01-01T00-00-00Z-0000", ["nothing is left of 2026-01-01T00-00-00Z-0000"]),
         ("check", ["RUN_DIR"]),
         ("chek", ["'chek'"]),
