@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Producer
 
 from harness.admin import Admin
-from harness.client import BASE_CONFIG
+from harness.clients.librdkafka import CONFIG
 from harness.clock import RealClock
 from harness.errors import HarnessError
 from harness.java import find_java
@@ -113,7 +113,7 @@ class Sampler:
 
     def _producer(self, **settings: str) -> Producer:
         config = {"bootstrap.servers": str(self._runtime.address(BROKER)), "linger.ms": 50}
-        return Producer({**BASE_CONFIG, **config, **settings})
+        return Producer({**CONFIG, **config, **settings})
 
     def _write_records(self, topic: str, codec: str) -> None:
         """Two batches: of records with and without key, value and headers, and of many."""
