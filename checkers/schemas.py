@@ -11,13 +11,21 @@ def _table(**columns: t.DataType) -> t.StructType:
     return t.StructType([t.StructField(name, type_) for name, type_ in columns.items()])
 
 
-ENTRIES = _table(
-    run=TEXT,
-    snapshot=TEXT,
-    source=TEXT,
-    broker=INT,
-    topic=TEXT,
-    partition=INT,
+def _evidence(**columns: t.DataType) -> t.StructType:
+    return _table(run=TEXT, **columns, problem=TEXT)
+
+
+_REPLICA_FILE: dict[str, t.DataType] = {
+    "snapshot": TEXT,
+    "source": TEXT,
+    "broker": INT,
+    "topic": TEXT,
+    "partition": INT,
+}
+"""What the place of a replica's file tells. ``source`` is disk or fetch."""
+
+ENTRIES = _evidence(
+    **_REPLICA_FILE,
     base_offset=LONG,
     last_offset=LONG,
     crc=LONG,
@@ -33,27 +41,19 @@ ENTRIES = _table(
     key=t.BinaryType(),
     tombstone=FLAG,
     txn=TEXT,
-    problem=TEXT,
 )
 """A row is one record, or one batch that has none to show (a marker, or emptied by compaction): then
-``offset``, ``key``, ``tombstone`` and ``txn`` (the record header) are null. ``source`` is disk or fetch."""
+``offset``, ``key``, ``tombstone`` and ``txn`` (the record header) are null."""
 
-ABORTS = _table(
-    run=TEXT,
-    snapshot=TEXT,
-    source=TEXT,
-    broker=INT,
-    topic=TEXT,
-    partition=INT,
+ABORTS = _evidence(
+    **_REPLICA_FILE,
     producer_id=LONG,
     first_offset=LONG,
     last_offset=LONG,
-    problem=TEXT,
 )
 """``.txnindex`` entries; ``last_offset`` is the ABORT marker's (`CompletedTxn`)."""
 
-STATES = _table(
-    run=TEXT,
+STATES = _evidence(
     snapshot=TEXT,
     broker=INT,
     topic=TEXT,
@@ -66,13 +66,11 @@ STATES = _table(
     open=t.ArrayType(t.ArrayType(LONG)),
     cleaner_offset=LONG,
     directory_id=TEXT,
-    problem=TEXT,
 )
 """What a broker says of a replica at a snapshot. ``served``: asked over the wire; else only checkpoints tell,
 and ``last_stable_offset``, ``aborted`` and ``open`` are null."""
 
-HISTORY = _table(
-    run=TEXT,
+HISTORY = _evidence(
     type=TEXT,
     f=TEXT,
     op=LONG,
@@ -90,13 +88,11 @@ HISTORY = _table(
     broker=INT,
     position=LONG,
     records=t.ArrayType(_table(offset=LONG, key=TEXT)),
-    problem=TEXT,
 )
 """Client operations, as `harness.history` writes them."""
 
 _NOTED = t.ArrayType(_table(offset=LONG, kind=TEXT, producer_id=LONG))
-OBSERVATIONS = _table(
-    run=TEXT,
+OBSERVATIONS = _evidence(
     time_ms=LONG,
     broker=INT,
     topic=TEXT,
@@ -108,6 +104,5 @@ OBSERVATIONS = _table(
     digest=LONG,
     appeared=_NOTED,
     removed=_NOTED,
-    problem=TEXT,
 )
 """What the observer saw, as `harness.observe` writes it."""

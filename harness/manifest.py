@@ -48,6 +48,11 @@ class Manifest:
         self.content.update(status=status, timings_s=dict(timings_s), failure=failure, transaction_version=shown)
         self.write()
 
+    def time(self, timings_s: Mapping[str, float]) -> None:
+        """Record the timings anew, with what came after the end."""
+        self.content["timings_s"] = dict(timings_s)
+        self.write()
+
 
 def begin(
     folder: RunFolder,

@@ -20,6 +20,7 @@ from harness.errors import HarnessError, TimeLimitError, UsageError
 from harness.java import find_java
 from harness.ports import free_ports
 from harness.runner import Outage, Test
+from harness.runtimes.base import bootstrap_servers
 from harness.runtimes.local import LocalRuntime, LocalSpec
 from harness.scenario import FAST
 from harness.store import RunFolder, create_run_folder, new_run_id
@@ -103,7 +104,7 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
     java = find_java()
     jars = jars_for(target, on_progress=progress.jars)
     # One that stays: an election in the middle of the outage would be a second fault.
-    controllers = tuple(b for b in BROKERS if b != test.absent_broker)[:1]
+    controllers = test.staying(BROKERS)[:1]
     ports = free_ports(len(BROKERS) + len(controllers), base=options.port_base)
     run_id = new_run_id()
     folder = create_run_folder(options.results, target.name, options.anomaly, run_id)
@@ -132,7 +133,7 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
         # Before Spark, which changes the environment that a new process inherits.
         client = ClientSpec(
             run_id=run_id,
-            bootstrap=",".join(str(runtime.address(broker)) for broker in runtime.brokers),
+            bootstrap=bootstrap_servers(runtime),
             java=java,
             classpath=jars.classpath,
             work_dir=workspace.path,
@@ -151,7 +152,7 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
         said = judge_run(prepared.result, folder, told.content)
         stages.end()
         said["timings_s"] = stages.timings_s
-        told.finish(told.content["status"], stages.timings_s, told.content["failure"])
+        told.time(stages.timings_s)
         folder.write_json(folder.verdict_path, said)
         kept = {}
         if options.keep:

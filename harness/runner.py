@@ -15,6 +15,7 @@ from harness.admin import Admin
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.history import History
 from harness.observe import Observer
+from harness.runtimes.base import bootstrap_servers
 from harness.scenario import FREEZE, Phase
 from harness.store import AFTER_REJOIN, BEFORE_RETURN
 from workloads.filler import Filler, FillerSpec
@@ -62,6 +63,10 @@ class Test:
         if len(absent) != 1:
             raise ValueError(f"scenarios of one outage must name one absent broker, not {sorted(absent)}")
         return absent.pop()
+
+    def staying(self, brokers: Sequence[int]) -> tuple[int, ...]:
+        """Return these brokers without the absent one, in order."""
+        return tuple(broker for broker in brokers if broker != self.absent_broker)
 
 
 class Outage:
@@ -131,7 +136,7 @@ class Outage:
         self._wait(lambda: set(self._admin.partitions(self.topics)) == set(self._replicas), "the topics to exist")
         self._wait(lambda: self._admin.has_coordinator("any"), "a transaction coordinator")
         # A coordinator on the absent broker would hold up every commit until it has moved.
-        staying = [b for b in self._runtime.brokers if b != self._test.absent_broker]
+        staying = self._test.staying(self._runtime.brokers)
         self._lead([TRANSACTION_STATE], [*staying, self._test.absent_broker])
         filler.init()
         for payload in payloads:
@@ -188,9 +193,9 @@ class Outage:
         snapshot.take(self._runtime, self._folder, AFTER_REJOIN, self._replicas)
         absent = self._test.absent_broker
         held = [tp for tp, brokers in self._replicas.items() if absent in brokers]
-        self._lead(held, [absent, *(b for b in self._runtime.brokers if b != absent)])
+        self._lead(held, [absent, *self._test.staying(self._runtime.brokers)])
         read_committed(
-            self._bootstrap(),
+            bootstrap_servers(self._runtime),
             [topic for topic, _ in held],
             broker=absent,
             phase=Phase.AFTER,
@@ -302,9 +307,6 @@ class Outage:
     def _filler(self, history: History) -> Filler:
         spec = FillerSpec(self.topics, self._test.seed, self._test.timers.filler_period_s)
         return Filler(spec, self._make_producer, history)
-
-    def _bootstrap(self) -> str:
-        return ",".join(str(self._runtime.address(broker)) for broker in self._runtime.brokers)
 
     def _live_addresses(self) -> list[Address]:
         return [self._runtime.address(broker) for broker in self._runtime.brokers if self._runtime.is_up(broker)]

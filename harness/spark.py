@@ -119,7 +119,7 @@ def start_session(spec: SparkSpec) -> SparkSession:
     with spec.log_path.open("ab") as log:
         gateway = launch_gateway(conf, {"stdout": log, "stderr": log, "cwd": spec.scratch_dir})
     session = _session(SparkContext(conf=conf, gateway=gateway))
-    _spare_round_trips(gateway.jvm, gateway)
+    _spare_round_trips(gateway)
     for name in ("callSite.short", "callSite.long"):
         # Otherwise every operator of every plan walks the stack, to name its origin in a user interface.
         session.sparkContext.setLocalProperty(name, "check")
@@ -152,12 +152,12 @@ class _Remembered:
         return found
 
 
-def _spare_round_trips(jvm: Any, gateway: Any) -> None:
+def _spare_round_trips(gateway: Any) -> None:
     """Keep py4j from asking the JVM over and over: two commands in three would be that.
 
     Names are looked up once, not in every package of all of Spark's jars for each column; and what Python
     lets go of is not reported object by object, as the JVM ends with its session.
     """
     for name in LOOKED_UP:
-        setattr(jvm, name, _Remembered(getattr(jvm, name)))
+        setattr(gateway.jvm, name, _Remembered(getattr(gateway.jvm, name)))
     gateway.gateway_property.enable_memory_management = False

@@ -73,7 +73,7 @@ class LibrdkafkaProducer:
 
         self._producer.produce(
             topic, key=key.encode(), value=None if value is None else value.encode(), partition=0,
-            headers=[(name, content) for name, content in headers], on_delivery=delivered,
+            headers=[*headers], on_delivery=delivered,
         )  # fmt: skip
         self._producer.poll(0)
 

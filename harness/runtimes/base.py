@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from harness.wire import Address
 
 
+def bootstrap_servers(runtime: Runtime) -> str:
+    """Return every broker's address, as client libraries take them."""
+    return ",".join(str(runtime.address(broker)) for broker in runtime.brokers)
+
+
 class Runtime(Protocol):
     """A cluster's brokers as the runner and the nemeses handle them."""
 

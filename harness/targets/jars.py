@@ -59,7 +59,11 @@ class JarSet:
     pinned: bool = True
 
 
-def jars_for(target: Target, *, on_progress: OnProgress | None = None, verify: bool = False) -> JarSet:
+def _unheard(_done: int, _total: int) -> None:
+    """Nobody listens."""
+
+
+def jars_for(target: Target, *, on_progress: OnProgress = _unheard, verify: bool = False) -> JarSet:
     """Return the jars of ``target``, fetching those that are missing or damaged.
 
     ``on_progress(done, total)`` counts Ivy's steps, two a jar: found, then downloaded. A complete cache
@@ -70,7 +74,7 @@ def jars_for(target: Target, *, on_progress: OnProgress | None = None, verify: b
     """
     digests = read_lock(target)
     if digests is None:
-        return _first_use(target, on_progress or _unheard)
+        return _first_use(target, on_progress)
     found = materialise(digests, _directory(target), fetch_locked, on_progress, verify=verify)
     return replace(found, pinned=is_pinned(target))
 
@@ -85,7 +89,7 @@ def materialise(
     digests: dict[str, str],
     directory: Path,
     fetch: Fetch,
-    on_progress: OnProgress | None = None,
+    on_progress: OnProgress = _unheard,
     *,
     verify: bool = False,
 ) -> JarSet:
@@ -96,7 +100,7 @@ def materialise(
     """
     if not _is_complete(directory, digests) or (verify and _mismatch(directory, digests)):
         try:
-            _fill(directory, digests, fetch, on_progress or _unheard)
+            _fill(directory, digests, fetch, on_progress)
         except OSError as error:
             raise _not_writable(directory, error) from error
     classpath = os.pathsep.join(str(directory / jar_name(coordinate)) for coordinate in digests)
@@ -146,10 +150,6 @@ def _counter(on_progress: OnProgress, jars: int = 0) -> Callable[[str], None]:
 
     on_progress(0, 2 * jars or 1)
     return count
-
-
-def _unheard(_done: int, _total: int) -> None:
-    """Nobody listens."""
 
 
 def _not_writable(directory: Path, error: OSError) -> UsageError:

@@ -343,11 +343,15 @@ def break_history(path: Path) -> str:
     return f"{history} line 2"
 
 
+def append_line(path: Path, line: str) -> str:
+    """Add a line to a file and say where it is."""
+    with path.open("a") as file:
+        file.write(line + "\n")
+    return f"{path} line {len(path.read_text().splitlines())}"
+
+
 def break_observations(path: Path) -> str:
-    observations = path / "observations.jsonl"
-    with observations.open("a") as file:
-        file.write("\0\0\0\n")
-    return f"{observations} line {len(observations.read_text().splitlines())}"
+    return append_line(path / "observations.jsonl", "\0\0\0")
 
 
 def break_segment(path: Path) -> str:
@@ -383,16 +387,11 @@ def take_from_state(path: Path) -> str:
 
 
 def list_in_history(path: Path) -> str:
-    history = path / "history.jsonl"
-    with history.open("a") as file:
-        file.write("[]\n")
-    return f"{history} line {len(history.read_text().splitlines())} is no JSON object"
+    return append_line(path / "history.jsonl", "[]") + " is no JSON object"
 
 
 def words_for_an_offset(path: Path) -> str:
-    history = path / "history.jsonl"
-    with history.open("a") as file:
-        file.write('{"f": "produce", "offset": "ten"}\n')
+    append_line(path / "history.jsonl", '{"f": "produce", "offset": "ten"}')
     return "history.jsonl has an entry whose offset is no int64"
 
 
