@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from kafka.protocol.api_message import ApiMessage
 
 TIMEOUT_MS = 5_000
-TOPIC_RESOURCE = 2
-SET_CONFIG = 0
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+EVERY_BROKER = ""
+SET_CONFIG, DELETE_CONFIG = 0, 1
 PREFERRED_ELECTION = 0
 ENDING_STATES = ["PrepareCommit", "PrepareAbort"]
 
@@ -92,22 +93,20 @@ class Admin:
         request = FindCoordinatorRequest[4](key_type=CoordinatorType.TRANSACTION, coordinator_keys=[transactional_id])
         return not any(coordinator.error_code for coordinator in self._call(request).coordinators)
 
-    def create_topics(self, topics: Mapping[str, Sequence[int]], settings: Mapping[str, str]) -> None:
-        """Create one-partition topics, each on its given replicas (the first is the preferred leader).
+    def create_topics(self, replicas: Mapping[tuple[str, int], Sequence[int]], settings: Mapping[str, str]) -> None:
+        """Create topics, each partition on its given replicas (the first is the preferred leader).
 
         Raises `HarnessError` with the broker's words where it refuses, say for an unknown setting.
         """
         Topic = CreateTopicsRequest.CreatableTopic  # noqa: N806
         configs = [Topic.CreatableTopicConfig(name=name, value=value) for name, value in settings.items()]
+        assignments: dict[str, list[Any]] = {}
+        for (name, partition), brokers in replicas.items():
+            one = Topic.CreatableReplicaAssignment(partition_index=partition, broker_ids=list(brokers))
+            assignments.setdefault(name, []).append(one)
         wanted = [
-            Topic(
-                name=name,
-                num_partitions=-1,
-                replication_factor=-1,
-                assignments=[Topic.CreatableReplicaAssignment(partition_index=0, broker_ids=list(replicas))],
-                configs=configs,
-            )
-            for name, replicas in topics.items()
+            Topic(name=name, num_partitions=-1, replication_factor=-1, assignments=assigned, configs=configs)
+            for name, assigned in assignments.items()
         ]
         answer = self._call(CreateTopicsRequest[5](topics=wanted, timeout_ms=TIMEOUT_MS, validate_only=False))
         for topic in answer.topics:
@@ -137,21 +136,27 @@ class Admin:
             ElectLeadersRequest[2](election_type=PREFERRED_ELECTION, topic_partitions=wanted, timeout_ms=TIMEOUT_MS)
         )
 
-    def alter_topics(self, topics: Sequence[str], settings: Mapping[str, str]) -> None:
-        """Set topic settings, leaving the others as they are (KIP-339)."""
+    def alter_topics(self, topics: Sequence[str], settings: Mapping[str, str | None]) -> None:
+        """Set topic settings, leaving the others as they are (KIP-339); None takes one back."""
+        self._alter(TOPIC_RESOURCE, topics, settings)
+
+    def alter_brokers(self, settings: Mapping[str, str | None]) -> None:
+        """Set dynamic settings of all brokers, also of those that are down (KIP-226); None takes one back."""
+        self._alter(BROKER_RESOURCE, [EVERY_BROKER], settings)
+
+    def _alter(self, kind: int, names: Sequence[str], settings: Mapping[str, str | None]) -> None:
         Resource = IncrementalAlterConfigsRequest.AlterConfigsResource  # noqa: N806
         configs = [
-            Resource.AlterableConfig(name=name, config_operation=SET_CONFIG, value=value)
+            Resource.AlterableConfig(
+                name=name, config_operation=DELETE_CONFIG if value is None else SET_CONFIG, value=value
+            )
             for name, value in settings.items()
         ]
-        wanted = [Resource(resource_type=TOPIC_RESOURCE, resource_name=topic, configs=configs) for topic in topics]
+        wanted = [Resource(resource_type=kind, resource_name=name, configs=configs) for name in names]
         answer = self._call(IncrementalAlterConfigsRequest[1](resources=wanted, validate_only=False))
         for result in answer.responses:
-            _raise_for(
-                result.error_code,
-                result.error_message,
-                f"settings of {result.resource_name} cannot be changed",
-            )
+            what = f"settings of {result.resource_name or 'all brokers'} cannot be changed"
+            _raise_for(result.error_code, result.error_message, what)
 
     def topic_settings(self, address: wire.Address, topics: Sequence[str]) -> dict[str, dict[str, str]]:
         """Return each topic's settings as *this* broker has them now."""

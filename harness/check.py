@@ -139,9 +139,10 @@ def judge_run(prepared: Callable[[], Prepared], folder: RunFolder, manifest: dic
 def has_final_snapshot(folder: RunFolder, manifest: dict[str, Any]) -> bool:
     """Whether every replica that the run had has files of the last snapshot."""
     wanted = [
-        folder.broker_snapshot(broker, AFTER_REJOIN) / f"{scenario['topic']}-0"
+        folder.broker_snapshot(broker, AFTER_REJOIN) / f"{scenario['topic']}-{partition}"
         for scenario in manifest["scenarios"]
-        for broker in scenario["replicas"]
+        for partition, brokers in scenario["replicas"].items()
+        for broker in brokers
     ]
     return all(any(path.glob("*.log")) for path in wanted)
 

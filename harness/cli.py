@@ -85,9 +85,14 @@ def cli(*, debug: bool) -> None:
     default="kill",
     show_default=True,
     metavar="NAME",
-    help="kill, pause, or none for the healthy control.",
+    help="kill, pause, partition, join, catch-up, or none for the healthy control: see `harness nemeses`.",
 )
 @click.option("--client", default="librdkafka", show_default=True, metavar="NAME", help="librdkafka or java.")
+@click.option("--timers", default="fast", show_default=True, metavar="NAME", help="fast, 10m, or default (days).")
+@click.option("--brokers", type=int, default=3, show_default=True, metavar="N", help="How many brokers, 3 to 7.")
+@click.option("--replication-factor", type=int, default=3, show_default=True, metavar="N", help="Replicas a partition.")
+@click.option("--partitions", type=int, default=1, show_default=True, metavar="N", help="Partitions a topic.")
+@click.option("--absent", type=int, default=1, show_default=True, metavar="N", help="Brokers that go away together.")
 @click.option(
     "--results",
     type=click.Path(path_type=Path),
@@ -114,7 +119,7 @@ def cli(*, debug: bool) -> None:
     "--port-base",
     type=click.IntRange(1024, 65_532),
     metavar="PORT",
-    help="First of four loopback ports.  [default: free ones]",
+    help="First of the loopback ports, one a broker and one more.  [default: free ones]",
 )
 @click.option("--keep", is_flag=True, help="Leave the cluster up and say how to reach and remove it.")
 @format_option
@@ -225,6 +230,18 @@ def targets() -> int:
 
 
 @cli.command()
+def nemeses() -> int:
+    """List how a broker can be away."""
+    from nemesis import NEMESES  # noqa: PLC0415
+
+    table = Table("nemesis", "what it does", box=None)
+    for nemesis in NEMESES.values():
+        table.add_row(nemesis.name, nemesis.summary)
+    _stdout().print(table)
+    return EXIT_CLEAN
+
+
+@cli.command()
 def anomalies() -> int:
     """List what can be looked for."""
     table = Table("anomaly", "payload", "what happens", box=None)
@@ -245,7 +262,7 @@ def _show(result: RunResult, output: str) -> None:
             if scenario["verdict"] != ANOMALY:
                 _line(console, scenario["verdict"], f"{scenario['scenario']}: {scenario['reason']}")
         for finding in said["findings"]:
-            where = f"broker {finding['broker']}, topic {finding['topic']}, offset {finding['offset']}"
+            where = f"broker {finding['broker']}, {finding['topic']}-{finding['partition']}, offset {finding['offset']}"
             names = f" (or {' or '.join(finding['candidates'])})" if finding["candidates"] else ""
             _line(
                 console,

@@ -61,13 +61,13 @@ class Producer:
         self.flush()
         self._bracket("abort", self._producer.abort_transaction)
 
-    def send(self, topic: str, key: str, value: str | None) -> None:
+    def send(self, topic: str, partition: int, key: str, value: str | None) -> None:
         """Produce without waiting; the completion is recorded when the broker has answered."""
         event = self._history.invoke(
             f="produce",
             **self._who(),
             topic=topic,
-            partition=0,
+            partition=partition,
             key=key,
             value=value,
             tombstone=value is None,
@@ -85,11 +85,11 @@ class Producer:
                 self._history.complete("info", event, error=error)
                 self._errors.append(error)
 
-        self._producer.send(topic, key, value, headers, answered)
+        self._producer.send((topic, partition), key, value, headers, answered)
 
-    def put(self, topic: str, key: str, value: str | None) -> int:
+    def put(self, topic: str, partition: int, key: str, value: str | None) -> int:
         """Produce and wait; return the record's offset. Raises `HarnessError` where it is not acknowledged."""
-        self.send(topic, key, value)
+        self.send(topic, partition, key, value)
         self.flush()
         return self._last_offset
 

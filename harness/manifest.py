@@ -62,7 +62,6 @@ def begin(
     test: Test,
     control: Scenario,
     broker_settings: Mapping[str, str],
-    brokers: tuple[int, ...],
     java: Java,
     jars: JarSet,
 ) -> Manifest:
@@ -83,7 +82,10 @@ def begin(
             "seed": test.seed,
             "topic_settings": dict(test.topic_settings),
             "broker_settings": dict(broker_settings),
-            "brokers": list(brokers),
+            "brokers": list(test.placement.brokers),
+            "absent_brokers": list(test.placement.absent),
+            "replication_factor": test.placement.replication_factor,
+            "partitions": test.placement.partitions,
             "control": control.name,
             "scenarios": [
                 {
@@ -92,8 +94,11 @@ def begin(
                     "payload": scenario.payload,
                     "summary": scenario.summary,
                     "topic": scenario.name,
-                    "absent_broker": scenario.absent_broker,
-                    "replicas": list(scenario.replicas(brokers)),
+                    "replicas": {
+                        str(partition): list(brokers)
+                        for (topic, partition), brokers in test.replicas.items()
+                        if topic == scenario.name
+                    },
                     "critical": list(scenario.critical),
                 }
                 for scenario in test.scenarios

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from harness.replica import TopicPartition
     from harness.runtimes.base import Runtime
 
-PERIOD_S = 0.15
 JOIN_TIMEOUT_S = 15.0
 DIGEST_MODULUS = 65_521
 
@@ -56,11 +55,14 @@ class View:
 class Observer:
     """Polls every broker that is up, one thread a broker, from `start` to `close`."""
 
-    def __init__(self, runtime: Runtime, partitions: Sequence[TopicPartition], path: Path, clock: Clock) -> None:
-        """Open ``path`` for writing; nothing is asked yet."""
+    def __init__(
+        self, runtime: Runtime, partitions: Sequence[TopicPartition], path: Path, clock: Clock, period_s: float
+    ) -> None:
+        """Open ``path`` for writing; nothing is asked yet. ``period_s``: the pause between two looks."""
         self._runtime = runtime
         self._partitions = partitions
         self._clock = clock
+        self._period_s = period_s
         self._file: IO[str] = path.open("x", buffering=1)
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -83,7 +85,8 @@ class Observer:
         """End the threads and the file."""
         self._stop.set()
         for thread in self._threads:
-            thread.join(JOIN_TIMEOUT_S)
+            if thread.is_alive():
+                thread.join(JOIN_TIMEOUT_S)
         self._file.close()
 
     def raise_if_failed(self) -> None:
@@ -130,7 +133,7 @@ class Observer:
 
     def _watch(self, broker: int) -> None:
         connection: Connection | None = None
-        while not self._stop.wait(PERIOD_S):
+        while not self._stop.wait(self._period_s):
             if not self._runtime.is_up(broker):
                 continue
             try:

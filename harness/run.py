@@ -18,14 +18,15 @@ from harness.clients import ClientSpec, find_client
 from harness.clock import RealClock
 from harness.errors import HarnessError, TimeLimitError, UsageError
 from harness.java import find_java
+from harness.placement import place
 from harness.ports import free_ports
 from harness.runner import Outage, Test
 from harness.runtimes.base import bootstrap_servers
 from harness.runtimes.local import LocalRuntime, LocalSpec
-from harness.scenario import FAST
 from harness.store import RunFolder, create_run_folder, new_run_id
 from harness.targets import find_target
 from harness.targets.jars import jars_for
+from harness.timers import find_timers
 from harness.workspace import Workspace
 from nemesis import find_nemesis
 
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("harness")
 
-BROKERS = (1, 2, 3)
 SPARK_NICENESS = 10
 SPARK_END_POLL_S = 0.2
 FAILED, TIME_LIMIT, INTERRUPTED = "failed", "time-limit", "interrupted"
@@ -64,6 +64,11 @@ class RunOptions:
     anomaly: str
     nemesis: str = "kill"
     client: str = "librdkafka"
+    timers: str = "fast"
+    brokers: int = 3
+    replication_factor: int = 3
+    partitions: int = 1
+    absent: int = 1
     results: Path = Path("results")
     seed: int | None = None
     topic_settings: Mapping[str, str] = field(default_factory=dict)
@@ -91,21 +96,29 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
     clock = RealClock(time_limit_s=options.time_limit_s)
     target = find_target(options.target)
     chosen = scenarios_for(options.anomaly)
+    timers = find_timers(options.timers)
+    placement = place(
+        brokers=options.brokers,
+        replication_factor=options.replication_factor,
+        partitions=options.partitions,
+        absent=options.absent,
+    )
     test = Test(
         scenarios=(*chosen, CONTROL),
         nemesis=find_nemesis(options.nemesis),
-        timers=FAST,
-        topic_settings={**FAST.topic, **options.topic_settings},
+        timers=timers,
+        topic_settings={**timers.topic, **options.topic_settings},
         seed=secrets.randbelow(2**31) if options.seed is None else options.seed,
         client=options.client,
+        placement=placement,
     )
     open_client = find_client(options.client)
-    broker_settings = {**FAST.broker, **options.broker_settings}
+    broker_settings = {**timers.broker, **test.nemesis.broker_settings, **options.broker_settings}
     java = find_java()
     jars = jars_for(target, on_progress=progress.jars)
     # One that stays: an election in the middle of the outage would be a second fault.
-    controllers = test.staying(BROKERS)[:1]
-    ports = free_ports(len(BROKERS) + len(controllers), base=options.port_base)
+    controllers = placement.staying[:1]
+    ports = free_ports(len(placement.brokers) + len(controllers), base=options.port_base)
     run_id = new_run_id()
     folder = create_run_folder(options.results, target.name, options.anomaly, run_id)
     with ExitStack() as owned:
@@ -119,7 +132,7 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
                 java=java.path,
                 classpath=jars.classpath,
                 settings=broker_settings,
-                brokers=BROKERS,
+                brokers=placement.brokers,
                 controllers=controllers,
                 ports=tuple(ports),
             )
@@ -128,7 +141,7 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
             owned.enter_context(closing(runtime))
         told = manifest.begin(
             folder, target=target, anomaly=options.anomaly, test=test, control=CONTROL,
-            broker_settings=broker_settings, brokers=BROKERS, java=java, jars=jars,
+            broker_settings=broker_settings, java=java, jars=jars,
         )  # fmt: skip
         # Before Spark, which changes the environment that a new process inherits.
         client = ClientSpec(

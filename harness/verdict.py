@@ -21,7 +21,9 @@ ANOMALY, CLEAN, UNKNOWN = "anomaly", "clean", "unknown"
 EXIT_CODES = {ANOMALY: EXIT_ANOMALY, CLEAN: EXIT_CLEAN, UNKNOWN: EXIT_UNKNOWN}
 
 RUNNING, COMPLETE = "running", "complete"
-MANIFEST_FIELDS = ("run_id", "target", "anomaly", "nemesis", "scenarios", "status", "timings_s", "owner")
+MANIFEST_FIELDS = (
+    "run_id", "target", "anomaly", "nemesis", "absent_brokers", "scenarios", "status", "timings_s", "owner",
+)  # fmt: skip
 
 NO_FAULT = "none"
 
@@ -43,7 +45,11 @@ def assemble(manifest: dict[str, Any], results: Results) -> dict[str, Any]:
     contradicted = {_replica(doubt): doubt["reason"] for doubt in results.doubts if doubt["kind"] == "contradiction"}
     trusted = [finding for finding in results.findings if _replica(finding) not in contradicted]
     order = {scenario["topic"]: index for index, scenario in enumerate(manifest["scenarios"])}
-    findings = [_finding(row) for row in sorted(trusted, key=lambda r: (order.get(r["topic"], 0), r["offset"]))]
+
+    def place(row: dict[str, Any]) -> tuple[int, int, int, int]:
+        return order.get(row["topic"], 0), row["partition"], row["broker"], row["offset"]
+
+    findings = [_finding(row) for row in sorted(trusted, key=place)]
     failure = manifest.get("failure")
     scenarios = [
         _scenario(scenario, manifest, results, findings, failure)
@@ -88,7 +94,8 @@ def _scenario(
         *(f"broker {doubt['broker']}: {doubt['reason']}" for doubt in doubts),
         *(f"checker {name} raised {error}" for name, error in results.raised.items()),
     ]
-    earned_by, shortfall = earn(scenario, facts, control, faultless=manifest["nemesis"] == NO_FAULT)
+    absent = () if manifest["nemesis"] == NO_FAULT else manifest["absent_brokers"]
+    earned_by, shortfall = earn(scenario, facts, control, absent=absent)
     if found:
         said, reason = ANOMALY, found[0]["explanation"]
     elif reasons:
@@ -109,45 +116,54 @@ def _scenario(
 
 
 def earn(
-    scenario: dict[str, Any], facts: Sequence[Fact], control: Sequence[Fact], *, faultless: bool
+    scenario: dict[str, Any], facts: Sequence[Fact], control: Sequence[Fact], *, absent: Sequence[int]
 ) -> tuple[str | None, str]:
     """Return how ``clean`` is earned and "", or None and what is lacking.
 
-    ``facts``: one row per replica (and kind of critical record), as `checkers.exposure` gives them.
+    ``facts``: one row per replica (and kind of critical record), as `checkers.exposure` gives them. It has to
+    be earned in each partition. ``absent``: the brokers that were away; none in a run without a fault.
     """
-    kinds = scenario["critical"]
-    lacking = []
-    for kind in kinds:
-        rows = {row["broker"]: row for row in facts if row["kind"] == kind}
-        missing = sorted(set(scenario["replicas"]) - set(rows))
-        if missing:
-            return None, f"nothing is known of the {kind} that should have been removed, on brokers {missing}"
-        if any(row["critical_offset"] is None for row in rows.values()):
-            return None, f"the {kind} that should have been removed was never seen on any replica"
-        if faultless:
-            ways = {"every replica had it and removed it": _all(rows.values(), _removed_while_watched)}
-        else:
-            absent = rows.pop(scenario["absent_broker"])
-            return_lack = _first_lack(absent, _RETURNED)
-            if return_lack:
-                return None, f"broker {absent['broker']} {return_lack}"
-            same_kind = [row for row in control if row["kind"] == kind]
-            stayed = list(rows.values())
-            ways = {
-                "the others removed it while the replica was away": _all(stayed, _removed_before_return),
-                "the others kept it though their cleaners had passed it, and removed it on the control partition": (
-                    _all(stayed, _passed_and_kept) or _all(same_kind, _removed_before_return)
-                    or ("" if same_kind else "there is no control partition")
-                ),
-                "the others kept it while the replica was away, and every replica removed it afterwards": _all(
-                    [*stayed, absent], _guarded
-                ),
-            }  # fmt: skip
-        earned = next((way for way, lack in ways.items() if not lack), None)
-        if earned is None:
-            return None, f"{kind} at offset {facts[0]['critical_offset']}: {next(iter(ways.values()))}"
-        lacking.append(earned)
-    return "; ".join(dict.fromkeys(lacking)), ""
+    several = len(scenario["replicas"]) > 1
+    earned = []
+    for partition, brokers in scenario["replicas"].items():
+        for kind in scenario["critical"]:
+            rows = {row["broker"]: row for row in facts if (row["partition"], row["kind"]) == (int(partition), kind)}
+            way, lack = _earn_one(kind, brokers, rows, [row for row in control if row["kind"] == kind], absent)
+            if way is None:
+                return None, f"partition {partition}: {lack}" if several else lack
+            earned.append(way)
+    return "; ".join(dict.fromkeys(earned)), ""
+
+
+def _earn_one(
+    kind: str, brokers: Sequence[int], rows: dict[int, Fact], control: Sequence[Fact], absent: Sequence[int]
+) -> tuple[str | None, str]:
+    missing = sorted(set(brokers) - set(rows))
+    if missing:
+        return None, f"nothing is known of the {kind} that should have been removed, on brokers {missing}"
+    offset = rows[brokers[0]]["critical_offset"]
+    if offset is None:
+        return None, f"the {kind} that should have been removed was never seen on any replica"
+    away = [row for broker, row in rows.items() if broker in absent]
+    stayed = [row for broker, row in rows.items() if broker not in absent]
+    if away:
+        for row in away:
+            if lack := _first_lack(row, _RETURNED):
+                return None, f"broker {row['broker']} {lack}"
+        ways = {
+            "the others removed it while the replica was away": _all(stayed, _removed_before_return),
+            "the others kept it though their cleaners had passed it, and removed it on the control partition": (
+                _all(stayed, _passed_and_kept) or _all(control, _removed_before_return)
+                or ("" if control else "there is no control partition")
+            ),
+            "the others kept it while the replica was away, and every replica removed it afterwards": _all(
+                [*stayed, *away], _guarded
+            ),
+        }  # fmt: skip
+    else:
+        ways = {"every replica had it and removed it": _all(stayed, _removed_while_watched)}
+    earned = next((way for way, lack in ways.items() if not lack), None)
+    return earned, "" if earned else f"{kind} at offset {offset}: {next(iter(ways.values()))}"
 
 
 _RETURNED: tuple[tuple[str, Callable[[Fact], bool]], ...] = (
@@ -249,4 +265,4 @@ def _key(key: bytes | None) -> dict[str, str] | None:
 
 
 def _fact(row: Fact) -> Fact:
-    return {name: value for name, value in row.items() if name not in {"run", "topic", "partition"}}
+    return {name: value for name, value in row.items() if name not in {"run", "topic"}}

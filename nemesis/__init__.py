@@ -2,40 +2,80 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
 from harness.suggest import nearest
-from nemesis import kill, none, pause
+from nemesis import catch_up, join, kill, none, pause
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from harness.runtimes.base import Runtime
+    from harness.cluster import Cluster
+
+
+@dataclass(frozen=True)
+class Grounds:
+    """What a nemesis acts on. ``copy_bytes_per_s``: the pace per partition for one that slows copying down.
+
+    ``write_ballast`` gives a copying replica something to be busy with.
+    """
+
+    cluster: Cluster
+    copy_bytes_per_s: int
+    write_ballast: Callable[[], None]
+
+    @property
+    def absent(self) -> tuple[int, ...]:
+        """The brokers to be taken away."""
+        return self.cluster.placement.absent
 
 
 @dataclass(frozen=True)
 class Nemesis:
-    """A fault that takes one broker away and gives it back.
+    """A fault that takes the absent brokers away and gives them back.
 
-    ``takes_away`` is False only for the healthy control. ``leaving`` and ``returning`` are the words for the
-    progress display, to be formatted with ``broker``.
+    ``takes_away`` is False only for the healthy control. ``joins``: the absent brokers hold no replica before
+    it acts. ``broker_settings``: what brokers need so that it can act. ``leaving`` and ``returning`` are the
+    words for the progress display, to be formatted with ``broker``.
     """
 
     name: str
-    takes_away: bool
+    summary: str
     leaving: str
     returning: str
-    leave: Callable[[Runtime, int], None]
-    come_back: Callable[[Runtime, int], None]
+    leave: Callable[[Grounds], None]
+    come_back: Callable[[Grounds], None]
+    takes_away: bool = True
+    joins: bool = False
+    broker_settings: Mapping[str, str] = field(default_factory=dict)
 
 
 NEMESES = {
-    "kill": Nemesis("kill", True, "kill broker {broker}", "restart broker {broker}", kill.leave, kill.come_back),
-    "pause": Nemesis("pause", True, "pause broker {broker}", "resume broker {broker}", pause.leave, pause.come_back),
-    "none": Nemesis("none", False, "no fault", "no fault", none.leave, none.come_back),
-}
+    nemesis.name: nemesis
+    for nemesis in (
+        Nemesis(
+            "kill", "SIGKILL, and a restart once the window is over",
+            "kill broker {broker}", "restart broker {broker}", kill.leave, kill.come_back,
+        ),
+        Nemesis(
+            "pause", "SIGSTOP, and SIGCONT once the window is over",
+            "pause broker {broker}", "resume broker {broker}", pause.leave, pause.come_back,
+        ),
+        Nemesis(
+            "join", "no fault: a replica is added, and its first copy is throttled past the window",
+            "add replicas on broker {broker}, throttled", "lift the throttle on broker {broker}",
+            join.leave, join.come_back, joins=True, broker_settings=join.BROKER_SETTINGS,
+        ),
+        Nemesis(
+            "catch-up", "SIGKILL and a restart at once, and a catch-up that is throttled past the window",
+            "kill broker {broker}, restart it, throttled", "lift the throttle on broker {broker}",
+            catch_up.leave, catch_up.come_back, broker_settings=catch_up.BROKER_SETTINGS,
+        ),
+        Nemesis("none", "no fault: the healthy control", "no fault", "no fault", none.leave, none.come_back, False),
+    )
+}  # fmt: skip
 
 
 def find_nemesis(name: str) -> Nemesis:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from harness.runtimes.base import Runtime
+    from nemesis import Grounds
 
 
-def leave(runtime: Runtime, broker: int) -> None:
-    """Kill the broker."""
-    runtime.kill(broker)
+def leave(grounds: Grounds) -> None:
+    """Kill the brokers."""
+    for broker in grounds.absent:
+        grounds.cluster.runtime.kill(broker)
 
 
-def come_back(runtime: Runtime, broker: int) -> None:
-    """Start it again."""
-    runtime.start(broker)
+def come_back(grounds: Grounds) -> None:
+    """Start them again."""
+    for broker in grounds.absent:
+        grounds.cluster.runtime.start(broker)

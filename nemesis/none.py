@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from harness.runtimes.base import Runtime
+    from nemesis import Grounds
 
 
-def leave(runtime: Runtime, broker: int) -> None:
+def leave(grounds: Grounds) -> None:
     """Do nothing."""
 
 
-def come_back(runtime: Runtime, broker: int) -> None:
+def come_back(grounds: Grounds) -> None:
     """Do nothing."""

@@ -10,14 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from harness.runtimes.base import Runtime
+    from nemesis import Grounds
 
 
-def leave(runtime: Runtime, broker: int) -> None:
-    """Freeze the broker."""
-    runtime.pause(broker)
+def leave(grounds: Grounds) -> None:
+    """Freeze the brokers."""
+    for broker in grounds.absent:
+        grounds.cluster.runtime.pause(broker)
 
 
-def come_back(runtime: Runtime, broker: int) -> None:
-    """Let it go on."""
-    runtime.resume(broker)
+def come_back(grounds: Grounds) -> None:
+    """Let them go on."""
+    for broker in grounds.absent:
+        grounds.cluster.runtime.resume(broker)

@@ -1,7 +1,7 @@
 """The traffic around the payload: it rolls segments, gives the cleaner work, and must never show an anomaly.
 
-Several processes: one plain producer that writes to every topic in turn (values, now and then a tombstone)
-and transactional ones whose transactions span topics, some of them aborted. Every choice comes from a seed,
+Several processes: one plain producer that writes to every partition in turn (values, now and then a tombstone)
+and transactional ones whose transactions span partitions, some of them aborted. Every choice comes from a seed,
 process by process. Keys carry their phase, and a phase ends only when its last transaction has ended: so no
 filler key or transaction straddles the outage, and what is found belongs to the payload.
 """
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from harness.clients import MakeProducer
     from harness.history import History
+    from harness.replica import TopicPartition
     from harness.scenario import Phase
 
 PART = "filler"
@@ -31,8 +32,8 @@ KEYS_PER_PROCESS = 6
 VALUE_BYTES = 100
 DELETE_SHARE = 0.15
 ABORT_SHARE = 0.25
-TOPICS_PER_TRANSACTION = 3
-RECORDS_PER_TOPIC = 2
+PARTITIONS_PER_TRANSACTION = 3
+RECORDS_PER_PARTITION = 2
 TRANSACTION_PERIODS = 4
 """A transaction every so many periods of the plain filler."""
 
@@ -43,7 +44,7 @@ JOIN_TIMEOUT_S = 60.0
 class FillerSpec:
     """``seed`` fixes every choice; ``period_s`` is the pause between two rounds of the plain process."""
 
-    topics: Sequence[str]
+    partitions: Sequence[TopicPartition]
     seed: int
     period_s: float
 
@@ -106,8 +107,8 @@ class Filler:
         producer, choice = self._plain, self._choices[0]
         producer.phase = phase
         while not stop.wait(self._spec.period_s):
-            for topic in self._spec.topics:
-                self._send(producer, choice, topic, f"filler.{phase}.plain")
+            for partition in self._spec.partitions:
+                self._send(producer, choice, partition, f"filler.{phase}.plain")
             producer.flush()
 
     def _run_transactions(self, n: int, phase: Phase, stop: threading.Event) -> None:
@@ -115,12 +116,13 @@ class Filler:
         producer.phase = phase
         while not stop.wait(self._spec.period_s * TRANSACTION_PERIODS):
             producer.begin()
-            for topic in choice.sample(list(self._spec.topics), min(TOPICS_PER_TRANSACTION, len(self._spec.topics))):
-                for _ in range(RECORDS_PER_TOPIC):
-                    self._send(producer, choice, topic, f"filler.{phase}.tx{n}")
+            count = min(PARTITIONS_PER_TRANSACTION, len(self._spec.partitions))
+            for partition in choice.sample(list(self._spec.partitions), count):
+                for _ in range(RECORDS_PER_PARTITION):
+                    self._send(producer, choice, partition, f"filler.{phase}.tx{n}")
             (producer.abort if choice.random() < ABORT_SHARE else producer.commit)()
 
-    def _send(self, producer: Producer, choice: random.Random, topic: str, prefix: str) -> None:
+    def _send(self, producer: Producer, choice: random.Random, partition: TopicPartition, prefix: str) -> None:
         key = f"{prefix}.{choice.randrange(KEYS_PER_PROCESS)}"
         value = choice.randbytes(VALUE_BYTES // 2).hex()
-        producer.send(topic, key, None if choice.random() < DELETE_SHARE else value)
+        producer.send(*partition, key, None if choice.random() < DELETE_SHARE else value)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from harness.clients import MakeProducer
     from harness.history import History
     from harness.observe import Observer
+    from harness.replica import TopicPartition
 
 PART = "payload"
 
@@ -23,13 +24,16 @@ def transactional_id(scenario: Scenario, process: str) -> str:
 
 
 class Payload:
-    """The producers of one scenario. Not thread-safe; the runner's thread owns it."""
+    """The producers of one scenario. Not thread-safe; the runner's thread owns it.
 
-    def __init__(self, scenario: Scenario, make: MakeProducer, history: History) -> None:
+    Every step is done in each partition of the topic, and a transaction spans all of them.
+    """
+
+    def __init__(self, scenario: Scenario, partitions: int, make: MakeProducer, history: History) -> None:
         """Create the producers; transactional ones obtain their ids in `init`."""
         self.scenario = scenario
-        self.partition = (scenario.name, 0)
-        self._written: list[tuple[Phase, Step, int]] = []
+        self.partitions = [(scenario.name, partition) for partition in range(partitions)]
+        self._written: list[tuple[Phase, Step, TopicPartition, int]] = []
         transactional = scenario.transactional_processes
         self._producers = {
             process: Producer(
@@ -61,15 +65,17 @@ class Payload:
             producer.phase = phase
             self._run_step(producer, phase, step)
 
-    def critical_offset(self, kind: Critical, observer: Observer) -> int | None:
+    def critical_offset(self, kind: Critical, partition: TopicPartition, observer: Observer) -> int | None:
         """Return where the tombstone or marker lies that must vanish; None as long as it was never seen."""
         if kind is Critical.TOMBSTONE:
-            return self._first_written(Phase.OUTAGE, lambda step: step.action is Action.DELETE)
-        first = self._first_written(Phase.BEFORE, lambda step: step.process in self.scenario.transactional_processes)
-        return None if first is None else observer.marker_after(self.partition, first)
+            return self._first_written(partition, Phase.OUTAGE, lambda step: step.action is Action.DELETE)
+        transactional = self.scenario.transactional_processes
+        first = self._first_written(partition, Phase.BEFORE, lambda step: step.process in transactional)
+        return None if first is None else observer.marker_after(partition, first)
 
-    def _first_written(self, phase: Phase, wanted: Callable[[Step], bool]) -> int | None:
-        return next((offset for at, step, offset in self._written if at is phase and wanted(step)), None)
+    def _first_written(self, partition: TopicPartition, phase: Phase, wanted: Callable[[Step], bool]) -> int | None:
+        written = ((step, offset) for at, step, tp, offset in self._written if at is phase and tp == partition)
+        return next((offset for step, offset in written if wanted(step)), None)
 
     def _run_step(self, producer: Producer, phase: Phase, step: Step) -> None:
         match step.action:
@@ -82,5 +88,6 @@ class Payload:
             case Action.PUT | Action.DELETE:
                 if step.key is None:
                     raise ValueError(f"a step without a key: {step}")
-                offset = producer.put(self.partition[0], step.key, step.value)
-                self._written.append((phase, step, offset))
+                for topic, partition in self.partitions:
+                    offset = producer.put(topic, partition, step.key, step.value)
+                    self._written.append((phase, step, (topic, partition), offset))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaError
 
 from harness.errors import HarnessError, WaitTimeoutError
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from harness.clock import Clock
     from harness.history import History
+    from harness.replica import TopicPartition
 
 PART = "reader"
 POLL_S = 0.2
@@ -20,11 +22,18 @@ ATTEMPT_S = 10.0
 
 
 def read_committed(
-    bootstrap: str, topics: Sequence[str], *, broker: int, phase: str, history: History, clock: Clock, timeout_s: float
+    bootstrap: str,
+    partitions: Sequence[TopicPartition],
+    *,
+    broker: int,
+    phase: str,
+    history: History,
+    clock: Clock,
+    timeout_s: float,
 ) -> None:
-    """Read each topic from its start to where a read_committed consumer gets no further, into the history.
+    """Read each partition from its start to where a read_committed consumer gets no further, into the history.
 
-    ``broker`` is the leader at that time. One poll operation a topic, with all that was delivered and the
+    ``broker`` is the leader at that time. One poll operation a partition, with all that was delivered and the
     last position. Commits no offsets. A consumer that gets nowhere (after an election librdkafka may ask
     the old leader for long) is replaced by a new one; raises `WaitTimeoutError` when none of them reaches
     every end within ``timeout_s`` seconds.
@@ -32,11 +41,13 @@ def read_committed(
     started_s = clock.now_s()
     while True:
         events = [
-            history.invoke(f="poll", process="reader", part=PART, phase=phase, topic=topic, partition=0, broker=broker)
-            for topic in topics
+            history.invoke(
+                f="poll", process="reader", part=PART, phase=phase, topic=topic, partition=partition, broker=broker
+            )
+            for topic, partition in partitions
         ]
         try:
-            delivered, positions = _read_once(bootstrap, topics, clock, min(ATTEMPT_S, timeout_s))
+            delivered, positions = _read_once(bootstrap, partitions, clock, min(ATTEMPT_S, timeout_s))
         except WaitTimeoutError as error:
             for event in events:
                 history.complete("fail", event, error=str(error))
@@ -44,14 +55,14 @@ def read_committed(
                 raise
             continue
         for event in events:
-            topic = event["topic"]
-            history.complete("ok", event, records=delivered[topic], position=positions[topic])
+            tp = (event["topic"], event["partition"])
+            history.complete("ok", event, records=delivered[tp], position=positions[tp])
         return
 
 
 def _read_once(
-    bootstrap: str, topics: Sequence[str], clock: Clock, timeout_s: float
-) -> tuple[dict[str, list[dict[str, Any]]], dict[str, int]]:
+    bootstrap: str, partitions: Sequence[TopicPartition], clock: Clock, timeout_s: float
+) -> tuple[dict[TopicPartition, list[dict[str, Any]]], dict[TopicPartition, int]]:
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -64,27 +75,30 @@ def _read_once(
             "log_level": 0,
         }
     )
-    delivered: dict[str, list[dict[str, Any]]] = {topic: [] for topic in topics}
-    positions: dict[str, int] = {}
+    delivered: dict[TopicPartition, list[dict[str, Any]]] = {tp: [] for tp in partitions}
+    positions: dict[TopicPartition, int] = {}
     try:
-        consumer.assign([TopicPartition(topic, 0, 0) for topic in topics])
+        consumer.assign([confluent_kafka.TopicPartition(topic, partition, 0) for topic, partition in partitions])
 
         def all_at_end() -> bool:
             for message in consumer.consume(1000, timeout=POLL_S):
                 _take(message, delivered, positions)
-            return len(positions) == len(topics)
+            return len(positions) == len(partitions)
 
-        clock.wait_until(all_at_end, timeout_s, "the read_committed consumer to reach the end of every topic")
+        clock.wait_until(all_at_end, timeout_s, "the read_committed consumer to reach the end of every partition")
     finally:
         consumer.close()
     return delivered, positions
 
 
-def _take(message: Any, delivered: dict[str, list[dict[str, Any]]], positions: dict[str, int]) -> None:
+def _take(
+    message: Any, delivered: dict[TopicPartition, list[dict[str, Any]]], positions: dict[TopicPartition, int]
+) -> None:
     error = message.error()
+    tp = (message.topic(), message.partition())
     if error is None:
         value = message.value()
-        delivered[message.topic()].append(
+        delivered[tp].append(
             {
                 "offset": message.offset(),
                 "key": message.key().decode(),
@@ -92,6 +106,6 @@ def _take(message: Any, delivered: dict[str, list[dict[str, Any]]], positions: d
             }
         )
     elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  (the library's only name for it)
-        positions[message.topic()] = message.offset()
+        positions[tp] = message.offset()
     elif not error.retriable():
         raise HarnessError(f"the read_committed consumer failed: {error}")

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.java import Java
+    from harness.replica import TopicPartition
 
 OPERATION_TIMEOUT_S = 20.0
+TRANSACTION_TIMEOUT_MS = 300_000
+"""A transaction stays open while a broker leaves the ISR at its own pace; the brokers' bound is 15 minutes."""
 
 Answered: TypeAlias = Callable[[str | None, int], None]
 """Told once a record: what went wrong (None if nothing), and the record's offset."""
@@ -50,9 +53,9 @@ class LibraryProducer(Protocol):
         ...
 
     def send(
-        self, topic: str, key: str, value: str | None, headers: list[tuple[str, bytes]], answered: Answered
+        self, to: TopicPartition, key: str, value: str | None, headers: list[tuple[str, bytes]], answered: Answered
     ) -> None:
-        """Send a record to partition 0; ``answered`` is called at the latest in `flush`."""
+        """Send a record; ``answered`` is called at the latest in `flush`."""
         ...
 
     def flush(self) -> int:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from harness.clients import OPERATION_TIMEOUT_S, ClientError
+from harness.clients import OPERATION_TIMEOUT_S, TRANSACTION_TIMEOUT_MS, ClientError
 from harness.leftovers import process_marker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from harness.clients import Answered, ClientSpec, MakeProducer
+    from harness.replica import TopicPartition
 
 JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m", "-XX:-UsePerfData")
 STOP_TIMEOUT_S = 10.0
@@ -63,7 +64,9 @@ class JavaProducer:
     def __init__(self, jvm: Any, bootstrap: str, transactional_id: str | None) -> None:
         """Make the producer. Without a transactional id it is not idempotent, as librdkafka's is not."""
         config = jvm.java.util.HashMap()
-        kind = {"enable.idempotence": "false"} if transactional_id is None else {"transactional.id": transactional_id}
+        kind = {"enable.idempotence": "false"}
+        if transactional_id is not None:
+            kind = {"transactional.id": transactional_id, "transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS)}
         for name, value in {**CONFIG, **kind, "bootstrap.servers": bootstrap}.items():
             config.put(name, value)
         self._jvm = jvm
@@ -87,14 +90,14 @@ class JavaProducer:
         _told(self._producer.abortTransaction)
 
     def send(
-        self, topic: str, key: str, value: str | None, headers: list[tuple[str, bytes]], answered: Answered
+        self, to: TopicPartition, key: str, value: str | None, headers: list[tuple[str, bytes]], answered: Answered
     ) -> None:
         """Send a record; its answer is told in `flush`."""
         carried = self._jvm.org.apache.kafka.common.header.internals.RecordHeaders()
         for name, content in headers:
             carried.add(name, content)
         # With a timestamp of null the client stamps it.
-        record = self._jvm.org.apache.kafka.clients.producer.ProducerRecord(topic, 0, None, key, value, carried)
+        record = self._jvm.org.apache.kafka.clients.producer.ProducerRecord(*to, None, key, value, carried)
         try:
             self._sent.append((self._producer.send(record), answered))
         except Py4JJavaError as error:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException, Producer
 
-from harness.clients import OPERATION_TIMEOUT_S, ClientError
+from harness.clients import OPERATION_TIMEOUT_S, TRANSACTION_TIMEOUT_MS, ClientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from harness.clients import Answered, ClientSpec, MakeProducer
+    from harness.replica import TopicPartition
 
 CONFIG = {
     "acks": "all",
@@ -44,7 +45,7 @@ class LibrdkafkaProducer:
         """
         config: dict[str, Any] = {**CONFIG, "bootstrap.servers": bootstrap}
         if transactional_id is not None:
-            config["transactional.id"] = transactional_id
+            config |= {"transactional.id": transactional_id, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
         self._producer = Producer(config)
 
     def init_transactions(self) -> None:
@@ -64,7 +65,7 @@ class LibrdkafkaProducer:
         _told(lambda: self._producer.abort_transaction(OPERATION_TIMEOUT_S))
 
     def send(
-        self, topic: str, key: str, value: str | None, headers: list[tuple[str, bytes]], answered: Answered
+        self, to: TopicPartition, key: str, value: str | None, headers: list[tuple[str, bytes]], answered: Answered
     ) -> None:
         """Send a record; its answer is told by this thread, in a later `send` or in `flush`."""
 
@@ -72,7 +73,7 @@ class LibrdkafkaProducer:
             answered(None if error is None else str(error), message.offset() if error is None else -1)
 
         self._producer.produce(
-            topic, key=key.encode(), value=None if value is None else value.encode(), partition=0,
+            to[0], key=key.encode(), value=None if value is None else value.encode(), partition=to[1],
             headers=[*headers], on_delivery=delivered,
         )  # fmt: skip
         self._producer.poll(0)
