@@ -83,6 +83,12 @@ def fetch_all(
     return found
 
 
+def where_nothing_follows(connection: Connection, offsets: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+    """Return the partitions of which a read_committed consumer that stands at the offset is sent nothing now."""
+    answers = _fetch(connection, offsets, CONSUMER_REPLICA_ID)
+    return {tp for tp, answer in answers.items() if isinstance(answer, ReplicaState) and not answer.records}
+
+
 def _joined(before: ReplicaState, answer: ReplicaState) -> ReplicaState:
     aborted = tuple(dict.fromkeys((*before.aborted, *answer.aborted)))
     return replace(answer, aborted=aborted, records=before.records + answer.records)

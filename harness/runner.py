@@ -15,7 +15,6 @@ from harness.cluster import Cluster
 from harness.errors import WaitTimeoutError
 from harness.history import History
 from harness.observe import Observer
-from harness.runtimes.base import bootstrap_servers
 from harness.scenario import Phase
 from harness.store import AFTER_REJOIN, BEFORE_RETURN
 from nemesis import Grounds
@@ -188,7 +187,7 @@ class Outage:
         for absent in self._test.placement.absent:
             cluster.lead({tp: _first(absent, cluster.replicas[tp]) for tp in cluster.exposed})
             read_committed(
-                bootstrap_servers(self._runtime),
+                self._runtime.address(absent),
                 cluster.exposed,
                 broker=absent,
                 phase=Phase.AFTER,

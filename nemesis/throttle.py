@@ -16,7 +16,7 @@ REPLICAS = "follower.replication.throttled.replicas"
 RATE = "follower.replication.throttled.rate"
 EVERY_REPLICA = "*"
 
-BROKER_SETTINGS = {"replica.fetch.max.bytes": "8192"}
+BROKER_SETTINGS = {"replica.fetch.max.bytes": "32768"}
 
 
 def throttle(grounds: Grounds) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from harness.timers import Timers
 
 PART = "ballast"
-RECORD_BYTES = 4096
+RECORD_BYTES = 16_384
 
 
 class Ballast:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError
 
 from harness.errors import HarnessError, WaitTimeoutError
+from harness.replica import where_nothing_follows
+from harness.wire import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,14 +19,27 @@ if TYPE_CHECKING:
     from harness.clock import Clock
     from harness.history import History
     from harness.replica import TopicPartition
+    from harness.wire import Address
 
 PART = "reader"
 POLL_S = 0.2
 ATTEMPT_S = 10.0
+STATISTICS_MS = 200
+
+CONFIG = {
+    "group.id": "compaction-harness-reader",
+    "enable.auto.commit": False,
+    "auto.offset.reset": "earliest",
+    "isolation.level": "read_committed",
+    "enable.partition.eof": True,
+    "fetch.wait.max.ms": 50,
+    "statistics.interval.ms": STATISTICS_MS,
+    "log_level": 0,
+}
 
 
 def read_committed(
-    bootstrap: str,
+    leader: Address,
     partitions: Sequence[TopicPartition],
     *,
     broker: int,
@@ -33,9 +50,9 @@ def read_committed(
 ) -> None:
     """Read each partition from its start to where a read_committed consumer gets no further, into the history.
 
-    ``broker`` is the leader at that time. One poll operation a partition, with all that was delivered and the
-    last position. Commits no offsets. A consumer that gets nowhere (after an election librdkafka may ask
-    the old leader for long) is replaced by a new one; raises `WaitTimeoutError` when none of them reaches
+    ``broker``, at ``leader``, leads all of them. One poll operation a partition, with all that was delivered
+    and the last position. Commits no offsets. A consumer that gets nowhere (after an election librdkafka may
+    ask the old leader for long) is replaced by a new one; raises `WaitTimeoutError` when none of them reaches
     every end within ``timeout_s`` seconds.
     """
     started_s = clock.now_s()
@@ -46,66 +63,80 @@ def read_committed(
             )
             for topic, partition in partitions
         ]
+        reading = _Reading(leader, partitions)
         try:
-            delivered, positions = _read_once(bootstrap, partitions, clock, min(ATTEMPT_S, timeout_s))
+            clock.wait_until(
+                reading.is_at_end,
+                min(ATTEMPT_S, timeout_s),
+                "the read_committed consumer to reach the end of every partition",
+            )
         except WaitTimeoutError as error:
             for event in events:
                 history.complete("fail", event, error=str(error))
             if clock.now_s() - started_s >= timeout_s:
                 raise
             continue
+        finally:
+            reading.close()
         for event in events:
             tp = (event["topic"], event["partition"])
-            history.complete("ok", event, records=delivered[tp], position=positions[tp])
+            history.complete("ok", event, records=reading.delivered[tp], position=reading.ends[tp])
         return
 
 
-def _read_once(
-    bootstrap: str, partitions: Sequence[TopicPartition], clock: Clock, timeout_s: float
-) -> tuple[dict[TopicPartition, list[dict[str, Any]]], dict[TopicPartition, int]]:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "compaction-harness-reader",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "fetch.wait.max.ms": 50,
-            "log_level": 0,
-        }
-    )
-    delivered: dict[TopicPartition, list[dict[str, Any]]] = {tp: [] for tp in partitions}
-    positions: dict[TopicPartition, int] = {}
-    try:
-        consumer.assign([confluent_kafka.TopicPartition(topic, partition, 0) for topic, partition in partitions])
+class _Reading:
+    """One consumer from the start of its partitions to their ends."""
 
-        def all_at_end() -> bool:
-            for message in consumer.consume(1000, timeout=POLL_S):
-                _take(message, delivered, positions)
-            return len(positions) == len(partitions)
+    def __init__(self, leader: Address, partitions: Sequence[TopicPartition]) -> None:
+        """Begin to read."""
+        self.delivered: dict[TopicPartition, list[dict[str, Any]]] = {tp: [] for tp in partitions}
+        self.ends: dict[TopicPartition, int] = {}
+        self._leader = leader
+        self._next: dict[TopicPartition, int] = {}
+        self._consumer = Consumer({**CONFIG, "bootstrap.servers": str(leader), "stats_cb": self._take_statistics})
+        self._consumer.assign([confluent_kafka.TopicPartition(topic, partition, 0) for topic, partition in partitions])
 
-        clock.wait_until(all_at_end, timeout_s, "the read_committed consumer to reach the end of every partition")
-    finally:
-        consumer.close()
-    return delivered, positions
+    def close(self) -> None:
+        """End the consumer."""
+        self._consumer.close()
 
+    def is_at_end(self) -> bool:
+        """Read on; whether every partition's end is reached.
 
-def _take(
-    message: Any, delivered: dict[TopicPartition, list[dict[str, Any]]], positions: dict[TopicPartition, int]
-) -> None:
-    error = message.error()
-    tp = (message.topic(), message.partition())
-    if error is None:
-        value = message.value()
-        delivered[tp].append(
-            {
-                "offset": message.offset(),
-                "key": message.key().decode(),
-                "value": None if value is None else value.decode(),
-            }
-        )
-    elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  (the library's only name for it)
-        positions[tp] = message.offset()
-    elif not error.retriable():
-        raise HarnessError(f"the read_committed consumer failed: {error}")
+        librdkafka tells the end only where its position is the last stable offset. Where the cleaner has left
+        a gap below that, the position never gets there: then the end is where the leader has nothing more.
+        """
+        messages = self._consumer.consume(1000, timeout=POLL_S)
+        for message in messages:
+            self._take(message)
+        late = {tp: self._next[tp] for tp in self.delivered if tp not in self.ends and tp in self._next}
+        if late and not messages:
+            with closing(Connection(self._leader)) as connection:
+                self.ends |= {tp: late[tp] for tp in where_nothing_follows(connection, late)}
+        return len(self.ends) == len(self.delivered)
+
+    def _take(self, message: Any) -> None:
+        error = message.error()
+        tp = (message.topic(), message.partition())
+        if error is None:
+            value = message.value()
+            self.delivered[tp].append(
+                {
+                    "offset": message.offset(),
+                    "key": message.key().decode(),
+                    "value": None if value is None else value.decode(),
+                }
+            )
+        elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  (the library's only name for it)
+            self.ends[tp] = message.offset()
+        elif not error.retriable():
+            raise HarnessError(f"the read_committed consumer failed: {error}")
+
+    def _take_statistics(self, text: str) -> None:
+        """Note from where the consumer fetches next, where all that it fetched before is delivered."""
+        for name, topic in json.loads(text)["topics"].items():
+            for number, partition in topic["partitions"].items():
+                if partition["fetch_state"] == "active" and partition["fetchq_cnt"] == 0:
+                    self._next[name, int(number)] = partition["next_offset"]
+                else:
+                    self._next.pop((name, int(number)), None)

@@ -240,8 +240,7 @@ def write_manifest(path: Path, **changes: Any) -> None:
         "anomaly": "stuck-lso",
         "payload": "value",
         "topic": "t",
-        "absent_broker": 2,
-        "replicas": [1, 2],
+        "replicas": {"0": [1, 2]},
         "critical": ["marker"],
     }
     manifest = {
@@ -249,6 +248,7 @@ def write_manifest(path: Path, **changes: Any) -> None:
         "target": {"name": "kafka-3.9"},
         "anomaly": "stuck-lso",
         "nemesis": "kill",
+        "absent_brokers": [2],
         "control": "control",
         "scenarios": [scenario],
         "status": "running",

@@ -15,13 +15,12 @@ SCENARIO = {
     "anomaly": "stuck-lso",
     "payload": "value",
     "topic": "stuck-lso",
-    "absent_broker": 2,
-    "replicas": [1, 3, 2],
+    "replicas": {"0": [1, 3, 2]},
     "critical": ["marker"],
 }
 CONTROL = {
-    "name": "control", "anomaly": None, "payload": "control", "topic": "control", "absent_broker": 2,
-    "replicas": [1, 3], "critical": ["tombstone", "marker"],
+    "name": "control", "anomaly": None, "payload": "control", "topic": "control",
+    "replicas": {"0": [1, 3]}, "critical": ["tombstone", "marker"],
 }  # fmt: skip
 
 
@@ -51,7 +50,8 @@ def control(**changes: Any) -> list[dict[str, Any]]:
 
 
 def earn(facts: list[dict[str, Any]], *, faultless: bool = False, on_control: Any = None) -> tuple[str | None, str]:
-    return verdict.earn(SCENARIO, facts, control() if on_control is None else on_control, faultless=faultless)
+    absent = [] if faultless else [2]
+    return verdict.earn(SCENARIO, facts, control() if on_control is None else on_control, absent=absent)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,8 @@ def test_without_a_fault_every_replica_has_to_show_it(missing: dict[str, Any]) -
 
 def manifest(**changes: Any) -> dict[str, Any]:
     return {
-        "run_id": "r", "target": {"name": "kafka-3.9"}, "nemesis": "kill", "timings_s": {}, "status": "complete",
+        "run_id": "r", "target": {"name": "kafka-3.9"}, "nemesis": "kill", "absent_brokers": [2], "timings_s": {},
+        "status": "complete",
         "failure": None, "control": "control", "scenarios": [SCENARIO, CONTROL], **changes,
     }  # fmt: skip
 

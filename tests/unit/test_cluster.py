@@ -1,4 +1,4 @@
-"""The runner's waits: a phase ends only when everything that belongs to it is on every replica."""
+"""Waits on the cluster: a phase ends only when everything that belongs to it is on every replica."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.catalog import scenarios_for
+from harness.cluster import Cluster
 from harness.errors import WaitTimeoutError
 from harness.observe import View
-from harness.runner import Outage, Test
-from harness.scenario import FAST
+from harness.placement import Placement
 from harness.wire import Address
-from nemesis import find_nemesis
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,41 +83,48 @@ class FakeAdmin:
         return ["filler.tx0"] if self.clock.now < self.ending_until_s else []
 
 
-def outage(**admin: float) -> tuple[Outage, FakeObserver, FakeClock]:
+@dataclass
+class FakeSubject:
+    """A cluster of three brokers that hold one partition, and its parts."""
+
+    cluster: Cluster
+    observer: FakeObserver
+    clock: FakeClock
+
+
+def fake(**admin: float) -> FakeSubject:
     clock = FakeClock()
-    test = Test(scenarios_for("stuck-lso"), find_nemesis("kill"), FAST, FAST.topic, seed=1)
-    subject = Outage(test, FakeRuntime(), None, None, clock=clock, progress=lambda _: None)  # type: ignore[arg-type]
-    subject._admin = FakeAdmin(clock, **admin)  # type: ignore[assignment]
-    return subject, FakeObserver(clock), clock
-
-
-def wait_replicated(subject: Outage, observer: FakeObserver) -> None:
-    subject._wait_replicated(observer, "all of it")  # type: ignore[arg-type]
+    observer = FakeObserver(clock)
+    placement = Placement()
+    replicas = {TOPIC: placement.replicas(0)}
+    cluster = Cluster(FakeRuntime(), observer, placement, replicas, clock, settle_s=30)  # type: ignore[arg-type]
+    cluster.admin = FakeAdmin(clock, **admin)  # type: ignore[assignment]
+    return FakeSubject(cluster, observer, clock)
 
 
 def test_a_phase_ends_at_once_where_everything_is_there() -> None:
-    subject, observer, clock = outage()
-    wait_replicated(subject, observer)
-    assert clock.now == 0
+    subject = fake()
+    subject.cluster.wait_replicated("all of it")
+    assert subject.clock.now == 0
 
 
 def test_a_commit_that_was_answered_is_waited_for_until_its_markers_are_written() -> None:
-    subject, observer, clock = outage(ending_until_s=5)
-    wait_replicated(subject, observer)
-    assert clock.now >= 5
+    subject = fake(ending_until_s=5)
+    subject.cluster.wait_replicated("all of it")
+    assert subject.clock.now >= 5
 
 
 def test_what_was_seen_before_the_markers_were_written_does_not_count() -> None:
-    subject, observer, clock = outage(ending_until_s=5)
-    observer.lag_s = 3
-    wait_replicated(subject, observer)
-    assert clock.now >= 8
+    subject = fake(ending_until_s=5)
+    subject.observer.lag_s = 3
+    subject.cluster.wait_replicated("all of it")
+    assert subject.clock.now >= 8
 
 
 def test_a_broker_that_does_not_answer_now_may_answer_later() -> None:
-    subject, observer, clock = outage(silent_until_s=4)
-    wait_replicated(subject, observer)
-    assert clock.now >= 4
+    subject = fake(silent_until_s=4)
+    subject.cluster.wait_replicated("all of it")
+    assert subject.clock.now >= 4
 
 
 @pytest.mark.parametrize(
@@ -128,7 +133,15 @@ def test_a_broker_that_does_not_answer_now_may_answer_later() -> None:
     ids=["shorter log", "high watermark behind", "never seen"],
 )
 def test_one_replica_that_is_behind_is_waited_for(behind: View | None) -> None:
-    subject, observer, _ = outage()
-    observer.views[3] = behind  # type: ignore[assignment]
+    subject = fake()
+    subject.observer.views[3] = behind  # type: ignore[assignment]
     with pytest.raises(WaitTimeoutError, match="all of it"):
-        wait_replicated(subject, observer)
+        subject.cluster.wait_replicated("all of it")
+
+
+def test_who_is_away_is_not_waited_for_even_when_it_answers() -> None:
+    subject = fake()
+    subject.observer.views[2] = replace(WHOLE, log_end=1, high_watermark=1)
+    subject.cluster.away = frozenset({2})
+    subject.cluster.wait_replicated("all of it")
+    assert subject.clock.now == 0
