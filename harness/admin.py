@@ -19,6 +19,7 @@ from kafka.protocol.admin import (
     ListTransactionsRequest,
 )
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataRequest
+from kafka.protocol.producer import WriteTxnMarkersRequest
 
 from harness import wire
 from harness.errors import HarnessError
@@ -28,11 +29,16 @@ if TYPE_CHECKING:
 
     from kafka.protocol.api_message import ApiMessage
 
+    from harness.replica import OpenTransaction
+
 TIMEOUT_MS = 5_000
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 EVERY_BROKER = ""
 SET_CONFIG, DELETE_CONFIG = 0, 1
 PREFERRED_ELECTION = 0
+NO_MARKER_YET = 0
+"""The coordinator epoch where DescribeProducers knows of no marker, as `AbortTransactionHandler` is given it."""
+
 ENDING_STATES = ["PrepareCommit", "PrepareAbort"]
 
 
@@ -157,6 +163,26 @@ class Admin:
         for result in answer.responses:
             what = f"settings of {result.resource_name or 'all brokers'} cannot be changed"
             _raise_for(result.error_code, result.error_message, what)
+
+    def abort_transaction(self, leader: wire.Address, partition: tuple[str, int], transaction: OpenTransaction) -> None:
+        """Have a partition's leader write an ABORT marker, as ``kafka-transactions.sh abort`` does (KIP-664).
+
+        Raises `HarnessError` with the broker's reason where it refuses.
+        """
+        Marker = WriteTxnMarkersRequest.WritableTxnMarker  # noqa: N806
+        name, index = partition
+        marker = Marker(
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
+            transaction_result=False,
+            topics=[Marker.WritableTxnMarkerTopic(name=name, partition_indexes=[index])],
+            coordinator_epoch=NO_MARKER_YET,
+        )
+        answer = wire.call(leader, WriteTxnMarkersRequest[1](markers=[marker]))
+        for told in answer.markers:
+            for topic in told.topics:
+                for p in topic.partitions:
+                    _raise_for(p.error_code, None, f"the transaction in {name}-{index} cannot be aborted")
 
     def topic_settings(self, address: wire.Address, topics: Sequence[str]) -> dict[str, dict[str, str]]:
         """Return each topic's settings as *this* broker has them now."""

@@ -133,7 +133,17 @@ def judge_run(prepared: Callable[[], Prepared], folder: RunFolder, manifest: dic
         return verdict.assemble(manifest, Results([], [], [], {}))
     if not has_final_snapshot(folder, manifest):
         raise UsageError(f"the run folder is damaged: {folder.path} lacks files of the snapshot {AFTER_REJOIN}")
-    return verdict.assemble(manifest, run_checkers(prepared()))
+    return verdict.assemble(manifest, run_checkers(prepared()), read_aftermath(folder))
+
+
+def read_aftermath(folder: RunFolder) -> list[dict[str, Any]]:
+    """Return the lines of ``aftermath.jsonl``, none where there is none. Raises `UsageError` for a damaged one."""
+    if not folder.aftermath_path.exists():
+        return []
+    try:
+        return [json.loads(line) for line in folder.aftermath_path.read_text().splitlines()]
+    except (OSError, ValueError) as error:
+        raise UsageError(f"the run folder is damaged: {folder.aftermath_path}: {error}") from error
 
 
 def has_final_snapshot(folder: RunFolder, manifest: dict[str, Any]) -> bool:

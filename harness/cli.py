@@ -121,15 +121,16 @@ def cli(*, debug: bool) -> None:
     metavar="PORT",
     help="First of the loopback ports, one a broker and one more.  [default: free ones]",
 )
+@click.option("--aftermath", is_flag=True, help="Then show how long a stuck LSO lasts, and what ends it.")
 @click.option("--keep", is_flag=True, help="Leave the cluster up and say how to reach and remove it.")
 @format_option
-def run(output: str, settings: tuple[str, ...], *, keep: bool, **options: Any) -> int:
+def run(output: str, settings: tuple[str, ...], **options: Any) -> int:
     """Boot a cluster, take a broker away, bring it back, and judge every broker's history."""
     from harness.run import RunOptions, parse_settings  # noqa: PLC0415  (slow imports, only where needed)
     from harness.run import run as go  # noqa: PLC0415
 
     topic_settings, broker_settings = parse_settings(settings)
-    chosen = RunOptions(**options, keep=keep, topic_settings=topic_settings, broker_settings=broker_settings)
+    chosen = RunOptions(**options, topic_settings=topic_settings, broker_settings=broker_settings)
     progress = ConsoleProgress()
     try:
         result = go(chosen, progress)
@@ -269,11 +270,25 @@ def _show(result: RunResult, output: str) -> None:
                 ANOMALY,
                 f"{finding['anomaly']}{names}: {where}: {finding['explanation']} [{finding['effect']}]",
             )
+        for step in said["aftermath"]:
+            _show_step(console, step)
         console.print(f"{_relative(result.folder.path)}/   (exit code {code})", markup=False)
     for broker, address in result.kept.items():
         click.echo(f"kept: broker {broker} at {address}", err=True)
     if result.kept:
         click.echo(f"remove it with: harness clean {result.folder.run_id}", err=True)
+
+
+def _show_step(console: Console, step: dict[str, Any]) -> None:
+    def listed(replicas: list[dict[str, Any]]) -> str:
+        return ", ".join(
+            f"{r['topic']}-{r['partition']} on broker {r['broker']} at {r['last_stable_offset']}"
+            f" (high watermark {r['high_watermark']}{', taken as ' + r['outcome'] if 'outcome' in r else ''})"
+            for r in replicas
+        )
+
+    told = [f"{word}: {listed(step[kind])}" for kind, word in (("stuck", "stuck"), ("ended", "free")) if step[kind]]
+    console.print(f"{step['after_s']:6.1f} s  {step['summary']}: {'; '.join(told)}", markup=False)
 
 
 def _line(console: Console, verdict: str, text: str) -> None:

@@ -83,6 +83,12 @@ def fetch_all(
     return found
 
 
+def end_of(state: ReplicaState) -> int:
+    """Return the log end of a replica that was read whole."""
+    batches = iter_batches(state.records, source="a Fetch answer", verify_crc=False)
+    return max((batch.last_offset + 1 for batch in batches), default=state.log_start)
+
+
 def where_nothing_follows(connection: Connection, offsets: Mapping[TopicPartition, int]) -> set[TopicPartition]:
     """Return the partitions of which a read_committed consumer that stands at the offset is sent nothing now."""
     answers = _fetch(connection, offsets, CONSUMER_REPLICA_ID)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from harness import leftovers, manifest, verdict
+from harness import aftermath, leftovers, manifest, verdict
 from harness.catalog import CONTROL, scenarios_for
 from harness.clients import ClientSpec, find_client
 from harness.clock import RealClock
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from harness.check import Prepared
+    from harness.clients import MakeProducer
+    from harness.cluster import Cluster
     from harness.java import Java
     from harness.manifest import Manifest
 
@@ -75,6 +77,7 @@ class RunOptions:
     broker_settings: Mapping[str, str] = field(default_factory=dict)
     time_limit_s: float | None = None
     keep: bool = False
+    aftermath: bool = False
     port_base: int | None = None
 
 
@@ -112,6 +115,8 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
         client=options.client,
         placement=placement,
     )
+    if options.aftermath:
+        aftermath.raise_if_pointless(test)
     open_client = find_client(options.client)
     broker_settings = {**timers.broker, **test.nemesis.broker_settings, **options.broker_settings}
     java = find_java()
@@ -157,6 +162,8 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
         prepared = owned.enter_context(_checkers_meanwhile(workspace, folder, java))
         outage = Outage(test, runtime, make_producer, folder, clock=clock, progress=stages.begin)
         _go(outage, told, stages)
+        if options.aftermath and outage.cluster is not None and told.content["status"] == verdict.COMPLETE:
+            _follow(outage.cluster, test, make_producer, told=told, stages=stages)
         if not options.keep:
             runtime.close()
         stages.begin("check")
@@ -191,6 +198,25 @@ def _go(outage: Outage, told: Manifest, stages: _Stages) -> None:
         raise
     else:
         told.finish(verdict.COMPLETE, stages.timings_s)
+
+
+def _follow(
+    cluster: Cluster,
+    test: Test,
+    make_producer: MakeProducer,
+    *,
+    told: Manifest,
+    stages: _Stages,
+) -> None:
+    """Watch what lasts. What fails here is told, and takes nothing from the verdict."""
+    settings = told.content["broker_settings"]
+    expiration_ms = int(settings.get(aftermath.EXPIRATION, aftermath.KAFKA_DEFAULT_EXPIRATION_MS))
+    try:
+        aftermath.follow(test, cluster, make_producer, told.folder, expiration_ms=expiration_ms, progress=stages.begin)
+    except (HarnessError, OSError) as error:
+        log.warning("the aftermath was not followed to its end: %s", error)
+        told.content["aftermath_failure"] = str(error)
+        told.write()
 
 
 class _Stages:

@@ -89,12 +89,14 @@ class Outage:
         self._progress = progress
         self.is_observing = False
         """Whether there is anything to judge yet."""
+        self.cluster: Cluster | None = None
+        """The cluster, once there is one."""
 
     def run(self) -> None:
         """Go through all phases. Raises `HarnessError` where one cannot be completed."""
         with ExitStack() as owned:
             history = owned.enter_context(closing(History(self._folder.history_path, self._clock)))
-            cluster = self._cluster(owned)
+            cluster = self.cluster = self._cluster(owned)
             self._boot(cluster)
             filler = self._filler(cluster, history)
             payloads = [

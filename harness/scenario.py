@@ -39,6 +39,7 @@ class Phase(StrEnum):
     OUTAGE = "outage"
     LATE = "late"
     AFTER = "after"
+    AFTERMATH = "aftermath"
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ results/<target>/<anomaly>/<run id>/          latest -> newest
   manifest.json  history.jsonl  observations.jsonl  harness.log
   brokers/<id>/<snapshot>/<topic>-<partition>/*     beside them the checkpoints
   fetched/<id>/<snapshot>/<topic>-<partition>/{batches.bin,state.json}
-  logs/<id>/server.log     verdict.json
+  logs/<id>/server.log     verdict.json     aftermath.jsonl  aftermath-history.jsonl
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ MIN_FREE_BYTES = 64 << 20
 MANIFEST = "manifest.json"
 HISTORY = "history.jsonl"
 OBSERVATIONS = "observations.jsonl"
+AFTERMATH = "aftermath.jsonl"
+AFTERMATH_HISTORY = "aftermath-history.jsonl"
 VERDICT = "verdict.json"
 
 BEFORE_RETURN = "before-return"
@@ -57,6 +59,16 @@ class RunFolder:
     def observations_path(self) -> Path:
         """``observations.jsonl``."""
         return self.path / OBSERVATIONS
+
+    @property
+    def aftermath_path(self) -> Path:
+        """``aftermath.jsonl``; only where it was asked for."""
+        return self.path / AFTERMATH
+
+    @property
+    def aftermath_history_path(self) -> Path:
+        """``aftermath-history.jsonl``: what the clients did after the evidence was complete."""
+        return self.path / AFTERMATH_HISTORY
 
     @property
     def verdict_path(self) -> Path:

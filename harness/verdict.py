@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
+from harness.lasting import lasting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,8 +41,8 @@ class Results:
     raised: dict[str, str]
 
 
-def assemble(manifest: dict[str, Any], results: Results) -> dict[str, Any]:
-    """Return the content of ``verdict.json`` (DESIGN, Commands)."""
+def assemble(manifest: dict[str, Any], results: Results, aftermath: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+    """Return the content of ``verdict.json`` (DESIGN, Commands); ``aftermath``: the lines of that file."""
     contradicted = {_replica(doubt): doubt["reason"] for doubt in results.doubts if doubt["kind"] == "contradiction"}
     trusted = [finding for finding in results.findings if _replica(finding) not in contradicted]
     order = {scenario["topic"]: index for index, scenario in enumerate(manifest["scenarios"])}
@@ -69,6 +70,7 @@ def assemble(manifest: dict[str, Any], results: Results) -> dict[str, Any]:
         "timings_s": manifest["timings_s"],
         "scenarios": scenarios,
         "findings": findings,
+        "aftermath": lasting(list(aftermath)),
         "doubts": [
             {name: doubt[name] for name in ("broker", "topic", "partition", "kind", "reason")}
             for doubt in results.doubts

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 PART = "payload"
 
 
-def transactional_id(scenario: Scenario, process: str) -> str:
+def transactional_id(topic: str, process: str) -> str:
     """The transactional id of a scenario's process: unique in the cluster."""
-    return f"{scenario.name}.{process}"
+    return f"{topic}.{process}"
 
 
 class Payload:
@@ -41,7 +41,7 @@ class Payload:
                 ProducerSpec(
                     process=f"{scenario.name}.{process}",
                     part=PART,
-                    transactional_id=transactional_id(scenario, process) if process in transactional else None,
+                    transactional_id=transactional_id(scenario.name, process) if process in transactional else None,
                 ),
                 history,
             )

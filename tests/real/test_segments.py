@@ -21,7 +21,6 @@ from harness.clock import RealClock
 from harness.errors import HarnessError
 from harness.java import find_java
 from harness.runtimes.local import LocalRuntime, LocalSpec
-from harness.scenario import FAST
 from harness.segments.batches import Batch, Record, iter_batches, iter_records, marker
 from harness.segments.codecs import CODECS
 from harness.segments.producer_snapshot import read_producer_snapshot
@@ -29,6 +28,7 @@ from harness.segments.txnindex import read_txnindex
 from harness.store import new_run_id
 from harness.targets import find_target
 from harness.targets.jars import jars_for
+from harness.timers import FAST
 from harness.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Sampler:
             APPEND_TIMED: {"message.timestamp.type": "LogAppendTime"},
         }
         for topic, its_settings in settings.items():
-            self._admin.create_topics({topic: (BROKER,)}, its_settings)
+            self._admin.create_topics({(topic, 0): (BROKER,)}, its_settings)
         self._clock.wait_until(
             lambda: len(self._admin.partitions(list(settings))) == len(settings), BOUND_S, "the topics"
         )
