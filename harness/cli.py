@@ -8,10 +8,12 @@ import signal
 import sys
 import time
 import traceback
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
@@ -24,7 +26,7 @@ from harness.verdict import ANOMALY, CLEAN, EXIT_CODES, UNKNOWN
 if TYPE_CHECKING:
     from types import FrameType
 
-    from harness.run import RunResult
+    from harness.conduct import RunResult
 
 TEXT, JSON = "text", "json"
 STYLES = {ANOMALY: "bold red", CLEAN: "bold green", UNKNOWN: "bold yellow"}
@@ -78,8 +80,8 @@ def cli(*, debug: bool) -> None:
 
 
 @cli.command()
-@click.option("--target", required=True, metavar="NAME", help="What to test: see `harness targets`.")
-@click.option("--anomaly", required=True, metavar="NAME", help="What to look for, or `all`: see `harness anomalies`.")
+@click.option("--target", metavar="NAME", help="What to test: see `harness targets`.  [required]")
+@click.option("--anomaly", metavar="NAME", help="What to look for, or `all`: see `harness anomalies`.  [required]")
 @click.option(
     "--nemesis",
     default="kill",
@@ -121,19 +123,41 @@ def cli(*, debug: bool) -> None:
     metavar="PORT",
     help="First of the loopback ports, one a broker and one more.  [default: free ones]",
 )
+@click.option(
+    "--resume",
+    "run_dir",
+    type=click.Path(path_type=Path),
+    metavar="RUN_DIR",
+    help="Go on with a run with long timers that was cut off in its window; takes the place of --target and --anomaly.",
+)
 @click.option("--aftermath", is_flag=True, help="Then show how long a stuck LSO lasts, and what ends it.")
 @click.option("--keep", is_flag=True, help="Leave the cluster up and say how to reach and remove it.")
 @format_option
-def run(output: str, settings: tuple[str, ...], **options: Any) -> int:
+@click.pass_context
+def run(context: click.Context, output: str, settings: tuple[str, ...], run_dir: Path | None, **options: Any) -> int:
     """Boot a cluster, take a broker away, bring it back, and judge every broker's history."""
-    from harness.run import RunOptions, parse_settings  # noqa: PLC0415  (slow imports, only where needed)
+    from harness.resume import ResumeOptions, resume  # noqa: PLC0415  (slow imports, only where needed)
+    from harness.run import RunOptions, parse_settings  # noqa: PLC0415
     from harness.run import run as go  # noqa: PLC0415
 
-    topic_settings, broker_settings = parse_settings(settings)
-    chosen = RunOptions(**options, topic_settings=topic_settings, broker_settings=broker_settings)
+    given = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     progress = ConsoleProgress()
     try:
-        result = go(chosen, progress)
+        if run_dir is None:
+            missing = [f"--{name}" for name in ("target", "anomaly") if name not in given]
+            if missing:
+                raise UsageError(f"give {' and '.join(missing)}: see `harness targets` and `harness anomalies`")
+            topic_settings, broker_settings = parse_settings(settings)
+            chosen = RunOptions(**options, topic_settings=topic_settings, broker_settings=broker_settings)
+            result = go(chosen, progress)
+        else:
+            allowed = {field.name for field in fields(ResumeOptions)}
+            refused = [p.opts[0] for p in context.command.params if p.name in given - allowed - {"output", "run_dir"}]
+            if refused:
+                raise UsageError(f"--resume takes everything else from the run folder; leave out {', '.join(refused)}")
+            result = resume(
+                ResumeOptions(run_dir, **{n: value for n, value in options.items() if n in allowed}), progress
+            )
     finally:
         progress.close()
     _show(result, output)
@@ -210,8 +234,9 @@ def clean(run_ids: tuple[str, ...]) -> int:
             ended = leftovers.remove(leftover.run_id, leftover.directory)
             click.echo(f"removed {leftover.run_id}: {ended} processes and {leftover.directory}")
             removed += 1
-        elif not run_ids and owner is not None and owner.kept:
-            click.echo(f"spared {leftover.run_id}: kept; remove it with `harness clean {leftover.run_id}`")
+        elif not run_ids and owner is not None and (owner.kept or owner.resumable):
+            why = "kept" if owner.kept else f"it can go on with `harness run --resume {owner.run_dir}`"
+            click.echo(f"spared {leftover.run_id}: {why}; remove it with `harness clean {leftover.run_id}`")
     if not removed:
         click.echo("nothing to remove")
     return EXIT_CLEAN

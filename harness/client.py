@@ -33,7 +33,7 @@ class Producer:
         self._spec = spec
         self._history = history
         self._producer = make(spec.transactional_id)
-        self._txn = 0
+        self._txn = history.last_txn(spec.transactional_id)
         self._errors: list[str] = []
         self._last_offset = -1
         self.phase = "before"

@@ -95,9 +95,9 @@ class Cluster:
 
         self.clock.wait_until(checked, timeout_s or self.settle_s, what)
 
-    def wait_registered(self) -> None:
-        """Wait until every broker is registered."""
-        wanted = set(self.runtime.brokers)
+    def wait_registered(self, brokers: Sequence[int] | None = None) -> None:
+        """Wait until these brokers, or all, are registered."""
+        wanted = set(self.runtime.brokers if brokers is None else brokers)
         self.wait(lambda: self.registered() >= wanted, f"brokers {sorted(wanted)} to register")
 
     def wait_absent_left(self) -> None:

@@ -37,16 +37,35 @@ HEADER_OP = "op"
 """Record header: the producing operation's number."""
 
 
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Read a file of one JSON document a line; cut off its last line where that was being written.
+
+    Raises ValueError for any other line that is none.
+    """
+    text = path.read_text()
+    whole = text[: text.rfind("\n") + 1]
+    if whole != text:
+        path.write_text(whole)
+    return [json.loads(line) for line in whole.splitlines()]
+
+
 class History:
     """An append-only log of operation events, shared by every client of a run. Thread-safe."""
 
-    def __init__(self, path: Path, clock: Clock) -> None:
-        """Open the file for writing; it must not exist yet."""
-        self._file: IO[str] = path.open("x", buffering=1)
+    def __init__(self, path: Path, clock: Clock, *, resumed: bool = False) -> None:
+        """Open the file for writing; it must not exist yet, unless the run is ``resumed``."""
+        self.past = read_lines(path) if resumed else []
+        """The events of a run that is resumed."""
+        self._file: IO[str] = path.open("a" if resumed else "x", buffering=1)
         self._clock = clock
         self._lock = threading.Lock()
-        self._index = 0
-        self._op = 0
+        self._index = len(self.past)
+        self._op = max((event["op"] for event in self.past), default=0)
+
+    def last_txn(self, transactional_id: str | None) -> int:
+        """Return the number of the last transaction that was begun before the run was resumed, from 1; 0 for none."""
+        begun = (e["txn"] for e in self.past if e["f"] == "begin" and e["transactional_id"] == transactional_id)
+        return max(begun, default=0)
 
     def invoke(self, **fields: Any) -> dict[str, Any]:
         """Record an invocation and return its fields, to be given to `complete`."""

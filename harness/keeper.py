@@ -44,9 +44,9 @@ class Keeper:
 
 
 def guard(pipe: IO[bytes], run_id: str, work_dir: Path) -> None:
-    """Wait for the pipe to end, then remove the run unless its last word was ``keep``."""
+    """Wait for the pipe to end, then take the run apart unless its last word was ``keep``."""
     if pipe.read() != KEEP:
-        leftovers.remove(run_id, work_dir)
+        leftovers.release(run_id, work_dir)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import threading
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +31,17 @@ LOOK_AGAIN_S = 0.05
 
 @dataclass(frozen=True)
 class Owner:
-    """The process that a run belongs to; the start time tells it from a later process of the same id."""
+    """The process that a run belongs to; the start time tells it from a later process of the same id.
+
+    ``kept``: a user looks after the cluster. ``resumable``: the run can go on with its data when it was cut off.
+    """
 
     pid: int
     started_s: float
     run_id: str
     run_dir: str
     kept: bool = False
+    resumable: bool = False
 
     def lives(self) -> bool:
         """Whether that very process is still there."""
@@ -75,10 +79,19 @@ def claim_work_dir(run_id: str, run_dir: Path) -> Path:
     return directory
 
 
+def reclaim_work_dir(run_id: str, run_dir: Path) -> Path:
+    """Take over the work directory of a run that was cut off. Raises OSError where it is gone."""
+    directory = work_root() / run_id
+    if not directory.is_dir():
+        raise FileNotFoundError(f"there is no {directory}")
+    write_owner(directory, Owner(**owner_of_this_process(run_id, run_dir), resumable=True))
+    return directory
+
+
 def owner_of_this_process(run_id: str, run_dir: Path) -> dict[str, Any]:
-    """Return the fields of `Owner` for this process and run."""
+    """Return the fields of `Owner` that tell this process and run."""
     me = psutil.Process()
-    return asdict(Owner(me.pid, me.create_time(), run_id, str(run_dir)))
+    return {"pid": me.pid, "started_s": me.create_time(), "run_id": run_id, "run_dir": str(run_dir)}
 
 
 def write_owner(directory: Path, owner: Owner) -> None:
@@ -97,13 +110,29 @@ def find_leftovers() -> list[Leftover]:
 
 
 def is_abandoned(leftover: Leftover) -> bool:
-    """Whether nobody looks after this run any more (a kept cluster is looked after by its user)."""
+    """Whether nobody looks after this run any more: it is not kept, and cannot go on either."""
     if leftover.owner is None:
         try:
             return time.time() - leftover.directory.stat().st_mtime > UNOWNED_GRACE_S
         except FileNotFoundError:
             return False
-    return not leftover.owner.kept and not leftover.owner.lives()
+    owner = leftover.owner
+    return not owner.kept and not owner.resumable and not owner.lives()
+
+
+def change_owner(directory: Path, **changes: Any) -> None:
+    """Replace what these fields say of the directory's owner; one that cannot be read stays as it is."""
+    owner = read_owner(directory)
+    if owner is not None:
+        write_owner(directory, replace(owner, **changes))
+
+
+def release(run_id: str, directory: Path) -> int:
+    """Take a run apart that has ended: end its processes, and keep its data only where it can be resumed."""
+    owner = read_owner(directory)
+    if owner is not None and owner.resumable:
+        return end_processes(run_id)
+    return remove(run_id, directory)
 
 
 def remove(run_id: str, directory: Path) -> int:

@@ -7,10 +7,12 @@ import platform
 import subprocess
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness import leftovers
+from harness.catalog import CONTROL
 from harness.segments.batches import CorruptLogError, iter_batches
 from harness.segments.transactions import transaction_version
 from harness.verdict import RUNNING, SCHEMA
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 
     from harness.java import Java
     from harness.runner import Test
-    from harness.scenario import Scenario
     from harness.segments.batches import Batch
     from harness.store import RunFolder
     from harness.targets import Target
@@ -48,6 +49,13 @@ class Manifest:
         self.content.update(status=status, timings_s=dict(timings_s), failure=failure, transaction_version=shown)
         self.write()
 
+    def go_on(self) -> None:
+        """Record that this process goes on with a run that was cut off."""
+        owner = leftovers.owner_of_this_process(self.folder.run_id, self.folder.path)
+        self.content.update(status=RUNNING, failure=None, owner=owner)
+        self.content.setdefault("resumed_at", []).append(datetime.now(UTC).isoformat(timespec="seconds"))
+        self.write()
+
     def time(self, timings_s: Mapping[str, float]) -> None:
         """Record the timings anew, with what came after the end."""
         self.content["timings_s"] = dict(timings_s)
@@ -60,8 +68,6 @@ def begin(
     target: Target,
     anomaly: str,
     test: Test,
-    control: Scenario,
-    broker_settings: Mapping[str, str],
     java: Java,
     jars: JarSet,
 ) -> Manifest:
@@ -81,12 +87,12 @@ def begin(
             "timers": test.timers.name,
             "seed": test.seed,
             "topic_settings": dict(test.topic_settings),
-            "broker_settings": dict(broker_settings),
+            "broker_settings": dict(test.broker_settings),
             "brokers": list(test.placement.brokers),
             "absent_brokers": list(test.placement.absent),
             "replication_factor": test.placement.replication_factor,
             "partitions": test.placement.partitions,
-            "control": control.name,
+            "control": CONTROL.name,
             "scenarios": [
                 {
                     "name": scenario.name,

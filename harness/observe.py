@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
 from harness.errors import HarnessError
+from harness.history import read_lines
 from harness.replica import OpenTransaction, ReplicaState, fetch_all, open_transactions
 from harness.segments.batches import Batch, iter_batches, iter_records, marker
 from harness.wire import Connection
@@ -56,14 +57,25 @@ class Observer:
     """Polls every broker that is up, one thread a broker, from `start` to `close`."""
 
     def __init__(
-        self, runtime: Runtime, partitions: Sequence[TopicPartition], path: Path, clock: Clock, period_s: float
+        self,
+        runtime: Runtime,
+        partitions: Sequence[TopicPartition],
+        path: Path,
+        clock: Clock,
+        *,
+        period_s: float,
+        resumed: bool = False,
     ) -> None:
-        """Open ``path`` for writing; nothing is asked yet. ``period_s``: the pause between two looks."""
+        """Open ``path`` for writing; nothing is asked yet. ``period_s``: the pause between two looks.
+
+        A run that is ``resumed`` goes on from what was seen before.
+        """
         self._runtime = runtime
         self._partitions = partitions
         self._clock = clock
         self._period_s = period_s
-        self._file: IO[str] = path.open("x", buffering=1)
+        past = read_lines(path) if resumed else []
+        self._file: IO[str] = path.open("a" if resumed else "x", buffering=1)
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._errors: list[BaseException] = []
@@ -71,6 +83,8 @@ class Observer:
         self._looked_s: dict[int, float] = {}
         self._seen: dict[TopicPartition, dict[int, tuple[str, int]]] = {tp: {} for tp in partitions}
         self._contents: dict[tuple[TopicPartition, int, int], Content] = {}
+        for line in past:
+            self._recall(line)
         self._threads = [
             threading.Thread(target=self._guarded, args=(broker,), name=f"observe-{broker}", daemon=True)
             for broker in runtime.brokers
@@ -124,6 +138,17 @@ class Observer:
         """Whether the replica's log goes on past ``offset`` and no longer holds it."""
         view = self.view(broker, partition)
         return view is not None and view.log_end > offset and offset not in view.present
+
+    def _recall(self, line: dict[str, Any]) -> None:
+        """Take what an earlier process wrote down as the last view of that replica."""
+        broker, tp = line["broker"], (line["topic"], line["partition"])
+        before = self._views.get((broker, tp))
+        appeared = {one["offset"]: (one["kind"], one["producer_id"]) for one in line["appeared"]}
+        removed = {one["offset"] for one in line["removed"]}
+        present = {o: what for o, what in (before.present if before else {}).items() if o not in removed} | appeared
+        said = {name: line[name] for name in ("log_start", "high_watermark", "last_stable_offset", "log_end")}
+        self._views[broker, tp] = View(**said, present=present)
+        self._seen[tp] |= {o: what for o, what in appeared.items() if what[0] != "empty"}
 
     def _guarded(self, broker: int) -> None:
         try:

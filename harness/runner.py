@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from harness import snapshot
 from harness.cluster import Cluster
-from harness.errors import WaitTimeoutError
+from harness.errors import HarnessError, WaitTimeoutError
 from harness.history import History
 from harness.observe import Observer
 from harness.scenario import Phase
@@ -44,7 +44,7 @@ FILLER_RECORDS = 4
 class Test:
     """Everything that decides what a run does; with the run folder, all that the runner needs.
 
-    ``topic_settings`` are the timers' with the user's on top.
+    ``topic_settings`` and ``broker_settings`` are the timers' and the nemesis's with the user's on top.
     """
 
     __test__ = False  # pytest collects classes of this name
@@ -53,6 +53,7 @@ class Test:
     nemesis: Nemesis
     timers: Timers
     topic_settings: Mapping[str, str]
+    broker_settings: Mapping[str, str]
     placement: Placement
     seed: int
     client: str = "librdkafka"
@@ -67,6 +68,17 @@ class Test:
         }
 
 
+@dataclass(frozen=True)
+class Parts:
+    """What a run consists of while it goes on."""
+
+    cluster: Cluster
+    history: History
+    filler: Filler
+    payloads: Sequence[Payload]
+    grounds: Grounds
+
+
 class Outage:
     """One run on one cluster: all scenarios, a topic each, in one outage."""
 
@@ -79,14 +91,16 @@ class Outage:
         *,
         clock: Clock,
         progress: Callable[[str], None],
+        on_window: Callable[[], None] = lambda: None,
     ) -> None:
-        """Remember the parts; nothing is started."""
+        """Remember the parts; nothing is started. ``on_window`` is told when nothing is left but to wait."""
         self._make_producer = make_producer
         self._test = test
         self._runtime = runtime
         self._folder = folder
         self._clock = clock
         self._progress = progress
+        self._on_window = on_window
         self.is_observing = False
         """Whether there is anything to judge yet."""
         self.cluster: Cluster | None = None
@@ -95,38 +109,65 @@ class Outage:
     def run(self) -> None:
         """Go through all phases. Raises `HarnessError` where one cannot be completed."""
         with ExitStack() as owned:
-            history = owned.enter_context(closing(History(self._folder.history_path, self._clock)))
-            cluster = self.cluster = self._cluster(owned)
-            self._boot(cluster)
-            filler = self._filler(cluster, history)
-            payloads = [
-                Payload(s, self._test.placement.partitions, self._make_producer, history) for s in self._test.scenarios
-            ]
-            ballast = Ballast(cluster.exposed, self._test.timers, self._test.seed, self._make_producer, history)
-            grounds = Grounds(cluster, self._test.timers.copy_bytes_per_s, ballast.write)
-            self._create_topics(cluster, filler, payloads)
-            cluster.observer.start()
-            self.is_observing = True
-            cluster.checks += [cluster.observer.raise_if_failed, filler.raise_if_failed]
-            self._write(cluster, filler, payloads)
-            self._leave(grounds)
-            self._end_and_clean(cluster, filler, payloads)
-            self._come_back(grounds, filler)
-            self._observe(cluster, history)
+            parts = self._assemble(owned, resumed=False)
+            self._boot(parts.cluster)
+            self._create_topics(parts)
+            self._start_observing(parts)
+            self._write(parts)
+            self._leave(parts.grounds)
+            self._progress("end transactions")
+            with parts.filler.running(Phase.OUTAGE):
+                for payload in parts.payloads:
+                    payload.run(Phase.OUTAGE)
+                self._clean(parts)
+            self._come_back(parts)
+            self._observe(parts)
 
-    def _cluster(self, owned: ExitStack) -> Cluster:
-        timers, replicas = self._test.timers, self._test.replicas
-        path = self._folder.observations_path
-        observer = Observer(self._runtime, list(replicas), path, self._clock, timers.observe_period_s)
-        return Cluster(
+    def resume(self) -> None:
+        """Go on with a run that was cut off while its window was open. Raises as `run` does."""
+        with ExitStack() as owned:
+            parts = self._assemble(owned, resumed=True)
+            self._boot_again(parts)
+            self._init_producers(parts)
+            self._start_observing(parts)
+            with parts.filler.running(Phase.OUTAGE):
+                self._clean(parts)
+            self._come_back(parts)
+            self._observe(parts)
+
+    def _assemble(self, owned: ExitStack, *, resumed: bool) -> Parts:
+        test, timers = self._test, self._test.timers
+        history = owned.enter_context(closing(History(self._folder.history_path, self._clock, resumed=resumed)))
+        observer = owned.enter_context(
+            closing(
+                Observer(
+                    self._runtime,
+                    list(test.replicas),
+                    self._folder.observations_path,
+                    self._clock,
+                    period_s=timers.observe_period_s,
+                    resumed=resumed,
+                )
+            )
+        )
+        cluster = self.cluster = Cluster(
             runtime=self._runtime,
-            observer=owned.enter_context(closing(observer)),
-            placement=self._test.placement,
-            replicas=replicas,
+            observer=observer,
+            placement=test.placement,
+            replicas=test.replicas,
             clock=self._clock,
             settle_s=timers.settle_s,
-            away=frozenset(self._test.placement.absent if self._test.nemesis.joins else ()),
+            away=frozenset(test.placement.absent if test.nemesis.joins else ()),
             checks=[self._runtime.raise_if_died],
+        )
+        spec = FillerSpec(list(cluster.replicas), test.seed, timers.filler_period_s)
+        ballast = Ballast(cluster.exposed, timers, test.seed, self._make_producer, history)
+        return Parts(
+            cluster=cluster,
+            history=history,
+            filler=Filler(spec, self._make_producer, history),
+            payloads=[Payload(s, test.placement.partitions, self._make_producer, history) for s in test.scenarios],
+            grounds=Grounds(cluster, timers.copy_bytes_per_s, ballast.write),
         )
 
     def _boot(self, cluster: Cluster) -> None:
@@ -134,22 +175,43 @@ class Outage:
         self._runtime.start_cluster()
         cluster.wait_registered()
 
-    def _create_topics(self, cluster: Cluster, filler: Filler, payloads: Sequence[Payload]) -> None:
+    def _boot_again(self, parts: Parts) -> None:
+        """Start the brokers on the data that they left; the absent ones as they were."""
+        nemesis, cluster = self._test.nemesis, parts.cluster
+        if nemesis.away_again is None:
+            raise HarnessError(f"a run with the nemesis {nemesis.name} cannot go on: the fault ended with the harness")
+        self._progress("boot again")
+        self._runtime.start_again(cluster.placement.staying)
+        cluster.wait_registered(cluster.placement.staying)
+        nemesis.away_again(parts.grounds)
+        if nemesis.takes_away:
+            cluster.away = frozenset(cluster.placement.absent)
+
+    def _create_topics(self, parts: Parts) -> None:
         self._progress("create topics")
+        cluster = parts.cluster
         cluster.admin.create_topics({tp: cluster.present(tp) for tp in cluster.replicas}, self._test.topic_settings)
         cluster.wait(lambda: bool(cluster.states()), "the topics to exist")
         cluster.coordinate_on_staying()
-        filler.init()
-        for payload in payloads:
+        self._init_producers(parts)
+
+    def _init_producers(self, parts: Parts) -> None:
+        parts.filler.init()
+        for payload in parts.payloads:
             payload.init()
 
-    def _write(self, cluster: Cluster, filler: Filler, payloads: Sequence[Payload]) -> None:
+    def _start_observing(self, parts: Parts) -> None:
+        parts.cluster.observer.start()
+        self.is_observing = True
+        parts.cluster.checks += [parts.cluster.observer.raise_if_failed, parts.filler.raise_if_failed]
+
+    def _write(self, parts: Parts) -> None:
         self._progress("write")
         # What a joining replica has yet to copy must not be cleaned under it, but for the payload.
-        with nullcontext() if self._test.nemesis.joins else filler.running(Phase.BEFORE):
-            for payload in payloads:
+        with nullcontext() if self._test.nemesis.joins else parts.filler.running(Phase.BEFORE):
+            for payload in parts.payloads:
                 payload.run(Phase.BEFORE)
-        cluster.wait_replicated("everything written to be on every replica")
+        parts.cluster.wait_replicated("everything written to be on every replica")
 
     def _leave(self, grounds: Grounds) -> None:
         nemesis, cluster = self._test.nemesis, grounds.cluster
@@ -159,32 +221,31 @@ class Outage:
             cluster.wait_absent_left()
             cluster.away = frozenset(self._test.placement.absent)
 
-    def _end_and_clean(self, cluster: Cluster, filler: Filler, payloads: Sequence[Payload]) -> None:
-        self._progress("end transactions")
-        with filler.running(Phase.OUTAGE):
-            for payload in payloads:
-                payload.run(Phase.OUTAGE)
-            self._progress("clean")
-            self._wait_removed(cluster, payloads)
-            cluster.freeze()
-            self._progress("late transactions")
-            for payload in payloads:
-                payload.run(Phase.LATE)
+    def _clean(self, parts: Parts) -> None:
+        cluster = parts.cluster
+        self._on_window()
+        self._progress("clean")
+        self._wait_removed(cluster, parts.payloads)
+        cluster.freeze()
+        self._progress("late transactions")
+        for payload in parts.payloads:
+            payload.run(Phase.LATE)
+
+    def _come_back(self, parts: Parts) -> None:
+        nemesis, cluster = self._test.nemesis, parts.cluster
         cluster.wait_replicated("the late transactions to be on every replica that is there")
         snapshot.take(self._runtime, self._folder, BEFORE_RETURN, cluster.replicas)
-
-    def _come_back(self, grounds: Grounds, filler: Filler) -> None:
-        nemesis, cluster = self._test.nemesis, grounds.cluster
         self._progress(nemesis.returning.format(broker=_listed(self._test.placement.absent)))
-        nemesis.come_back(grounds)
+        nemesis.come_back(parts.grounds)
         cluster.wait_absent_back()
         cluster.away = frozenset()
-        with filler.running(Phase.AFTER):
+        with parts.filler.running(Phase.AFTER):
             cluster.wait_grown(FILLER_RECORDS)
         cluster.wait_replicated("every replica to have everything")
 
-    def _observe(self, cluster: Cluster, history: History) -> None:
+    def _observe(self, parts: Parts) -> None:
         self._progress("observe")
+        cluster = parts.cluster
         snapshot.take(self._runtime, self._folder, AFTER_REJOIN, cluster.replicas)
         for absent in self._test.placement.absent:
             cluster.lead({tp: _first(absent, cluster.replicas[tp]) for tp in cluster.exposed})
@@ -193,7 +254,7 @@ class Outage:
                 cluster.exposed,
                 broker=absent,
                 phase=Phase.AFTER,
-                history=history,
+                history=parts.history,
                 clock=self._clock,
                 timeout_s=self._test.timers.settle_s,
             )
@@ -223,10 +284,6 @@ class Outage:
             cluster.wait(all_gone, "the critical tombstones and markers to be removed", self._test.timers.window_s)
         except WaitTimeoutError as error:
             self._progress(f"the window does not open: {error}")
-
-    def _filler(self, cluster: Cluster, history: History) -> Filler:
-        spec = FillerSpec(list(cluster.replicas), self._test.seed, self._test.timers.filler_period_s)
-        return Filler(spec, self._make_producer, history)
 
 
 def _first(broker: int, brokers: Sequence[int]) -> tuple[int, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Self
 
 from harness import leftovers
@@ -15,16 +14,21 @@ if TYPE_CHECKING:
 
 
 class Workspace:
-    """Claimed on entry; on exit the run's processes are ended and the directory is deleted, unless kept."""
+    """On exit the run's processes are ended and the directory is deleted, unless kept or to be resumed."""
 
-    def __init__(self, run_id: str, run_dir: Path) -> None:
-        """Claim the directory and start the keeper. Raises `UsageError` where there is no room for one."""
+    def __init__(self, run_id: str, run_dir: Path, *, again: bool = False) -> None:
+        """Claim the directory, or claim it ``again``, and start the keeper.
+
+        Raises `UsageError` where there is no room for one, or none any more.
+        """
         self.run_id = run_id
         try:
-            self.path = leftovers.claim_work_dir(run_id, run_dir)
+            self.path = (leftovers.reclaim_work_dir if again else leftovers.claim_work_dir)(run_id, run_dir)
         except OSError as error:
             raise UsageError(
-                f"no work directory can be made under {leftovers.work_root()}: {error.strerror or error};"
+                f"the run's data are gone from {leftovers.work_root()}: {error.strerror or error}; run it anew"
+                if again
+                else f"no work directory can be made under {leftovers.work_root()}: {error.strerror or error};"
                 " set TMPDIR to a folder with room"
             ) from error
         self._keeper = Keeper(run_id, self.path)
@@ -33,6 +37,10 @@ class Workspace:
     def keep(self) -> None:
         """Leave processes and data to the user, who ends them with ``harness clean RUN_ID``."""
         self._kept = True
+
+    def let_resume(self, *, resumable: bool) -> None:
+        """Say whether the data are kept when the run is cut off from now on."""
+        leftovers.change_owner(self.path, resumable=resumable)
 
     def __enter__(self) -> Self:
         """Return the workspace."""
@@ -43,10 +51,8 @@ class Workspace:
     ) -> None:
         """Take the run apart, or disown it."""
         if self._kept and kind is None:
-            owner = leftovers.read_owner(self.path)
-            if owner is not None:
-                leftovers.write_owner(self.path, dataclasses.replace(owner, kept=True))
+            leftovers.change_owner(self.path, kept=True)
             self._keeper.close(keep=True)
         else:
-            leftovers.remove(self.run_id, self.path)
+            leftovers.release(self.run_id, self.path)
             self._keeper.close(keep=False)

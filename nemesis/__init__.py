@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
 from harness.suggest import nearest
-from nemesis import catch_up, join, kill, none, pause
+from nemesis import catch_up, join, kill, none, pause, throttle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,8 +37,9 @@ class Nemesis:
     """A fault that takes the absent brokers away and gives them back.
 
     ``takes_away`` is False only for the healthy control. ``joins``: the absent brokers hold no replica before
-    it acts. ``broker_settings``: what brokers need so that it can act. ``leaving`` and ``returning`` are the
-    words for the progress display, to be formatted with ``broker``.
+    it acts. ``away_again`` puts the absent brokers, all down, back to where `leave` had left them, for a run that
+    is resumed; None where that cannot be had. ``broker_settings``: what brokers need so that it can act.
+    ``leaving`` and ``returning`` are the words for the progress display, to be formatted with ``broker``.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Nemesis:
     come_back: Callable[[Grounds], None]
     takes_away: bool = True
     joins: bool = False
+    away_again: Callable[[Grounds], None] | None = None
     broker_settings: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -58,6 +60,7 @@ NEMESES = {
         Nemesis(
             "kill", "SIGKILL, and a restart once the window is over",
             "kill broker {broker}", "restart broker {broker}", kill.leave, kill.come_back,
+            away_again=kill.away_again,
         ),
         Nemesis(
             "pause", "SIGSTOP, and SIGCONT once the window is over",
@@ -66,14 +69,19 @@ NEMESES = {
         Nemesis(
             "join", "no fault: a replica is added, and its first copy is throttled past the window",
             "add replicas on broker {broker}, throttled", "lift the throttle on broker {broker}",
-            join.leave, join.come_back, joins=True, broker_settings=join.BROKER_SETTINGS,
+            join.leave, join.come_back, joins=True, away_again=throttle.away_again,
+            broker_settings=join.BROKER_SETTINGS,
         ),
         Nemesis(
             "catch-up", "SIGKILL and a restart at once, and a catch-up that is throttled past the window",
             "kill broker {broker}, restart it, throttled", "lift the throttle on broker {broker}",
-            catch_up.leave, catch_up.come_back, broker_settings=catch_up.BROKER_SETTINGS,
+            catch_up.leave, catch_up.come_back, away_again=throttle.away_again,
+            broker_settings=catch_up.BROKER_SETTINGS,
         ),
-        Nemesis("none", "no fault: the healthy control", "no fault", "no fault", none.leave, none.come_back, False),
+        Nemesis(
+            "none", "no fault: the healthy control", "no fault", "no fault", none.leave, none.come_back,
+            takes_away=False, away_again=none.away_again,
+        ),
     )
 }  # fmt: skip
 

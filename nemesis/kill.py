@@ -18,3 +18,7 @@ def come_back(grounds: Grounds) -> None:
     """Start them again."""
     for broker in grounds.absent:
         grounds.cluster.runtime.start(broker)
+
+
+def away_again(grounds: Grounds) -> None:
+    """Leave them down."""

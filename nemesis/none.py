@@ -14,3 +14,10 @@ def leave(grounds: Grounds) -> None:
 
 def come_back(grounds: Grounds) -> None:
     """Do nothing."""
+
+
+def away_again(grounds: Grounds) -> None:
+    """Start them, as nobody is away."""
+    for broker in grounds.absent:
+        grounds.cluster.runtime.start(broker)
+    grounds.cluster.wait_absent_back()

@@ -32,3 +32,10 @@ def lift(grounds: Grounds) -> None:
     cluster = grounds.cluster
     cluster.admin.alter_brokers({RATE: None})
     cluster.admin.alter_topics(sorted({topic for topic, _ in cluster.exposed}), {REPLICAS: None})
+
+
+def away_again(grounds: Grounds) -> None:
+    """Start them; the cluster has kept the throttle."""
+    for broker in grounds.absent:
+        grounds.cluster.runtime.start(broker)
+    grounds.cluster.wait_registered()

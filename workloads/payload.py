@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.client import Producer, ProducerSpec
 from harness.scenario import Action, Critical, Phase, Scenario, Step
@@ -47,6 +47,22 @@ class Payload:
             )
             for process in sorted({step.process for step in scenario.steps})
         }
+        for event in history.past:
+            self._recall(event)
+
+    def _recall(self, event: dict[str, Any]) -> None:
+        """Take a record that was acknowledged before the run was resumed as written."""
+        if (event["part"], event["type"], event["f"], event.get("topic")) != (
+            PART,
+            "ok",
+            "produce",
+            self.scenario.name,
+        ):
+            return
+        process = event["process"].removeprefix(f"{self.scenario.name}.")
+        step = Step(process, Action.DELETE if event["tombstone"] else Action.PUT, event["key"], event.get("value"))
+        partition = (event["topic"], event["partition"])
+        self._written.append((Phase(event["phase"]), step, partition, event["offset"]))
 
     def init(self) -> None:
         """Obtain producer ids."""

@@ -28,6 +28,10 @@ class Runtime(Protocol):
         """Bring up every broker for the first time. Raises `BootError` with the last log lines."""
         ...
 
+    def start_again(self, brokers: Sequence[int]) -> None:
+        """Take over a cluster whose brokers have all ended, and start these of them on the data they left."""
+        ...
+
     def start(self, broker: int) -> None:
         """Start a broker that is down, on the data it left."""
         ...

@@ -92,6 +92,13 @@ class LocalRuntime:
         for broker in self.brokers:
             self.start(broker)
 
+    def start_again(self, brokers: Sequence[int]) -> None:
+        """Configure every broker anew, as addresses may have changed, and start these on the data they left."""
+        for broker in self.brokers:
+            self._write_properties(broker)
+        for broker in brokers:
+            self.start(broker)
+
     def start(self, broker: int) -> None:
         """Start a broker on the data it has; it is not ready yet when this returns."""
         log_path = self._log_path(broker)
@@ -207,7 +214,7 @@ class LocalRuntime:
             log_dir=str(self._log_dir(broker)),
             settings=self._spec.settings,
         )
-        self._home(broker).mkdir(parents=True)
+        self._home(broker).mkdir(parents=True, exist_ok=True)
         self._properties_path(broker).write_text(kafka.format_properties(properties))
 
     def _home(self, broker: int) -> Path:

@@ -1,0 +1,257 @@
+"""A run while it goes on: who owns what, from the first broker to the verdict."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from harness import aftermath, leftovers, verdict
+from harness.clients import ClientSpec, find_client
+from harness.errors import HarnessError, TimeLimitError
+from harness.ports import free_ports
+from harness.runner import Outage
+from harness.runtimes.base import bootstrap_servers
+from harness.runtimes.local import LocalRuntime, LocalSpec
+from harness.workspace import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from harness.check import Prepared
+    from harness.clients import MakeProducer
+    from harness.clock import Clock
+    from harness.cluster import Cluster
+    from harness.java import Java
+    from harness.manifest import Manifest
+    from harness.runner import Test
+    from harness.store import RunFolder
+    from harness.targets.jars import JarSet
+
+log = logging.getLogger("harness")
+
+SPARK_NICENESS = 10
+SPARK_END_POLL_S = 0.2
+FAILED, TIME_LIMIT, INTERRUPTED = "failed", "time-limit", "interrupted"
+
+
+class Progress(Protocol):
+    """Where a run tells what it is doing."""
+
+    def stage(self, text: str) -> None:
+        """A new stage begins."""
+        ...
+
+    def jars(self, done: int, total: int) -> None:
+        """So many of so many steps of fetching jars are done."""
+        ...
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A run's folder and verdict, and with ``--keep`` where its brokers are."""
+
+    folder: RunFolder
+    verdict: dict[str, Any]
+    kept: dict[int, str]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run that is about to begin or to go on. ``begin`` writes its manifest."""
+
+    test: Test
+    folder: RunFolder
+    java: Java
+    jars: JarSet
+    begin: Callable[[], Manifest]
+    is_resumed: bool = False
+    keep: bool = False
+    aftermath: bool = False
+    port_base: int | None = None
+
+
+def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
+    """Take a run to its verdict, and take it apart.
+
+    Raises `UsageError` for anything found wrong before the first broker starts, `HarnessError` where the
+    cluster did not come up. Later failures end in the verdict ``unknown``, with what was collected kept.
+    """
+    test, folder = job.test, job.folder
+    # One that stays: an election in the middle of the outage would be a second fault.
+    controllers = test.placement.staying[:1]
+    ports = free_ports(len(test.placement.brokers) + len(controllers), base=job.port_base)
+    open_client = find_client(test.client)
+    with ExitStack() as owned:
+        owned.enter_context(_logging_to(folder.path / "harness.log"))
+        workspace = owned.enter_context(Workspace(folder.run_id, folder.path, again=job.is_resumed))
+        told = job.begin()
+        runtime = LocalRuntime(
+            LocalSpec(
+                run_id=folder.run_id,
+                work_dir=workspace.path,
+                logs_dir=folder.logs_path,
+                java=job.java.path,
+                classpath=job.jars.classpath,
+                settings=test.broker_settings,
+                brokers=test.placement.brokers,
+                controllers=controllers,
+                ports=tuple(ports),
+            )
+        )
+        if not job.keep:
+            owned.enter_context(closing(runtime))
+        # Before Spark, which changes the environment that a new process inherits.
+        client = ClientSpec(
+            run_id=folder.run_id,
+            bootstrap=bootstrap_servers(runtime),
+            java=job.java,
+            classpath=job.jars.classpath,
+            work_dir=workspace.path,
+            log_path=folder.path / "client.log",
+        )
+        make_producer = owned.enter_context(open_client(client))
+        stages = _Stages(clock, progress)
+        meanwhile = not test.timers.is_resumable
+        prepared = owned.enter_context(_checkers(workspace, folder, job.java, meanwhile=meanwhile))
+
+        def on_window() -> None:
+            if test.timers.is_resumable:
+                workspace.let_resume(resumable=True)
+
+        outage = Outage(test, runtime, make_producer, folder, clock=clock, progress=stages.begin, on_window=on_window)
+        _go(outage.resume if job.is_resumed else outage.run, outage, told, stages)
+        if told.content["status"] == verdict.COMPLETE:
+            workspace.let_resume(resumable=False)
+            if job.aftermath and outage.cluster is not None:
+                _follow(outage.cluster, test, make_producer, told=told, stages=stages)
+        if not job.keep:
+            runtime.close()
+        stages.begin("check")
+        from harness.check import judge_run  # noqa: PLC0415  (loaded by now)
+
+        said = judge_run(prepared, folder, told.content)
+        stages.end()
+        said["timings_s"] = stages.timings_s
+        told.time(stages.timings_s)
+        folder.write_json(folder.verdict_path, said)
+        kept = {}
+        if job.keep:
+            workspace.keep()
+            kept = {broker: str(runtime.address(broker)) for broker in runtime.brokers}
+        return RunResult(folder, said, kept)
+
+
+def _go(through: Callable[[], None], outage: Outage, told: Manifest, stages: _Stages) -> None:
+    """Go through the outage and write down how it ended. Raises what leaves nothing to judge."""
+    try:
+        through()
+    except TimeLimitError as error:
+        told.finish(TIME_LIMIT, stages.timings_s, str(error))
+    except Exception as error:
+        why = str(error) if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
+        told.finish(FAILED, stages.timings_s, why)
+        log.exception("the run failed")
+        if not outage.is_observing:
+            raise
+    except BaseException:
+        told.finish(INTERRUPTED, stages.timings_s, "interrupted")
+        raise
+    else:
+        told.finish(verdict.COMPLETE, stages.timings_s)
+
+
+def _follow(
+    cluster: Cluster,
+    test: Test,
+    make_producer: MakeProducer,
+    *,
+    told: Manifest,
+    stages: _Stages,
+) -> None:
+    """Watch what lasts. What fails here is told, and takes nothing from the verdict."""
+    expiration_ms = int(test.broker_settings.get(aftermath.EXPIRATION, aftermath.KAFKA_DEFAULT_EXPIRATION_MS))
+    try:
+        aftermath.follow(test, cluster, make_producer, told.folder, expiration_ms=expiration_ms, progress=stages.begin)
+    except (HarnessError, OSError) as error:
+        log.warning("the aftermath was not followed to its end: %s", error)
+        told.content["aftermath_failure"] = str(error)
+        told.write()
+
+
+class _Stages:
+    """Tells the progress and the log what begins, and adds up seconds per stage."""
+
+    def __init__(self, clock: Clock, progress: Progress) -> None:
+        self._clock = clock
+        self._progress = progress
+        self._current: tuple[str, float] | None = None
+        self.timings_s: dict[str, float] = {}
+
+    def begin(self, text: str) -> None:
+        self.end()
+        self._current = (text, self._clock.now_s())
+        log.info("%s", text)
+        self._progress.stage(text)
+
+    def end(self) -> None:
+        if self._current is not None:
+            name, since_s = self._current
+            self.timings_s[name] = round(self.timings_s.get(name, 0.0) + self._clock.now_s() - since_s, 3)
+            self.timings_s["total"] = round(self._clock.now_s(), 3)
+            self._current = None
+
+
+@contextmanager
+def _checkers(
+    workspace: Workspace, folder: RunFolder, java: Java, *, meanwhile: bool
+) -> Iterator[Callable[[], Prepared]]:
+    """Give what has the checkers planned, in Spark in the background; ``meanwhile`` brokers boot and clean.
+
+    Otherwise Spark is started when they are asked for, so as not to idle for days.
+    """
+
+    def prepare() -> Prepared:
+        # Brokers come first: their timers run on wall-clock time. Spark's JVM inherits this thread's niceness.
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), SPARK_NICENESS)
+        from harness.checking import prepare_beside  # noqa: PLC0415  (brokers boot while pyspark is imported)
+
+        return prepare_beside(workspace, folder, java)
+
+    with ThreadPoolExecutor(1, thread_name_prefix="spark") as pool:
+        futures: list[Future[Prepared]] = [pool.submit(prepare)] if meanwhile else []
+
+        def prepared() -> Prepared:
+            if not futures:
+                futures.append(pool.submit(prepare))
+            return futures[0].result()
+
+        try:
+            yield prepared
+        finally:
+            # Its JVM is ended and not stopped: nothing in it is needed any more, finished or not.
+            while not all(future.done() for future in futures):
+                leftovers.end_processes(workspace.run_id, carrying=leftovers.SPARK_MARKER)
+                wait(futures, timeout=SPARK_END_POLL_S)
+            leftovers.end_processes(workspace.run_id, carrying=leftovers.SPARK_MARKER)
+
+
+@contextmanager
+def _logging_to(path: Path) -> Iterator[None]:
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    previous = log.level
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.setLevel(previous)
+        root.removeHandler(handler)
+        handler.close()

@@ -1,0 +1,116 @@
+"""``harness run --resume``: goes on with a run that was cut off while its window was open.
+
+The window is where a run with long timers spends its days: nothing is left to be done but to wait until the
+brokers that stayed have removed what is critical. What goes on is the run folder (history, observations,
+manifest) and the brokers' data, which are kept for that; every process starts anew.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from harness import leftovers
+from harness.catalog import CONTROL, scenarios_for
+from harness.clock import RealClock
+from harness.conduct import Job, conduct
+from harness.errors import UsageError
+from harness.java import find_java
+from harness.manifest import Manifest
+from harness.placement import place
+from harness.runner import Test
+from harness.store import RunFolder
+from harness.targets import find_target
+from harness.targets.jars import jars_for
+from harness.timers import find_timers
+from harness.verdict import COMPLETE
+from nemesis import find_nemesis
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.conduct import Progress, RunResult
+
+
+@dataclass(frozen=True)
+class ResumeOptions:
+    """What the user asked for."""
+
+    run_dir: Path
+    time_limit_s: float | None = None
+    keep: bool = False
+    aftermath: bool = False
+    port_base: int | None = None
+
+
+def resume(options: ResumeOptions, progress: Progress) -> RunResult:
+    """Go on with a run and judge what was collected. Raises `UsageError` where there is nothing to go on with."""
+    clock = RealClock(time_limit_s=options.time_limit_s)
+    folder, content = _open_cut_off(options.run_dir)
+    test = _test_of(content)
+    if test.nemesis.away_again is None:
+        raise UsageError(
+            f"{folder.path} cannot go on: what the nemesis {test.nemesis.name} did ended with the harness; run it anew"
+        )
+    java = find_java()
+    version = content["target"]["version"]
+    target = find_target(content["target"]["name"])
+    jars = jars_for(target if target.version == version else find_target(f"kafka-{version}"), on_progress=progress.jars)
+
+    def begin() -> Manifest:
+        told = Manifest(folder, content)
+        told.go_on()
+        return told
+
+    job = Job(
+        test=test,
+        folder=folder,
+        java=java,
+        jars=jars,
+        begin=begin,
+        is_resumed=True,
+        keep=options.keep,
+        aftermath=options.aftermath,
+        port_base=options.port_base,
+    )
+    return conduct(job, clock, progress)
+
+
+def _open_cut_off(run_dir: Path) -> tuple[RunFolder, dict[str, Any]]:
+    """Return a run's folder and manifest where it can go on. Raises `UsageError` with the reason where not."""
+    folder = RunFolder(run_dir.resolve())
+    try:
+        content = json.loads(folder.manifest_path.read_text())
+        status, recorded = content["status"], leftovers.Owner(**content["owner"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{run_dir} is no run folder: {folder.manifest_path}: {error}") from error
+    if status == COMPLETE:
+        raise UsageError(f"{run_dir} went to its end; `harness check` judges it again")
+    owner = leftovers.read_owner(leftovers.work_root() / folder.run_id)
+    if (owner or recorded).lives():
+        raise UsageError(f"{run_dir} is still going on (process {(owner or recorded).pid})")
+    if owner is None:
+        raise UsageError(f"{run_dir} cannot go on: its brokers' data are gone; run it anew")
+    if not owner.resumable:
+        raise UsageError(f"{run_dir} cannot go on: it was cut off before its window opened; run it anew")
+    return folder, content
+
+
+def _test_of(content: dict[str, Any]) -> Test:
+    """Return the test that a manifest describes."""
+    return Test(
+        scenarios=(*scenarios_for(content["anomaly"]), CONTROL),
+        nemesis=find_nemesis(content["nemesis"]),
+        timers=find_timers(content["timers"]),
+        topic_settings=content["topic_settings"],
+        broker_settings=content["broker_settings"],
+        placement=place(
+            brokers=len(content["brokers"]),
+            replication_factor=content["replication_factor"],
+            partitions=content["partitions"],
+            absent=len(content["absent_brokers"]),
+        ),
+        seed=content["seed"],
+        client=content["client"],
+    )
