@@ -116,7 +116,14 @@ def open_run_folder(path: Path) -> tuple[RunFolder, dict[str, Any]]:
             owner = leftovers.Owner(**manifest["owner"])
         except TypeError as error:
             raise UsageError(f"the run folder is damaged: {folder.manifest_path} names no owner") from error
-        why = f"its run is still going on (process {owner.pid})" if owner.lives() else "its run was cut off"
+        kept = leftovers.read_owner(leftovers.work_root() / folder.run_id)
+        why = (
+            f"its run is still going on (process {owner.pid})"
+            if owner.lives()
+            else f"its run was cut off; it can go on with `harness run --resume {path}`"
+            if kept is not None and kept.resumable
+            else "its run was cut off"
+        )
         raise UsageError(f"{path} is half-written: {why}")
     if not folder.history_path.exists():
         raise UsageError(f"the run folder is damaged: {path} has no {HISTORY}")

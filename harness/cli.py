@@ -134,7 +134,7 @@ def cli(*, debug: bool) -> None:
 @click.option("--keep", is_flag=True, help="Leave the cluster up and say how to reach and remove it.")
 @format_option
 @click.pass_context
-def run(context: click.Context, output: str, settings: tuple[str, ...], run_dir: Path | None, **options: Any) -> int:
+def run(context: click.Context, /, output: str, settings: tuple[str, ...], run_dir: Path | None, **options: Any) -> int:
     """Boot a cluster, take a broker away, bring it back, and judge every broker's history."""
     from harness.resume import ResumeOptions, resume  # noqa: PLC0415  (slow imports, only where needed)
     from harness.run import RunOptions, parse_settings  # noqa: PLC0415

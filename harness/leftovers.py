@@ -91,7 +91,7 @@ def reclaim_work_dir(run_id: str, run_dir: Path) -> Path:
 def owner_of_this_process(run_id: str, run_dir: Path) -> dict[str, Any]:
     """Return the fields of `Owner` that tell this process and run."""
     me = psutil.Process()
-    return {"pid": me.pid, "started_s": me.create_time(), "run_id": run_id, "run_dir": str(run_dir)}
+    return {"pid": me.pid, "started_s": me.create_time(), "run_id": run_id, "run_dir": str(run_dir.absolute())}
 
 
 def write_owner(directory: Path, owner: Owner) -> None:
