@@ -2,7 +2,8 @@
 
 Every run owns one work directory (broker data, Spark's scratch space) with an ``owner.json`` in it, and
 every process that it starts carries ``-Dharness.run=<run id>`` on its command line. So neither process ids
-nor a clean exit are needed to take a run apart: the directory names the run, the run names its processes.
+nor a clean exit are needed to take a run apart: the directory names the run, the run names its processes
+and its network.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+
+from harness.runtimes.network import remove_network
 
 UNOWNED_GRACE_S = 60.0
 """A directory without a readable owner this young may belong to a run that is just starting."""
@@ -136,8 +139,12 @@ def release(run_id: str, directory: Path) -> int:
 
 
 def remove(run_id: str, directory: Path) -> int:
-    """End every process of the run and delete its directory; return how many processes were ended."""
+    """End every process of the run, remove its network and its directory; return how many processes were ended.
+
+    The directory goes last: by it a run is found again of which something could not be removed.
+    """
     ended = end_processes(run_id)
+    remove_network(run_id)
     shutil.rmtree(directory, ignore_errors=True)
     return ended
 

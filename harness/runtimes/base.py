@@ -48,8 +48,16 @@ class Runtime(Protocol):
         """Let a frozen broker go on."""
         ...
 
+    def cut(self, broker: int) -> None:
+        """Isolate a broker from everyone, its process running. Raises `HarnessError` where that is impossible."""
+        ...
+
+    def heal(self, broker: int) -> None:
+        """Connect an isolated broker again."""
+        ...
+
     def is_up(self, broker: int) -> bool:
-        """Whether the broker is meant to be running and able to answer."""
+        """Whether the broker is meant to be running and able to answer: not while it is frozen or cut off."""
         ...
 
     def address(self, broker: int) -> Address:

@@ -1,4 +1,7 @@
-"""Brokers as JVM processes on loopback addresses of this machine: no container engine, no root."""
+"""Brokers as JVM processes of this machine: no container engine, and no root but for network namespaces.
+
+They listen on the loopback address, or each on its own in a namespace where the run has a network.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,8 @@ from harness.wire import Address
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from harness.runtimes.network import Network
 
 FORMAT_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
@@ -42,7 +47,7 @@ class LocalSpec:
 
     ``settings`` are broker properties; ``logs_dir`` receives one ``<id>/server.log`` per broker. The
     brokers in ``controllers`` are the KRaft quorum as well. ``ports`` are one a broker for clients, then one
-    a controller, or none to have free ones chosen.
+    a controller, or none to have free ones chosen. With a ``network``, brokers run in its namespaces.
     """
 
     run_id: str
@@ -54,6 +59,7 @@ class LocalSpec:
     brokers: tuple[int, ...] = (1, 2, 3)
     controllers: tuple[int, ...] = (1,)
     ports: tuple[int, ...] = ()
+    network: Network | None = None
 
 
 class LocalRuntime:
@@ -64,11 +70,14 @@ class LocalRuntime:
         self._spec = spec
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._paused: set[int] = set()
+        self._cut: set[int] = set()
         # Given to every process by name: one that inherits the environment fails to start (EFAULT) while
         # another thread changes it, as pyspark does.
         self._environment = dict(os.environ)
-        numbers = spec.ports or ports.free_ports(len(spec.brokers) + len(spec.controllers))
-        addresses = [Address(ports.LOOPBACK, number) for number in numbers]
+        nodes = (*spec.brokers, *spec.controllers)
+        numbers = spec.ports or ports.free_ports(len(nodes))
+        hosts = [spec.network.address(node) if spec.network else ports.LOOPBACK for node in nodes]
+        addresses = [Address(host, number) for host, number in zip(hosts, numbers, strict=True)]
         count = len(spec.brokers)
         self._addresses = dict(zip(spec.brokers, addresses[:count], strict=True))
         self._controllers = dict(zip(spec.controllers, addresses[count:], strict=True))
@@ -103,9 +112,11 @@ class LocalRuntime:
         """Start a broker on the data it has; it is not ready yet when this returns."""
         log_path = self._log_path(broker)
         log_path.parent.mkdir(parents=True, exist_ok=True)
+        # It becomes java: the process id is the broker's own.
+        prefix = self._spec.network.prefix(broker) if self._spec.network else []
         with log_path.open("ab") as log:
             self._processes[broker] = subprocess.Popen(
-                self._command(kafka.BROKER_CLASS, str(self._properties_path(broker))),
+                [*prefix, *self._command(kafka.BROKER_CLASS, str(self._properties_path(broker)))],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -130,9 +141,20 @@ class LocalRuntime:
         self._processes[broker].send_signal(signal.SIGCONT)
         self._paused.discard(broker)
 
+    def cut(self, broker: int) -> None:
+        """Take the link of the broker's namespace down. Raises `HarnessError` where it has none."""
+        network = self._network_of(broker)
+        self._cut.add(broker)
+        network.cut(broker)
+
+    def heal(self, broker: int) -> None:
+        """Take the link up again."""
+        self._network_of(broker).heal(broker)
+        self._cut.discard(broker)
+
     def is_up(self, broker: int) -> bool:
-        """Whether the broker's process is meant to run."""
-        return broker in self._processes and broker not in self._paused
+        """Whether the broker's process is meant to run, and to be reached."""
+        return broker in self._processes and broker not in self._paused | self._cut
 
     def raise_if_died(self) -> None:
         """Raise `BootError` with the last log lines of a broker that ended by itself."""
@@ -187,6 +209,14 @@ class LocalRuntime:
             process.wait(timeout=STOP_TIMEOUT_S)
         self._processes.clear()
 
+    def _network_of(self, broker: int) -> Network:
+        if self._spec.network is None:
+            raise HarnessError(
+                f"broker {broker} cannot be cut off: brokers of this run share the host's loopback interface;"
+                " it takes a network namespace for each"
+            )
+        return self._spec.network
+
     def _format(self, broker: int, cluster_id: str) -> None:
         arguments = ("format", "--cluster-id", cluster_id, "--config", str(self._properties_path(broker)))
         done = subprocess.run(
@@ -212,7 +242,7 @@ class LocalRuntime:
             broker_address=self._addresses[broker],
             controllers=self._controllers,
             log_dir=str(self._log_dir(broker)),
-            settings=self._spec.settings,
+            settings={**(kafka.CUT_CLUSTER if self._spec.network else {}), **self._spec.settings},
         )
         self._home(broker).mkdir(parents=True, exist_ok=True)
         self._properties_path(broker).write_text(kafka.format_properties(properties))

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from harness import leftovers
+from harness.errors import HarnessError
 from harness.keeper import Keeper
 from harness.leftovers import Leftover, Owner
 
@@ -52,6 +53,19 @@ def test_the_keeper_takes_a_run_apart_when_the_pipe_ends() -> None:
     Keeper("run-c", directory).close(keep=False)
     assert process.wait(BOUND_S) != 0
     assert not directory.exists()
+
+
+def test_the_directory_stays_while_a_network_cannot_be_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(run_id: str) -> int:
+        raise HarnessError(f"the network of {run_id} stays")
+
+    directory = leftovers.claim_work_dir("run-g", Path("results"))
+    process = start_marked("run-g")
+    monkeypatch.setattr(leftovers, "remove_network", refuse)
+    with pytest.raises(HarnessError, match="the network of run-g stays"):
+        leftovers.remove("run-g", directory)
+    assert process.wait(BOUND_S) != 0, "processes end before their network"
+    assert directory.exists()
 
 
 def test_the_keeper_leaves_a_kept_run_alone() -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+from contextlib import closing
+from ipaddress import IPv4Network
 from typing import TYPE_CHECKING
 
 import pytest
 
 from harness.clock import RealClock
-from harness.errors import BootError
+from harness.errors import BootError, HarnessError
+from harness.runtimes import network
 from harness.runtimes.local import LocalRuntime, LocalSpec
+from harness.runtimes.network import Network
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,3 +67,62 @@ def test_only_the_controller_has_a_controller_listener(runtime: Callable[[str], 
 def test_storage_that_cannot_be_formatted_is_told_with_the_reason(runtime: Callable[[str], LocalRuntime]) -> None:
     with pytest.raises(BootError, match=r"broker \d: its storage cannot be formatted:\n.*no space"):
         runtime("echo no space >&2; exit 1").start_cluster()
+
+
+def test_without_a_network_nothing_can_be_cut(runtime: Callable[[str], LocalRuntime]) -> None:
+    subject = runtime("true")
+    for verb in (subject.cut, subject.heal):
+        with pytest.raises(HarnessError, match=r"broker 2 cannot be cut off: .* takes a network namespace for each"):
+            verb(2)
+
+
+@pytest.fixture
+def networked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalRuntime:
+    """Make a runtime in namespaces that are made up: ``ip`` writes down what it is told, and becomes a command."""
+    ip, java = tmp_path / "ip", tmp_path / "java"
+    ip.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/told\n[ $1 = link ] && exit\nshift 3\nexec "$@"\n')
+    java.write_text('#!/bin/sh\necho "$$ $@"\ncase "$@" in *StorageTool*) ;; *) exec sleep 30;; esac\n')
+    for script in (ip, java):
+        script.chmod(0o755)
+    monkeypatch.setattr(network, "_find", lambda _: str(ip))
+    spec = LocalSpec("a-run", tmp_path / "work", tmp_path / "logs", java, "jars", {}, controllers=(3,))
+    its_network = Network(spec.run_id, spec.brokers, IPv4Network("10.1.2.0/24"))
+    return LocalRuntime(dataclasses.replace(spec, network=its_network))
+
+
+def test_brokers_listen_on_addresses_of_their_own(networked: LocalRuntime, tmp_path: Path) -> None:
+    with closing(networked):
+        networked.start_cluster()
+    assert [networked.address(broker).host for broker in (1, 2, 3)] == ["10.1.2.1", "10.1.2.2", "10.1.2.3"]
+    texts = {b: (tmp_path / "work" / f"broker-{b}" / "server.properties").read_text() for b in networked.brokers}
+    for broker, text in texts.items():
+        assert f"\nlisteners=CLIENT://{networked.address(broker)}" in text
+        assert "\ncontroller.quorum.voters=3@10.1.2.3:" in text
+        assert "\nrequest.timeout.ms=2000\n" in text
+    assert ",CONTROLLER://10.1.2.3:" in texts[3]
+
+
+def test_brokers_run_in_their_namespaces_under_their_own_process_id(networked: LocalRuntime, tmp_path: Path) -> None:
+    with closing(networked):
+        networked.start_cluster()
+        logs = {b: tmp_path / "logs" / str(b) / "server.log" for b in networked.brokers}
+        RealClock().wait_until(lambda: all(log.read_text() for log in logs.values()), BOUND_S, "three lines")
+        for broker, log in logs.items():
+            pid, *arguments = log.read_text().split()
+            assert networked._processes[broker].pid == int(pid)
+            assert "-Dharness.run=a-run" in arguments
+    told = (tmp_path / "told").read_text().splitlines()
+    assert sorted(" ".join(line.split()[:3]) for line in told) == [f"netns exec ch-a-run-{b}" for b in (1, 2, 3)]
+
+
+def test_a_broker_that_is_cut_off_is_not_up_and_has_not_died(networked: LocalRuntime, tmp_path: Path) -> None:
+    with closing(networked):
+        networked.start_cluster()
+        networked.cut(2)
+        assert [broker for broker in networked.brokers if networked.is_up(broker)] == [1, 3]
+        networked.raise_if_died()
+        networked.heal(2)
+        assert all(networked.is_up(broker) for broker in networked.brokers)
+    links = [line.split() for line in (tmp_path / "told").read_text().splitlines() if line.startswith("link")]
+    assert [line[-1] for line in links] == ["down", "up"]
+    assert all(line[2].endswith("-2") for line in links)

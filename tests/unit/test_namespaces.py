@@ -1,0 +1,280 @@
+"""Networks of namespaces on a host that is made up: what is made, what is removed, and what is said where not."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+from ipaddress import IPv4Network
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.errors import HarnessError, UsageError
+from harness.runtimes import network
+from harness.runtimes.network import create_network, free_subnet, remove_network, why_impossible
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RUN = "2026-01-02T03-04-05Z-abcd"
+
+
+class FakeHost:
+    """Knows what links and namespaces there are after the commands that were run, and fails where it is told to."""
+
+    def __init__(self, namespaces: Path) -> None:
+        self.commands: list[str] = []
+        self.links = {"lo", "eth0"}
+        self.namespaces = namespaces
+        self.routes: list[dict[str, str]] = [{"dst": "default"}, {"dst": "192.0.2.0/24"}]
+        self.refused = "nothing"
+
+    def run(self, *command: str) -> str:
+        line = " ".join(command)
+        self.commands.append(line)
+        if self.refused in line:
+            raise HarnessError(f"`{line}`: Operation not permitted")
+        match command[1:]:
+            case ("link", "add", name, *_):
+                self.links.add(name)
+            case ("link", "delete", name):
+                self.links.remove(name)
+            case ("netns", "add", name):
+                (self.namespaces / name).touch()
+            case ("netns", "delete", name):
+                (self.namespaces / name).unlink()
+            case ("-4", "-json", "address"):
+                # As ip prints interfaces that it leaves out, and the others.
+                return json.dumps([{}, {"addr_info": [{"local": "192.0.2.2", "prefixlen": 24}]}])
+            case ("-4", "-json", "route", *_):
+                return json.dumps(self.routes)
+        return ""
+
+    @property
+    def state(self) -> tuple[set[str], set[str]]:
+        """Links and namespaces beside the host's own."""
+        return self.links - {"lo", "eth0"}, {path.name for path in self.namespaces.iterdir()}
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
+    subject = FakeHost(tmp_path)
+    monkeypatch.setattr(network, "NAMESPACES", tmp_path)
+    monkeypatch.setattr(network, "_run", subject.run)
+    monkeypatch.setattr(network, "_find", {"ip": "ip"}.get)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(socket, "if_nameindex", lambda: list(enumerate(sorted(subject.links))))
+    return subject
+
+
+def test_every_broker_has_a_namespace_an_address_and_a_link(host: FakeHost) -> None:
+    subject = create_network(RUN, (1, 2, 3, 4, 5, 6, 7))
+    links, namespaces = host.state
+    assert namespaces == {f"ch-{RUN}-{broker}" for broker in subject.brokers}
+    assert len(links) == 8
+    assert all(len(link) <= 15 for link in links)
+    assert subject.prefix(3) == ["ip", "netns", "exec", f"ch-{RUN}-3"]
+    addresses = [subject.address(broker) for broker in subject.brokers]
+    assert len(set(addresses)) == 7
+    for broker in subject.brokers:
+        assert f"ip -n ch-{RUN}-{broker} link set lo up" in host.commands
+        assert f"ip -n ch-{RUN}-{broker} address add {subject.address(broker)}/24 dev eth0" in host.commands
+
+
+def test_a_cut_is_of_that_brokers_link(host: FakeHost) -> None:
+    subject = create_network(RUN, (1, 2, 3))
+    subject.cut(2)
+    down = host.commands[-1].split()
+    subject.heal(2)
+    assert host.commands[-1].split() == [*down[:-1], "up"]
+    assert down[:3] == ["ip", "link", "set"]
+    assert down[3].endswith("-2")
+    assert down[3] in host.links
+    assert down[4] == "down"
+
+
+def test_removal_needs_the_run_id_alone_and_is_the_same_twice(host: FakeHost) -> None:
+    create_network(RUN, (1, 2, 3, 4, 5))
+    create_network("other", (1,))
+    assert remove_network(RUN) == 5
+    assert host.state[1] == {"ch-other-1"}
+    assert len(host.state[0]) == 2
+    done = len(host.commands)
+    assert remove_network(RUN) == 0
+    assert len(host.commands) == done, "no command where there is nothing"
+
+
+def test_a_run_whose_id_another_one_begins_with_is_not_its(host: FakeHost) -> None:
+    create_network("a", (1,))
+    create_network("a-1", (1,))
+    assert remove_network("a") == 1
+    assert host.state[1] == {"ch-a-1-1"}
+    assert remove_network("a-1") == 1
+    assert host.state == (set(), set())
+
+
+@pytest.mark.parametrize("refused", ["type bridge", "address add", "netns add ch-run-2", "type veth", "lo up"])
+def test_what_was_made_before_a_failure_is_removed(host: FakeHost, refused: str) -> None:
+    host.refused = refused
+    with pytest.raises(UsageError, match=r"no network of namespaces can be made: `ip .*`: Operation not permitted"):
+        create_network("run", (1, 2, 3))
+    assert host.state == (set(), set())
+
+
+def test_what_is_interrupted_is_removed(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*command: str) -> str:
+        if "ch-run-2" in command:
+            raise KeyboardInterrupt
+        return host.run(*command)
+
+    monkeypatch.setattr(network, "_run", run)
+    with pytest.raises(KeyboardInterrupt):
+        create_network("run", (1, 2, 3))
+    assert host.state == (set(), set())
+
+
+def test_a_network_that_is_there_is_not_touched_by_a_second_one(host: FakeHost) -> None:
+    create_network(RUN, (1, 2, 3))
+    before = host.state
+    with pytest.raises(UsageError, match=f"run {RUN} has a network already; .*harness clean {RUN}"):
+        create_network(RUN, (1, 2, 3))
+    assert host.state == before
+
+
+def test_a_half_of_a_network_is_removed(host: FakeHost) -> None:
+    create_network("run", (1, 2, 3))
+    host.links = {"lo", "eth0"}
+    (host.namespaces / "ch-run-2").unlink()
+    assert remove_network("run") == 2
+    assert host.state == (set(), set())
+
+
+def test_what_somebody_else_removes_meanwhile_is_no_error(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    create_network("run", (1, 2, 3))
+
+    def run(*command: str) -> str:
+        host.run(*command)
+        if command[1] == "link":
+            raise HarnessError("Cannot find device")
+        return ""
+
+    monkeypatch.setattr(network, "_run", run)
+    assert remove_network("run") == 3
+
+
+def test_what_stays_is_an_error_and_the_rest_is_removed(host: FakeHost) -> None:
+    create_network("run", (1, 2, 3))
+    host.refused = "netns delete ch-run-2"
+    with pytest.raises(HarnessError, match="netns delete ch-run-2`: Operation not permitted"):
+        remove_network("run")
+    assert host.state == (set(), {"ch-run-2"})
+
+
+def test_iptables_has_one_rule_meanwhile_where_it_is_there(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "_find", {"ip": "ip", "iptables": "iptables"}.get)
+    create_network("run", (1,))
+    (bridge,) = (link for link in host.links - {"lo", "eth0"} if not link.endswith("-1"))
+    remove_network("run")
+    remove_network("run")
+    rule = f"FORWARD -i {bridge} -o {bridge} -j ACCEPT"
+    rules = [command for command in host.commands if command.startswith("iptables")]
+    assert rules == [f"iptables -w -I {rule}", f"iptables -w -D {rule}"]
+
+
+def test_an_iptables_that_does_not_work_is_no_obstacle(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "_find", {"ip": "ip", "iptables": "iptables"}.get)
+    host.refused = "iptables"
+    create_network("run", (1,))
+    assert remove_network("run") == 1
+
+
+# Subnets
+
+
+def test_a_subnet_is_the_run_ids_own() -> None:
+    assert free_subnet(RUN, []) == free_subnet(RUN, [])
+    assert free_subnet(RUN, []) != free_subnet("other", [])
+    assert free_subnet(RUN, []).prefixlen == 24
+    assert free_subnet(RUN, []).subnet_of(IPv4Network("10.0.0.0/8"))
+
+
+@pytest.mark.parametrize("change", [0, 8, -4], ids=["same", "within", "around"])
+def test_a_subnet_overlaps_with_nothing_that_the_host_has(change: int) -> None:
+    wished = free_subnet(RUN, [])
+    taken = next(wished.subnets(change)) if change >= 0 else wished.supernet(-change)
+    found = free_subnet(RUN, [taken, IPv4Network("192.0.2.0/24")])
+    assert not found.overlaps(taken)
+    assert found.subnet_of(IPv4Network("10.0.0.0/8"))
+
+
+def test_a_block_that_is_routed_as_a_whole_is_left_to_its_owner() -> None:
+    assert free_subnet(RUN, [IPv4Network("10.0.0.0/8")]).subnet_of(IPv4Network("172.16.0.0/12"))
+    with pytest.raises(UsageError, match=r"10.0.0.0/8 and 172.16.0.0/12: no subnet is free"):
+        free_subnet(RUN, [IPv4Network("10.0.0.0/8"), IPv4Network("172.16.0.0/12")])
+
+
+def test_halves_of_a_default_route_take_nothing() -> None:
+    halves = [IPv4Network("0.0.0.0/1"), IPv4Network("128.0.0.0/1")]
+    assert free_subnet(RUN, halves) == free_subnet(RUN, [])
+
+
+def test_the_hosts_routes_are_heeded(host: FakeHost) -> None:
+    wished = free_subnet(RUN, [])
+    one_in_the_next = wished[0] + 256 + 7
+    host.routes += [{"dst": str(wished)}, {"type": "blackhole", "dst": str(one_in_the_next)}]
+    subject = create_network(RUN, (1,))
+    assert subject.subnet != wished
+    assert one_in_the_next not in subject.subnet
+
+
+# Reasons
+
+
+@pytest.mark.usefixtures("host")
+def test_where_everything_works_there_is_no_reason() -> None:
+    assert why_impossible() is None
+
+
+def test_the_probe_leaves_nothing(host: FakeHost) -> None:
+    why_impossible()
+    assert host.state == (set(), set())
+    assert any(command.endswith(" true") for command in host.commands)
+
+
+@pytest.mark.parametrize("refused", ["type bridge", "netns add", "netns exec"])
+def test_the_reason_has_the_kernels_words(host: FakeHost, refused: str) -> None:
+    host.refused = refused
+    reason = why_impossible()
+    assert reason is not None
+    assert refused in reason
+    assert reason.endswith("Operation not permitted")
+    assert host.state == (set(), set())
+
+
+def test_without_root_there_is_nothing_to_make_or_remove(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert "root" in str(why_impossible())
+    assert remove_network(RUN) == 0
+    assert host.commands == []
+
+
+def test_without_ip_the_package_is_named(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "_find", {}.get)
+    assert "apt-get install iproute2" in str(why_impossible())
+    assert remove_network(RUN) == 0
+    assert host.commands == []
+
+
+def test_a_command_that_hangs_or_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hang(command: tuple[str, ...], **_: Any) -> None:
+        raise subprocess.TimeoutExpired(command, 10)
+
+    with pytest.raises(HarnessError, match=r"`/no/such/command -x`: .*No such file"):
+        network._run("/no/such/command", "-x")
+    with pytest.raises(HarnessError, match="`false`: exit code 1"):
+        network._run("false")
+    monkeypatch.setattr(subprocess, "run", hang)
+    with pytest.raises(HarnessError, match=r"`ip link`: .*timed out after 10"):
+        network._run("ip", "link")
