@@ -17,6 +17,7 @@ from harness.ports import free_ports
 from harness.runner import Outage
 from harness.runtimes.base import bootstrap_servers
 from harness.runtimes.local import LocalRuntime, LocalSpec
+from harness.runtimes.network import create_network
 from harness.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
         owned.enter_context(_logging_to(folder.path / "harness.log"))
         workspace = owned.enter_context(Workspace(folder.run_id, folder.path, again=job.is_resumed))
         told = job.begin()
+        # Removed with the workspace, once no process is left in it.
+        network = create_network(folder.run_id, test.placement.brokers) if test.nemesis.needs_network else None
         runtime = LocalRuntime(
             LocalSpec(
                 run_id=folder.run_id,
@@ -102,6 +105,7 @@ def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
                 brokers=test.placement.brokers,
                 controllers=controllers,
                 ports=tuple(ports),
+                network=network,
             )
         )
         if not job.keep:

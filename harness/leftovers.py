@@ -134,7 +134,9 @@ def release(run_id: str, directory: Path) -> int:
     """Take a run apart that has ended: end its processes, and keep its data only where it can be resumed."""
     owner = read_owner(directory)
     if owner is not None and owner.resumable:
-        return end_processes(run_id)
+        ended = end_processes(run_id)
+        remove_network(run_id)
+        return ended
     return remove(run_id, directory)
 
 

@@ -16,6 +16,7 @@ from harness.errors import UsageError
 from harness.java import find_java
 from harness.placement import place
 from harness.runner import Test
+from harness.runtimes.network import why_impossible
 from harness.store import create_run_folder, new_run_id
 from harness.targets import find_target
 from harness.targets.jars import jars_for
@@ -59,6 +60,8 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
     test = test_of(options)
     if options.aftermath:
         aftermath.raise_if_pointless(test)
+    if test.nemesis.needs_network and (reason := why_impossible()):
+        raise UsageError(f"the nemesis {test.nemesis.name} gives each broker a link of its own, to cut it: {reason}")
     find_client(test.client)
     java = find_java()
     jars = jars_for(target, on_progress=progress.jars)

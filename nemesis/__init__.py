@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
 from harness.suggest import nearest
-from nemesis import catch_up, join, kill, none, pause, throttle
+from nemesis import catch_up, join, kill, none, partition, pause, throttle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,7 +38,8 @@ class Nemesis:
 
     ``takes_away`` is False only for the healthy control. ``joins``: the absent brokers hold no replica before
     it acts. ``away_again`` puts the absent brokers, all down, back to where `leave` had left them, for a run that
-    is resumed; None where that cannot be had. ``broker_settings``: what brokers need so that it can act.
+    is resumed; None where that cannot be had. ``needs_network``: every broker needs a link of its own.
+    ``broker_settings``: what brokers need so that it can act.
     ``leaving`` and ``returning`` are the words for the progress display, to be formatted with ``broker``.
     """
 
@@ -50,6 +51,7 @@ class Nemesis:
     come_back: Callable[[Grounds], None]
     takes_away: bool = True
     joins: bool = False
+    needs_network: bool = False
     away_again: Callable[[Grounds], None] | None = None
     broker_settings: Mapping[str, str] = field(default_factory=dict)
 
@@ -65,6 +67,11 @@ NEMESES = {
         Nemesis(
             "pause", "SIGSTOP, and SIGCONT once the window is over",
             "pause broker {broker}", "resume broker {broker}", pause.leave, pause.come_back,
+        ),
+        Nemesis(
+            "partition", "a link that is down until the window is over: the broker runs on alone (needs root)",
+            "cut broker {broker} off", "connect broker {broker} again", partition.leave, partition.come_back,
+            needs_network=True, broker_settings=partition.BROKER_SETTINGS,
         ),
         Nemesis(
             "join", "no fault: a replica is added, and its first copy is throttled past the window",

@@ -242,7 +242,7 @@ class LocalRuntime:
             broker_address=self._addresses[broker],
             controllers=self._controllers,
             log_dir=str(self._log_dir(broker)),
-            settings={**(kafka.CUT_CLUSTER if self._spec.network else {}), **self._spec.settings},
+            settings=self._spec.settings,
         )
         self._home(broker).mkdir(parents=True, exist_ok=True)
         self._properties_path(broker).write_text(kafka.format_properties(properties))

@@ -45,13 +45,6 @@ SMALL_CLUSTER = {
     "replica.fetch.wait.max.ms": "100",
 }
 
-CUT_CLUSTER = {
-    # A follower that is cut off waits this long (30 s by default) for an answer to the Fetch it has sent, then
-    # connects anew. Before, it goes on only when the leader's TCP tries again: after as long as it was away.
-    "request.timeout.ms": "2000",
-}
-"""For brokers whose links are cut: back within a second of the link, however long it was down."""
-
 
 def random_cluster_id() -> str:
     """Return a cluster id as Kafka makes them: 16 bytes, URL-safe base64, no leading ``-`` (Uuid.randomUuid)."""

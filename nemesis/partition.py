@@ -1,0 +1,32 @@
+"""A network partition: the broker runs on, and reaches nobody.
+
+Its link is down, as an unplugged cable: connections stay open on both sides until somebody gives them up. As
+with `pause`, a fetch that was on its way may still be answered, with what is written within
+``replica.fetch.wait.max.ms``: nothing may be written before that is over. The runner waits until the broker has
+left every ISR, which takes longer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nemesis import Grounds
+
+BROKER_SETTINGS = {
+    # A follower that is cut off waits this long (30 s by default) for an answer to the Fetch it has sent, then
+    # connects anew. Before, it goes on only when the leader's TCP tries again: after as long as it was away.
+    "request.timeout.ms": "2000",
+}
+
+
+def leave(grounds: Grounds) -> None:
+    """Cut the brokers off, from each other too."""
+    for broker in grounds.absent:
+        grounds.cluster.runtime.cut(broker)
+
+
+def come_back(grounds: Grounds) -> None:
+    """Connect them again."""
+    for broker in grounds.absent:
+        grounds.cluster.runtime.heal(broker)
