@@ -1,19 +1,22 @@
 """Is it dependable? The same run again and again: every payload found every time, every control clean.
 
-    python bench/dependable.py --runs 20 --target kafka-3.9 --target kafka-4.4 --results DIR
+    python bench/dependable.py --runs 20 --target kafka-3.9 --target kafka-4.4 --log runs.jsonl --results DIR
 
 Runs ``harness run --anomaly all`` with faults (each of the five payloads must be found, under its own name,
-on the absent broker, and nothing else) and with ``--nemesis none`` (must be clean). Prints a table of counts,
-and every run that was not as it should be. Exits 1 if there was one.
+on the absent broker, and nothing else) and with ``--nemesis none`` (must be clean), until each combination has
+so many runs in the log. The log has one line a run, so that the bench can be ended and gone on with; run folders
+of runs that are as they should be are deleted. Prints a table of all that is in the log. Exits 1 if a run was not
+as it should be.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import defaultdict
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -27,6 +30,9 @@ from harness.catalog import SCENARIOS
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
 
 HEALTHY = "none"
+FAULTS = ("kill", "pause", "partition", "join", "catch-up")
+PAYLOADS = {s.name: str(s.anomaly) for s in SCENARIOS}
+ABSENT = 2
 
 
 class Cell(NamedTuple):
@@ -37,71 +43,99 @@ class Cell(NamedTuple):
     nemesis: str
 
 
-def one_run(cell: Cell, results: Path) -> tuple[int, dict[str, Any], float, str]:
-    """Return exit code, verdict, seconds and what went to stderr."""
+def one_run(cell: Cell, results: Path) -> dict[str, Any]:
+    """Run once; return the log's line: cell, commit, verdict, payloads found, what else was, seconds."""
     started_s = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-m", "harness.cli", "run", "--target", cell.target, "--client", cell.client,
          "--nemesis", cell.nemesis, "--anomaly", "all", "--results", str(results), "--format", "json"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    verdict = json.loads(done.stdout) if done.stdout else {}
-    return done.returncode, verdict, time.monotonic() - started_s, done.stderr
-
-
-def payloads_found(verdict: dict[str, Any]) -> set[str]:
-    """Return the scenarios whose topic has a finding under the scenario's own name."""
-    anomaly_of = {s.name: str(s.anomaly) for s in SCENARIOS}
+    took_s = time.monotonic() - started_s
+    said = json.loads(done.stdout) if done.stdout else {}
+    findings = said.get("findings", [])
+    found = sorted({f["topic"] for f in findings if is_planted(f)})
+    wanted = [] if cell.nemesis == HEALTHY else sorted(PAYLOADS)
+    code = EXIT_ANOMALY if wanted else EXIT_CLEAN
     return {
-        finding["topic"]
-        for finding in verdict.get("findings", ())
-        if finding["anomaly"] == anomaly_of.get(finding["topic"]) and not finding["candidates"]
+        **cell._asdict(),
+        "commit": commit(),
+        "run_id": said.get("run_id"),
+        "verdict": said.get("verdict", f"exit code {done.returncode}"),
+        "found": found,
+        "others": sum(not is_planted(finding) for finding in findings),
+        "ok": done.returncode == code and found == wanted and len(findings) == len(wanted),
+        "reason": said.get("reason", done.stderr[-1500:]),
+        "took_s": round(took_s, 1),
     }
 
 
+def is_planted(finding: dict[str, Any]) -> bool:
+    """Whether a finding is what its topic was written for."""
+    named = finding["anomaly"] == PAYLOADS.get(finding["topic"]) and not finding["candidates"]
+    return named and finding["broker"] == ABSENT
+
+
+def commit() -> str:
+    """Return the checkout's commit, with a mark where it was changed since."""
+    root = Path(__file__).resolve().parent
+    done = subprocess.run(
+        ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout.strip()
+
+
+def read(log: Path) -> dict[Cell, list[dict[str, Any]]]:
+    """Return the log's lines by cell."""
+    runs: dict[Cell, list[dict[str, Any]]] = defaultdict(list)
+    for line in log.read_text().splitlines() if log.exists() else ():
+        run = json.loads(line)
+        runs[Cell(*(run[name] for name in Cell._fields))].append(run)
+    return runs
+
+
 @click.command()
-@click.option("--runs", default=20, show_default=True)
+@click.option("--runs", type=click.IntRange(min=0), default=20, show_default=True)
 @click.option("--target", "targets", multiple=True, default=("kafka-3.9", "kafka-4.4"), show_default=True)
-@click.option("--client", "clients", multiple=True, default=("librdkafka",), show_default=True)
-@click.option("--nemesis", "nemeses", multiple=True, default=("kill", HEALTHY), show_default=True)
+@click.option("--client", "clients", multiple=True, default=("librdkafka", "java"), show_default=True)
+@click.option("--nemesis", "nemeses", multiple=True, default=(*FAULTS, HEALTHY), show_default=True)
 @click.option("--results", type=click.Path(path_type=Path), required=True)
+@click.option("--log", type=click.Path(path_type=Path), required=True, help="Goes on with it where it is there.")
 def main(
-    runs: int, targets: tuple[str, ...], clients: tuple[str, ...], nemeses: tuple[str, ...], results: Path
+    runs: int, targets: tuple[str, ...], clients: tuple[str, ...], nemeses: tuple[str, ...], results: Path, log: Path
 ) -> None:
-    """Run every combination ``runs`` times, in turn."""
-    counts: dict[Cell, Counter[str]] = {Cell(*cell): Counter() for cell in product(targets, clients, nemeses)}
-    seconds: dict[Cell, list[float]] = {cell: [] for cell in counts}
-    bad = 0
-    for number in range(1, runs + 1):
-        for cell, count in counts.items():
-            code, verdict, took_s, stderr = one_run(cell, results)
-            found = payloads_found(verdict)
-            extra = len(verdict.get("findings", ())) - len(found)
-            count["runs"] += 1
-            count[verdict.get("verdict", f"exit {code}")] += 1
-            count.update(found)
-            seconds[cell].append(took_s)
-            wanted = set() if cell.nemesis == HEALTHY else {s.name for s in SCENARIOS}
-            as_it_should = code == (EXIT_ANOMALY if wanted else EXIT_CLEAN) and found == wanted and not extra
-            said = verdict.get("verdict", code)
-            print(f"{number:3} {' '.join(cell)}: {said}, {len(found)} payloads, {took_s:.1f} s", flush=True)
-            if not as_it_should:
-                bad += 1
-                print(
-                    f"    NOT AS IT SHOULD BE: {verdict.get('run_id')} {verdict.get('reason')} {stderr[-1500:]}",
-                    flush=True,
-                )
-    _print(counts, seconds)
-    sys.exit(1 if bad else 0)
+    """Run every combination in turn until the log has ``runs`` of it."""
+    cells = [Cell(*cell) for cell in product(targets, clients, nemeses)]
+    had = read(log)
+    for number in range(runs):
+        for cell in cells:
+            if len(had[cell]) > number:
+                continue
+            run = one_run(cell, results)
+            had[cell].append(run)
+            with log.open("a") as file:
+                file.write(json.dumps(run) + "\n")
+            print(f"{number + 1:3} {' '.join(cell)}: {run['verdict']}, {len(run['found'])} payloads,"
+                  f" {run['took_s']} s" + ("" if run["ok"] else f"  NOT AS IT SHOULD BE: {run['run_id']} {run['reason']}"),
+                  flush=True)  # fmt: skip
+            if run["ok"]:
+                shutil.rmtree(results / cell.target / "all" / run["run_id"])
+    _print(had)
+    sys.exit(0 if all(run["ok"] for of_cell in had.values() for run in of_cell) else 1)
 
 
-def _print(counts: dict[Cell, Counter[str]], seconds: dict[Cell, list[float]]) -> None:
+def _print(had: dict[Cell, list[dict[str, Any]]]) -> None:
     names = [s.name for s in SCENARIOS]
-    table = Table(*Cell._fields, "runs", "anomaly", "clean", "unknown", *names, "median s")
-    for cell, count in counts.items():
-        cells = [str(count[name]) for name in ("runs", "anomaly", "clean", "unknown", *names)]
-        table.add_row(*cell, *cells, f"{median(seconds[cell]):.1f}")
-    Console(width=200).print(table)
+    table = Table(*Cell._fields, "runs", "ok", "anomaly", "clean", "unknown", *names, "median s", "commits")
+    for cell, of_cell in had.items():
+        said = [sum(run["verdict"] == word for run in of_cell) for word in ("anomaly", "clean", "unknown")]
+        payloads = [sum(name in run["found"] for run in of_cell) for name in names]
+        ok = sum(run["ok"] for run in of_cell)
+        seconds = median(run["took_s"] for run in of_cell)
+        commits = " ".join(sorted({run["commit"] for run in of_cell}))
+        table.add_row(*cell, *map(str, (len(of_cell), ok, *said, *payloads)), f"{seconds:.1f}", commits)
+    Console(width=240).print(table)
 
 
 if __name__ == "__main__":
