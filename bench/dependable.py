@@ -102,11 +102,9 @@ def read(log: Path) -> dict[Cell, list[dict[str, Any]]]:
 @click.option("--nemesis", "nemeses", multiple=True, default=(*FAULTS, HEALTHY), show_default=True)
 @click.option("--results", type=click.Path(path_type=Path), required=True)
 @click.option("--log", type=click.Path(path_type=Path), required=True, help="Goes on with it where it is there.")
-def main(
-    runs: int, targets: tuple[str, ...], clients: tuple[str, ...], nemeses: tuple[str, ...], results: Path, log: Path
-) -> None:
+def main(runs: int, results: Path, log: Path, **chosen: tuple[str, ...]) -> None:
     """Run every combination in turn until the log has ``runs`` of it."""
-    cells = [Cell(*cell) for cell in product(targets, clients, nemeses)]
+    cells = [Cell(*cell) for cell in product(chosen["targets"], chosen["clients"], chosen["nemeses"])]
     had = read(log)
     for number in range(runs):
         for cell in cells:
@@ -116,9 +114,11 @@ def main(
             had[cell].append(run)
             with log.open("a") as file:
                 file.write(json.dumps(run) + "\n")
-            print(f"{number + 1:3} {' '.join(cell)}: {run['verdict']}, {len(run['found'])} payloads,"
-                  f" {run['took_s']} s" + ("" if run["ok"] else f"  NOT AS IT SHOULD BE: {run['run_id']} {run['reason']}"),
-                  flush=True)  # fmt: skip
+            told = "" if run["ok"] else f"  NOT AS IT SHOULD BE: {run['run_id']} {run['reason']}"
+            print(
+                f"{number + 1:3} {' '.join(cell)}: {run['verdict']}, {len(run['found'])} payloads, {run['took_s']} s{told}",
+                flush=True,
+            )
             if run["ok"]:
                 shutil.rmtree(results / cell.target / "all" / run["run_id"])
     _print(had)
