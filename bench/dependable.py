@@ -115,10 +115,8 @@ def main(runs: int, results: Path, log: Path, **chosen: tuple[str, ...]) -> None
             with log.open("a") as file:
                 file.write(json.dumps(run) + "\n")
             told = "" if run["ok"] else f"  NOT AS IT SHOULD BE: {run['run_id']} {run['reason']}"
-            print(
-                f"{number + 1:3} {' '.join(cell)}: {run['verdict']}, {len(run['found'])} payloads, {run['took_s']} s{told}",
-                flush=True,
-            )
+            said = f"{run['verdict']}, {len(run['found'])} payloads, {run['took_s']} s"
+            print(f"{number + 1:3} {' '.join(cell)}: {said}{told}", flush=True)
             if run["ok"]:
                 shutil.rmtree(results / cell.target / "all" / run["run_id"])
     _print(had)
