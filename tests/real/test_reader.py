@@ -1,0 +1,93 @@
+"""The read_committed consumer knows its end also where the cleaner has left a gap below the last stable offset.
+
+A cleaner leaves such a gap in one run of hundreds, where it removes an aborted batch that lies right below the first
+offset of an open transaction. Here the log is written as it is then.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.admin import Admin
+from harness.clock import RealClock
+from harness.errors import HarnessError
+from harness.history import History
+from harness.java import find_java
+from harness.runtimes.local import LocalRuntime, LocalSpec
+from harness.segments.encode import encode_batch
+from harness.segments.records import Record
+from harness.store import new_run_id
+from harness.targets import find_target
+from harness.targets.jars import jars_for
+from harness.workspace import Workspace
+from workloads.reader import read_committed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BROKER = 1
+BOUND_S = 60.0
+TOPIC = "gap"
+LOG = f"broker-*/data/{TOPIC}-0/*.log"
+FROZEN_AT = 3
+
+
+@pytest.mark.parametrize("target", ["kafka-3.9", "kafka-4.4"])
+def test_a_gap_below_the_last_stable_offset_is_an_end(target: str, tmp_path: Path) -> None:
+    clock = RealClock()
+    classpath = jars_for(find_target(target)).classpath
+    with Workspace(f"reader-{new_run_id()}", tmp_path) as workspace:
+        spec = LocalSpec(workspace.run_id, workspace.path, tmp_path, find_java().path, classpath, {}, brokers=(BROKER,))
+        with closing(LocalRuntime(spec)) as runtime:
+            admin = Admin([runtime.address(BROKER)].copy)
+
+            def has(partitions: int) -> bool:
+                runtime.raise_if_died()
+                try:
+                    found = admin.partitions([TOPIC])
+                except HarnessError:
+                    return False  # nobody listens yet
+                return len(found) == partitions and all(p.leader == BROKER for p in found.values())
+
+            runtime.start_cluster()
+            clock.wait_until(lambda: has(0), BOUND_S, "the broker to answer")
+            admin.create_topics({(TOPIC, 0): (BROKER,)}, {"cleanup.policy": "compact"})
+            (log,) = clock.wait_until(lambda: list(workspace.path.glob(LOG)), BOUND_S, "the topic's log")
+            runtime.kill(BROKER)
+            log.write_bytes(log_with_a_gap())
+            runtime.start(BROKER)
+            clock.wait_until(lambda: has(1), BOUND_S, "the broker to lead again")
+            with closing(History(tmp_path / "history.jsonl", clock)) as history:
+                read_committed(
+                    runtime.address(BROKER),
+                    [(TOPIC, 0)],
+                    broker=BROKER,
+                    phase="after",
+                    history=history,
+                    clock=clock,
+                    timeout_s=BOUND_S,
+                )
+    *_, poll = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
+    assert (poll["type"], poll["f"]) == ("ok", "poll")
+    assert [(record["offset"], record["key"]) for record in poll["records"]] == [(0, "K")]
+    assert poll["position"] == 1
+
+
+def log_with_a_gap() -> bytes:
+    """Return a record at 0, nothing at 1 and 2, and an open transaction at 3."""
+    now_ms = time.time_ns() // 1_000_000
+    delivered = Record(offset=0, timestamp_ms=now_ms, key=b"K", value=b"delivered")
+    unstable = Record(offset=FROZEN_AT, timestamp_ms=now_ms, key=b"U", value=b"undecided")
+    return encode_batch(base_offset=0, records=[delivered]) + encode_batch(
+        base_offset=FROZEN_AT,
+        records=[unstable],
+        producer_id=0,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
