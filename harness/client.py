@@ -32,6 +32,7 @@ class Producer:
         """Make it; a transactional producer has `init` to be called first."""
         self._spec = spec
         self._history = history
+        self._make = make
         self._producer = make(spec.transactional_id)
         self._txn = history.last_txn(spec.transactional_id)
         self._errors: list[str] = []
@@ -41,6 +42,12 @@ class Producer:
     def init(self) -> None:
         """Obtain a producer id and fence earlier owners of the transactional id."""
         self._bracket("init", self._producer.init_transactions)
+
+    def renew(self) -> None:
+        """Go on with a new producer after an error; what was open is aborted, and its records may be anything."""
+        self._errors.clear()
+        self._producer = self._make(self._spec.transactional_id)
+        self.init()
 
     def begin(self) -> None:
         """Begin the next transaction."""

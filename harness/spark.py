@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyspark import SparkConf, SparkContext, accumulators
+from pyspark.errors.exceptions import captured
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
@@ -16,7 +17,7 @@ from harness.leftovers import SPARK_MARKER, process_marker
 from harness.spark_rules import excluded_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 DRIVER_MEMORY = "1g"
@@ -118,6 +119,7 @@ def start_session(spec: SparkSpec) -> SparkSession:
     conf.setAll(list(options.items()))
     with spec.log_path.open("ab") as log:
         gateway = launch_gateway(conf, {"stdout": log, "stderr": log, "cwd": spec.scratch_dir})
+    _convert_only_own_errors(gateway)
     session = _session(SparkContext(conf=conf, gateway=gateway))
     _spare_round_trips(gateway)
     for name in ("callSite.short", "callSite.long"):
@@ -137,6 +139,25 @@ def _session(context: SparkContext) -> SparkSession:
     java_context = context._jsc.sc()  # noqa: SLF001
     session = jvm.org.apache.spark.sql.classic.SparkSession(java_context, none, none, extensions, nothing, nothing)
     return SparkSession(context, session)
+
+
+def _convert_only_own_errors(gateway: Any) -> None:
+    """Keep pyspark from converting the exceptions of other JVMs, such as the Java client's.
+
+    It replaces py4j's reading of answers for the whole process, and asks Spark's JVM about an exception that is
+    another's.
+    """
+    convert, own = captured.capture_sql_exception, gateway._gateway_client  # noqa: SLF001  (it has no other name)
+
+    def convert_own(get_return_value: Callable[..., Any]) -> Callable[..., Any]:
+        converting = convert(get_return_value)
+
+        def read(answer: str, client: Any, *rest: Any) -> Any:
+            return (converting if client is own else get_return_value)(answer, client, *rest)
+
+        return read
+
+    setattr(captured, "capture_sql_exception", convert_own)  # noqa: B010  (a function, for mypy)
 
 
 class _Remembered:

@@ -37,6 +37,7 @@ RECORDS_PER_PARTITION = 2
 TRANSACTION_PERIODS = 4
 """A transaction every so many periods of the plain filler."""
 
+MOST_RENEWALS = 5
 JOIN_TIMEOUT_S = 60.0
 
 
@@ -56,6 +57,7 @@ class Filler:
         """Create the producers."""
         self._spec = spec
         self._errors: list[BaseException] = []
+        self._renewals = MOST_RENEWALS
         self._plain = Producer(make, ProducerSpec("filler.plain", PART), history)
         self._transactional = [
             Producer(make, ProducerSpec(f"filler.tx{n}", PART, f"filler.tx{n}"), history)
@@ -115,12 +117,23 @@ class Filler:
         producer, choice = self._transactional[n], self._choices[1 + n]
         producer.phase = phase
         while not stop.wait(self._spec.period_s * TRANSACTION_PERIODS):
-            producer.begin()
-            count = min(PARTITIONS_PER_TRANSACTION, len(self._spec.partitions))
-            for partition in choice.sample(list(self._spec.partitions), count):
-                for _ in range(RECORDS_PER_PARTITION):
-                    self._send(producer, choice, partition, f"filler.{phase}.tx{n}")
-            (producer.abort if choice.random() < ABORT_SHARE else producer.commit)()
+            try:
+                self._run_transaction(producer, choice, f"filler.{phase}.tx{n}")
+            except HarnessError:
+                # A broker that stalls for longer than producers are remembered refuses the transaction
+                # (INVALID_TXN_STATE). It is written down, and it is not what is tested.
+                if not self._renewals:
+                    raise
+                self._renewals -= 1
+                producer.renew()
+
+    def _run_transaction(self, producer: Producer, choice: random.Random, prefix: str) -> None:
+        producer.begin()
+        count = min(PARTITIONS_PER_TRANSACTION, len(self._spec.partitions))
+        for partition in choice.sample(list(self._spec.partitions), count):
+            for _ in range(RECORDS_PER_PARTITION):
+                self._send(producer, choice, partition, prefix)
+        (producer.abort if choice.random() < ABORT_SHARE else producer.commit)()
 
     def _send(self, producer: Producer, choice: random.Random, partition: TopicPartition, prefix: str) -> None:
         key = f"{prefix}.{choice.randrange(KEYS_PER_PROCESS)}"

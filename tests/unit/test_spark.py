@@ -1,0 +1,26 @@
+"""Spark's session beside other JVMs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_exceptions_of_another_jvm_are_its_own(spark: SparkSession) -> None:
+    # pyspark would convert them, by asking Spark's JVM about an object that the other one holds.
+    port, token = launch_gateway(die_on_exit=True, enable_auth=True)[:2]
+    other = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
+    try:
+        with pytest.raises(Py4JJavaError, match="NumberFormatException"):
+            other.jvm.java.lang.Integer.parseInt("no number")
+    finally:
+        other.shutdown()
+    with pytest.raises(AnalysisException, match="no_such_column"):
+        spark.range(1).select("no_such_column")
