@@ -19,6 +19,7 @@ from sandbox import GONE_S, Ran, Sandbox, wait_until
 
 from harness.admin import Admin
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN, EXIT_USAGE
+from harness.runtimes.network import NAMESPACES
 from harness.segments.batches import iter_batches, iter_records
 from harness.wire import Address
 
@@ -40,6 +41,26 @@ PAYLOADS = {
     "stuck-lso": ("stuck-lso", "visible"),
 }
 """Topic: what is found there, and its effect."""
+
+
+NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+LONG_TIMERS = {
+    "topic": {
+        "delete.retention.ms": 4000,
+        "segment.ms": 500,
+        "min.cleanable.dirty.ratio": 0.0001,
+        "max.compaction.lag.ms": 1000,
+    },
+    "broker": {
+        "log.cleaner.backoff.ms": 100,
+        "producer.id.expiration.ms": 4000,
+        "producer.id.expiration.check.interval.ms": 500,
+        "broker.session.timeout.ms": 2000,
+        "broker.heartbeat.interval.ms": 300,
+        "replica.lag.time.max.ms": 3000,
+    },
+}
+"""Short enough for a test, long enough to be cut off in mid-window."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +124,14 @@ def test_every_payload_is_found_and_nothing_else(killed: Run) -> None:
 
 @pytest.mark.parametrize(
     ("target", "nemesis", "client", "transaction_version"),
-    [("kafka-3.9", "pause", "librdkafka", 1), ("kafka-4.4", "kill", "java", 2)],
+    [
+        ("kafka-3.9", "pause", "librdkafka", 1),
+        ("kafka-3.9", "catch-up", "librdkafka", 1),
+        ("kafka-3.9", "join", "java", 1),
+        ("kafka-4.4", "kill", "java", 2),
+        ("kafka-4.4", "join", "librdkafka", 1),
+        pytest.param("kafka-4.4", "partition", "java", 2, marks=NEEDS_ROOT),
+    ],
 )
 def test_other_faults_and_clients_show_the_same(
     make_sandbox: Callable[[str], Sandbox], target: str, nemesis: str, client: str, transaction_version: int
@@ -115,6 +143,56 @@ def test_other_faults_and_clients_show_the_same(
     assert (manifest["nemesis"], manifest["client"]) == (nemesis, client)
     assert manifest["transaction_version"] == transaction_version
     assert sandbox.left_behind() == []
+
+
+def test_every_partition_and_every_absent_broker_is_judged(sandbox: Sandbox) -> None:
+    shape = ("--brokers", "4", "--replication-factor", "3", "--partitions", "2", "--absent", "2")
+    ran = sandbox.run("kafka-4.4", "--anomaly", "tombstone-divergence", *shape, "--format", "json").end()
+    assert ran.code == EXIT_ANOMALY, ran.said
+    found = [(finding["anomaly"], finding["partition"], finding["broker"]) for finding in ran.verdict["findings"]]
+    assert found == [("tombstone-divergence", p, broker) for p in (0, 1) for broker in (2, 3)]
+    (scenario,) = ran.verdict["scenarios"]
+    exposed = {(row["partition"], row["broker"]) for row in scenario["exposure"]["replicas"]}
+    assert exposed == {(0, 1), (0, 2), (0, 3), (1, 4), (1, 2), (1, 3)}
+    sandbox.wait_until_nothing_is_left()
+
+
+def test_a_stuck_lso_outlives_the_producers_expiry_and_a_restart(sandbox: Sandbox) -> None:
+    ran = sandbox.run(
+        "kafka-4.4", "--anomaly", "stuck-lso", "--partitions", "3", "--aftermath", "--format", "json"
+    ).end()
+    assert ran.code == EXIT_ANOMALY, ran.said
+    told = ran.verdict["aftermath"]
+    stuck = {step["step"]: [replica["partition"] for replica in step["stuck"]] for step in told}
+    assert stuck == {
+        "found": [0, 1, 2],
+        "expiries": [0, 1, 2],
+        "restart": [0, 1, 2],
+        "next-transaction": [1, 2],
+        "admin-abort": [2],
+        "re-replication": [],
+    }
+    assert {replica["broker"] for step in told for replica in step["stuck"]} == {ABSENT}
+    assert told[1]["after_s"] >= 7, "ten times producer.id.expiration.ms"
+    ended = {replica["partition"]: replica for replica in told[-1]["ended"]}
+    assert [ended[p]["outcome"] for p in range(3)] == ["committed", "aborted", "committed"]
+    assert all(replica["last_stable_offset"] == replica["high_watermark"] for replica in ended.values())
+    folder = sandbox.latest("kafka-4.4", "stuck-lso")
+    again = sandbox.call("check", str(folder), "--format", "json")
+    assert again.verdict["aftermath"] == told
+    sandbox.wait_until_nothing_is_left()
+
+
+def test_two_runs_at_once_do_not_disturb_each_other(make_sandbox: Callable[[str], Sandbox]) -> None:
+    faults = {"kafka-3.9": "kill", "kafka-4.4": "join" if os.geteuid() else "partition"}
+    boxes = {target: make_sandbox(f"{target}-at-once") for target in faults}
+    going = {
+        target: boxes[target].run(target, "--anomaly", "all", "--nemesis", nemesis, "--format", "json")
+        for target, nemesis in faults.items()
+    }
+    for target, one in going.items():
+        assert_every_payload_is_found(one.end())
+        boxes[target].wait_until_nothing_is_left()
 
 
 def assert_every_payload_is_found(ran: Ran) -> None:
@@ -357,18 +435,19 @@ def send_terminate(process: psutil.Process) -> None:
 
 
 @pytest.mark.parametrize(
-    ("send", "code", "status", "checked"),
+    ("nemesis", "send", "code", "status", "checked"),
     [
-        (send_kill, -signal.SIGKILL, "running", EXIT_USAGE),
-        (send_interrupt_to_group, EXIT_FAILED, "interrupted", EXIT_UNKNOWN),
-        (send_terminate, EXIT_FAILED, "interrupted", EXIT_UNKNOWN),
+        ("kill", send_kill, -signal.SIGKILL, "running", EXIT_USAGE),
+        ("kill", send_interrupt_to_group, EXIT_FAILED, "interrupted", EXIT_UNKNOWN),
+        ("pause", send_terminate, EXIT_FAILED, "interrupted", EXIT_UNKNOWN),
+        pytest.param("partition", send_kill, -signal.SIGKILL, "running", EXIT_USAGE, marks=NEEDS_ROOT),
     ],
-    ids=["kill -9", "Ctrl-C", "SIGTERM"],
+    ids=["kill -9", "Ctrl-C", "SIGTERM", "kill -9 in a partition"],
 )
-def test_ended_in_mid_outage(
-    sandbox: Sandbox, send: Callable[[psutil.Process], None], code: int, status: str, checked: int
+def test_ended_in_mid_outage(  # noqa: PLR0917  (a table's columns)
+    sandbox: Sandbox, nemesis: str, send: Callable[[psutil.Process], None], code: int, status: str, checked: int
 ) -> None:
-    going = sandbox.run(TARGET, "--anomaly", "all")
+    going = sandbox.run(TARGET, "--anomaly", "all", "--nemesis", nemesis)
     going.wait_for_stage("clean")
     folder = sandbox.latest(TARGET, "all")
     assert marked(sandbox, folder.name), "no broker carries the run's marker"
@@ -377,6 +456,7 @@ def test_ended_in_mid_outage(
     assert ran.code == code, ran.said
     assert "Traceback" not in ran.stderr
     sandbox.wait_until_nothing_is_left()
+    assert namespaces(folder.name) == []
     assert json.loads((folder / "manifest.json").read_text())["status"] == status
     assert (folder / "history.jsonl").stat().st_size > 0
     judged = sandbox.call("check", str(folder))
@@ -393,15 +473,21 @@ def keepers(sandbox: Sandbox) -> list[psutil.Process]:
     return [p for p in sandbox.processes() if "harness.keeper" in p.cmdline()]
 
 
-def test_clean_removes_what_a_crash_left_and_spares_a_live_run(sandbox: Sandbox) -> None:
-    dying = sandbox.run(TARGET, "--anomaly", "stuck-lso")
-    dying.wait_for_stage("write")
+def namespaces(run_id: str) -> list[str]:
+    return [path.name for path in NAMESPACES.glob(f"ch-{run_id}-*")]
+
+
+@pytest.mark.parametrize("nemesis", ["kill", pytest.param("partition", marks=NEEDS_ROOT)])
+def test_clean_removes_what_a_crash_left_and_spares_a_live_run(sandbox: Sandbox, nemesis: str) -> None:
+    dying = sandbox.run(TARGET, "--anomaly", "stuck-lso", "--nemesis", nemesis)
+    dying.wait_for_stage("clean")
     dead = sandbox.latest(TARGET, "stuck-lso").name
     (keeper,) = keepers(sandbox)
     keeper.kill()
     dying.process.kill()
     dying.process.wait()
-    assert len(marked(sandbox, dead)) >= 3
+    assert len(marked(sandbox, dead)) >= 2
+    assert len(namespaces(dead)) == (3 if nemesis == "partition" else 0)
     assert (sandbox.work_root / dead).is_dir()
 
     living = sandbox.run(TARGET, "--anomaly", "stuck-lso", "--time-limit", "8")
@@ -413,6 +499,7 @@ def test_clean_removes_what_a_crash_left_and_spares_a_live_run(sandbox: Sandbox)
     assert f"spared {alive}" in ran.stdout
     wait_until(lambda: not marked(sandbox, dead), GONE_S, "the dead run's processes to end")
     assert not (sandbox.work_root / dead).exists()
+    assert namespaces(dead) == []
     assert (sandbox.work_root / alive).is_dir()
     assert living.process.poll() is None
 
@@ -420,6 +507,38 @@ def test_clean_removes_what_a_crash_left_and_spares_a_live_run(sandbox: Sandbox)
     assert ran.code == EXIT_UNKNOWN, ran.said
     assert "time limit" in ran.stdout
     sandbox.wait_until_nothing_is_left()
+
+
+def long_timers() -> list[str]:
+    pairs = [f"{scope}.{name}={value}" for scope, held in LONG_TIMERS.items() for name, value in held.items()]
+    return ["--timers", "10m", *(argument for pair in pairs for argument in ("--set", pair))]
+
+
+def test_a_run_that_is_cut_off_in_its_window_goes_on(sandbox: Sandbox) -> None:
+    going = sandbox.run(TARGET, "--anomaly", "all", *long_timers())
+    going.wait_for_stage("clean")
+    folder = sandbox.latest(TARGET, "all")
+    going.process.kill()
+    going.process.wait()
+    wait_until(lambda: not sandbox.processes(), GONE_S, "the run's processes to end")
+
+    judged = sandbox.call("check", str(folder))
+    assert judged.code == EXIT_USAGE, judged.said
+    assert f"harness run --resume {folder}" in judged.stderr
+    spared = sandbox.call("clean")
+    assert f"spared {folder.name}: it can go on with `harness run --resume {folder}`" in spared.stdout
+    events = lines_of(folder / "history.jsonl")
+    assert {event["phase"] for event in events} == {"before", "outage"}
+
+    resumed = sandbox.call("run", "--resume", str(folder), "--format", "json")
+    assert_every_payload_is_found(resumed)
+    assert lines_of(folder / "history.jsonl")[: len(events)] == events
+    assert len(json.loads((folder / "manifest.json").read_text())["resumed_at"]) == 1
+    sandbox.wait_until_nothing_is_left()
+
+    again = sandbox.call("run", "--resume", str(folder))
+    assert again.code == EXIT_USAGE, again.said
+    assert "went to its end" in again.stderr
 
 
 def test_a_kept_cluster_answers_until_it_is_removed(sandbox: Sandbox) -> None:

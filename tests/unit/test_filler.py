@@ -91,5 +91,5 @@ def test_a_refused_transaction_is_written_down_and_the_next_has_a_new_producer(t
 
 
 def test_transactions_that_are_refused_again_and_again_end_the_run(tmp_path: Path) -> None:
-    with pytest.raises(HarnessError, match="the filler failed: .*INVALID_TXN_STATE"):
+    with pytest.raises(HarnessError, match=r"the filler failed: .*INVALID_TXN_STATE"):
         fill(FakeBrokers(refusals=MOST_RENEWALS + 10), tmp_path / "history.jsonl", transactions=1)
