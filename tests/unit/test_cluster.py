@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
 
 import pytest
+from fakes import TickingClock
 
 from harness.cluster import Cluster
 from harness.errors import WaitTimeoutError
@@ -13,29 +13,8 @@ from harness.observe import View
 from harness.placement import Placement
 from harness.wire import Address
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-ROUNDS = 20
 TOPIC = ("stuck-lso", 0)
 WHOLE = View(log_start=0, high_watermark=5, last_stable_offset=5, log_end=5)
-
-
-class FakeClock:
-    """Every look at a condition takes one second."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def now_s(self) -> float:
-        return self.now
-
-    def wait_until(self, condition: Callable[[], Any], _timeout_s: float, what: str) -> Any:
-        for _ in range(ROUNDS):
-            if value := condition():
-                return value
-            self.now += 1
-        raise WaitTimeoutError(what)
 
 
 class FakeRuntime:
@@ -55,7 +34,7 @@ class FakeRuntime:
 class FakeObserver:
     """Replicas as they look at each second; the last look began ``lag_s`` seconds ago."""
 
-    clock: FakeClock
+    clock: TickingClock
     views: dict[int, View] = field(default_factory=lambda: dict.fromkeys((1, 2, 3), WHOLE))
     lag_s: float = 0.0
 
@@ -73,7 +52,7 @@ class FakeObserver:
 class FakeAdmin:
     """Has transactions that are still ending until a certain second."""
 
-    clock: FakeClock
+    clock: TickingClock
     ending_until_s: float = 0.0
     silent_until_s: float = 0.0
 
@@ -89,11 +68,11 @@ class FakeSubject:
 
     cluster: Cluster
     observer: FakeObserver
-    clock: FakeClock
+    clock: TickingClock
 
 
 def fake(**admin: float) -> FakeSubject:
-    clock = FakeClock()
+    clock = TickingClock()
     observer = FakeObserver(clock)
     placement = Placement()
     replicas = {TOPIC: placement.replicas(0)}
