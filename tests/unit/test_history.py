@@ -10,6 +10,7 @@ import pytest
 from fakes import FakeLibrary, TickingClock, append_half_a_line
 
 from harness.client import Producer, ProducerSpec
+from harness.errors import UsageError
 from harness.history import HEADER_OP, HEADER_TXN, History
 
 if TYPE_CHECKING:
@@ -74,8 +75,13 @@ def test_nothing_but_half_a_line_is_no_history(tmp_path: Path) -> None:
 def test_a_broken_line_in_the_middle_is_not_passed_over(path: Path) -> None:
     first, second, *rest = path.read_text().splitlines(keepends=True)
     path.write_text("".join([first, second[:20] + "\n", *rest]))
-    with pytest.raises(ValueError, match="line 1 column"):
+    with pytest.raises(UsageError, match=f"the run folder is damaged: {path} line 2: "):
         History(path, TickingClock(), resumed=True)
+
+
+def test_a_history_that_is_gone_cannot_be_gone_on_with(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"damaged: .*history\.jsonl: No such file"):
+        History(tmp_path / "history.jsonl", TickingClock(), resumed=True)
 
 
 def test_a_history_that_is_there_is_only_written_on_for_a_run_that_is_resumed(path: Path) -> None:
