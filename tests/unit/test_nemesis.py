@@ -65,7 +65,7 @@ class FakeObserver:
         return range(BALLAST_END if "ballast" in self.cluster.told else PAYLOAD_END)
 
     def looked_since(self, broker: int, since_s: float) -> bool:
-        return self.cluster.runtime.is_up(broker) and self.cluster.clock.now >= since_s + 1
+        return self.cluster.runtime.is_up(broker) and self.cluster.clock.now_s() >= since_s + 1
 
     def view(self, broker: int, partition: TopicPartition) -> View | None:
         if not any(told.startswith("reassign") for told in self.cluster.told) or partition[0] == "control":
@@ -91,7 +91,7 @@ class FakeAdmin:
         self.cluster.told.append(f"reassign {dict(replicas)}")
 
     def brokers(self) -> set[int]:
-        return set(self.cluster.runtime.brokers) - self.cluster.runtime.down
+        return {broker for broker in self.cluster.runtime.brokers if self.cluster.runtime.is_up(broker)}
 
     def partitions(self, _topics: Sequence[str]) -> dict[TopicPartition, PartitionState]:
         return {
