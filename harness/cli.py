@@ -313,7 +313,7 @@ def _show_step(console: Console, step: dict[str, Any]) -> None:
         )
 
     told = [f"{word}: {listed(step[kind])}" for kind, word in (("stuck", "stuck"), ("ended", "free")) if step[kind]]
-    console.print(f"{step['after_s']:6.1f} s  {step['summary']}: {'; '.join(told)}", markup=False)
+    console.print(f"{step['after_s']:6.1f} s  {step['summary']}: {'; '.join(told) or 'nothing is stuck'}", markup=False)
 
 
 def _line(console: Console, verdict: str, text: str) -> None:

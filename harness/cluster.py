@@ -89,7 +89,7 @@ class Cluster:
                 check()
             try:
                 return condition()
-            except (ConnectionError, TimeoutError):
+            except OSError:
                 # A broker that does not answer now may answer the next time; the wait is bounded.
                 return False
 

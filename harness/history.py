@@ -26,6 +26,8 @@ import json
 import threading
 from typing import IO, TYPE_CHECKING, Any
 
+from harness.errors import UsageError
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -40,13 +42,21 @@ HEADER_OP = "op"
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """Read a file of one JSON document a line; cut off its last line where that was being written.
 
-    Raises ValueError for any other line that is none.
+    Raises `UsageError` for any other line that is none, and where there is no such file.
     """
-    text = path.read_text()
-    whole = text[: text.rfind("\n") + 1]
-    if whole != text:
-        path.write_text(whole)
-    return [json.loads(line) for line in whole.splitlines()]
+    lines: list[dict[str, Any]] = []
+    try:
+        text = path.read_text()
+        whole = text[: text.rfind("\n") + 1]
+        if whole != text:
+            path.write_text(whole)
+        for line in whole.splitlines():
+            lines.append(json.loads(line))  # noqa: PERF401  (how many there are tells where one is none)
+    except OSError as error:
+        raise UsageError(f"the run folder is damaged: {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"the run folder is damaged: {path} line {len(lines) + 1}: {error}") from error
+    return lines
 
 
 class History:

@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness import leftovers
+from harness import aftermath, leftovers
 from harness.catalog import CONTROL, scenarios_for
 from harness.clock import RealClock
 from harness.conduct import Job, conduct
@@ -31,6 +31,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.conduct import Progress, RunResult
+
+NEEDED = (
+    "target", "anomaly", "nemesis", "timers", "topic_settings", "broker_settings", "brokers", "absent_brokers",
+    "replication_factor", "partitions", "seed", "client",
+)  # fmt: skip
+"""What has to be in a manifest for its run to go on."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,8 @@ def resume(options: ResumeOptions, progress: Progress) -> RunResult:
         raise UsageError(
             f"{folder.path} cannot go on: what the nemesis {test.nemesis.name} did ended with the harness; run it anew"
         )
+    if options.aftermath:
+        aftermath.raise_if_pointless(test)
     java = find_java()
     version = content["target"]["version"]
     target = find_target(content["target"]["name"])
@@ -92,8 +100,13 @@ def _open_cut_off(run_dir: Path) -> tuple[RunFolder, dict[str, Any]]:
         raise UsageError(f"{run_dir} is still going on (process {(owner or recorded).pid})")
     if owner is None:
         raise UsageError(f"{run_dir} cannot go on: its brokers' data are gone; run it anew")
+    if owner.kept:
+        raise UsageError(f"{run_dir} cannot go on: its cluster was kept; `harness clean {folder.run_id}` removes it")
     if not owner.resumable:
         raise UsageError(f"{run_dir} cannot go on: it was cut off before its window opened; run it anew")
+    missing = [name for name in NEEDED if name not in content]
+    if missing:
+        raise UsageError(f"the run folder is damaged: {folder.manifest_path} lacks {', '.join(missing)}")
     return folder, content
 
 

@@ -129,5 +129,5 @@ FREEZE = {
 def find_timers(name: str) -> Timers:
     """Return the timers of that name. Raises `UsageError` with the nearest names."""
     if name not in TIMERS:
-        raise UsageError(nearest("timers", name, list(TIMERS)))
+        raise UsageError(nearest("set of timers", name, list(TIMERS)))
     return TIMERS[name]

@@ -18,11 +18,13 @@ import pytest
 from literal import History, appeared, put, replica, write_run
 
 from harness import check, cli, leftovers
+from harness.conduct import RunResult
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE, UsageError
-from harness.store import AFTER_REJOIN
+from harness.store import AFTER_REJOIN, RunFolder
 from harness.targets import TARGETS, find_target
 from harness.targets.jars import _lock_digest
 from harness.targets.lock import read_lock
+from nemesis import NEMESES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,7 +116,13 @@ def machine(tmp_path: Path) -> Machine:
         ("run --target kafka-3.9 --anomaly stuk-lso", ["'stuk-lso'", "did you mean stuck-lso"]),
         ("run --target kafka-3.9 --anomaly all --nemesis kil", ["'kil'", "did you mean kill"]),
         ("run --target kafka-3.9", ["--anomaly"]),
-        ("run --anomaly all", ["--target"]),
+        ("run --anomaly all", ["give --target: see `harness targets`"]),
+        ("run --seed 5", ["give --target and --anomaly: see"]),
+        ("run --target kafka-3.9 --anomaly all --timers fats", ["'fats'", "did you mean fast"]),
+        ("run --target kafka-3.9 --anomaly all --brokers 2", ["--brokers 2", "give 3 to 7"]),
+        ("run --target kafka-3.9 --anomaly stuck-lso --aftermath", ["--aftermath", "give --partitions 3 or more"]),
+        ("run --resume nowhere", ["nowhere is no run folder", "manifest.json"]),
+        ("run --resume nowhere --target kafka-3.9", ["--resume takes everything else", "leave out --target"]),
         ("run --target kafka-3.9 --anomaly all --nemsis kill", ["'--nemsis'", "--nemesis"]),
         ("run --target kafka-3.9 --anomaly all --set nonsense", ["nonsense", "topic.NAME=VALUE"]),
         ("run --target kafka-3.9 --anomaly all --set node.id=7", ["node.id=7", "topic.NAME=VALUE"]),
@@ -222,6 +230,41 @@ def test_jars_that_are_not_to_be_had(machine: Machine) -> None:
     assert "the jars cannot be fetched" in error
     assert "COMPACTION_HARNESS_MAVEN_ROOT" in error
     assert not (machine.root / "results").exists()
+
+
+def test_what_there_is_is_listed_with_every_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.cli.main(["nemeses"], standalone_mode=False) == EXIT_CLEAN
+    rows = capsys.readouterr().out.splitlines()
+    for name, nemesis in NEMESES.items():
+        assert [row for row in rows if row.split()[0] == name and nemesis.summary[:30] in row] != []
+
+
+REPLICA = {"broker": 2, "topic": "t", "partition": 0, "last_stable_offset": 10, "high_watermark": 60}
+
+
+@pytest.mark.parametrize(
+    ("stuck", "ended", "told"),
+    [
+        ([], [], "nothing is stuck"),
+        ([REPLICA], [], "stuck: t-0 on broker 2 at 10 (high watermark 60)"),
+        (
+            [REPLICA],
+            [{**REPLICA, "partition": 1, "last_stable_offset": 60, "outcome": "aborted"}],
+            (
+                "stuck: t-0 on broker 2 at 10 (high watermark 60); "
+                "free: t-1 on broker 2 at 60 (high watermark 60, taken as aborted)"
+            ),
+        ),
+    ],
+    ids=["nothing", "stuck", "one of two is free"],
+)
+def test_each_step_of_an_aftermath_is_a_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, stuck: list[Any], ended: list[Any], told: str
+) -> None:
+    step = {"step": "found", "summary": "as it was left", "after_s": 1.25, "stuck": stuck, "ended": ended}
+    said = {"verdict": "anomaly", "scenarios": [], "findings": [], "aftermath": [step]}
+    cli._show(RunResult(RunFolder(tmp_path), said, {}), "text")
+    assert capsys.readouterr().out.splitlines()[0] == f"   1.2 s  as it was left: {told}"
 
 
 def run_folder(top: Path) -> Path:

@@ -3,39 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from fakes import TickingClock
 
 from harness.cluster import Cluster
-from harness.errors import WaitTimeoutError
+from harness.errors import HarnessError, WaitTimeoutError
 from harness.observe import View
 from harness.placement import Placement
 from harness.wire import Address
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-ROUNDS = 20
 TOPIC = ("stuck-lso", 0)
 WHOLE = View(log_start=0, high_watermark=5, last_stable_offset=5, log_end=5)
-
-
-class FakeClock:
-    """Every look at a condition takes one second."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def now_s(self) -> float:
-        return self.now
-
-    def wait_until(self, condition: Callable[[], Any], _timeout_s: float, what: str) -> Any:
-        for _ in range(ROUNDS):
-            if value := condition():
-                return value
-            self.now += 1
-        raise WaitTimeoutError(what)
 
 
 class FakeRuntime:
@@ -55,7 +35,7 @@ class FakeRuntime:
 class FakeObserver:
     """Replicas as they look at each second; the last look began ``lag_s`` seconds ago."""
 
-    clock: FakeClock
+    clock: TickingClock
     views: dict[int, View] = field(default_factory=lambda: dict.fromkeys((1, 2, 3), WHOLE))
     lag_s: float = 0.0
 
@@ -73,13 +53,14 @@ class FakeObserver:
 class FakeAdmin:
     """Has transactions that are still ending until a certain second."""
 
-    clock: FakeClock
+    clock: TickingClock
     ending_until_s: float = 0.0
     silent_until_s: float = 0.0
+    silence: type[OSError] = ConnectionRefusedError
 
     def ending_transactions(self) -> list[str]:
         if self.clock.now < self.silent_until_s:
-            raise ConnectionRefusedError
+            raise self.silence
         return ["filler.tx0"] if self.clock.now < self.ending_until_s else []
 
 
@@ -89,11 +70,11 @@ class FakeSubject:
 
     cluster: Cluster
     observer: FakeObserver
-    clock: FakeClock
+    clock: TickingClock
 
 
-def fake(**admin: float) -> FakeSubject:
-    clock = FakeClock()
+def fake(**admin: Any) -> FakeSubject:
+    clock = TickingClock()
     observer = FakeObserver(clock)
     placement = Placement()
     replicas = {TOPIC: placement.replicas(0)}
@@ -121,8 +102,11 @@ def test_what_was_seen_before_the_markers_were_written_does_not_count() -> None:
     assert subject.clock.now >= 8
 
 
-def test_a_broker_that_does_not_answer_now_may_answer_later() -> None:
-    subject = fake(silent_until_s=4)
+@pytest.mark.parametrize(
+    "silence", [ConnectionRefusedError, TimeoutError, OSError], ids=["refused", "mute", "no route"]
+)
+def test_a_broker_that_does_not_answer_now_may_answer_later(silence: type[OSError]) -> None:
+    subject = fake(silent_until_s=4, silence=silence)
     subject.cluster.wait_replicated("all of it")
     assert subject.clock.now >= 4
 
@@ -145,3 +129,44 @@ def test_who_is_away_is_not_waited_for_even_when_it_answers() -> None:
     subject.cluster.away = frozenset({2})
     subject.cluster.wait_replicated("all of it")
     assert subject.clock.now == 0
+
+
+def test_what_failed_in_the_background_ends_a_wait_at_once() -> None:
+    def fail() -> None:
+        raise HarnessError("broker 3 ended by itself")
+
+    subject = fake(ending_until_s=5)
+    subject.cluster.checks.append(fail)
+    with pytest.raises(HarnessError, match="broker 3 ended by itself"):
+        subject.cluster.wait_replicated("all of it")
+    assert subject.clock.now == 0
+
+
+def test_only_partitions_on_absent_brokers_are_exposed() -> None:
+    subject = fake()
+    subject.cluster.replicas = {("stuck-lso", 0): (1, 3, 2), ("stuck-lso", 1): (3, 1, 2), ("control", 0): (1, 3)}
+    assert subject.cluster.exposed == [("stuck-lso", 0), ("stuck-lso", 1)]
+    assert subject.cluster.topics == ["stuck-lso", "control"]
+
+
+def test_who_is_away_is_not_among_those_that_are_present() -> None:
+    subject = fake()
+    assert subject.cluster.present(TOPIC) == [1, 3, 2]
+    subject.cluster.away = frozenset({2})
+    assert subject.cluster.present(TOPIC) == [1, 3]
+
+
+def test_the_filler_is_waited_for_on_each_replica() -> None:
+    subject = fake()
+    subject.observer.views = dict.fromkeys((1, 2), replace(WHOLE, log_end=9))
+    with pytest.raises(WaitTimeoutError, match="the filler's records on every replica"):
+        subject.cluster.wait_grown(4)
+    subject.observer.views[3] = replace(WHOLE, log_end=9)
+    subject.cluster.wait_grown(4)
+
+
+@pytest.mark.parametrize(
+    ("offset", "reached"), [(5, True), (6, False)], ids=["everything below is there", "one is missing"]
+)
+def test_a_replica_reaches_its_log_end(offset: int, *, reached: bool) -> None:
+    assert fake().cluster.reaches(1, TOPIC, offset) == reached

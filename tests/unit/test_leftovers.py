@@ -7,15 +7,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
-from harness import leftovers
-from harness.errors import HarnessError
+from harness import cli, leftovers
+from harness.errors import EXIT_CLEAN, HarnessError, UsageError
 from harness.keeper import Keeper
 from harness.leftovers import Leftover, Owner
+from harness.workspace import Workspace
 
 BOUND_S = 20.0
 
@@ -94,3 +96,134 @@ def test_a_directory_without_an_owner_is_left_alone_while_it_is_young() -> None:
     old = time.time() - leftovers.UNOWNED_GRACE_S - 1
     os.utime(directory, (old, old))
     assert leftovers.is_abandoned(Leftover(directory, None))
+
+
+def cut_off(run_id: str, **said: bool) -> Path:
+    """Make the work directory of a run whose process is gone."""
+    directory = leftovers.claim_work_dir(run_id, Path("results") / run_id)
+    leftovers.change_owner(directory, started_s=0.0, **said)
+    return directory
+
+
+def clean(*run_ids: str) -> int:
+    code: int = cli.cli.main(["clean", *run_ids], standalone_mode=False)
+    return code
+
+
+def test_a_run_that_can_be_resumed_is_not_abandoned() -> None:
+    directory = cut_off("run-h", resumable=True)
+    assert not leftovers.is_abandoned(Leftover(directory, leftovers.read_owner(directory)))
+    leftovers.change_owner(directory, resumable=False)
+    assert leftovers.is_abandoned(Leftover(directory, leftovers.read_owner(directory)))
+
+
+def test_what_is_said_of_an_owner_leaves_the_rest() -> None:
+    directory = leftovers.claim_work_dir("run-i", Path("results"))
+    before = leftovers.read_owner(directory)
+    leftovers.change_owner(directory, resumable=True)
+    after = leftovers.read_owner(directory)
+    assert before is not None
+    assert after == Owner(before.pid, before.started_s, "run-i", before.run_dir, resumable=True)
+
+
+def test_an_owner_that_cannot_be_read_stays_as_it_is() -> None:
+    directory = leftovers.claim_work_dir("run-j", Path("results"))
+    (directory / "owner.json").write_text('{"pid": ')
+    leftovers.change_owner(directory, resumable=True)
+    assert (directory / "owner.json").read_text() == '{"pid": '
+
+
+def test_releasing_a_run_that_can_be_resumed_ends_its_processes_and_keeps_its_data(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    networks: list[str] = []
+    monkeypatch.setattr(leftovers, "remove_network", networks.append)
+    directory = cut_off("run-k", resumable=True)
+    (directory / "data").mkdir()
+    process = start_marked("run-k")
+    assert leftovers.release("run-k", directory) == 1
+    assert process.wait(BOUND_S) != 0
+    assert networks == ["run-k"]
+    assert (directory / "data").is_dir()
+
+
+def test_releasing_any_other_run_removes_it() -> None:
+    directory = cut_off("run-l")
+    process = start_marked("run-l")
+    assert leftovers.release("run-l", directory) == 1
+    assert process.wait(BOUND_S) != 0
+    assert not directory.exists()
+
+
+def test_the_keeper_keeps_the_data_of_a_run_that_can_be_resumed() -> None:
+    directory = leftovers.claim_work_dir("run-m", Path("results"))
+    leftovers.change_owner(directory, resumable=True)
+    process = start_marked("run-m")
+    Keeper("run-m", directory).close(keep=False)
+    assert process.wait(BOUND_S) != 0
+    assert directory.exists()
+
+
+def test_clean_spares_a_run_that_can_be_resumed_and_says_how(capsys: pytest.CaptureFixture[str]) -> None:
+    directory = cut_off("run-n", resumable=True)
+    abandoned = cut_off("run-o")
+    assert clean() == EXIT_CLEAN
+    told = capsys.readouterr().out.splitlines()
+    run_dir = Path("results/run-n").absolute()
+    assert told == [
+        f"spared run-n: it can go on with `harness run --resume {run_dir}`; remove it with `harness clean run-n`",
+        f"removed run-o: 0 processes and {abandoned}",
+    ]
+    assert directory.exists()
+    assert not abandoned.exists()
+
+
+def test_clean_removes_a_run_that_can_be_resumed_when_it_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    directory, other = cut_off("run-p", resumable=True), cut_off("run-q", resumable=True)
+    assert clean("run-p") == EXIT_CLEAN
+    assert capsys.readouterr().out == f"removed run-p: 0 processes and {directory}\n"
+    assert not directory.exists()
+    assert other.exists()
+
+
+def test_clean_does_not_take_a_run_from_a_process_that_lives() -> None:
+    directory = leftovers.claim_work_dir("run-r", Path("results"))
+    leftovers.change_owner(directory, resumable=True)
+    with pytest.raises(UsageError, match=f"run-r is still going on \\(process {os.getpid()}\\)"):
+        clean("run-r")
+    assert directory.exists()
+
+
+def test_a_run_that_is_resumed_belongs_to_the_process_that_goes_on() -> None:
+    directory = cut_off("run-s", resumable=True)
+    (directory / "data").mkdir()
+    with Workspace("run-s", Path("results"), again=True) as workspace:
+        assert workspace.path == directory
+        owner = leftovers.read_owner(directory)
+        assert owner is not None
+        assert owner.lives()
+        assert owner.pid == os.getpid()
+        assert owner.resumable, "it may be cut off again"
+    assert (directory / "data").is_dir()
+
+
+def test_a_run_that_has_ended_leaves_nothing() -> None:
+    with Workspace("run-t", Path("results")) as workspace:
+        workspace.let_resume(resumable=True)
+        workspace.let_resume(resumable=False)
+        assert workspace.path.is_dir()
+    assert not workspace.path.exists()
+
+
+@pytest.mark.parametrize("resumable", [True, False], ids=["in its window", "before"])
+def test_a_run_that_is_interrupted_leaves_its_data_where_it_can_be_resumed(*, resumable: bool) -> None:
+    with suppress(KeyboardInterrupt), Workspace("run-u", Path("results")) as workspace:
+        workspace.let_resume(resumable=resumable)
+        raise KeyboardInterrupt
+    assert workspace.path.is_dir() == resumable
+
+
+def test_data_that_are_gone_cannot_be_claimed_again() -> None:
+    with pytest.raises(UsageError, match=r"the run's data are gone from .*there is no .*run-w; run it anew"):
+        Workspace("run-w", Path("results"), again=True)
+    assert not (leftovers.work_root() / "run-w").exists()

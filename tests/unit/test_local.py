@@ -98,7 +98,6 @@ def test_brokers_listen_on_addresses_of_their_own(networked: LocalRuntime, tmp_p
     for broker, text in texts.items():
         assert f"\nlisteners=CLIENT://{networked.address(broker)}" in text
         assert "\ncontroller.quorum.voters=3@10.1.2.3:" in text
-        assert "\nrequest.timeout.ms=2000\n" in text
     assert ",CONTROLLER://10.1.2.3:" in texts[3]
 
 

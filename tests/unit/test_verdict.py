@@ -49,6 +49,9 @@ def control(**changes: Any) -> list[dict[str, Any]]:
     return [fact(broker, topic="control", **changes) for broker in (1, 3)]
 
 
+EXPOSED = [fact(1), fact(3), returned()]
+
+
 def earn(facts: list[dict[str, Any]], *, faultless: bool = False, on_control: Any = None) -> tuple[str | None, str]:
     absent = [] if faultless else [2]
     return verdict.earn(SCENARIO, facts, control() if on_control is None else on_control, absent=absent)
@@ -117,6 +120,84 @@ def test_without_a_fault_every_replica_has_to_show_it(missing: dict[str, Any]) -
     assert earn([fact(1), fact(3), fact(2, **missing)], faultless=True)[0] is None
 
 
+TWO_PARTITIONS = {**SCENARIO, "replicas": {"0": [1, 3, 2], "1": [3, 1, 2]}}
+TWO_ABSENT = {**SCENARIO, "replicas": {"0": [1, 4, 2, 3]}}
+AWAY = {"had_payload": True, "seen_there": False, "removed_at_ms": None, "log_end_before": 15}
+
+
+def on(partition: int, *facts: dict[str, Any], offset: int = CRITICAL_OFFSET) -> list[dict[str, Any]]:
+    """The same facts of another partition, where the marker may lie elsewhere."""
+    return [{**one, "partition": partition, "critical_offset": offset} for one in facts]
+
+
+def test_clean_is_earned_in_each_partition_at_its_own_offset() -> None:
+    facts = [fact(1), fact(3), returned(), *on(1, fact(3), fact(1), returned(log_end_before=30), offset=40)]
+    assert verdict.earn(TWO_PARTITIONS, facts, control(), absent=[2]) == (
+        "the others removed it while the replica was away",
+        "",
+    )
+
+
+def test_partitions_may_earn_it_in_different_ways() -> None:
+    guarded = [fact(1, **GUARDED), fact(3, **GUARDED), returned(seen_there=True, removed_at_ms=95)]
+    earned, _ = verdict.earn(TWO_PARTITIONS, [*EXPOSED, *on(1, *guarded)], control(), absent=[2])
+    assert earned == (
+        "the others removed it while the replica was away; "
+        "the others kept it while the replica was away, and every replica removed it afterwards"
+    )
+
+
+@pytest.mark.parametrize(
+    ("facts", "lacking"),
+    [
+        (
+            [fact(1), fact(3), returned(), *on(1, fact(1, held_critical=True), fact(3), returned())],
+            "partition 1: marker at offset 20: broker 1 still held it when the replica came back",
+        ),
+        (
+            [fact(1), fact(3), returned(was_served=False), *on(1, fact(1), fact(3), returned())],
+            "partition 0: broker 2 was not read over the wire after the rejoin",
+        ),
+        (
+            [fact(1), fact(3), returned()],
+            "partition 1: nothing is known of the marker that should have been removed, on brokers [1, 2, 3]",
+        ),
+    ],
+    ids=["the second", "the first", "nothing of the second"],
+)
+def test_one_partition_that_lacks_something_is_named(facts: list[dict[str, Any]], lacking: str) -> None:
+    assert verdict.earn(TWO_PARTITIONS, facts, control(), absent=[2]) == (None, lacking)
+
+
+def test_clean_is_earned_when_both_absent_brokers_were_behind() -> None:
+    facts = [fact(1), fact(4), fact(2, **AWAY), fact(3, **AWAY)]
+    assert verdict.earn(TWO_ABSENT, facts, control(), absent=[2, 3]) == (
+        "the others removed it while the replica was away",
+        "",
+    )
+
+
+def test_each_absent_broker_has_to_have_been_behind() -> None:
+    facts = [fact(1), fact(4), fact(2, **AWAY), fact(3, **{**AWAY, "log_end_before": CRITICAL_OFFSET + 1})]
+    assert verdict.earn(TWO_ABSENT, facts, control(), absent=[2, 3]) == (
+        None,
+        "broker 3 was not behind: it had already been past what it should have missed",
+    )
+
+
+def test_an_absent_broker_that_nothing_is_known_of_earns_nothing() -> None:
+    facts = [fact(1), fact(4), fact(2, **AWAY)]
+    assert verdict.earn(TWO_ABSENT, facts, control(), absent=[2, 3])[1].endswith("on brokers [3]")
+
+
+def test_every_kind_of_critical_record_has_to_earn_it() -> None:
+    both = {**SCENARIO, "critical": ["tombstone", "marker"]}
+    facts = [*EXPOSED, *({**one, "kind": "tombstone", "critical_offset": 12} for one in EXPOSED[:2])]
+    assert verdict.earn(both, facts, control(), absent=[2])[1] == (
+        "nothing is known of the tombstone that should have been removed, on brokers [2]"
+    )
+
+
 def manifest(**changes: Any) -> dict[str, Any]:
     return {
         "run_id": "r", "target": {"name": "kafka-3.9"}, "nemesis": "kill", "absent_brokers": [2], "timings_s": {},
@@ -134,9 +215,6 @@ def finding(broker: int = 2) -> dict[str, Any]:
 
 def doubt(kind: str, broker: int = 2) -> dict[str, Any]:
     return {"run": "r", "topic": "stuck-lso", "partition": 0, "broker": broker, "kind": kind, "reason": "it differs"}
-
-
-EXPOSED = [fact(1), fact(3), returned()]
 
 
 def assembled(
@@ -191,3 +269,23 @@ def test_a_run_that_failed_is_unknown() -> None:
     said = assembled(failure="broker 3 ended by itself", exposure=[])
     assert said["verdict"] == "unknown"
     assert "broker 3 ended by itself" in said["reason"]
+
+
+def test_findings_come_in_the_order_of_the_scenarios_then_by_place() -> None:
+    scenarios = [{**SCENARIO, "name": name, "topic": name} for name in ("stuck-lso", "aborted-to-committed", "another")]
+    places = [
+        ("another", 0, 2, 1),
+        ("aborted-to-committed", 1, 2, 1),
+        ("aborted-to-committed", 0, 3, 1),
+        ("aborted-to-committed", 0, 2, 30),
+        ("aborted-to-committed", 0, 2, 4),
+        ("stuck-lso", 2, 3, 99),
+    ]
+    found = [
+        {**finding(), "topic": topic, "partition": partition, "broker": broker, "offset": offset}
+        for topic, partition, broker, offset in places
+    ]
+    said = assembled(findings=found, scenarios=[*scenarios, CONTROL])
+    assert [(f["topic"], f["partition"], f["broker"], f["offset"]) for f in said["findings"]] == places[::-1]
+    assert said["reason"] == "stuck-lso on broker 3, stuck-lso: frozen (and 5 more)"
+    assert [s["scenario"] for s in said["scenarios"]] == ["stuck-lso", "aborted-to-committed", "another"]

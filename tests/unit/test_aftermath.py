@@ -1,0 +1,72 @@
+"""The aftermath: when it is refused, and what it gives back to the cluster that a run has frozen."""
+
+from __future__ import annotations
+
+import io
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness import run
+from harness.aftermath import REMEDIES, Aftermath, raise_if_pointless
+from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from harness.runner import Test
+
+
+def asked(anomaly: str = "stuck-lso", **options: Any) -> Test:
+    return run.test_of(run.RunOptions("kafka-4.4", anomaly, **{"partitions": 3, **options}))
+
+
+@pytest.mark.parametrize("anomaly", ["stuck-lso", "all"])
+@pytest.mark.parametrize("nemesis", ["kill", "pause", "partition", "join", "catch-up"])
+def test_a_broker_that_may_be_stuck_on_three_partitions_is_followed(anomaly: str, nemesis: str) -> None:
+    raise_if_pointless(asked(anomaly, nemesis=nemesis))
+
+
+def test_more_partitions_than_remedies_do_no_harm() -> None:
+    raise_if_pointless(asked(partitions=4))
+
+
+@pytest.mark.parametrize(
+    "test",
+    [asked("tombstone-divergence"), asked("aborted-to-committed"), asked(nemesis="none")],
+    ids=["a tombstone", "no transaction that stays open", "nobody is away"],
+)
+def test_where_nothing_can_be_stuck_there_is_nothing_to_follow(test: Test) -> None:
+    with pytest.raises(UsageError, match="give --anomaly stuck-lso or all, and a nemesis that takes a broker away"):
+        raise_if_pointless(test)
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_each_remedy_needs_a_partition(partitions: int) -> None:
+    assert len(REMEDIES) == 3
+    with pytest.raises(UsageError, match=r"3 remedies, each on a partition of its own: give --partitions 3 or more"):
+        raise_if_pointless(asked(partitions=partitions))
+
+
+def aftermath(test: Test, cluster: Any) -> Aftermath:
+    nothing: Any = None
+    return Aftermath(test, cluster, nothing, nothing, io.StringIO(), lambda _text: None)
+
+
+def test_only_partitions_that_can_be_stuck_are_followed() -> None:
+    test = asked("all")
+    cluster = SimpleNamespace(exposed=[tp for tp in test.replicas if tp[0] != "control"])
+    assert aftermath(test, cluster).partitions == [("stuck-lso", 0), ("stuck-lso", 1), ("stuck-lso", 2)]
+
+
+@pytest.mark.parametrize(
+    ("timers", "before"),
+    [
+        ("fast", {"min.cleanable.dirty.ratio": "0.0001", "max.compaction.lag.ms": "200", "segment.ms": "100"}),
+        ("10m", {"min.cleanable.dirty.ratio": "0.01", "max.compaction.lag.ms": None, "segment.ms": "10000"}),
+    ],
+)
+def test_compaction_goes_on_as_before_the_freeze(timers: str, before: dict[str, str | None]) -> None:
+    told: list[Any] = []
+    admin = SimpleNamespace(alter_topics=lambda topics, settings: told.append((topics, settings)))
+    aftermath(asked(timers=timers), SimpleNamespace(admin=admin, topics=["stuck-lso", "control"]))._thaw()
+    assert told == [(["stuck-lso", "control"], before)]

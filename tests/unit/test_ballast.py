@@ -1,0 +1,67 @@
+"""Ballast: a replica that copies on the timers' pace is busy with it for longer than the window lasts."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from fakes import FakeLibrary, TickingClock
+
+from harness.history import History
+from harness.timers import FAST, TIMERS, Timers
+from workloads.ballast import RECORD_BYTES, Ballast
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PARTITIONS = [("s", 0), ("s", 1), ("t", 0)]
+
+
+def written(tmp_path: Path, timers: Timers, seed: int = 1) -> FakeLibrary:
+    library = FakeLibrary()
+    with closing(History(tmp_path / f"history-{seed}-{timers.name}.jsonl", TickingClock())) as history:
+        Ballast(PARTITIONS, timers, seed, library.make, history).write()
+    return library
+
+
+@pytest.mark.parametrize("timers", TIMERS.values(), ids=lambda timers: timers.name)
+def test_copying_it_takes_longer_than_every_wait_until_the_end_of_the_window(tmp_path: Path, timers: Timers) -> None:
+    for log in written(tmp_path, timers).logs.values():
+        copied_s = sum(len(sent.value or "") for sent in log) / timers.copy_bytes_per_s
+        assert copied_s >= timers.window_s + timers.settle_s
+        assert copied_s - RECORD_BYTES / timers.copy_bytes_per_s < timers.window_s + timers.settle_s, "and no more"
+
+
+def test_a_slower_pace_takes_less(tmp_path: Path) -> None:
+    timers = replace(FAST, copy_bytes_per_s=1000, window_s=60.0, settle_s=5.0)
+    assert [len(log) for log in written(tmp_path, timers).logs.values()] == [4, 4, 4]  # 65 000 bytes of 16 384
+
+
+def test_every_partition_has_keys_that_are_written_once(tmp_path: Path) -> None:
+    library = written(tmp_path, FAST)
+    assert list(library.logs) == PARTITIONS
+    for log in library.logs.values():
+        keys = [sent.key for sent in log]
+        assert len(set(keys)) == len(keys)
+        assert all(key.startswith("ballast.") for key in keys), "nobody else has such keys"
+
+
+def test_it_cannot_be_compressed_away_and_comes_from_the_seed(tmp_path: Path) -> None:
+    values = [sent.value for sent in written(tmp_path, FAST, seed=1).logs["s", 0]]
+    assert len(set(values)) == len(values)
+    assert [sent.value for sent in written(tmp_path, FAST, seed=2).logs["s", 0]] != values
+
+
+def test_it_is_written_plainly_and_belongs_to_the_outage(tmp_path: Path) -> None:
+    library = FakeLibrary()
+    with closing(History(tmp_path / "history.jsonl", TickingClock())) as history:
+        ballast = Ballast(PARTITIONS, FAST, 1, library.make, history)
+        assert library.calls == [], "nothing is written before its time"
+        ballast.write()
+    with closing(History(tmp_path / "history.jsonl", TickingClock(), resumed=True)) as history:
+        told = {(event["part"], event["phase"], event.get("transactional_id")) for event in history.past}
+        ends = [event["type"] for event in history.past]
+    assert told == {("ballast", "outage", None)}
+    assert ends.count("ok") == ends.count("invoke")

@@ -1,0 +1,184 @@
+"""How a run ends: what is written down of it, and what leaves nothing to judge."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fakes import TickingClock
+
+from harness import aftermath, checking, conduct, leftovers
+from harness.errors import HarnessError, TimeLimitError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@dataclass
+class FakeManifest:
+    """Remembers how the run ended."""
+
+    ends: list[tuple[str, str | None]] = field(default_factory=list)
+    content: dict[str, Any] = field(default_factory=dict)
+    folder: None = None
+    written: int = 0
+
+    def finish(self, status: str, _timings_s: dict[str, float], failure: str | None = None) -> None:
+        self.ends.append((status, failure))
+
+    def write(self) -> None:
+        self.written += 1
+
+
+@dataclass
+class FakeProgress:
+    """Remembers the stages."""
+
+    told: list[str] = field(default_factory=list)
+
+    def stage(self, text: str) -> None:
+        self.told.append(text)
+
+    def jars(self, done: int, total: int) -> None:
+        """No jars are fetched."""
+
+
+def stages(clock: TickingClock | None = None) -> conduct._Stages:
+    return conduct._Stages(clock or TickingClock(), FakeProgress())
+
+
+def go(told: Any, error: BaseException | None, *, is_observing: bool) -> None:
+    """Go through an outage that raises this."""
+
+    def through() -> None:
+        if error is not None:
+            raise error
+
+    outage: Any = SimpleNamespace(is_observing=is_observing)
+    conduct._go(through, outage, told, stages())
+
+
+def test_a_run_that_went_through_is_complete() -> None:
+    told = FakeManifest()
+    go(told, None, is_observing=True)
+    assert told.ends == [("complete", None)]
+
+
+@pytest.mark.parametrize("is_observing", [True, False])
+def test_a_time_limit_is_no_failure_of_the_harness(*, is_observing: bool) -> None:
+    told = FakeManifest()
+    go(told, TimeLimitError("the limit"), is_observing=is_observing)
+    assert told.ends == [("time-limit", "the limit")]
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [(HarnessError("broker 3 ended by itself"), "broker 3 ended by itself"), (ValueError("no"), "ValueError: no")],
+    ids=["a sentence", "anything else"],
+)
+def test_what_failed_once_there_is_something_to_judge_is_judged(error: Exception, why: str) -> None:
+    told = FakeManifest()
+    go(told, error, is_observing=True)
+    assert told.ends == [("failed", why)]
+
+
+def test_what_failed_before_leaves_nothing_to_judge() -> None:
+    told = FakeManifest()
+    with pytest.raises(HarnessError, match="no broker"):
+        go(told, HarnessError("no broker"), is_observing=False)
+    assert told.ends == [("failed", "no broker")]
+
+
+@pytest.mark.parametrize("is_observing", [True, False])
+def test_an_interrupt_is_written_down_and_ends_the_harness(*, is_observing: bool) -> None:
+    told = FakeManifest()
+    with pytest.raises(KeyboardInterrupt):
+        go(told, KeyboardInterrupt(), is_observing=is_observing)
+    assert told.ends == [("interrupted", "interrupted")]
+
+
+def test_seconds_are_added_up_by_stage() -> None:
+    clock = TickingClock()
+    subject = stages(clock)
+    for text, seconds in (("boot", 2), ("clean", 5), ("boot", 1)):
+        subject.begin(text)
+        clock.now += seconds
+    subject.end()
+    subject.end()
+    assert subject.timings_s == {"boot": 3, "clean": 5, "total": 8}
+
+
+@pytest.mark.parametrize("error", [HarnessError("the restart failed"), FileExistsError("aftermath.jsonl")])
+def test_an_aftermath_that_fails_is_told_and_takes_nothing_away(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_args: Any, **_named: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(aftermath, "follow", fail)
+    told: Any = FakeManifest(content={"status": "complete"})
+    nothing: Any = None
+    test: Any = SimpleNamespace(broker_settings={})
+    conduct._follow(nothing, test, nothing, told=told, stages=stages())
+    assert told.content == {"status": "complete", "aftermath_failure": str(error)}
+    assert told.written == 1
+
+
+@pytest.mark.parametrize(("settings", "expiration_ms"), [({"producer.id.expiration.ms": "700"}, 700), ({}, 86_400_000)])
+def test_the_aftermath_waits_for_the_expiration_that_brokers_have(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], expiration_ms: int
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(aftermath, "follow", lambda *_args, expiration_ms, **_: asked.append(expiration_ms))
+    nothing: Any = None
+    test: Any = SimpleNamespace(broker_settings=settings)
+    told: Any = FakeManifest()
+    conduct._follow(nothing, test, nothing, told=told, stages=stages())
+    assert asked == [expiration_ms]
+
+
+@pytest.fixture
+def checkers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
+    """Open checkers that are made up; each preparation is counted in the workspace."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(os, "setpriority", lambda *_: None)
+    monkeypatch.setattr(leftovers, "end_processes", lambda *_args, **_named: 0)
+
+    def prepare(workspace: Any, *_: Any) -> str:
+        workspace.times += 1
+        return "planned"
+
+    monkeypatch.setattr(checking, "prepare_beside", prepare)
+
+    def opened(workspace: Any, *, meanwhile: bool) -> Any:
+        nothing: Any = None
+        return conduct._checkers(workspace, nothing, nothing, meanwhile=meanwhile)
+
+    return opened
+
+
+def test_checkers_are_planned_meanwhile_asked_for_or_not(checkers: Callable[..., Any]) -> None:
+    workspace = SimpleNamespace(run_id="r", times=0)
+    with checkers(workspace, meanwhile=True):
+        pass
+    assert workspace.times == 1
+
+
+def test_a_run_of_days_has_no_spark_before_there_is_something_to_check(checkers: Callable[..., Any]) -> None:
+    workspace = SimpleNamespace(run_id="r", times=0)
+    with checkers(workspace, meanwhile=False):
+        pass
+    assert workspace.times == 0
+
+
+@pytest.mark.parametrize("meanwhile", [True, False])
+def test_checkers_are_planned_once(checkers: Callable[..., Any], *, meanwhile: bool) -> None:
+    workspace = SimpleNamespace(run_id="r", times=0)
+    with checkers(workspace, meanwhile=meanwhile) as prepared:
+        assert [prepared(), prepared()] == ["planned", "planned"]
+    assert workspace.times == 1

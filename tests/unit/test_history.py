@@ -1,0 +1,121 @@
+"""The history of a run that goes on after it was cut off: one history, as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fakes import FakeLibrary, TickingClock, append_half_a_line
+
+from harness.client import Producer, ProducerSpec
+from harness.errors import UsageError
+from harness.history import HEADER_OP, HEADER_TXN, History
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TX = ProducerSpec("filler.tx", "filler", "filler.tx")
+PLAIN = ProducerSpec("filler.plain", "filler")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Write what one producer did before it was cut off: a committed transaction, and one just begun."""
+    path = tmp_path / "history.jsonl"
+    library = FakeLibrary()
+    with closing(History(path, TickingClock())) as history:
+        producer = Producer(library.make, TX, history)
+        producer.init()
+        producer.begin()
+        producer.put("t", 0, "K", "V")
+        producer.commit()
+        history.invoke(f="begin", process="filler.tx", part="filler", transactional_id="filler.tx", txn=2)
+    return path
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def resumed(path: Path) -> closing[History]:
+    return closing(History(path, TickingClock(), resumed=True))
+
+
+def test_index_and_operation_go_on(path: Path) -> None:
+    written = lines(path)
+    with resumed(path) as history:
+        assert history.past == written
+        event = history.invoke(f="poll", part="reader")
+        history.complete("ok", event)
+    assert lines(path)[:-2] == written
+    assert [line["index"] for line in lines(path)] == list(range(len(written) + 2))
+    assert [line["op"] for line in lines(path)][-4:] == [4, 5, 6, 6]
+
+
+def test_a_line_that_was_being_written_is_cut_off(path: Path) -> None:
+    written = lines(path)
+    append_half_a_line(path)
+    with resumed(path) as history:
+        assert history.past == written
+        history.invoke(f="poll", part="reader")
+    assert lines(path)[-1]["index"] == len(written)
+
+
+def test_nothing_but_half_a_line_is_no_history(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    append_half_a_line(path)
+    with resumed(path) as history:
+        assert history.past == []
+        assert history.invoke(f="poll")["op"] == 1
+    assert lines(path)[0]["index"] == 0
+
+
+def test_a_broken_line_in_the_middle_is_not_passed_over(path: Path) -> None:
+    first, second, *rest = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([first, second[:20] + "\n", *rest]))
+    with pytest.raises(UsageError, match=f"the run folder is damaged: {path} line 2: "):
+        History(path, TickingClock(), resumed=True)
+
+
+def test_a_history_that_is_gone_cannot_be_gone_on_with(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"damaged: .*history\.jsonl: No such file"):
+        History(tmp_path / "history.jsonl", TickingClock(), resumed=True)
+
+
+def test_a_history_that_is_there_is_only_written_on_for_a_run_that_is_resumed(path: Path) -> None:
+    with pytest.raises(FileExistsError):
+        History(path, TickingClock())
+
+
+@pytest.mark.parametrize(
+    ("transactional_id", "last"),
+    [("filler.tx", 2), ("another", 0), (None, 0)],
+    ids=["begun and not answered counts too", "never seen", "not transactional"],
+)
+def test_the_last_transaction_of_an_id(path: Path, transactional_id: str | None, last: int) -> None:
+    with resumed(path) as history:
+        assert history.last_txn(transactional_id) == last
+
+
+def test_a_producer_numbers_its_transactions_on(path: Path) -> None:
+    library = FakeLibrary()
+    with resumed(path) as history:
+        producer = Producer(library.make, TX, history)
+        producer.init()
+        producer.begin()
+        producer.put("t", 0, "K", "V")
+    (sent,) = library.logs["t", 0]
+    assert sent.headers[HEADER_TXN] == "filler.tx/3"
+    assert [line.get("txn") for line in lines(path)[-6:]] == [2, 2, 3, 3, 3, 3]
+
+
+def test_a_plain_producer_gives_operations_and_no_transactions(path: Path) -> None:
+    library = FakeLibrary()
+    with resumed(path) as history:
+        Producer(library.make, PLAIN, history).put("t", 0, "K", None)
+    (sent,) = library.logs["t", 0]
+    assert sent.headers == {HEADER_OP: "6"}
+    assert "txn" not in lines(path)[-1]
+    assert lines(path)[-1]["tombstone"] is True

@@ -1,0 +1,259 @@
+"""What each nemesis does to the brokers, in which order, and that it takes everything back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fakes import TickingClock
+
+from harness.admin import PartitionState
+from harness.cluster import Cluster
+from harness.errors import UsageError, WaitTimeoutError
+from harness.observe import View
+from harness.placement import Placement, place
+from harness.timers import TIMERS
+from nemesis import NEMESES, Grounds, Nemesis, find_nemesis, throttle
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+PAYLOAD_END, BALLAST_END = 5, 50
+PACE = 1000
+TOPICS = ("aborted-to-committed", "stuck-lso")
+TWO_AWAY = place(brokers=5, replication_factor=4, partitions=3, absent=2)
+REPLICAS_RULE = "follower.replication.throttled.replicas"
+RATE_RULE = "follower.replication.throttled.rate"
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass
+class FakeRuntime:
+    """Writes down what is done to which broker."""
+
+    brokers: tuple[int, ...]
+    told: list[str]
+    down: set[int] = field(default_factory=set)
+
+    def __getattr__(self, verb: str) -> Any:
+        if verb not in {"kill", "start", "pause", "resume", "cut", "heal"}:
+            raise AttributeError(verb)
+
+        def act(broker: int) -> None:
+            self.told.append(f"{verb} {broker}")
+            (self.down.add if verb in {"kill", "pause", "cut"} else self.down.discard)(broker)
+
+        return act
+
+    def is_up(self, broker: int) -> bool:
+        return broker not in self.down
+
+    def address(self, broker: int) -> str:
+        return f"broker {broker}"
+
+
+@dataclass
+class FakeObserver:
+    """Sees brokers that stay at the end, and the others as far as they have copied: a record each second."""
+
+    cluster: FakeCluster
+    ends: dict[int, int] = field(default_factory=dict)
+
+    def seen(self, _partition: TopicPartition) -> range:
+        return range(BALLAST_END if "ballast" in self.cluster.told else PAYLOAD_END)
+
+    def looked_since(self, broker: int, since_s: float) -> bool:
+        return self.cluster.runtime.is_up(broker) and self.cluster.clock.now_s() >= since_s + 1
+
+    def view(self, broker: int, partition: TopicPartition) -> View | None:
+        if not any(told.startswith("reassign") for told in self.cluster.told) or partition[0] == "control":
+            return None
+        self.ends[broker] = self.ends.get(broker, 0) + 1
+        end = self.ends[broker]
+        return View(log_start=0, high_watermark=end, last_stable_offset=end, log_end=end)
+
+
+@dataclass
+class FakeAdmin:
+    """Writes down what is asked for; brokers that are down leave the ISR, and are not registered."""
+
+    cluster: FakeCluster
+
+    def alter_topics(self, topics: Sequence[str], settings: Mapping[str, str | None]) -> None:
+        self.cluster.told.append(f"topics {', '.join(topics)}: {dict(settings)}")
+
+    def alter_brokers(self, settings: Mapping[str, str | None]) -> None:
+        self.cluster.told.append(f"brokers: {dict(settings)}")
+
+    def reassign(self, replicas: Mapping[TopicPartition, Sequence[int]]) -> None:
+        self.cluster.told.append(f"reassign {dict(replicas)}")
+
+    def brokers(self) -> set[int]:
+        return {broker for broker in self.cluster.runtime.brokers if self.cluster.runtime.is_up(broker)}
+
+    def partitions(self, _topics: Sequence[str]) -> dict[TopicPartition, PartitionState]:
+        return {
+            tp: PartitionState(brokers[0], brokers, tuple(b for b in brokers if self.cluster.runtime.is_up(b)))
+            for tp, brokers in self.cluster.replicas.items()
+        }
+
+
+class FakeCluster(Cluster):
+    """A cluster with two topics and a control; ``told`` has what was done and what was waited for, in order."""
+
+    def __init__(self, placement: Placement) -> None:
+        self.told: list[str] = []
+        replicas = {
+            (topic, partition): placement.replicas(partition, control=topic == "control")
+            for topic in (*TOPICS, "control")
+            for partition in range(placement.partitions)
+        }
+        runtime: Any = FakeRuntime(placement.brokers, self.told)
+        observer: Any = FakeObserver(self)
+        super().__init__(runtime, observer, placement, replicas, TickingClock(told=self.told), settle_s=30)
+        self.admin = FakeAdmin(self)  # type: ignore[assignment]
+
+
+def grounds(placement: Placement | None = None) -> tuple[FakeCluster, Grounds]:
+    cluster = FakeCluster(placement or Placement())
+    return cluster, Grounds(cluster, PACE, lambda: cluster.told.append("ballast"))
+
+
+@pytest.mark.parametrize("nemesis", NEMESES.values(), ids=list(NEMESES))
+def test_it_is_found_by_its_name_and_has_words(nemesis: Nemesis) -> None:
+    assert find_nemesis(nemesis.name) is nemesis
+    assert nemesis.summary
+    for words in (nemesis.leaving, nemesis.returning):
+        assert "{" not in words.format(broker="2, 3")
+        assert ("2, 3" in words.format(broker="2, 3")) == nemesis.takes_away
+
+
+def test_an_unknown_name_is_told_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"no nemesis 'catchup'; did you mean catch-up.*\? \(known: kill, pause"):
+        find_nemesis("catchup")
+
+
+@pytest.mark.parametrize(
+    ("name", "away", "back"), [("kill", "kill", "start"), ("pause", "pause", "resume"), ("partition", "cut", "heal")]
+)
+@pytest.mark.parametrize("placement", [Placement(), TWO_AWAY], ids=["one", "two"])
+def test_everybody_who_is_to_be_absent_goes_and_comes_back(
+    name: str, away: str, back: str, placement: Placement
+) -> None:
+    cluster, subject = grounds(placement)
+    nemesis = find_nemesis(name)
+    nemesis.leave(subject)
+    assert cluster.told == [f"{away} {broker}" for broker in placement.absent]
+    cluster.told.clear()
+    nemesis.come_back(subject)
+    assert cluster.told == [f"{back} {broker}" for broker in placement.absent]
+
+
+def test_a_partition_ends_hung_fetches_soon_enough() -> None:
+    for timers in TIMERS.values():
+        assert int(find_nemesis("partition").broker_settings["request.timeout.ms"]) < timers.settle_s * 1000
+
+
+def test_nothing_is_nothing() -> None:
+    cluster, subject = grounds()
+    nemesis = find_nemesis("none")
+    nemesis.leave(subject)
+    nemesis.come_back(subject)
+    assert cluster.told == []
+
+
+def test_the_throttle_is_on_exposed_topics_at_a_pace_for_all_their_partitions() -> None:
+    cluster, subject = grounds(TWO_AWAY)
+    throttle.throttle(subject)
+    assert cluster.told == [
+        f"topics aborted-to-committed, stuck-lso: {{'{REPLICAS_RULE}': '*'}}",
+        f"brokers: {{'{RATE_RULE}': '6000'}}",  # two topics of three partitions
+    ]
+
+
+def test_lifting_takes_back_all_that_the_throttle_has_set() -> None:
+    cluster, subject = grounds(TWO_AWAY)
+    throttle.lift(subject)
+    assert cluster.told == [
+        f"brokers: {{'{RATE_RULE}': None}}",
+        f"topics aborted-to-committed, stuck-lso: {{'{REPLICAS_RULE}': None}}",
+    ]
+
+
+def test_joining_replicas_are_added_behind_the_ballast_and_have_the_payload_when_the_outage_begins() -> None:
+    cluster, subject = grounds()
+    find_nemesis("join").leave(subject)
+    assert cluster.told == [
+        "ballast",
+        f"topics aborted-to-committed, stuck-lso: {{'{REPLICAS_RULE}': '*'}}",
+        f"brokers: {{'{RATE_RULE}': '2000'}}",
+        "reassign {('aborted-to-committed', 0): (1, 3, 2), ('stuck-lso', 0): (1, 3, 2)}",
+        "wait for the new replicas to have copied the payload",
+    ]
+    copied: Any = cluster.observer
+    assert set(copied.ends) == {2}, "only the new replicas are waited for"
+    assert PAYLOAD_END <= copied.ends[2] < BALLAST_END, "and not until they have the ballast"
+
+
+def test_each_of_the_joining_brokers_has_to_have_the_payload() -> None:
+    cluster, subject = grounds(TWO_AWAY)
+    observer: Any = cluster.observer
+    observer.ends = {3: -1000}
+    with pytest.raises(WaitTimeoutError, match="the new replicas to have copied the payload"):
+        find_nemesis("join").leave(subject)
+
+
+def test_a_throttled_catch_up_begins_with_an_outage_that_leaves_the_broker_behind() -> None:
+    cluster, subject = grounds()
+    find_nemesis("catch-up").leave(subject)
+    assert cluster.told == [
+        "kill 2",
+        "wait for broker 2 to leave every ISR",
+        "ballast",
+        f"topics aborted-to-committed, stuck-lso: {{'{REPLICAS_RULE}': '*'}}",
+        f"brokers: {{'{RATE_RULE}': '2000'}}",
+        "start 2",
+        "wait for brokers [1, 2, 3] to register",
+        "wait for the restarted brokers to serve their replicas",
+    ]
+    assert cluster.clock.now_s() == 1, "a look from before the restart does not count"
+
+
+@pytest.mark.parametrize("name", ["join", "catch-up"])
+def test_the_return_of_a_throttled_replica_is_the_end_of_the_throttle(name: str) -> None:
+    cluster, subject = grounds()
+    find_nemesis(name).come_back(subject)
+    lifted = cluster.told.copy()
+    cluster.told.clear()
+    throttle.lift(subject)
+    assert lifted == cluster.told
+
+
+def again(name: str) -> FakeCluster:
+    """Take up a run whose absent brokers are all down."""
+    cluster, subject = grounds(TWO_AWAY)
+    runtime: Any = cluster.runtime
+    runtime.down = set(TWO_AWAY.absent)
+    away_again = find_nemesis(name).away_again
+    assert away_again is not None
+    away_again(subject)
+    return cluster
+
+
+def test_who_was_killed_is_down_when_the_run_is_resumed() -> None:
+    assert again("kill").told == []
+
+
+@pytest.mark.parametrize("name", ["join", "catch-up"])
+def test_who_was_throttled_runs_when_the_run_is_resumed_and_the_throttle_stays(name: str) -> None:
+    assert again(name).told == ["start 2", "start 3", "wait for brokers [1, 2, 3, 4, 5] to register"]
+
+
+def test_where_nobody_was_away_everybody_is_back_when_the_run_is_resumed() -> None:
+    assert again("none").told == ["start 2", "start 3", "wait for brokers 2, 3 to rejoin every ISR"]
+
+
+def test_what_a_process_or_a_link_was_told_is_lost_with_the_harness() -> None:
+    assert {name for name, nemesis in NEMESES.items() if nemesis.away_again is None} == {"pause", "partition"}

@@ -1,0 +1,149 @@
+"""The observer of a run that goes on after it was cut off: it knows what was seen, and notices what has changed."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fakes import NOW_MS, TickingClock, append_half_a_line
+
+from harness.observe import Observer, View
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+TP = ("stuck-lso", 0)
+OTHER = ("stuck-lso", 1)
+PRODUCER = 5
+
+VALUE, COMMIT, EMPTY, FILLER = ("value", PRODUCER), ("commit", PRODUCER), ("empty", PRODUCER), ("value", -1)
+WHOLE = {0: VALUE, 1: FILLER, 2: COMMIT, 3: FILLER}
+EMPTIED = {0: VALUE, 1: FILLER, 2: EMPTY, 3: FILLER}
+REMOVED = {0: VALUE, 1: FILLER, 3: FILLER}
+
+
+def view(present: dict[int, tuple[str, int]], log_end: int = 4) -> View:
+    return View(log_start=0, high_watermark=log_end, last_stable_offset=log_end, log_end=log_end, present=present)
+
+
+@pytest.fixture
+def observe(tmp_path: Path) -> Iterator[Callable[..., Observer]]:
+    """Make an observer that looks at nothing by itself; one after another they write one file."""
+    made: list[Observer] = []
+
+    def make(*, resumed: bool = True) -> Observer:
+        runtime: Any = SimpleNamespace(brokers=(1, 2, 3))
+        path = tmp_path / "observations.jsonl"
+        made.append(Observer(runtime, [TP, OTHER], path, TickingClock(), period_s=1, resumed=resumed))
+        return made[-1]
+
+    yield make
+    for observer in made:
+        observer.close()
+
+
+def lines(tmp_path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (tmp_path / "observations.jsonl").read_text().splitlines()]
+
+
+def test_every_replica_is_known_as_it_was_seen_last(observe: Callable[..., Observer]) -> None:
+    first = observe(resumed=False)
+    first._take(1, TP, view(WHOLE))
+    first._take(1, TP, view({**REMOVED, 4: FILLER}, log_end=5))
+    first._take(2, TP, view({0: VALUE}, log_end=1))
+    first._take(1, OTHER, view({0: FILLER}, log_end=1))
+    subject = observe()
+    assert subject.view(1, TP) == view({**REMOVED, 4: FILLER}, log_end=5)
+    assert subject.view(2, TP) == view({0: VALUE}, log_end=1)
+    assert subject.view(1, OTHER) == view({0: FILLER}, log_end=1)
+    assert subject.view(3, TP) is None
+
+
+def test_what_was_removed_before_is_still_removed(observe: Callable[..., Observer]) -> None:
+    first = observe(resumed=False)
+    for present in (WHOLE, REMOVED):
+        first._take(1, TP, view(present))
+    first._take(2, TP, view({0: VALUE}, log_end=1))
+    subject = observe()
+    assert subject.is_removed(1, TP, 2)
+    assert not subject.is_removed(1, TP, 0), "it is there"
+    assert not subject.is_removed(2, TP, 2), "that replica never got there"
+    assert not subject.is_removed(3, TP, 2), "nobody has looked at that replica"
+
+
+@pytest.mark.parametrize("last", [WHOLE, EMPTIED, REMOVED], ids=["whole", "emptied", "removed"])
+def test_a_marker_is_remembered_as_what_it_was(
+    observe: Callable[..., Observer], last: dict[int, tuple[str, int]]
+) -> None:
+    first = observe(resumed=False)
+    for present in (WHOLE, last):
+        first._take(1, TP, view(present))
+    subject = observe()
+    assert subject.seen(TP) == WHOLE
+    assert subject.marker_after(TP, 0) == 2
+
+
+def test_a_marker_that_is_emptied_later_is_remembered_as_what_it_was(observe: Callable[..., Observer]) -> None:
+    observe(resumed=False)._take(1, TP, view(WHOLE))
+    subject = observe()
+    subject._take(1, TP, view(EMPTIED))
+    assert subject.seen(TP)[2] == COMMIT
+    assert observe().seen(TP)[2] == COMMIT, "and when the run is resumed once more"
+
+
+def test_an_empty_batch_alone_tells_no_marker(observe: Callable[..., Observer]) -> None:
+    observe(resumed=False)._take(1, TP, view(EMPTIED))
+    subject = observe()
+    assert 2 not in subject.seen(TP)
+    assert subject.marker_after(TP, 0) is None
+
+
+def test_what_vanished_while_nobody_looked_is_written_at_the_first_look(
+    observe: Callable[..., Observer], tmp_path: Path
+) -> None:
+    observe(resumed=False)._take(1, TP, view(WHOLE))
+    subject = observe()
+    subject._take(1, TP, view({**REMOVED, 4: FILLER}, log_end=5))
+    assert len(lines(tmp_path)) == 2
+    line = lines(tmp_path)[-1]
+    assert line["time_ms"] == NOW_MS
+    assert line["removed"] == [{"offset": 2, "kind": "commit"}]
+    assert line["appeared"] == [{"offset": 4, "kind": "value", "producer_id": -1}], "the rest had appeared before"
+
+
+def test_a_replica_that_nobody_saw_before_appears_whole(observe: Callable[..., Observer], tmp_path: Path) -> None:
+    observe(resumed=False)._take(1, TP, view(WHOLE))
+    observe()._take(3, TP, view(WHOLE))
+    assert [one["offset"] for one in lines(tmp_path)[-1]["appeared"]] == [0, 1, 2, 3]
+
+
+def test_a_view_that_has_not_changed_is_written_once(observe: Callable[..., Observer], tmp_path: Path) -> None:
+    subject = observe(resumed=False)
+    for _ in range(3):
+        subject._take(1, TP, view(WHOLE))
+    assert len(lines(tmp_path)) == 1
+
+
+def test_a_look_before_the_cut_is_none_of_this_process(observe: Callable[..., Observer]) -> None:
+    observe(resumed=False)._take(1, TP, view(WHOLE))
+    assert not observe().looked_since(1, 0.0)
+
+
+def test_a_line_that_was_being_written_is_cut_off(observe: Callable[..., Observer], tmp_path: Path) -> None:
+    observe(resumed=False)._take(1, TP, view(WHOLE))
+    append_half_a_line(tmp_path / "observations.jsonl")
+    subject = observe()
+    assert subject.view(1, TP) == view(WHOLE)
+    subject._take(1, TP, view(REMOVED))
+    assert len(lines(tmp_path)) == 2
+
+
+def test_observations_that_are_there_are_only_written_on_for_a_run_that_is_resumed(
+    observe: Callable[..., Observer],
+) -> None:
+    observe(resumed=False)
+    with pytest.raises(FileExistsError):
+        observe(resumed=False)

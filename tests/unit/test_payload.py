@@ -1,0 +1,165 @@
+"""The payload: every step in each partition, and where what must vanish lies, also after a run was cut off."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fakes import FakeLibrary, TickingClock
+
+from harness.catalog import CONTROL, SCENARIOS, abort, begin, commit, delete, put
+from harness.errors import HarnessError
+from harness.history import HEADER_TXN, History
+from harness.scenario import Anomaly, Critical, Phase, Scenario
+from workloads.payload import Payload
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCENARIO = Scenario(
+    name="s",
+    anomaly=Anomaly.COMMITTED_TO_ABORTED,
+    payload="delete",
+    summary="A plain value, and a transaction that the outage ends; then a delete.",
+    before=(put("plain", "K", "old"), begin("tx"), put("tx", "L", "new")),
+    outage=(commit("tx"), delete("plain", "K")),
+    late=(begin("tx"), put("tx", "garbage", "g"), abort("tx")),
+    critical=(Critical.TOMBSTONE, Critical.MARKER),
+)
+STARTS = {("s", 0): 10, ("s", 1): 20, ("s", 2): 30}
+PARTITIONS = list(STARTS)
+
+
+@dataclass
+class FakeObserver:
+    """Sees a marker a hundred offsets after the record it is asked for."""
+
+    def marker_after(self, _partition: tuple[str, int], offset: int) -> int | None:
+        return offset + 100
+
+
+OBSERVER: Any = FakeObserver()
+
+
+@dataclass
+class Subject:
+    """A payload of three partitions that begin at different offsets, and what it acts on."""
+
+    history: History
+    library: FakeLibrary
+    payload: Payload
+
+    def __init__(
+        self, path: Path, scenario: Scenario = SCENARIO, *, resumed: bool = False, refused: tuple[str, ...] = ()
+    ) -> None:
+        self.history = History(path, TickingClock(), resumed=resumed)
+        self.library = FakeLibrary({(scenario.name, p): start for (_, p), start in STARTS.items()}, refused)
+        self.payload = Payload(scenario, len(STARTS), self.library.make, self.history)
+
+    def critical_offsets(self, kind: Critical) -> list[int | None]:
+        return [self.payload.critical_offset(kind, tp, OBSERVER) for tp in self.payload.partitions]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "history.jsonl"
+
+
+def test_every_step_is_done_in_each_partition_in_one_transaction(path: Path) -> None:
+    subject = Subject(path)
+    with closing(subject.history):
+        subject.payload.init()
+        for phase in (Phase.BEFORE, Phase.OUTAGE, Phase.LATE):
+            subject.payload.run(phase)
+    assert subject.library.calls == [
+        "init s.tx",
+        "put K in s-0", "put K in s-1", "put K in s-2",
+        "begin s.tx", "put L in s-0", "put L in s-1", "put L in s-2",
+        "commit s.tx", "delete K in s-0", "delete K in s-1", "delete K in s-2",
+        "begin s.tx", "put garbage in s-0", "put garbage in s-1", "put garbage in s-2", "abort s.tx",
+    ]  # fmt: skip
+    for log in subject.library.logs.values():
+        assert [sent.headers.get(HEADER_TXN) for sent in log] == [None, "s.tx/1", None, "s.tx/2"]
+
+
+def test_a_phase_does_its_own_steps_alone(path: Path) -> None:
+    subject = Subject(path)
+    with closing(subject.history):
+        subject.payload.run(Phase.OUTAGE)
+    assert subject.library.calls == ["commit s.tx", "delete K in s-0", "delete K in s-1", "delete K in s-2"]
+
+
+def test_what_must_vanish_lies_elsewhere_in_each_partition(path: Path) -> None:
+    subject = Subject(path)
+    with closing(subject.history):
+        assert subject.critical_offsets(Critical.TOMBSTONE) == [None, None, None]
+        assert subject.critical_offsets(Critical.MARKER) == [None, None, None]
+        subject.payload.run(Phase.BEFORE)
+        assert subject.critical_offsets(Critical.TOMBSTONE) == [None, None, None], "that comes in the outage"
+        assert subject.critical_offsets(Critical.MARKER) == [111, 121, 131], "asked for the transaction's first record"
+        subject.payload.run(Phase.OUTAGE)
+        assert subject.critical_offsets(Critical.TOMBSTONE) == [12, 22, 32]
+        subject.payload.run(Phase.LATE)
+        assert subject.critical_offsets(Critical.MARKER) == [111, 121, 131], "the late transaction is another"
+
+
+def test_a_marker_that_nobody_saw_lies_nowhere(path: Path) -> None:
+    class Blind(FakeObserver):
+        def marker_after(self, _partition: tuple[str, int], _offset: int) -> int | None:
+            return None
+
+    subject = Subject(path)
+    blind: Any = Blind()
+    with closing(subject.history):
+        subject.payload.run(Phase.BEFORE)
+    assert subject.payload.critical_offset(Critical.MARKER, PARTITIONS[0], blind) is None
+
+
+@pytest.mark.parametrize("scenario", [*SCENARIOS, CONTROL, SCENARIO], ids=lambda scenario: scenario.name)
+def test_what_the_history_tells_is_what_was_written(path: Path, scenario: Scenario) -> None:
+    live = Subject(path, scenario)
+    with closing(live.history):
+        for phase in (Phase.BEFORE, Phase.OUTAGE):
+            live.payload.run(phase)
+    again = Subject(path, scenario, resumed=True)
+    with closing(again.history):
+        assert again.payload._written == live.payload._written
+        assert len(again.payload._written) >= 3
+        for kind in scenario.critical:
+            assert None not in live.critical_offsets(kind)
+            assert again.critical_offsets(kind) == live.critical_offsets(kind)
+
+
+def test_a_payload_that_is_resumed_numbers_its_transactions_on(path: Path) -> None:
+    live = Subject(path)
+    with closing(live.history):
+        for phase in (Phase.BEFORE, Phase.OUTAGE):
+            live.payload.run(phase)
+    again = Subject(path, resumed=True)
+    with closing(again.history):
+        again.payload.run(Phase.LATE)
+    assert {sent.headers[HEADER_TXN] for log in again.library.logs.values() for sent in log} == {"s.tx/2"}
+
+
+def test_only_the_scenarios_own_acknowledged_records_are_recalled(path: Path) -> None:
+    with closing(History(path, TickingClock())) as history:
+        record = {"f": "produce", "phase": "outage", "partition": 0, "key": "K", "tombstone": True}
+        for part, process, topic, kind in (
+            ("payload", "other.plain", "other", "ok"),
+            ("filler", "filler.plain", "s", "ok"),
+            ("payload", "s.plain", "s", "info"),
+        ):
+            history.complete(kind, history.invoke(**record, part=part, process=process, topic=topic), offset=7)
+        history.complete("ok", history.invoke(f="commit", part="payload", process="s.tx", phase="outage"))
+    again = Subject(path, resumed=True)
+    with closing(again.history):
+        assert again.payload._written == []
+
+
+def test_a_record_that_is_not_acknowledged_ends_the_payload(path: Path) -> None:
+    subject = Subject(path, refused=("L",))
+    with closing(subject.history), pytest.raises(HarnessError, match=r"s\.tx: timed out"):
+        subject.payload.run(Phase.BEFORE)
+    assert [step.key for _, step, _, _ in subject.payload._written] == ["K", "K", "K"]

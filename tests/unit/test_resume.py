@@ -1,0 +1,275 @@
+"""``harness run --resume``: what can go on, and one clear sentence for everything else."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness import check, cli, leftovers, manifest, resume, run
+from harness.errors import EXIT_USAGE, UsageError
+from harness.store import RunFolder
+from harness.targets import find_target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from harness.conduct import Job
+    from harness.runner import Test
+
+RUN_ID = "2026-11-21T18-06-51Z-548a"
+LONG = {"timers": "10m", "seed": 7}
+
+
+@pytest.fixture(autouse=True)
+def _private_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work directories go below the test's own folder."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+def made(**options: Any) -> Test:
+    return run.test_of(run.RunOptions("kafka-4.4", "stuck-lso", **{**LONG, **options}))
+
+
+class CutOff:
+    """A run that was cut off in its window: its folder, and its work directory with an owner that is gone."""
+
+    def __init__(self, top: Path, **options: Any) -> None:
+        """Write both."""
+        self.test = made(**options)
+        self.folder = RunFolder(top / "results" / RUN_ID)
+        self.folder.path.mkdir(parents=True)
+        java: Any = SimpleNamespace(version_text="17.0.9")
+        jars: Any = SimpleNamespace(digests={}, pinned=True)
+        target = find_target("kafka-4.4")
+        manifest.begin(self.folder, target=target, anomaly="stuck-lso", test=self.test, java=java, jars=jars)
+        self.work_dir = leftovers.claim_work_dir(RUN_ID, self.folder.path)
+        self.own(resumable=True, started_s=0.0)
+        self.tell(owner={**self.told["owner"], "started_s": 0.0})
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """The manifest."""
+        content: dict[str, Any] = json.loads(self.folder.manifest_path.read_text())
+        return content
+
+    def tell(self, **changes: Any) -> None:
+        """Change the manifest; None takes a field out."""
+        content = {name: value for name, value in {**self.told, **changes}.items() if value is not None}
+        self.folder.manifest_path.write_text(json.dumps(content))
+
+    def own(self, **changes: Any) -> None:
+        """Change what is said of the owner."""
+        leftovers.change_owner(self.work_dir, **changes)
+
+    def lose_data(self) -> None:
+        """Do as a restart of the machine does."""
+        (self.work_dir / "owner.json").unlink()
+        self.work_dir.rmdir()
+
+
+@pytest.fixture
+def subject(tmp_path: Path) -> CutOff:
+    return CutOff(tmp_path)
+
+
+def refusal(path: Path, *more: str) -> str:
+    """Ask the command line to go on, and return why it does not."""
+    with pytest.raises(UsageError) as refused:
+        cli.cli.main(["run", "--resume", str(path), *more], standalone_mode=False)
+    assert refused.value.exit_code == EXIT_USAGE == 254
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+@pytest.fixture(autouse=True)
+def jobs(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
+    """Go as far as the first broker: the job is written down, and nothing is started."""
+    found: list[Job] = []
+
+    def conduct(job: Job, *_: Any) -> Any:
+        found.append(job)
+        return SimpleNamespace(verdict={"verdict": "clean", "scenarios": [], "findings": [], "aftermath": []},
+                               folder=job.folder, kept={})  # fmt: skip
+
+    monkeypatch.setattr(resume, "conduct", conduct)
+    monkeypatch.setattr(resume, "find_java", lambda: None)
+    monkeypatch.setattr(resume, "jars_for", lambda target, **_: target.version)
+    return found
+
+
+def go_on(path: Path, *more: str) -> None:
+    cli.cli.main(["run", "--resume", str(path), *more], standalone_mode=False)
+
+
+@pytest.mark.parametrize("nemesis", ["kill", "join", "catch-up", "none"])
+def test_a_run_goes_on_as_it_was(tmp_path: Path, jobs: list[Job], nemesis: str) -> None:
+    shape = {"brokers": 5, "replication_factor": 4, "partitions": 3, "absent": 2}
+    settings = {"topic_settings": {"segment.ms": "9000"}, "broker_settings": {"num.io.threads": "2"}}
+    subject = CutOff(tmp_path, nemesis=nemesis, client="java", **shape, **settings)
+    go_on(subject.folder.path)
+    (job,) = jobs
+    assert job.is_resumed
+    assert job.test == subject.test
+    assert job.folder == subject.folder
+    assert str(job.jars) == find_target("kafka-4.4").version
+
+
+def test_the_version_stays_the_one_that_was_tested(subject: CutOff, jobs: list[Job]) -> None:
+    subject.tell(target={"name": "kafka-4.4", "version": "4.4.7", "note": ""})
+    go_on(subject.folder.path)
+    assert str(jobs[0].jars) == "4.4.7"
+
+
+def test_the_newest_run_can_be_given_by_its_link(subject: CutOff, jobs: list[Job]) -> None:
+    latest = subject.folder.path.parent / "latest"
+    latest.symlink_to(RUN_ID)
+    go_on(latest)
+    assert jobs[0].folder.run_id == RUN_ID
+
+
+def test_the_manifest_tells_who_goes_on_and_since_when(subject: CutOff, jobs: list[Job]) -> None:
+    subject.tell(status="interrupted", failure="interrupted")
+    for times in (1, 2):
+        go_on(subject.folder.path)
+        jobs[-1].begin()
+        assert subject.told["status"] == "running"
+        assert subject.told["failure"] is None
+        assert subject.told["owner"]["pid"] == os.getpid()
+        assert len(subject.told["resumed_at"]) == times
+        subject.tell(owner={**subject.told["owner"], "started_s": 0.0})
+
+
+@pytest.mark.parametrize("status", ["running", "failed", "interrupted", "time-limit"])
+def test_however_it_was_cut_off_it_can_go_on(subject: CutOff, jobs: list[Job], status: str) -> None:
+    subject.tell(status=status)
+    go_on(subject.folder.path)
+    assert len(jobs) == 1
+
+
+def no_folder(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+
+
+def half_a_manifest(path: Path) -> None:
+    (path / "manifest.json").write_text('{"schema": 1, "run_')
+
+
+def a_list(path: Path) -> None:
+    (path / "manifest.json").write_text("[1, 2]")
+
+
+def a_folder_without(path: Path) -> None:
+    (path / "manifest.json").unlink()
+
+
+@pytest.mark.parametrize("damage", [no_folder, half_a_manifest, a_list, a_folder_without], ids=lambda d: d.__name__)
+def test_what_is_no_run_folder(subject: CutOff, damage: Callable[[Path], None]) -> None:
+    path = subject.folder.path
+    damage(path)
+    assert refusal(path).startswith(f"{path} is no run folder: {path / 'manifest.json'}: ")
+
+
+@pytest.mark.parametrize(
+    "field", ["anomaly", "nemesis", "timers", "seed", "client", "brokers", "topic_settings", "target"]
+)
+def test_a_manifest_that_lacks_something(subject: CutOff, field: str) -> None:
+    subject.tell(**{field: None})
+    told = refusal(subject.folder.path)
+    assert told == f"the run folder is damaged: {subject.folder.manifest_path} lacks {field}"
+
+
+def test_an_owner_that_is_none(subject: CutOff) -> None:
+    subject.tell(owner={"pid": 1, "nonsense": 2})
+    assert refusal(subject.folder.path).startswith(f"{subject.folder.path} is no run folder")
+
+
+def test_a_run_that_is_complete(subject: CutOff) -> None:
+    subject.tell(status="complete")
+    told = refusal(subject.folder.path)
+    assert told == f"{subject.folder.path} went to its end; `harness check` judges it again"
+
+
+def test_a_run_whose_process_lives(subject: CutOff) -> None:
+    subject.own(**leftovers.owner_of_this_process(RUN_ID, subject.folder.path))
+    assert refusal(subject.folder.path) == f"{subject.folder.path} is still going on (process {os.getpid()})"
+
+
+def test_a_run_that_is_just_starting_has_an_owner_in_its_manifest_alone(subject: CutOff) -> None:
+    subject.lose_data()
+    subject.tell(owner=leftovers.owner_of_this_process(RUN_ID, subject.folder.path))
+    assert "is still going on" in refusal(subject.folder.path)
+
+
+def test_a_run_whose_data_are_gone(subject: CutOff) -> None:
+    subject.lose_data()
+    told = refusal(subject.folder.path)
+    assert told == f"{subject.folder.path} cannot go on: its brokers' data are gone; run it anew"
+
+
+def test_a_run_that_was_cut_off_before_its_window(subject: CutOff) -> None:
+    subject.own(resumable=False)
+    told = refusal(subject.folder.path)
+    assert told == f"{subject.folder.path} cannot go on: it was cut off before its window opened; run it anew"
+
+
+@pytest.mark.parametrize("nemesis", ["pause", "partition"])
+def test_a_fault_that_ended_with_the_harness(tmp_path: Path, nemesis: str) -> None:
+    subject = CutOff(tmp_path, nemesis=nemesis)
+    told = refusal(subject.folder.path)
+    assert told == (
+        f"{subject.folder.path} cannot go on: what the nemesis {nemesis} did ended with the harness; run it anew"
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (("--target", "kafka-4.4"), "leave out --target"),
+        (("--anomaly", "all", "--seed", "3"), "leave out --anomaly, --seed"),
+        (("--set", "topic.segment.ms=1"), "leave out --set"),
+        (("--nemesis", "kill"), "leave out --nemesis"),
+        (("--partitions", "1", "--results", "here"), "leave out --partitions, --results"),
+    ],
+)
+def test_what_the_run_folder_tells_is_not_said_again(subject: CutOff, more: tuple[str, ...], told: str) -> None:
+    assert refusal(subject.folder.path, *more) == f"--resume takes everything else from the run folder; {told}"
+
+
+def test_how_it_goes_on_can_be_said(tmp_path: Path, jobs: list[Job]) -> None:
+    subject = CutOff(tmp_path, partitions=3)
+    options = ("--time-limit", "60", "--keep", "--aftermath", "--port-base", "20000", "--format", "json")
+    go_on(subject.folder.path, *options)
+    assert (jobs[0].keep, jobs[0].aftermath, jobs[0].port_base) == (True, True, 20_000)
+
+
+def test_an_aftermath_without_partitions_for_it_is_refused_as_for_a_new_run(subject: CutOff, jobs: list[Job]) -> None:
+    assert "give --partitions 3 or more" in refusal(subject.folder.path, "--aftermath")
+    assert jobs == []
+
+
+def test_a_cluster_that_was_kept_is_not_taken_over(subject: CutOff) -> None:
+    subject.own(kept=True)
+    told = refusal(subject.folder.path)
+    assert told == f"{subject.folder.path} cannot go on: its cluster was kept; `harness clean {RUN_ID}` removes it"
+
+
+def test_check_of_a_run_that_can_go_on_names_the_command(subject: CutOff) -> None:
+    path = subject.folder.path
+    with pytest.raises(UsageError) as refused:
+        check.open_run_folder(path)
+    assert str(refused.value) == (
+        f"{path} is half-written: its run was cut off; it can go on with `harness run --resume {path}`"
+    )
+
+
+@pytest.mark.parametrize("lose", [CutOff.lose_data, lambda subject: subject.own(resumable=False)])
+def test_check_of_a_run_that_cannot_go_on_names_no_command(subject: CutOff, lose: Callable[[CutOff], None]) -> None:
+    lose(subject)
+    with pytest.raises(UsageError, match=r"its run was cut off$"):
+        check.open_run_folder(subject.folder.path)

@@ -1,0 +1,63 @@
+"""From options to a test: names, numbers, and whose setting wins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness import run
+from harness.catalog import CONTROL, SCENARIOS
+from harness.errors import UsageError
+from harness.timers import FAST
+from nemesis import NEMESES
+
+
+def options(anomaly: str = "stuck-lso", **more: Any) -> run.RunOptions:
+    return run.RunOptions("kafka-4.4", anomaly, **more)
+
+
+def test_every_run_has_its_control() -> None:
+    assert [s.name for s in run.test_of(options()).scenarios] == ["stuck-lso", "control"]
+    assert run.test_of(options("all")).scenarios == (*SCENARIOS, CONTROL)
+
+
+def test_a_control_has_no_replica_on_an_absent_broker() -> None:
+    made = run.test_of(options(brokers=5, replication_factor=4, partitions=2, absent=2))
+    assert made.replicas == {
+        ("stuck-lso", 0): (1, 4, 2, 3),
+        ("stuck-lso", 1): (4, 5, 2, 3),
+        ("control", 0): (1, 4, 5),
+        ("control", 1): (4, 5, 1),
+    }
+
+
+def test_the_nemesis_adds_what_it_needs_to_the_timers() -> None:
+    made = run.test_of(options(nemesis="join"))
+    assert made.topic_settings == FAST.topic
+    assert made.broker_settings == {**FAST.broker, "replica.fetch.max.bytes": "32768"}
+
+
+@pytest.mark.parametrize("nemesis", NEMESES)
+def test_the_user_wins(nemesis: str) -> None:
+    of_nemesis = dict.fromkeys(NEMESES[nemesis].broker_settings, "1")
+    chosen = {"replica.lag.time.max.ms": "2000", **of_nemesis}
+    made = run.test_of(options(nemesis=nemesis, topic_settings={"segment.ms": "9"}, broker_settings=chosen))
+    assert made.topic_settings == {**FAST.topic, "segment.ms": "9"}
+    assert made.broker_settings == {**FAST.broker, **chosen}
+
+
+def test_a_seed_is_taken_or_made_up() -> None:
+    assert run.test_of(options(seed=0)).seed == 0
+    assert run.test_of(options()).seed != run.test_of(options()).seed
+
+
+def test_settings_are_told_apart_by_their_scope() -> None:
+    pairs = ("topic.segment.ms=5", "broker.log.cleaner.backoff.ms = 7", "topic.segment.ms=6", "topic.x=a=b")
+    assert run.parse_settings(pairs) == ({"segment.ms": "6", "x": "a=b"}, {"log.cleaner.backoff.ms": "7"})
+
+
+@pytest.mark.parametrize("pair", ["topic.segment.ms", "segment.ms=5", "client.x=5", "topic.=5", "=5", ""])
+def test_settings_without_a_scope_or_a_value_are_refused(pair: str) -> None:
+    with pytest.raises(UsageError, match=r"give topic\.NAME=VALUE or broker\.NAME=VALUE"):
+        run.parse_settings((pair,))

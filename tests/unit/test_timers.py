@@ -1,0 +1,72 @@
+"""The table of timers: what each scale has to keep so that there is a window, and that it is seen."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.errors import UsageError
+from harness.timers import DEFAULT, FAST, FREEZE, TIMERS, Timers, find_timers
+
+WHAT_IS_CLEANED = {"cleanup.policy", "delete.retention.ms"}
+"""Topic settings that say what a pass removes; every other one says when a pass begins."""
+
+
+@pytest.fixture(params=TIMERS.values(), ids=list(TIMERS))
+def timers(request: pytest.FixtureRequest) -> Timers:
+    found: Timers = request.param
+    return found
+
+
+def test_a_name_finds_its_row(timers: Timers) -> None:
+    assert find_timers(timers.name) is timers
+    assert timers.summary
+
+
+def test_topics_are_compacted(timers: Timers) -> None:
+    assert timers.topic["cleanup.policy"] == "compact"
+
+
+def test_the_filler_writes_often_enough_for_segments_to_roll(timers: Timers) -> None:
+    assert timers.filler_period_s * 1000 < int(timers.topic["segment.ms"])
+
+
+def test_what_is_removed_is_seen_before(timers: Timers) -> None:
+    assert timers.observe_period_s * 1000 < int(timers.topic["delete.retention.ms"])
+
+
+def test_the_window_leaves_time_for_the_retention_and_a_segment_before_it(timers: Timers) -> None:
+    retention_ms, segment_ms = int(timers.topic["delete.retention.ms"]), int(timers.topic["segment.ms"])
+    assert timers.window_s * 1000 > 2 * (retention_ms + segment_ms)
+
+
+def test_producers_expire_within_the_window(timers: Timers) -> None:
+    assert int(timers.broker["producer.id.expiration.ms"]) < timers.window_s * 1000
+
+
+def test_the_freeze_covers_whatever_begins_a_pass(timers: Timers) -> None:
+    assert set(timers.topic) - WHAT_IS_CLEANED <= set(FREEZE)
+
+
+def test_the_freeze_outlasts_the_run(timers: Timers) -> None:
+    assert int(FREEZE["segment.ms"]) > (timers.window_s + timers.settle_s) * 1000
+    assert int(FREEZE["max.compaction.lag.ms"]) > int(FREEZE["segment.ms"])
+
+
+def test_no_dirty_ratio_exceeds_that_of_the_freeze(timers: Timers) -> None:
+    assert float(timers.topic["min.cleanable.dirty.ratio"]) < 1.0 == float(FREEZE["min.cleanable.dirty.ratio"])
+
+
+def test_a_run_of_minutes_or_days_can_be_resumed() -> None:
+    assert [timers.name for timers in TIMERS.values() if timers.is_resumable] == ["10m", "default"]
+
+
+def test_days_are_those_of_kafka() -> None:
+    assert DEFAULT.topic["delete.retention.ms"] == DEFAULT.broker["producer.id.expiration.ms"] == "86400000"
+
+
+@pytest.mark.parametrize(("name", "near"), [("fats", FAST.name), ("10", "10m"), ("defaults", DEFAULT.name)])
+def test_an_unknown_name_is_told_with_the_nearest(name: str, near: str) -> None:
+    told = rf"no set of timers '{name}'; did you mean {near}.*\? \(known: fast, 10m, default\)"
+    with pytest.raises(UsageError, match=told) as refused:
+        find_timers(name)
+    assert refused.value.exit_code == 254
