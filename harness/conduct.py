@@ -91,6 +91,8 @@ def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
     with ExitStack() as owned:
         owned.enter_context(_logging_to(folder.path / "harness.log"))
         workspace = owned.enter_context(Workspace(folder.run_id, folder.path, again=job.is_resumed))
+        if not job.keep:
+            owned.callback(_say_how_to_go_on, workspace)
         told = job.begin()
         # Removed with the workspace, once no process is left in it.
         network = create_network(folder.run_id, test.placement.brokers) if test.nemesis.needs_network else None
@@ -125,7 +127,7 @@ def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
         prepared = owned.enter_context(_checkers(workspace, folder, job.java, meanwhile=meanwhile))
 
         def on_window() -> None:
-            if test.timers.is_resumable:
+            if test.timers.is_resumable and test.nemesis.away_again is not None:
                 workspace.let_resume(resumable=True)
 
         outage = Outage(test, runtime, make_producer, folder, clock=clock, progress=stages.begin, on_window=on_window)
@@ -149,6 +151,12 @@ def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
             workspace.keep()
             kept = {broker: str(runtime.address(broker)) for broker in runtime.brokers}
         return RunResult(folder, said, kept)
+
+
+def _say_how_to_go_on(workspace: Workspace) -> None:
+    owner = leftovers.read_owner(workspace.path)
+    if owner is not None and owner.resumable:
+        log.warning("this run can go on with `harness run --resume %s`", owner.run_dir)
 
 
 def _go(through: Callable[[], None], outage: Outage, told: Manifest, stages: _Stages) -> None:

@@ -25,7 +25,7 @@ from harness.segments.batches import Batch, iter_batches, iter_records, marker
 from harness.wire import Connection
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from harness.clock import Clock
@@ -59,7 +59,7 @@ class Observer:
     def __init__(
         self,
         runtime: Runtime,
-        partitions: Sequence[TopicPartition],
+        replicas: Mapping[TopicPartition, Sequence[int]],
         path: Path,
         clock: Clock,
         *,
@@ -68,10 +68,12 @@ class Observer:
     ) -> None:
         """Open ``path`` for writing; nothing is asked yet. ``period_s``: the pause between two looks.
 
+        ``replicas``: the brokers that hold each partition, or are to hold it.
+
         A run that is ``resumed`` goes on from what was seen before.
         """
         self._runtime = runtime
-        self._partitions = partitions
+        self._held = {b: [tp for tp, brokers in replicas.items() if b in brokers] for b in runtime.brokers}
         self._clock = clock
         self._period_s = period_s
         past = read_lines(path) if resumed else []
@@ -81,7 +83,7 @@ class Observer:
         self._errors: list[BaseException] = []
         self._views: dict[tuple[int, TopicPartition], View] = {}
         self._looked_s: dict[int, float] = {}
-        self._seen: dict[TopicPartition, dict[int, tuple[str, int]]] = {tp: {} for tp in partitions}
+        self._seen: dict[TopicPartition, dict[int, tuple[str, int]]] = {tp: {} for tp in replicas}
         self._contents: dict[tuple[TopicPartition, int, int], Content] = {}
         for line in past:
             self._recall(line)
@@ -114,7 +116,7 @@ class Observer:
             return self._views.get((broker, partition))
 
     def looked_since(self, broker: int, since_s: float) -> bool:
-        """Whether the broker's views come from a look that began at ``since_s`` or later."""
+        """Whether the broker was seen whole, all its replicas, by a look that began at ``since_s`` or later."""
         with self._lock:
             return self._looked_s.get(broker, -1.0) >= since_s
 
@@ -174,7 +176,7 @@ class Observer:
 
     def _look(self, broker: int, connection: Connection) -> None:
         began_s = self._clock.now_s()
-        answers = fetch_all(connection, self._partitions)
+        answers = fetch_all(connection, self._held[broker])
         held = {tp: state for tp, state in answers.items() if isinstance(state, ReplicaState)}
         try:
             opened = open_transactions(connection, list(held))
@@ -183,8 +185,9 @@ class Observer:
             return
         for tp, state in held.items():
             self._take(broker, tp, self._read(tp, state, opened[tp]))
-        with self._lock:
-            self._looked_s[broker] = began_s
+        if len(held) == len(answers):
+            with self._lock:
+                self._looked_s[broker] = began_s
 
     def _read(self, partition: TopicPartition, state: ReplicaState, opened: tuple[OpenTransaction, ...]) -> View:
         present: dict[int, tuple[str, int]] = {}

@@ -142,7 +142,7 @@ class Outage:
             closing(
                 Observer(
                     self._runtime,
-                    list(test.replicas),
+                    test.replicas,
                     self._folder.observations_path,
                     self._clock,
                     period_s=timers.observe_period_s,

@@ -37,7 +37,8 @@ def observe(tmp_path: Path) -> Iterator[Callable[..., Observer]]:
     def make(*, resumed: bool = True) -> Observer:
         runtime: Any = SimpleNamespace(brokers=(1, 2, 3))
         path = tmp_path / "observations.jsonl"
-        made.append(Observer(runtime, [TP, OTHER], path, TickingClock(), period_s=1, resumed=resumed))
+        replicas = dict.fromkeys((TP, OTHER), runtime.brokers)
+        made.append(Observer(runtime, replicas, path, TickingClock(), period_s=1, resumed=resumed))
         return made[-1]
 
     yield make
