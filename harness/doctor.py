@@ -13,6 +13,7 @@ import tempfile
 from dataclasses import dataclass
 
 from harness import java
+from harness.runtimes.network import why_impossible
 from harness.targets import TARGETS, Target
 from harness.targets.jars import is_cached
 
@@ -60,6 +61,7 @@ def diagnose() -> list[Check]:
         _disk(),
         _memory(),
         _ports(),
+        _network(),
         *(_jars(target) for target in TARGETS.values()),
     ]
 
@@ -127,6 +129,13 @@ def _ports() -> Check:
         ok, found = True, f"{_PORTS} ports of 127.0.0.1 bound and let go"
     remedy = "bring the loopback interface up (ip link set lo up) and let this user bind its ports"
     return _check("loopback ports", ok=ok, found=found, remedy=remedy)
+
+
+def _network() -> Check:
+    """Tell whether brokers can have links of their own. That they cannot is information: one nemesis needs it."""
+    reason = why_impossible()
+    remedy = "" if reason is None else "only --nemesis partition needs them; run it as root, with iproute2"
+    return Check("network namespaces", ok=True, found=reason or "one was made and removed", remedy=remedy)
 
 
 def _jars(target: Target) -> Check:
