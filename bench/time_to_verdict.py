@@ -16,6 +16,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 import click
 import psutil
@@ -27,10 +28,10 @@ from harness.clock import RealClock
 from harness.errors import EXIT_ANOMALY, HarnessError
 from harness.java import find_java
 from harness.runtimes.local import LocalRuntime, LocalSpec
-from harness.scenario import FAST
 from harness.store import new_run_id
 from harness.targets import find_target
 from harness.targets.jars import jars_for
+from harness.timers import FAST
 from harness.workspace import Workspace
 
 ABSENT = 2
@@ -63,7 +64,7 @@ def floor_s(target_name: str) -> float:
 
             runtime.start_cluster()
             clock.wait_until(registered, BOUND_S, "brokers to register")
-            admin.create_topics({TOPIC[0]: (1, 3, 2)}, FAST.topic)
+            admin.create_topics({TOPIC: (1, 3, 2)}, FAST.topic)
             clock.wait_until(lambda: len(isr()) == len(runtime.brokers), BOUND_S, "the topic")
             runtime.kill(ABSENT)
             clock.wait_until(lambda: ABSENT not in isr(), BOUND_S, "the broker to leave the ISR")
@@ -72,13 +73,29 @@ def floor_s(target_name: str) -> float:
             return clock.now_s()
 
 
-def run_s(target: str, anomaly: str) -> tuple[float, float]:
+class Row(NamedTuple):
+    """One kind of run that is timed."""
+
+    anomaly: str
+    nemesis: str
+    client: str
+
+
+ROWS = (Row("stuck-lso", "kill", "librdkafka"), Row("all", "kill", "librdkafka"))
+BREADTH = (
+    *(Row("stuck-lso", nemesis, "librdkafka") for nemesis in ("pause", "partition", "join", "catch-up")),
+    Row("stuck-lso", "kill", "java"),
+)
+
+
+def run_s(target: str, row: Row) -> tuple[float, float]:
     """Return a whole command's seconds and the peak memory of all its processes in GiB.
 
     Memory is the sum of resident sets: pages that processes share are counted by each.
     """
     with tempfile.TemporaryDirectory() as results:
-        command = ["run", "--target", target, "--anomaly", anomaly, "--results", results]
+        chosen = ["--target", target, "--anomaly", row.anomaly, "--nemesis", row.nemesis, "--client", row.client]
+        command = ["run", *chosen, "--results", results]
         started_s = time.monotonic()
         process = subprocess.Popen(
             [sys.executable, "-m", "harness.cli", *command],
@@ -91,7 +108,7 @@ def run_s(target: str, anomaly: str) -> tuple[float, float]:
         took_s = time.monotonic() - started_s
         peak_gib = peak.stop()
     if process.returncode != EXIT_ANOMALY:
-        raise SystemExit(f"{target} {anomaly} ended with {process.returncode}:\n{said}")
+        raise SystemExit(f"{target} {row} ended with {process.returncode}:\n{said}")
     return took_s, peak_gib
 
 
@@ -128,23 +145,25 @@ class _Peak:
 @click.command()
 @click.option("--target", "targets", multiple=True, default=("kafka-3.9", "kafka-4.4"), show_default=True)
 @click.option("--rounds", default=3, show_default=True)
-def main(targets: tuple[str, ...], rounds: int) -> None:
-    """Time the floor, one anomaly and all of them, round by round."""
-    table = Table("target", "what", "seconds (median)", "min - max", "x floor", "peak GiB")
+@click.option("--breadth", is_flag=True, help="The other nemeses and the other client too.")
+def main(targets: tuple[str, ...], rounds: int, *, breadth: bool) -> None:
+    """Time the floor and whole runs, round by round."""
+    table = Table("target", *Row._fields, "seconds (median)", "min - max", "x floor", "peak GiB")
     for target in targets:
         jars_for(find_target(target))
-        rows: dict[str, list[tuple[float, float, float]]] = {"stuck-lso": [], "all": []}
+        rows: dict[Row, list[tuple[float, float, float]]] = {row: [] for row in ROWS + (BREADTH if breadth else ())}
         floors = []
         for _ in range(rounds):
             floors.append(floor_s(target))
-            for anomaly, measured in rows.items():
-                took_s, peak_gib = run_s(target, anomaly)
+            for row, measured in rows.items():
+                took_s, peak_gib = run_s(target, row)
                 measured.append((took_s, took_s / floors[-1], peak_gib))
-        table.add_row(target, "floor", f"{median(floors):.1f}", f"{min(floors):.1f} - {max(floors):.1f}", "1.00", "")
-        for anomaly, measured in rows.items():
+        spread = f"{min(floors):.1f} - {max(floors):.1f}"
+        table.add_row(target, "floor", "", "", f"{median(floors):.1f}", spread, "1.00", "")
+        for row, measured in rows.items():
             took, ratios, peaks = zip(*measured, strict=True)
             table.add_row(
-                target, anomaly, f"{median(took):.1f}", f"{min(took):.1f} - {max(took):.1f}",
+                target, *row, f"{median(took):.1f}", f"{min(took):.1f} - {max(took):.1f}",
                 f"{median(ratios):.2f}", f"{max(peaks):.2f}",
             )  # fmt: skip
     Console().print(table)

@@ -77,13 +77,13 @@ NEMESES = {
             "join", "no fault: a replica is added, and its first copy is throttled past the window",
             "add replicas on broker {broker}, throttled", "lift the throttle on broker {broker}",
             join.leave, join.come_back, joins=True, away_again=throttle.away_again,
-            broker_settings=join.BROKER_SETTINGS,
+            broker_settings=throttle.BROKER_SETTINGS,
         ),
         Nemesis(
             "catch-up", "SIGKILL and a restart at once, and a catch-up that is throttled past the window",
             "kill broker {broker}, restart it, throttled", "lift the throttle on broker {broker}",
             catch_up.leave, catch_up.come_back, away_again=throttle.away_again,
-            broker_settings=catch_up.BROKER_SETTINGS,
+            broker_settings=throttle.BROKER_SETTINGS,
         ),
         Nemesis(
             "none", "no fault: the healthy control", "no fault", "no fault", none.leave, none.come_back,

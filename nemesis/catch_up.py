@@ -13,8 +13,6 @@ from nemesis import kill, throttle
 if TYPE_CHECKING:
     from nemesis import Grounds
 
-BROKER_SETTINGS = throttle.BROKER_SETTINGS
-
 
 def leave(grounds: Grounds) -> None:
     """Kill the brokers, write until they are behind, and start them again under a throttle."""

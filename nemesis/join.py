@@ -13,8 +13,6 @@ from nemesis import throttle
 if TYPE_CHECKING:
     from nemesis import Grounds
 
-BROKER_SETTINGS = throttle.BROKER_SETTINGS
-
 
 def leave(grounds: Grounds) -> None:
     """Add the replicas, throttled, and wait until each has copied the payload."""

@@ -44,7 +44,7 @@ PAYLOADS = {
 
 
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
-LONG_TIMERS = {
+LONG_TIMERS: dict[str, dict[str, float]] = {
     "topic": {
         "delete.retention.ms": 4000,
         "segment.ms": 500,

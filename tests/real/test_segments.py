@@ -53,7 +53,7 @@ BY_CLIENT = {f"client-{codec}": codec for codec in CODECS}
 BY_BROKER = {f"broker-{codec}": codec for codec in CODECS if codec != "none"}
 """Compressed again by the broker's own libraries, which frame snappy and lz4 in their own way."""
 APPEND_TIMED = "client-lz4"
-HEADERS = [("one", b"1"), ("null", None), ("one", b"again")]
+HEADERS: list[tuple[str, str | bytes | None]] = [("one", b"1"), ("null", None), ("one", b"again")]
 
 Line = dict[str, str]
 
@@ -98,7 +98,7 @@ class Sampler:
             return False  # nobody listens yet
 
     def _create_topics(self) -> None:
-        settings = {
+        settings: dict[str, dict[str, str]] = {
             COMPACTED: COMPACTED_SETTINGS,
             UNCOMPACTED: {},
             **{topic: {} for topic in BY_CLIENT},

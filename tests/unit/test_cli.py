@@ -72,7 +72,9 @@ class Machine:
         row = find_target(target)
         folder = self.root / "cache" / "jars" / row.version
         folder.mkdir(parents=True)
-        marker = {"lock": _lock_digest(read_lock(row)), "sizes_bytes": {}}
+        digests = read_lock(row)
+        assert digests is not None
+        marker = {"lock": _lock_digest(digests), "sizes_bytes": {}}
         (folder / "complete.json").write_text(json.dumps(marker))
 
     def call(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
