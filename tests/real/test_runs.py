@@ -226,7 +226,7 @@ def test_the_run_folder_is_complete(killed: Run) -> None:
     assert manifest["owner"]["pid"]
     assert json.loads((folder / "verdict.json").read_text()) == killed.ran.verdict
     for scenario in manifest["scenarios"]:
-        for broker in scenario["replicas"]:
+        for broker in scenario["replicas"]["0"]:
             for snapshot in SNAPSHOTS:
                 held = folder / "brokers" / str(broker) / snapshot / f"{scenario['topic']}-0"
                 assert list(held.glob("*.log")), held
