@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from harness import aftermath, leftovers, verdict
 from harness.clients import ClientSpec, find_client
 from harness.errors import HarnessError, TimeLimitError
-from harness.ports import free_ports
 from harness.runner import Outage
 from harness.runtimes.base import bootstrap_servers
 from harness.runtimes.local import LocalRuntime, LocalSpec
@@ -21,7 +20,7 @@ from harness.runtimes.network import create_network
 from harness.workspace import Workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from harness.check import Prepared
@@ -64,17 +63,20 @@ class RunResult:
 
 @dataclass(frozen=True)
 class Job:
-    """A run that is about to begin or to go on. ``begin`` writes its manifest."""
+    """A run that is about to begin or to go on.
+
+    ``begin`` writes its manifest. ``ports`` are one a broker, then one a controller.
+    """
 
     test: Test
     folder: RunFolder
     java: Java
     jars: JarSet
+    ports: Sequence[int]
     begin: Callable[[], Manifest]
     is_resumed: bool = False
     keep: bool = False
     aftermath: bool = False
-    port_base: int | None = None
 
 
 def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
@@ -84,9 +86,6 @@ def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
     cluster did not come up. Later failures end in the verdict ``unknown``, with what was collected kept.
     """
     test, folder = job.test, job.folder
-    # One that stays: an election in the middle of the outage would be a second fault.
-    controllers = test.placement.staying[:1]
-    ports = free_ports(len(test.placement.brokers) + len(controllers), base=job.port_base)
     open_client = find_client(test.client)
     with ExitStack() as owned:
         owned.enter_context(_logging_to(folder.path / "harness.log"))
@@ -105,8 +104,8 @@ def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
                 classpath=job.jars.classpath,
                 settings=test.broker_settings,
                 brokers=test.placement.brokers,
-                controllers=controllers,
-                ports=tuple(ports),
+                controllers=test.placement.controllers,
+                ports=tuple(job.ports),
                 network=network,
             )
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.errors import UsageError
+from harness.ports import free_ports
 
 FIRST_ABSENT = 2
 FEWEST_BROKERS, MOST_BROKERS = 3, 7
@@ -24,6 +25,11 @@ class Placement:
         """The brokers that are there all the time, in order."""
         return tuple(broker for broker in self.brokers if broker not in self.absent)
 
+    @property
+    def controllers(self) -> tuple[int, ...]:
+        """The KRaft quorum: one broker that stays, as an election in mid-outage would be a second fault."""
+        return self.staying[:1]
+
     def replicas(self, partition: int, *, control: bool = False) -> tuple[int, ...]:
         """Return a partition's brokers: staying ones, another leader each partition, then the absent ones.
 
@@ -34,6 +40,11 @@ class Placement:
         if control:
             return staying[: self.replication_factor]
         return staying[: self.replication_factor - len(self.absent)] + self.absent
+
+
+def ports_for(placement: Placement, base: int | None = None) -> list[int]:
+    """Return free ports, one a broker, then one a controller. Raises `UsageError` as `free_ports` does."""
+    return free_ports(len(placement.brokers) + len(placement.controllers), base=base)
 
 
 def place(*, brokers: int, replication_factor: int, partitions: int, absent: int) -> Placement:

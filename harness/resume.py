@@ -18,7 +18,7 @@ from harness.conduct import Job, conduct
 from harness.errors import UsageError
 from harness.java import find_java
 from harness.manifest import Manifest
-from harness.placement import place
+from harness.placement import place, ports_for
 from harness.runner import Test
 from harness.store import RunFolder
 from harness.targets import find_target
@@ -76,11 +76,11 @@ def resume(options: ResumeOptions, progress: Progress) -> RunResult:
         folder=folder,
         java=java,
         jars=jars,
+        ports=ports_for(test.placement, options.port_base),
         begin=begin,
         is_resumed=True,
         keep=options.keep,
         aftermath=options.aftermath,
-        port_base=options.port_base,
     )
     return conduct(job, clock, progress)
 

@@ -14,7 +14,7 @@ from harness.clock import RealClock
 from harness.conduct import Job, conduct
 from harness.errors import UsageError
 from harness.java import find_java
-from harness.placement import place
+from harness.placement import place, ports_for
 from harness.runner import Test
 from harness.runtimes.network import why_impossible
 from harness.store import create_run_folder, new_run_id
@@ -65,6 +65,7 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
     find_client(test.client)
     java = find_java()
     jars = jars_for(target, on_progress=progress.jars)
+    ports = ports_for(test.placement, options.port_base)
     folder = create_run_folder(options.results, target.name, options.anomaly, new_run_id())
 
     def begin() -> Manifest:
@@ -75,10 +76,10 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
         folder=folder,
         java=java,
         jars=jars,
+        ports=ports,
         begin=begin,
         keep=options.keep,
         aftermath=options.aftermath,
-        port_base=options.port_base,
     )
     return conduct(job, clock, progress)
 

@@ -241,11 +241,12 @@ def test_what_the_run_folder_tells_is_not_said_again(subject: CutOff, more: tupl
     assert refusal(subject.folder.path, *more) == f"--resume takes everything else from the run folder; {told}"
 
 
-def test_how_it_goes_on_can_be_said(tmp_path: Path, jobs: list[Job]) -> None:
+def test_how_it_goes_on_can_be_said(tmp_path: Path, jobs: list[Job], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.placement.free_ports", lambda count, base: [base + n for n in range(count)])
     subject = CutOff(tmp_path, partitions=3)
     options = ("--time-limit", "60", "--keep", "--aftermath", "--port-base", "20000", "--format", "json")
     go_on(subject.folder.path, *options)
-    assert (jobs[0].keep, jobs[0].aftermath, jobs[0].port_base) == (True, True, 20_000)
+    assert (jobs[0].keep, jobs[0].aftermath, jobs[0].ports) == (True, True, [20_000, 20_001, 20_002, 20_003])
 
 
 def test_an_aftermath_without_partitions_for_it_is_refused_as_for_a_new_run(subject: CutOff, jobs: list[Job]) -> None:
