@@ -295,8 +295,7 @@ def _show(result: RunResult, output: str) -> None:
                 ANOMALY,
                 f"{finding['anomaly']}{names}: {where}: {finding['explanation']} [{finding['effect']}]",
             )
-        for step in said["aftermath"]:
-            _show_step(console, step)
+        _show_aftermath(console, said["aftermath"])
         console.print(f"{_relative(result.folder.path)}/   (exit code {code})", markup=False)
     for broker, address in result.kept.items():
         click.echo(f"kept: broker {broker} at {address}", err=True)
@@ -304,16 +303,22 @@ def _show(result: RunResult, output: str) -> None:
         click.echo(f"remove it with: harness clean {result.folder.run_id}", err=True)
 
 
-def _show_step(console: Console, step: dict[str, Any]) -> None:
-    def listed(replicas: list[dict[str, Any]]) -> str:
-        return ", ".join(
-            f"{r['topic']}-{r['partition']} on broker {r['broker']} at {r['last_stable_offset']}"
-            f" (high watermark {r['high_watermark']}{', taken as ' + r['outcome'] if 'outcome' in r else ''})"
-            for r in replicas
-        )
+def _show_aftermath(console: Console, steps: list[dict[str, Any]]) -> None:
+    freed: set[tuple[str, int, int]] = set()
+    for step in steps:
+        told = [f"stuck: {', '.join(map(_stands, step['stuck']))}"] if step["stuck"] else []
+        for replica in step["ended"]:
+            name = (replica["topic"], replica["partition"], replica["broker"])
+            told += [] if name in freed else [f"free: {_stands(replica)}, taken as {replica['outcome']}"]
+            freed.add(name)
+        console.print(f"{step['after_s']:6.1f} s  {step['summary']}", markup=False)
+        for line in told or ["nothing is stuck"]:
+            console.print(f"          {line}", markup=False)
 
-    told = [f"{word}: {listed(step[kind])}" for kind, word in (("stuck", "stuck"), ("ended", "free")) if step[kind]]
-    console.print(f"{step['after_s']:6.1f} s  {step['summary']}: {'; '.join(told) or 'nothing is stuck'}", markup=False)
+
+def _stands(replica: dict[str, Any]) -> str:
+    where = f"{replica['topic']}-{replica['partition']} on broker {replica['broker']}"
+    return f"{where} at {replica['last_stable_offset']} of {replica['high_watermark']}"
 
 
 def _line(console: Console, verdict: str, text: str) -> None:

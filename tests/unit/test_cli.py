@@ -244,29 +244,31 @@ def test_what_there_is_is_listed_with_every_name(capsys: pytest.CaptureFixture[s
 REPLICA = {"broker": 2, "topic": "t", "partition": 0, "last_stable_offset": 10, "high_watermark": 60}
 
 
-@pytest.mark.parametrize(
-    ("stuck", "ended", "told"),
-    [
-        ([], [], "nothing is stuck"),
-        ([REPLICA], [], "stuck: t-0 on broker 2 at 10 (high watermark 60)"),
-        (
-            [REPLICA],
-            [{**REPLICA, "partition": 1, "last_stable_offset": 60, "outcome": "aborted"}],
-            (
-                "stuck: t-0 on broker 2 at 10 (high watermark 60); "
-                "free: t-1 on broker 2 at 60 (high watermark 60, taken as aborted)"
-            ),
-        ),
-    ],
-    ids=["nothing", "stuck", "one of two is free"],
-)
-def test_each_step_of_an_aftermath_is_a_line(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, stuck: list[Any], ended: list[Any], told: str
+FREE = {**REPLICA, "partition": 1, "last_stable_offset": 60, "outcome": "aborted"}
+
+
+def test_an_aftermath_tells_who_is_stuck_and_who_has_just_got_free(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    step = {"step": "found", "summary": "as it was left", "after_s": 1.25, "stuck": stuck, "ended": ended}
-    said = {"verdict": "anomaly", "scenarios": [], "findings": [], "aftermath": [step]}
+    steps = [
+        {"summary": "as it was left", "after_s": 0.0, "stuck": [REPLICA, {**REPLICA, "partition": 1}], "ended": []},
+        {"summary": "after a remedy", "after_s": 1.25, "stuck": [REPLICA], "ended": [FREE]},
+        {"summary": "after another", "after_s": 10.0, "stuck": [REPLICA], "ended": [FREE]},
+        {"summary": "at last", "after_s": 11.0, "stuck": [], "ended": []},
+    ]
+    said = {"verdict": "anomaly", "scenarios": [], "findings": [], "aftermath": steps}
     cli._show(RunResult(RunFolder(tmp_path), said, {}), "text")
-    assert capsys.readouterr().out.splitlines()[0] == f"   1.2 s  as it was left: {told}"
+    assert capsys.readouterr().out.splitlines()[:-1] == [
+        "   0.0 s  as it was left",
+        "          stuck: t-0 on broker 2 at 10 of 60, t-1 on broker 2 at 10 of 60",
+        "   1.2 s  after a remedy",
+        "          stuck: t-0 on broker 2 at 10 of 60",
+        "          free: t-1 on broker 2 at 60 of 60, taken as aborted",
+        "  10.0 s  after another",
+        "          stuck: t-0 on broker 2 at 10 of 60",
+        "  11.0 s  at last",
+        "          nothing is stuck",
+    ]
 
 
 def run_folder(top: Path) -> Path:
