@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from harness import check, leftovers
-from harness.conduct import RunResult
 from harness.java import find_java
+from harness.outcome import RunResult
 from harness.spark import SparkSpec, start_session
 from harness.spark_archive import archive_path
 from harness.store import new_run_id
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.check import Prepared
-    from harness.conduct import Progress
     from harness.java import Java
+    from harness.outcome import Progress
     from harness.store import RunFolder
 
 log = logging.getLogger("harness")

@@ -26,7 +26,7 @@ from harness.verdict import ANOMALY, CLEAN, EXIT_CODES, UNKNOWN
 if TYPE_CHECKING:
     from types import FrameType
 
-    from harness.conduct import RunResult
+    from harness.outcome import RunResult
 
 TEXT, JSON = "text", "json"
 STYLES = {ANOMALY: "bold red", CLEAN: "bold green", UNKNOWN: "bold yellow"}

@@ -8,11 +8,12 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from harness import aftermath, leftovers, verdict
 from harness.clients import ClientSpec, find_client
 from harness.errors import HarnessError, TimeLimitError
+from harness.outcome import RunResult
 from harness.runner import Outage
 from harness.runtimes.base import bootstrap_servers
 from harness.runtimes.local import LocalRuntime, LocalSpec
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from harness.cluster import Cluster
     from harness.java import Java
     from harness.manifest import Manifest
+    from harness.outcome import Progress
     from harness.runner import Test
     from harness.store import RunFolder
     from harness.targets.jars import JarSet
@@ -38,27 +40,6 @@ log = logging.getLogger("harness")
 SPARK_NICENESS = 10
 SPARK_END_POLL_S = 0.2
 FAILED, TIME_LIMIT, INTERRUPTED = "failed", "time-limit", "interrupted"
-
-
-class Progress(Protocol):
-    """Where a run tells what it is doing."""
-
-    def stage(self, text: str) -> None:
-        """A new stage begins."""
-        ...
-
-    def jars(self, done: int, total: int) -> None:
-        """So many of so many steps of fetching jars are done."""
-        ...
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """A run's folder and verdict, and with ``--keep`` where its brokers are."""
-
-    folder: RunFolder
-    verdict: dict[str, Any]
-    kept: dict[int, str]
 
 
 @dataclass(frozen=True)

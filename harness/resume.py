@@ -30,7 +30,7 @@ from nemesis import find_nemesis
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.conduct import Progress, RunResult
+    from harness.outcome import Progress, RunResult
 
 NEEDED = (
     "target", "anomaly", "nemesis", "timers", "topic_settings", "broker_settings", "brokers", "absent_brokers",

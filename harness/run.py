@@ -26,8 +26,8 @@ from nemesis import find_nemesis
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harness.conduct import Progress, RunResult
     from harness.manifest import Manifest
+    from harness.outcome import Progress, RunResult
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ import pytest
 from literal import History, appeared, put, replica, write_run
 
 from harness import check, cli, leftovers
-from harness.conduct import RunResult
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE, UsageError
+from harness.outcome import RunResult
 from harness.store import AFTER_REJOIN, RunFolder
 from harness.targets import TARGETS, find_target
 from harness.targets.jars import _lock_digest
