@@ -57,6 +57,7 @@ def one_run(cell: Cell, results: Path) -> dict[str, Any]:
     found = sorted({f["topic"] for f in findings if is_planted(f)})
     wanted = [] if cell.nemesis == HEALTHY else sorted(PAYLOADS)
     code = EXIT_ANOMALY if wanted else EXIT_CLEAN
+    ok = done.returncode == code and found == wanted and len(findings) == len(wanted)
     return {
         **cell._asdict(),
         "commit": commit(),
@@ -64,8 +65,8 @@ def one_run(cell: Cell, results: Path) -> dict[str, Any]:
         "verdict": said.get("verdict", f"exit code {done.returncode}"),
         "found": found,
         "others": sum(not is_planted(finding) for finding in findings),
-        "ok": done.returncode == code and found == wanted and len(findings) == len(wanted),
-        "reason": said.get("reason", done.stderr[-1500:]),
+        "ok": ok,
+        "reason": None if ok else said.get("reason", done.stderr[-1500:]),
         "took_s": round(took_s, 1),
     }
 

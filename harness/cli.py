@@ -237,6 +237,9 @@ def clean(run_ids: tuple[str, ...]) -> int:
         elif not run_ids and owner is not None and (owner.kept or owner.resumable):
             why = "kept" if owner.kept else f"it can go on with `harness run --resume {owner.run_dir}`"
             click.echo(f"spared {leftover.run_id}: {why}; remove it with `harness clean {leftover.run_id}`")
+    for run_id in leftovers.remove_orphaned_networks():
+        click.echo(f"removed the network of {run_id}")
+        removed += 1
     if not removed:
         click.echo("nothing to remove")
     return EXIT_CLEAN

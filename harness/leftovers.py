@@ -20,7 +20,7 @@ from typing import Any
 
 import psutil
 
-from harness.runtimes.network import remove_network
+from harness.runtimes.network import remove_network, runs_with_networks
 
 UNOWNED_GRACE_S = 60.0
 """A directory without a readable owner this young may belong to a run that is just starting."""
@@ -186,6 +186,18 @@ def processes_of(run_id: str, *, carrying: str = "") -> list[psutil.Process]:
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
     return found
+
+
+def remove_orphaned_networks() -> list[str]:
+    """Remove the networks of runs that have neither a work directory nor a process any more; return their ids.
+
+    A command that was under way when harness and keeper ended may have made one after they had looked.
+    """
+    orphans = runs_with_networks() - {leftover.run_id for leftover in find_leftovers()}
+    if orphans:
+        words = {word for process in psutil.process_iter(["cmdline"]) for word in process.info["cmdline"] or ()}
+        orphans = {run_id for run_id in orphans if not any(run_id in word for word in words)}
+    return sorted(run_id for run_id in orphans if remove_network(run_id))
 
 
 def process_marker(run_id: str) -> str:

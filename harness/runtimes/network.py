@@ -32,6 +32,7 @@ BLOCKS = (IPv4Network("10.0.0.0/8"), IPv4Network("172.16.0.0/12"))
 """Where subnets come from; the second for hosts that route all of the first into a company's network."""
 
 SUBNET_BITS, SUBNET_ATTEMPTS = 24, 256
+RUN_NAMESPACE = re.compile(r"ch-(?P<run_id>\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ-[0-9a-f]{4})-\d+")
 INSIDE = "eth0"
 HOST_NUMBER = 254
 """The bridge's place in the subnet; a broker's is its node id."""
@@ -126,6 +127,12 @@ def remove_network(run_id: str) -> int:
     if failed and (_links(run_id) or _namespaces(run_id)):
         raise failed[0]
     return len(namespaces)
+
+
+def runs_with_networks() -> set[str]:
+    """Return the ids of the runs that have a namespace on this host, whoever's they are."""
+    matches = (RUN_NAMESPACE.fullmatch(path.name) for path in NAMESPACES.glob("*"))
+    return {match["run_id"] for match in matches if match}
 
 
 def free_subnet(run_id: str, taken: Iterable[IPv4Network]) -> IPv4Network:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from sandbox import wait_until
+from sandbox import Sandbox, wait_until
 
 from harness import leftovers
 from harness.runtimes import network
@@ -242,3 +242,20 @@ def test_the_keeper_removes_the_network_of_an_owner_that_is_killed(tmp_path: Pat
 def run_ip(*arguments: str) -> str:
     done = subprocess.run(["ip", *arguments], capture_output=True, text=True, timeout=BOUND_S, check=True)
     return done.stdout
+
+
+def test_clean_finds_a_network_that_outlived_its_run(sandbox: Sandbox) -> None:
+    # As when a command was under way while harness and keeper were killed: no work directory, no process.
+    orphan, living = new_run_id(), new_run_id()
+    with ExitStack() as stack:
+        for run_id in (orphan, living):
+            stack.callback(remove_network, run_id)
+            create_network(run_id, (1, 2, 3))
+        command = [sys.executable, "-c", "import sys; sys.stdin.read()", leftovers.process_marker(living)]
+        process = stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE))
+        stack.callback(process.kill)
+        cleaned = sandbox.call("clean")
+        assert f"removed the network of {orphan}" in cleaned.stdout, cleaned.said
+        assert left_of(orphan) == []
+        assert len(left_of(living)) == 7
+    assert left_of(living) == []
