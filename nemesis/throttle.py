@@ -1,8 +1,10 @@
 """Slows a replica's copying down (KIP-73), as operators do it with ``kafka-reassign-partitions --throttle``.
 
-The follower's throttle spares replicas that are in the ISR (`ReplicaFetcherThread.shouldFollowerThrottle`), so
-only those that are being copied are held back. A fetch that begins within the quota is taken whole, so the pace
-is kept only by small fetches: brokers need `BROKER_SETTINGS`.
+Both throttles spare replicas that are in the ISR (`ReplicaFetcherThread.shouldFollowerThrottle`,
+`ReplicaManager.shouldLeaderThrottle`), so only those that are being copied are held back. It takes both: a broker
+that has just started fetches before it has read its own throttle, and several leaders together send faster than
+one follower is to copy. A fetch that begins within the quota is taken whole, so the pace is kept only by small
+fetches: brokers need `BROKER_SETTINGS`.
 """
 
 from __future__ import annotations
@@ -12,26 +14,29 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from nemesis import Grounds
 
-REPLICAS = "follower.replication.throttled.replicas"
-RATE = "follower.replication.throttled.rate"
+REPLICAS = "{side}.replication.throttled.replicas"
+RATE = "{side}.replication.throttled.rate"
+LEADER, FOLLOWER = "leader", "follower"
 EVERY_REPLICA = "*"
 
 BROKER_SETTINGS = {"replica.fetch.max.bytes": "32768"}
 
 
 def throttle(grounds: Grounds) -> None:
-    """Hold back every replica that is not in its ISR. The rate is a broker's, over all its partitions."""
+    """Hold back every replica that is not in its ISR. A rate is a broker's, over all that it copies or sends."""
     cluster = grounds.cluster
-    copied = cluster.exposed
-    cluster.admin.alter_topics(sorted({topic for topic, _ in copied}), {REPLICAS: EVERY_REPLICA})
-    cluster.admin.alter_brokers({RATE: str(grounds.copy_bytes_per_s * len(copied))})
+    rate = grounds.copy_bytes_per_s * len(cluster.exposed)
+    cluster.admin.alter_topics(_topics(grounds), {REPLICAS.format(side=s): EVERY_REPLICA for s in (LEADER, FOLLOWER)})
+    cluster.admin.alter_brokers(
+        {RATE.format(side=LEADER): str(rate * len(grounds.absent)), RATE.format(side=FOLLOWER): str(rate)}
+    )
 
 
 def lift(grounds: Grounds) -> None:
     """Let them copy as fast as they can."""
     cluster = grounds.cluster
-    cluster.admin.alter_brokers({RATE: None})
-    cluster.admin.alter_topics(sorted({topic for topic, _ in cluster.exposed}), {REPLICAS: None})
+    cluster.admin.alter_brokers({RATE.format(side=s): None for s in (LEADER, FOLLOWER)})
+    cluster.admin.alter_topics(_topics(grounds), {REPLICAS.format(side=s): None for s in (LEADER, FOLLOWER)})
 
 
 def away_again(grounds: Grounds) -> None:
@@ -39,3 +44,7 @@ def away_again(grounds: Grounds) -> None:
     for broker in grounds.absent:
         grounds.cluster.runtime.start(broker)
     grounds.cluster.wait_registered()
+
+
+def _topics(grounds: Grounds) -> list[str]:
+    return sorted({topic for topic, _ in grounds.cluster.exposed})

@@ -23,8 +23,20 @@ PAYLOAD_END, BALLAST_END = 5, 50
 PACE = 1000
 TOPICS = ("aborted-to-committed", "stuck-lso")
 TWO_AWAY = place(brokers=5, replication_factor=4, partitions=3, absent=2)
-REPLICAS_RULE = "follower.replication.throttled.replicas"
-RATE_RULE = "follower.replication.throttled.rate"
+
+
+def on_topics(value: str | None) -> str:
+    """Say what the exposed topics are told of both throttles."""
+    rules = {f"{side}.replication.throttled.replicas": value for side in ("leader", "follower")}
+    return f"topics aborted-to-committed, stuck-lso: {rules}"
+
+
+def on_brokers(leader: str | None, follower: str | None) -> str:
+    """Say what all brokers are told of both throttles."""
+    return (
+        f"brokers: { {'leader.replication.throttled.rate': leader, 'follower.replication.throttled.rate': follower} }"
+    )
+
 
 TopicPartition = tuple[str, int]
 
@@ -168,8 +180,8 @@ def test_the_throttle_is_on_exposed_topics_at_a_pace_for_all_their_partitions() 
     cluster, subject = grounds(TWO_AWAY)
     throttle.throttle(subject)
     assert cluster.told == [
-        f"topics aborted-to-committed, stuck-lso: {{'{REPLICAS_RULE}': '*'}}",
-        f"brokers: {{'{RATE_RULE}': '6000'}}",  # two topics of three partitions
+        on_topics("*"),
+        on_brokers(leader="12000", follower="6000"),  # two topics of three partitions, to two followers
     ]
 
 
@@ -177,8 +189,8 @@ def test_lifting_takes_back_all_that_the_throttle_has_set() -> None:
     cluster, subject = grounds(TWO_AWAY)
     throttle.lift(subject)
     assert cluster.told == [
-        f"brokers: {{'{RATE_RULE}': None}}",
-        f"topics aborted-to-committed, stuck-lso: {{'{REPLICAS_RULE}': None}}",
+        on_brokers(leader=None, follower=None),
+        on_topics(None),
     ]
 
 
@@ -187,8 +199,8 @@ def test_joining_replicas_are_added_behind_the_ballast_and_have_the_payload_when
     find_nemesis("join").leave(subject)
     assert cluster.told == [
         "ballast",
-        f"topics aborted-to-committed, stuck-lso: {{'{REPLICAS_RULE}': '*'}}",
-        f"brokers: {{'{RATE_RULE}': '2000'}}",
+        on_topics("*"),
+        on_brokers(leader="2000", follower="2000"),
         "reassign {('aborted-to-committed', 0): (1, 3, 2), ('stuck-lso', 0): (1, 3, 2)}",
         "wait for the new replicas to have copied the payload",
     ]
@@ -212,8 +224,8 @@ def test_a_throttled_catch_up_begins_with_an_outage_that_leaves_the_broker_behin
         "kill 2",
         "wait for broker 2 to leave every ISR",
         "ballast",
-        f"topics aborted-to-committed, stuck-lso: {{'{REPLICAS_RULE}': '*'}}",
-        f"brokers: {{'{RATE_RULE}': '2000'}}",
+        on_topics("*"),
+        on_brokers(leader="2000", follower="2000"),
         "start 2",
         "wait for brokers [1, 2, 3] to register",
         "wait for the restarted brokers to serve their replicas",
