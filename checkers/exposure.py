@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 CRITICAL = [*PARTITION, "kind", "payload_offset", "critical_offset"]
 
+FLAGS = ("had_payload", "has_payload", "held_critical", "held_after", "same_directory", "was_served")
+
 
 def criticals(judged: Judged) -> DataFrame:
     """Return CRITICAL rows; ``critical_offset`` is null for a marker that was never seen on any replica.
@@ -69,11 +71,11 @@ def criticals(judged: Judged) -> DataFrame:
 def check(judged: Judged) -> DataFrame:
     """Return CRITICAL, broker and the facts about that replica.
 
-    had_payload, held_critical: by its files before the return. log_end_before, log_end_after,
-    high_watermark_after. seen_there, removed_at_ms: by observation, the first time. held_after: by its files
-    at the end. passed: before the return its cleaner had passed the critical offset after the delete
-    horizon, proven by a batch within the cleaned range that is younger than the horizon. same_directory: the
-    log directory's id did not change. was_served: it was read over the wire at the end.
+    had_payload, held_critical: by its files before the return. has_payload, held_after: by its files at the
+    end. log_end_before, log_end_after, high_watermark_after. seen_there, removed_at_ms: by observation, the
+    first time. passed: before the return its cleaner had passed the critical offset after the delete horizon,
+    proven by a batch within the cleaned range that is younger than the horizon. same_directory: the log
+    directory's id did not change. was_served: it was read over the wire at the end.
     """
     evidence = judged.evidence
     wanted = in_one(criticals(judged))
@@ -84,6 +86,7 @@ def check(judged: Judged) -> DataFrame:
         .withColumnRenamed("high_watermark", "high_watermark_after")
     )
     at_payload = before.select(*REPLICA, f.col("at").alias("payload_offset"), f.lit(True).alias("had_payload"))
+    has_payload = after.select(*REPLICA, f.col("at").alias("payload_offset"), f.lit(True).alias("has_payload"))
     at_critical = before.select(
         *REPLICA, f.col("at").alias("critical_offset"), f.lit(True).alias("held_critical"), "horizon_ms"
     )
@@ -93,6 +96,7 @@ def check(judged: Judged) -> DataFrame:
         in_one(rows)
         .join(ends, REPLICA, "left")
         .join(at_payload, [*REPLICA, "payload_offset"], "left")
+        .join(has_payload, [*REPLICA, "payload_offset"], "left")
         .join(at_critical, [*REPLICA, "critical_offset"], "left")
         .join(still, [*REPLICA, "critical_offset"], "left")
         .join(in_one(_seen(judged)), [*REPLICA, "critical_offset"], "left")
@@ -111,7 +115,14 @@ def check(judged: Judged) -> DataFrame:
             "broker",
             *(
                 f.coalesce(name, f.lit(False)).alias(name)
-                for name in ("had_payload", "held_critical", "held_after", "same_directory", "was_served")
+                for name in (
+                    "had_payload",
+                    "has_payload",
+                    "held_critical",
+                    "held_after",
+                    "same_directory",
+                    "was_served",
+                )
             ),
             f.col("seen_at_ms").isNotNull().alias("seen_there"),
             "removed_at_ms",

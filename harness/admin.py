@@ -150,7 +150,13 @@ class Admin:
         """Set dynamic settings of all brokers, also of those that are down (KIP-226); None takes one back."""
         self._alter(BROKER_RESOURCE, [EVERY_BROKER], settings)
 
-    def _alter(self, kind: int, names: Sequence[str], settings: Mapping[str, str | None]) -> None:
+    def alter_broker(self, broker: int, address: wire.Address, settings: Mapping[str, str | None]) -> None:
+        """Set dynamic settings of this broker alone, which no other one takes; None takes one back."""
+        self._alter(BROKER_RESOURCE, [str(broker)], settings, at=address)
+
+    def _alter(
+        self, kind: int, names: Sequence[str], settings: Mapping[str, str | None], at: wire.Address | None = None
+    ) -> None:
         Resource = IncrementalAlterConfigsRequest.AlterConfigsResource  # noqa: N806
         configs = [
             Resource.AlterableConfig(
@@ -159,7 +165,8 @@ class Admin:
             for name, value in settings.items()
         ]
         wanted = [Resource(resource_type=kind, resource_name=name, configs=configs) for name in names]
-        answer = self._call(IncrementalAlterConfigsRequest[1](resources=wanted, validate_only=False))
+        request = IncrementalAlterConfigsRequest[1](resources=wanted, validate_only=False)
+        answer = self._call(request) if at is None else wire.call(at, request)
         for result in answer.responses:
             what = f"settings of {result.resource_name or 'all brokers'} cannot be changed"
             _raise_for(result.error_code, result.error_message, what)
@@ -186,12 +193,11 @@ class Admin:
 
     def topic_settings(self, address: wire.Address, topics: Sequence[str]) -> dict[str, dict[str, str]]:
         """Return each topic's settings as *this* broker has them now."""
-        Resource = DescribeConfigsRequest.DescribeConfigsResource  # noqa: N806
-        wanted = [
-            Resource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None) for topic in topics
-        ]
-        answer = wire.call(address, DescribeConfigsRequest[4](resources=wanted))
-        return {result.resource_name: {c.name: c.value for c in result.configs} for result in answer.results}
+        return _describe(address, TOPIC_RESOURCE, topics)
+
+    def broker_settings(self, broker: int, address: wire.Address) -> dict[str, str]:
+        """Return the broker's settings as it has them now."""
+        return _describe(address, BROKER_RESOURCE, [str(broker)])[str(broker)]
 
     def _call(self, request: ApiMessage) -> Any:
         """Send to the first live broker that answers. Raises `HarnessError` when none does."""
@@ -202,6 +208,13 @@ class Admin:
             except OSError as error:
                 last = error
         raise HarnessError(f"no broker answers {type(request).__name__}: {last}")
+
+
+def _describe(address: wire.Address, kind: int, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    Resource = DescribeConfigsRequest.DescribeConfigsResource  # noqa: N806
+    wanted = [Resource(resource_type=kind, resource_name=name, configuration_keys=None) for name in names]
+    answer = wire.call(address, DescribeConfigsRequest[4](resources=wanted))
+    return {result.resource_name: {c.name: c.value for c in result.configs} for result in answer.results}
 
 
 def _raise_for(code: int, message: str | None, what: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from harness.admin import Admin
 from harness.errors import HarnessError
-from harness.timers import FREEZE
+from harness.timers import DAY_MS, FREEZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 TRANSACTION_STATE = ("__transaction_state", 0)
 INTERNAL_REPLICATION_FACTOR = 3
+CLEANER_BACKOFF, A_LONG_REST_MS = "log.cleaner.backoff.ms", str(DAY_MS)
+"""Setting it has the cleaner look once more, and then no more for as long."""
 
 
 @dataclass
@@ -163,12 +165,32 @@ class Cluster:
         transactions' markers may vanish as the early ones did.
         """
         self.admin.alter_topics(self.topics, FREEZE)
+        self.wait(self._is_frozen, "every broker to stop compaction")
 
-        def is_frozen() -> bool:
-            settings = [self.admin.topic_settings(address, self.topics) for address in self.live_addresses()]
-            return all(FREEZE.items() <= held.items() for by_topic in settings for held in by_topic.values())
+    def _is_frozen(self) -> bool:
+        settings = [self.admin.topic_settings(address, self.topics) for address in self.live_addresses()]
+        return all(FREEZE.items() <= held.items() for by_topic in settings for held in by_topic.values())
 
-        self.wait(is_frozen, "every broker to stop compaction")
+    def rest_cleaners_of_absent(self) -> None:
+        """Have the absent brokers' cleaners rest from now on, before the brokers go away.
+
+        One that lives on where it cannot be reached learns of the freeze only once it is back, and by then it
+        may have compacted.
+        """
+        absent = {broker: self.runtime.address(broker) for broker in self.placement.absent}
+        for broker, address in absent.items():
+            self.admin.alter_broker(broker, address, {CLEANER_BACKOFF: A_LONG_REST_MS})
+
+        def is_resting(broker: int) -> bool:
+            return self.admin.broker_settings(broker, absent[broker])[CLEANER_BACKOFF] == A_LONG_REST_MS
+
+        self.wait(lambda: all(map(is_resting, absent)), f"the cleaners of {_brokers(self.placement.absent)} to rest")
+
+    def wake_cleaners_of_absent(self) -> None:
+        """Take that back, once the returned brokers know of the freeze."""
+        self.wait(self._is_frozen, "the returned brokers to stop compaction")
+        for broker in self.placement.absent:
+            self.admin.alter_broker(broker, self.runtime.address(broker), {CLEANER_BACKOFF: None})
 
     def lead(self, orders: Mapping[TopicPartition, Sequence[int]]) -> None:
         """Give partitions these replicas, the first of which leads."""

@@ -216,6 +216,8 @@ class Outage:
     def _leave(self, grounds: Grounds) -> None:
         nemesis, cluster = self._test.nemesis, grounds.cluster
         self._progress(nemesis.leaving.format(broker=_listed(self._test.placement.absent)))
+        if nemesis.lives_on:
+            cluster.rest_cleaners_of_absent()
         nemesis.leave(grounds)
         if nemesis.takes_away:
             cluster.wait_absent_left()
@@ -239,6 +241,8 @@ class Outage:
         nemesis.come_back(parts.grounds)
         cluster.wait_absent_back()
         cluster.away = frozenset()
+        if nemesis.lives_on:
+            cluster.wake_cleaners_of_absent()
         with parts.filler.running(Phase.AFTER):
             cluster.wait_grown(FILLER_RECORDS)
         cluster.wait_replicated("every replica to have everything")

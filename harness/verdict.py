@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 from harness.lasting import lasting
+from harness.scenario import Critical
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -153,7 +154,9 @@ def _earn_one(
             if lack := _first_lack(row, _RETURNED):
                 return None, f"broker {row['broker']} {lack}"
         ways = {
-            "the others removed it while the replica was away": _all(stayed, _removed_before_return),
+            "the others removed it while the replica was away": (
+                _all(stayed, _removed_before_return) or _all(away, _tells_what_it_took_it_for)
+            ),
             "the others kept it though their cleaners had passed it, and removed it on the control partition": (
                 _all(stayed, _passed_and_kept) or _all(control, _removed_before_return)
                 or ("" if control else "there is no control partition")
@@ -196,6 +199,12 @@ def _removed_before_return(row: Fact) -> str:
     if row["log_end_before"] is None or row["log_end_before"] <= row["critical_offset"]:
         return "has no files from before the return that reach it"
     return "still held it when the replica came back" if row["held_critical"] else _removed(row)
+
+
+def _tells_what_it_took_it_for(row: Fact) -> str:
+    """Of a transaction that is gone from a log without a trace, nobody can tell whether it was hidden before."""
+    told = row["kind"] != Critical.MARKER or row["has_payload"]
+    return "" if told else "no longer holds the transaction: what it took its outcome for cannot be told"
 
 
 def _removed(row: Fact) -> str:

@@ -37,10 +37,11 @@ class Nemesis:
     """A fault that takes the absent brokers away and gives them back.
 
     ``takes_away`` is False only for the healthy control. ``joins``: the absent brokers hold no replica before
-    it acts. ``away_again`` puts the absent brokers, all down, back to where `leave` had left them, for a run that
-    is resumed; None where that cannot be had. ``needs_network``: every broker needs a link of its own.
-    ``broker_settings``: what brokers need so that it can act.
-    ``leaving`` and ``returning`` are the words for the progress display, to be formatted with ``broker``.
+    it acts. ``lives_on``: their processes are there all the time, out of reach. ``away_again`` puts the absent
+    brokers, all down, back to where `leave` had left them, for a run that is resumed; None where that cannot be
+    had. ``needs_network``: every broker needs a link of its own. ``broker_settings``: what brokers need so that
+    it can act. ``leaving`` and ``returning`` are the words for the progress display, to be formatted with
+    ``broker``.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Nemesis:
     come_back: Callable[[Grounds], None]
     takes_away: bool = True
     joins: bool = False
+    lives_on: bool = False
     needs_network: bool = False
     away_again: Callable[[Grounds], None] | None = None
     broker_settings: Mapping[str, str] = field(default_factory=dict)
@@ -67,11 +69,12 @@ NEMESES = {
         Nemesis(
             "pause", "SIGSTOP, and SIGCONT once the window is over",
             "pause broker {broker}", "resume broker {broker}", pause.leave, pause.come_back,
+            lives_on=True,
         ),
         Nemesis(
             "partition", "a link that is down until the window is over: the broker runs on alone (needs root)",
             "cut broker {broker} off", "connect broker {broker} again", partition.leave, partition.come_back,
-            needs_network=True, broker_settings=partition.BROKER_SETTINGS,
+            lives_on=True, needs_network=True, broker_settings=partition.BROKER_SETTINGS,
         ),
         Nemesis(
             "join", "no fault: a replica is added, and its first copy is throttled past the window",

@@ -1164,6 +1164,7 @@ def test_exposure_by_a_kill(said: Said, kind: str) -> None:
         said,
         "exposed by a kill",
         "had_payload",
+        "has_payload",
         "held_critical",
         "held_after",
         "seen_there",
@@ -1175,9 +1176,9 @@ def test_exposure_by_a_kill(said: Said, kind: str) -> None:
         "was_served",
         "passed",
     )
-    assert facts[kind, 1] == (False, False, False, True, 201, 7, 7, 7, True, True, False)
-    assert facts[kind, 2] == (True, False, False, False, None, 3, 7, 7, True, True, False)
-    assert facts[kind, 3] == (False, False, False, True, 203, 7, 7, 7, True, True, False)
+    assert facts[kind, 1] == (False, False, False, False, True, 201, 7, 7, 7, True, True, False)
+    assert facts[kind, 2] == (True, True, False, False, False, None, 3, 7, 7, True, True, False)
+    assert facts[kind, 3] == (False, False, False, False, True, 203, 7, 7, 7, True, True, False)
 
 
 @pytest.mark.parametrize("kind", [TOMBSTONE, MARKER])

@@ -28,15 +28,16 @@ def fact(broker: int, **changes: Any) -> dict[str, Any]:
     """A replica that stayed and was seen to remove the marker before the return."""
     return {
         "run": "r", "topic": "stuck-lso", "partition": 0, "kind": "marker", "payload_offset": 10,
-        "critical_offset": CRITICAL_OFFSET, "broker": broker, "had_payload": False, "held_critical": False,
-        "held_after": False, "same_directory": True, "was_served": True, "seen_there": True, "removed_at_ms": 5,
+        "critical_offset": CRITICAL_OFFSET, "broker": broker, "had_payload": False, "has_payload": False,
+        "held_critical": False, "held_after": False, "same_directory": True, "was_served": True,
+        "seen_there": True, "removed_at_ms": 5,
         "passed": False, "log_end_before": 50, "log_end_after": 60, "high_watermark_after": 60, **changes,
     }  # fmt: skip
 
 
 def returned(**changes: Any) -> dict[str, Any]:
     """The replica that was away: it has the payload and is behind the marker."""
-    away = {"had_payload": True, "seen_there": False, "removed_at_ms": None, "log_end_before": 15}
+    away = {"had_payload": True, "has_payload": True, "seen_there": False, "removed_at_ms": None, "log_end_before": 15}
     return fact(2, **{**away, **changes})
 
 
@@ -81,6 +82,13 @@ def test_clean_is_earned_without_a_fault() -> None:
     assert earned == "every replica had it and removed it"
 
 
+def test_a_deleted_value_that_is_gone_tells_that_the_delete_was_learnt() -> None:
+    deleted = {**SCENARIO, "critical": ["tombstone"]}
+    facts = [{**one, "kind": "tombstone"} for one in (fact(1), fact(3), returned(has_payload=False))]
+    earned, _ = verdict.earn(deleted, facts, control(), absent=[2])
+    assert earned == "the others removed it while the replica was away"
+
+
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
@@ -91,6 +99,7 @@ def test_clean_is_earned_without_a_fault() -> None:
         ([fact(1), fact(3), returned(was_served=False)], "broker 2 was not read over the wire"),
         ([fact(1), fact(3), returned(log_end_after=15)], "broker 2 was not read to the high watermark"),
         ([fact(1), fact(3), returned(high_watermark_after=40)], "broker 2 was not read to the high watermark"),
+        ([fact(1), fact(3), returned(has_payload=False)], "broker 2 no longer holds the transaction: what it took"),
         ([fact(1), fact(3, held_critical=True), returned()], "broker 3 still held it"),
         ([fact(1, seen_there=False), fact(3), returned()], "broker 1 was never seen to hold it"),
         ([fact(1, removed_at_ms=None), fact(3), returned()], "broker 1 was not seen to remove it"),
@@ -122,7 +131,7 @@ def test_without_a_fault_every_replica_has_to_show_it(missing: dict[str, Any]) -
 
 TWO_PARTITIONS = {**SCENARIO, "replicas": {"0": [1, 3, 2], "1": [3, 1, 2]}}
 TWO_ABSENT = {**SCENARIO, "replicas": {"0": [1, 4, 2, 3]}}
-AWAY = {"had_payload": True, "seen_there": False, "removed_at_ms": None, "log_end_before": 15}
+AWAY = {"had_payload": True, "has_payload": True, "seen_there": False, "removed_at_ms": None, "log_end_before": 15}
 
 
 def on(partition: int, *facts: dict[str, Any], offset: int = CRITICAL_OFFSET) -> list[dict[str, Any]]:
