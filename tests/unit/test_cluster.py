@@ -12,6 +12,7 @@ from harness.cluster import Cluster
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.observe import View
 from harness.placement import Placement
+from harness.timers import FREEZE
 from harness.wire import Address
 
 TOPIC = ("stuck-lso", 0)
@@ -170,3 +171,43 @@ def test_the_filler_is_waited_for_on_each_replica() -> None:
 )
 def test_a_replica_reaches_its_log_end(offset: int, *, reached: bool) -> None:
     assert fake().cluster.reaches(1, TOPIC, offset) == reached
+
+
+@dataclass
+class FakeSettings:
+    """An admin whose changes take brokers three seconds to learn."""
+
+    clock: TickingClock
+    told: list[tuple[float, int, dict[str, str | None]]] = field(default_factory=list)
+    frozen_from_s: float = 0.0
+
+    def alter_broker(self, broker: int, address: Address, settings: dict[str, str | None]) -> None:
+        assert address.port == 9000 + broker, "no other broker takes it"
+        self.told.append((self.clock.now, broker, settings))
+
+    def broker_settings(self, broker: int, _address: Address) -> dict[str, str]:
+        known = {"log.cleaner.backoff.ms": "60"}
+        for at_s, whose, settings in self.told:
+            if whose == broker and self.clock.now >= at_s + 3:
+                known |= {name: value for name, value in settings.items() if value is not None}
+        return known
+
+    def topic_settings(self, _address: Address, topics: list[str]) -> dict[str, dict[str, str]]:
+        return dict.fromkeys(topics, FREEZE if self.clock.now >= self.frozen_from_s else {})
+
+
+def test_cleaners_rest_before_their_brokers_go_out_of_reach() -> None:
+    subject = fake()
+    settings: Any = FakeSettings(subject.clock)
+    subject.cluster.admin = settings
+    subject.cluster.rest_cleaners_of_absent()
+    assert [(broker, told) for _, broker, told in settings.told] == [(2, {"log.cleaner.backoff.ms": "86400000"})]
+    assert subject.clock.now >= 3, "not before the broker has it"
+
+
+def test_cleaners_wake_once_the_returned_brokers_know_of_the_freeze() -> None:
+    subject = fake()
+    settings: Any = FakeSettings(subject.clock, frozen_from_s=5)
+    subject.cluster.admin = settings
+    subject.cluster.wake_cleaners_of_absent()
+    assert settings.told == [(5, 2, {"log.cleaner.backoff.ms": None})]
