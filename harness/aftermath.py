@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 from harness.client import Producer, ProducerSpec
@@ -52,8 +52,6 @@ EXPIRIES = 10
 EXPIRATION = "producer.id.expiration.ms"
 KAFKA_DEFAULT_EXPIRATION_MS = 86_400_000
 
-Replica = tuple[int, "TopicPartition"]
-
 
 @dataclass(frozen=True)
 class Stuck:
@@ -74,7 +72,6 @@ class Aftermath:
     history: History
     file: IO[str]
     progress: Callable[[str], None]
-    opened: dict[Replica, OpenTransaction] = field(default_factory=dict)
 
     @property
     def partitions(self) -> list[TopicPartition]:
@@ -84,8 +81,7 @@ class Aftermath:
 
     def run(self, expiration_ms: int) -> None:
         """Watch, then try each remedy. Raises `HarnessError` where a step cannot be completed."""
-        self.look("found", "as the outage left it")
-        found = dict(self.opened)
+        found = self.look("found", "as the outage left it")
         if not found:
             return
         self._thaw()
@@ -94,16 +90,17 @@ class Aftermath:
         self._restart()
         self.look("restart", "after SIGKILL and restart of the broker")
         for (name, summary, remedy), partition in zip(REMEDIES, self.partitions, strict=False):
-            stuck = [Stuck(tp, broker, txn) for (broker, tp), txn in found.items() if tp == partition]
             self.progress(f"aftermath: {summary}")
-            for one in stuck:
-                remedy(self, one)
+            for stuck in found:
+                if stuck.partition == partition:
+                    remedy(self, stuck)
             self._settle(partition)
             self.look(name, f"after {summary}, on partition {partition[1]}")
 
-    def look(self, step: str, summary: str) -> None:
-        """Ask every replica, and write down what it says."""
+    def look(self, step: str, summary: str) -> list[Stuck]:
+        """Ask every replica, write down what it says, and return what is open."""
         now_ms = self.cluster.clock.time_ms()
+        stuck = []
         for broker in self.cluster.runtime.brokers:
             held = [tp for tp in self.partitions if broker in self.cluster.replicas[tp]]
             with closing(Connection(self.cluster.runtime.address(broker))) as connection:
@@ -114,8 +111,7 @@ class Aftermath:
                 state, consumed = states[tp], served[tp]
                 if not isinstance(state, ReplicaState) or not isinstance(consumed, ReplicaState):
                     raise HarnessError(f"broker {broker} does not serve {tp[0]}-{tp[1]}: {state}")
-                for transaction in opened[tp]:
-                    self.opened[broker, tp] = transaction
+                stuck += [Stuck(tp, broker, transaction) for transaction in opened[tp]]
                 line = {
                     "time_ms": now_ms,
                     "step": step,
@@ -130,6 +126,7 @@ class Aftermath:
                     "aborted": [list(pair) for pair in consumed.aborted],
                 }
                 self.file.write(json.dumps(line) + "\n")
+        return stuck
 
     def _thaw(self) -> None:
         """Let compaction go on as before the freeze."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Line = dict[str, Any]
 
 
-def lasting(lines: list[Line]) -> list[dict[str, Any]]:
+def lasting(lines: Sequence[Line]) -> list[dict[str, Any]]:
     """Return one entry a step: ``step``, ``summary``, ``after_s`` since the finding, ``stuck``, ``ended``.
 
     ``stuck`` and ``ended`` list the replicas that were stuck when found, with what each said then:

@@ -71,7 +71,7 @@ def assemble(manifest: dict[str, Any], results: Results, aftermath: Sequence[dic
         "timings_s": manifest["timings_s"],
         "scenarios": scenarios,
         "findings": findings,
-        "aftermath": lasting(list(aftermath)),
+        "aftermath": lasting(aftermath),
         "doubts": [
             {name: doubt[name] for name in ("broker", "topic", "partition", "kind", "reason")}
             for doubt in results.doubts

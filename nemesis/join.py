@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def leave(grounds: Grounds) -> None:
     """Add the replicas, throttled, and wait until each has copied the payload."""
     cluster = grounds.cluster
-    payload_ends = {tp: end for tp, end in cluster.acknowledged_ends().items() if tp in cluster.exposed}
+    ends = cluster.acknowledged_ends()
+    payload_ends = {tp: ends[tp] for tp in cluster.exposed}
     grounds.write_ballast()
     throttle.throttle(grounds)
     cluster.admin.reassign({tp: cluster.replicas[tp] for tp in cluster.exposed})
