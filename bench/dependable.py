@@ -48,7 +48,8 @@ def one_run(cell: Cell, results: Path) -> dict[str, Any]:
     started_s = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-m", "harness.cli", "run", "--target", cell.target, "--client", cell.client,
-         "--nemesis", cell.nemesis, "--anomaly", "all", "--results", str(results), "--format", "json"],
+         "--runtime", "local", "--nemesis", cell.nemesis, "--anomaly", "all", "--results", str(results),
+         "--format", "json"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     took_s = time.monotonic() - started_s

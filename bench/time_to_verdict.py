@@ -11,7 +11,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from contextlib import closing
 from pathlib import Path
@@ -19,15 +18,16 @@ from statistics import median
 from typing import NamedTuple
 
 import click
-import psutil
+from peak import Peak
 from rich.console import Console
 from rich.table import Table
 
-from harness.admin import Admin
 from harness.clock import RealClock
 from harness.errors import EXIT_ANOMALY, HarnessError
 from harness.java import find_java
-from harness.runtimes.local import LocalRuntime, LocalSpec
+from harness.protocol.admin import Admin
+from harness.runtimes.base import ClusterSpec, live_addresses
+from harness.runtimes.local import LocalRuntime
 from harness.store import new_run_id
 from harness.targets import find_target
 from harness.targets.jars import jars_for
@@ -37,7 +37,6 @@ from harness.workspace import Workspace
 ABSENT = 2
 BOUND_S = 60.0
 TOPIC = ("floor", 0)
-MEMORY_PERIOD_S = 0.25
 
 
 def floor_s(target_name: str) -> float:
@@ -48,9 +47,9 @@ def floor_s(target_name: str) -> float:
     run_id = f"floor-{new_run_id()}"
     clock = RealClock()
     with tempfile.TemporaryDirectory() as logs, Workspace(run_id, Path(logs)) as workspace:
-        spec = LocalSpec(run_id, workspace.path, Path(logs), java.path, jars.classpath, FAST.broker)
-        with closing(LocalRuntime(spec)) as runtime:
-            admin = Admin(lambda: [runtime.address(b) for b in runtime.brokers if runtime.is_up(b)])
+        spec = ClusterSpec(run_id, workspace.path, Path(logs), FAST.broker)
+        with closing(LocalRuntime(spec, java.path, jars.classpath)) as runtime:
+            admin = Admin(lambda: live_addresses(runtime))
 
             def registered() -> bool:
                 try:
@@ -79,6 +78,7 @@ class Row(NamedTuple):
     anomaly: str
     nemesis: str
     client: str
+    runtime: str = "local"
 
 
 ROWS = (Row("stuck-lso", "kill", "librdkafka"), Row("all", "kill", "librdkafka"))
@@ -86,16 +86,14 @@ BREADTH = (
     *(Row("stuck-lso", nemesis, "librdkafka") for nemesis in ("pause", "partition", "join", "catch-up")),
     Row("stuck-lso", "kill", "java"),
 )
+CONTAINERS = (Row("stuck-lso", "kill", "librdkafka", "docker"), Row("all", "kill", "librdkafka", "docker"))
 
 
 def run_s(target: str, row: Row) -> tuple[float, float]:
-    """Return a whole command's seconds and the peak memory of all its processes in GiB.
-
-    Memory is the sum of resident sets: pages that processes share are counted by each.
-    """
+    """Return a whole command's seconds and the peak memory of all its processes in GiB."""
     with tempfile.TemporaryDirectory() as results:
         chosen = ["--target", target, "--anomaly", row.anomaly, "--nemesis", row.nemesis, "--client", row.client]
-        command = ["run", *chosen, "--results", results]
+        command = ["run", "--runtime", row.runtime, *chosen, "--results", results]
         started_s = time.monotonic()
         process = subprocess.Popen(
             [sys.executable, "-m", "harness.cli", *command],
@@ -103,55 +101,27 @@ def run_s(target: str, row: Row) -> tuple[float, float]:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        peak = _Peak(process.pid)
+        peak = Peak(process.pid)
         said, _ = process.communicate()
         took_s = time.monotonic() - started_s
-        peak_gib = peak.stop()
+        peak_gib = peak.stop_gib()
     if process.returncode != EXIT_ANOMALY:
         raise SystemExit(f"{target} {row} ended with {process.returncode}:\n{said}")
     return took_s, peak_gib
-
-
-class _Peak:
-    """Samples the memory of a process and everything that its run started, until stopped."""
-
-    def __init__(self, pid: int) -> None:
-        self._root = psutil.Process(pid)
-        self._peak_bytes = 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._sample, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> float:
-        self._stop.set()
-        self._thread.join()
-        return float(self._peak_bytes / 2**30)
-
-    def _sample(self) -> None:
-        while not self._stop.wait(MEMORY_PERIOD_S):
-            total = 0
-            try:
-                family = [self._root, *self._root.children(recursive=True)]
-            except psutil.NoSuchProcess:
-                return
-            for process in family:
-                try:
-                    total += process.memory_info().rss
-                except psutil.Error:
-                    continue
-            self._peak_bytes = max(self._peak_bytes, total)
 
 
 @click.command()
 @click.option("--target", "targets", multiple=True, default=("kafka-3.9", "kafka-4.4"), show_default=True)
 @click.option("--rounds", default=3, show_default=True)
 @click.option("--breadth", is_flag=True, help="The other nemeses and the other client too.")
-def main(targets: tuple[str, ...], rounds: int, *, breadth: bool) -> None:
+@click.option("--containers", is_flag=True, help="In containers too; `harness images build` makes what they need.")
+def main(targets: tuple[str, ...], rounds: int, *, breadth: bool, containers: bool) -> None:
     """Time the floor and whole runs, round by round."""
     table = Table("target", *Row._fields, "seconds (median)", "min - max", "x floor", "peak GiB")
+    timed = (*ROWS, *(BREADTH if breadth else ()), *(CONTAINERS if containers else ()))
     for target in targets:
         jars_for(find_target(target))
-        rows: dict[Row, list[tuple[float, float, float]]] = {row: [] for row in ROWS + (BREADTH if breadth else ())}
+        rows: dict[Row, list[tuple[float, float, float]]] = {row: [] for row in timed}
         floors = []
         for _ in range(rounds):
             floors.append(floor_s(target))
@@ -159,14 +129,14 @@ def main(targets: tuple[str, ...], rounds: int, *, breadth: bool) -> None:
                 took_s, peak_gib = run_s(target, row)
                 measured.append((took_s, took_s / floors[-1], peak_gib))
         spread = f"{min(floors):.1f} - {max(floors):.1f}"
-        table.add_row(target, "floor", "", "", f"{median(floors):.1f}", spread, "1.00", "")
+        table.add_row(target, "floor", "", "", "", f"{median(floors):.1f}", spread, "1.00", "")
         for row, measured in rows.items():
             took, ratios, peaks = zip(*measured, strict=True)
             table.add_row(
                 target, *row, f"{median(took):.1f}", f"{min(took):.1f} - {max(took):.1f}",
                 f"{median(ratios):.2f}", f"{max(peaks):.2f}",
             )  # fmt: skip
-    Console().print(table)
+    Console(width=120).print(table)
 
 
 if __name__ == "__main__":

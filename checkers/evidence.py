@@ -4,35 +4,61 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from checkers.parse import DISK, READERS, read
+from checkers.copies import SIDE_READERS_OF_COPIES, entries_of_copies
+from checkers.parse import READERS, Reader, read
+from checkers.schemas import ABORTS, COORDINATORS, ENTRIES, EPOCHS, HISTORY, OBSERVATIONS, PRODUCERS, STATES
 from harness.errors import UsageError
 from harness.store import AFTER_REJOIN, BEFORE_RETURN, RunFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Row, SparkSession
+    from pyspark.sql.types import StructType
+
+    from harness.audit.copies import Copies
 
 PARTITION = ["run", "topic", "partition"]
 """Columns that name a partition of a run."""
 REPLICA = [*PARTITION, "broker"]
 """Columns that name one broker's replica of it."""
+Place: TypeAlias = tuple[str, str, int]
+"""What `PARTITION` has: run, topic, partition."""
+
+SCHEMAS = {
+    "entries": ENTRIES,
+    "aborts": ABORTS,
+    "states": STATES,
+    "history": HISTORY,
+    "observations": OBSERVATIONS,
+    "producers": PRODUCERS,
+    "epochs": EPOCHS,
+    "coordinators": COORDINATORS,
+}
+"""By name of the `Evidence` field."""
 
 TASKS = {"entries": 2}
 """How many tasks read a table; one where nothing is said."""
+
+
+def place_of(row: Mapping[str, Any] | Row) -> Place:
+    """Return where a row belongs."""
+    return row["run"], row["topic"], row["partition"]
 
 
 @dataclass(frozen=True)
 class Evidence:
     """All that is known of some runs, with the columns that `checkers.schemas` describes.
 
-    ``entries``: every replica at every snapshot, both sources. ``aborts``: from disk.
+    ``entries``: every replica at every snapshot, both sources. ``aborts``: from disk. ``producers``, ``epochs``
+    and ``coordinators``: only of copies from a cluster; a run's clients know what these would tell.
+    ``has_clients``: the history tells what clients did; else there is none, and replicas are all there is to compare.
     """
 
     entries: DataFrame
@@ -40,44 +66,86 @@ class Evidence:
     states: DataFrame
     history: DataFrame
     observations: DataFrame
+    producers: DataFrame
+    epochs: DataFrame
+    coordinators: DataFrame
+    has_clients: bool
 
-    def at(self, snapshot: str, source: str = DISK) -> DataFrame:
+    def at(self, snapshot: str, source: str) -> DataFrame:
         """Entries of one snapshot and source."""
         return self.entries.where((f.col("snapshot") == snapshot) & (f.col("source") == source))
 
     @property
     def final(self) -> DataFrame:
-        """Entries after the rejoin, from disk: what is judged."""
-        return self.at(AFTER_REJOIN)
+        """Entries after the rejoin: what is judged."""
+        return self.entries.where((f.col("snapshot") == AFTER_REJOIN) & f.col("judged"))
 
     @property
     def before_return(self) -> DataFrame:
-        """Entries just before the absent broker came back, from disk."""
-        return self.at(BEFORE_RETURN)
+        """Entries just before the absent broker came back."""
+        return self.entries.where((f.col("snapshot") == BEFORE_RETURN) & f.col("judged"))
 
     @property
     def problems(self) -> DataFrame:
         """``problem`` of every file that is cut or corrupt from some place on."""
-        tables = (self.entries, self.aborts, self.states, self.history, self.observations)
+        tables: list[DataFrame] = [getattr(self, name) for name in SCHEMAS]
         return reduce(DataFrame.unionAll, (table.where("problem IS NOT NULL").select("problem") for table in tables))
+
+    @property
+    def damaged(self) -> DataFrame:
+        """REPLICA and ``problem`` of every file of a replica that is cut or corrupt from some place on."""
+        tables = (self.entries, self.aborts, self.states, self.producers, self.epochs)
+        return reduce(
+            DataFrame.unionAll, (table.where("problem IS NOT NULL").select(*REPLICA, "problem") for table in tables)
+        )
 
 
 def load(spark: SparkSession, folders: Sequence[RunFolder]) -> Evidence:
     """Return what run folders hold by the time that a job runs; nothing is read yet."""
     # Workers run in another directory than whoever gave a relative path.
     found = [RunFolder(folder.path.absolute()) for folder in folders]
-    return Evidence(**{name: _table(spark, name, found) for name in READERS})
+    return _evidence(spark, READERS, found)
 
 
-def _table(spark: SparkSession, name: str, folders: Sequence[RunFolder]) -> DataFrame:
-    tasks = TASKS.get(name, 1)
+def load_copies(spark: SparkSession, copies: Sequence[Copies]) -> Evidence:
+    """Return what folders that were copied from brokers hold; each of the ``copies`` stands for a run.
 
+    In all of them the same has to delete a key.
+    """
+    (tombstones,) = {one.tombstones for one in copies}
+    return _evidence(spark, {**SIDE_READERS_OF_COPIES, "entries": entries_of_copies(tombstones)}, copies)
+
+
+def load_side_files(spark: SparkSession, copies: Sequence[Copies]) -> Evidence:
+    """Return the same without the logs themselves: its entries are empty."""
+    return _evidence(spark, SIDE_READERS_OF_COPIES, copies)
+
+
+def _evidence(spark: SparkSession, readers: Mapping[str, Reader], folders: Sequence[Any]) -> Evidence:
+    return Evidence(
+        **{
+            name: _table(spark, readers[name], folders, TASKS.get(name, 1))
+            if name in readers
+            else _empty(spark, schema)
+            for name, schema in SCHEMAS.items()
+        },
+        has_clients=readers is READERS,
+    )
+
+
+def _empty(spark: SparkSession, schema: StructType) -> DataFrame:
+    """Return a table without rows; planning one from Python data costs more than this."""
+    columns = [f.lit(None).cast(field.dataType).alias(field.name) for field in schema]
+    return spark.range(0).select(*columns)
+
+
+def _table(spark: SparkSession, reader: Reader, folders: Sequence[Any], tasks: int) -> DataFrame:
     def part(shares: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for share in shares:
             for number in share.column(0).to_pylist():
-                yield from read(READERS[name], folders, number, tasks)
+                yield from read(reader, folders, number, tasks)
 
-    rows = spark.range(0, tasks, 1, tasks).mapInArrow(part, READERS[name].schema)
+    rows = spark.range(0, tasks, 1, tasks).mapInArrow(part, reader.schema)
     return held(rows if tasks == 1 else rows.repartition(1))
 
 

@@ -33,7 +33,7 @@ def criticals(judged: Judged) -> DataFrame:
     """
     payload = judged.evidence.history.where("part = 'payload' AND type = 'ok'")
     known = judged.known.select(*PARTITION, "offset", "key", "producer_id")
-    deletes = payload.where((f.col("f") == "produce") & (f.col("phase") == Phase.OUTAGE) & f.col("tombstone")).select(
+    deletes = payload.where((f.col("phase") == Phase.OUTAGE) & f.col("tombstone")).select(
         *PARTITION, f.encode("key", "utf-8").alias("key"), f.col("offset").alias("critical_offset")
     )
     tombstones = (
@@ -73,7 +73,8 @@ def check(judged: Judged) -> DataFrame:
 
     had_payload, held_critical: by its files before the return. has_payload, held_after: by its files at the
     end. log_end_before, log_end_after, high_watermark_after. seen_there, removed_at_ms: by observation, the
-    first time. passed: before the return its cleaner had passed the critical offset after the delete horizon,
+    first time. cleaned_past: before the return its cleaner had come past the critical offset, by its checkpoint or by
+    what the broker says (`harness.systems.Control.compaction`). passed: it had after the delete horizon too,
     proven by a batch within the cleaned range that is younger than the horizon. same_directory: the log
     directory's id did not change. was_served: it was read over the wire at the end.
     """
@@ -103,12 +104,10 @@ def check(judged: Judged) -> DataFrame:
         .join(_cleaned_until(judged), REPLICA, "left")
         .join(_directories(judged), REPLICA, "left")
         .join(_served(judged), REPLICA, "left")
+        .withColumn("cleaned_past", f.coalesce(f.col("cleaner_offset") > f.col("critical_offset"), f.lit(False)))
         .withColumn(
             "passed",
-            f.coalesce(
-                (f.col("cleaner_offset") > f.col("critical_offset")) & (f.col("youngest_ms") >= f.col("horizon_ms")),
-                f.lit(False),
-            ),
+            f.col("cleaned_past") & f.coalesce(f.col("youngest_ms") >= f.col("horizon_ms"), f.lit(False)),
         )
         .select(
             *CRITICAL,
@@ -126,6 +125,7 @@ def check(judged: Judged) -> DataFrame:
             ),
             f.col("seen_at_ms").isNotNull().alias("seen_there"),
             "removed_at_ms",
+            "cleaned_past",
             "passed",
             "log_end_before",
             "log_end_after",

@@ -11,13 +11,15 @@ from checkers.evidence import REPLICA
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from harness.scenario import Anomaly
-
 VISIBLE, LATENT = "visible", "latent"
+
+HANGING_TRANSACTION = "hanging-transaction"
+UNEXPLAINED_DIVERGENCE = "unexplained-divergence"
+"""What audits find beside the four anomalies."""
 
 
 def findings(
-    rows: DataFrame, anomaly: Anomaly, *, effect: Column, explanation: Column, witness: dict[str, Column],
+    rows: DataFrame, anomaly: str, *, effect: Column, explanation: Column, witness: dict[str, Column],
     candidates: Column | None = None,
 ) -> DataFrame:  # fmt: skip
     """Give rows of REPLICA, offset, key and producer_id the columns of a finding.
@@ -43,3 +45,13 @@ def printable(key: str) -> Column:
     """Return a key for a sentence: text where it is UTF-8, else hexadecimal, never longer than a line."""
     text = f.when(f.is_valid_utf8(f.col(key).cast("string")), f.col(key).cast("string")).otherwise(f.hex(key))
     return f.substring(f.coalesce(text, f.lit("(no key)")), 1, 60)
+
+
+def number(column: str, *, none: str = "none") -> Column:
+    """Return a number for a sentence."""
+    return f.coalesce(f.col(column).cast("string"), f.lit(none))
+
+
+def reason(template: str, *columns: Column | str) -> Column:
+    """Return the ``reason`` of a doubt, a sentence."""
+    return f.format_string(template, *columns).alias("reason")

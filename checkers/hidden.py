@@ -34,7 +34,7 @@ def hidden_records(evidence: Evidence, known: DataFrame, records: DataFrame, dif
         .join(facts, [*PARTITION, "offset"])
     )
     by_index = (
-        evidence.aborts.where((f.col("snapshot") == AFTER_REJOIN) & f.col("first_offset").isNotNull())
+        evidence.aborts.where(f.col("snapshot") == AFTER_REJOIN)
         .select(
             *REPLICA,
             "producer_id",
@@ -51,8 +51,8 @@ def hidden_records(evidence: Evidence, known: DataFrame, records: DataFrame, dif
 
 def _undone_deletes(evidence: Evidence, differing_keys: DataFrame, facts: DataFrame) -> DataFrame:
     """Return committed tombstones that a replica held before the return, gone while the older value is alive."""
-    held_before = evidence.before_return.where("tombstone AND transactional").select(*REPLICA, "offset")
-    held_now = evidence.final.where("tombstone").select(*REPLICA, "offset")
+    held_before = evidence.before_return.select(*REPLICA, "offset")
+    held_now = evidence.final.select(*REPLICA, "offset")
     alive = differing_keys.where("true_tombstone AND here_offset < true_offset").select(
         *REPLICA, f.col("true_offset").alias("offset")
     )

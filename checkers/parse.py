@@ -15,8 +15,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from checkers.schemas import ABORTS, ENTRIES, HISTORY, OBSERVATIONS, STATES
 from harness import store
 from harness.history import HEADER_TXN
-from harness.segments.batches import Batch, CorruptLogError, Record, iter_batches, iter_records, marker
+from harness.segments.batches import Batch, CorruptLogError, Record, iter_entries, iter_records, marker
 from harness.segments.checkpoints import read_checkpoint
+from harness.segments.tombstones import BY_NULL, is_tombstone
 from harness.segments.txnindex import iter_txnindex
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import types as t
 
+    from harness.segments.tombstones import Tombstones
     from harness.store import RunFolder
 
 DISK, FETCH = "disk", "fetch"
@@ -48,12 +50,14 @@ class Reader:
 
     what: str
     schema: t.StructType
-    files: Callable[[RunFolder], Iterator[tuple[Row, Path]]]
+    files: Callable[[Any], Iterator[tuple[Row, Path]]]
     rows: Callable[[Path], Iterator[Row]]
 
 
-def read(reader: Reader, folders: Sequence[RunFolder], share: int, shares: int) -> Iterator[pa.RecordBatch]:
+def read(reader: Reader, folders: Sequence[Any], share: int, shares: int) -> Iterator[pa.RecordBatch]:
     """Yield the ``share``-th of ``shares`` parts of a table, in Arrow batches of bounded size.
+
+    ``folders`` are whatever the reader finds its files in.
 
     Where a file cannot be read from some place on, a row whose ``problem`` says so follows what comes before.
     """
@@ -74,7 +78,7 @@ def _rows(reader: Reader, head: Row, path: Path) -> Iterator[Row]:
     try:
         for row in reader.rows(path):
             yield (*head, *row, None)
-    except (CorruptLogError, NotReadableError) as error:
+    except (CorruptLogError, NotReadableError, OSError) as error:
         yield (*head, *(None,) * (len(reader.schema) - len(head) - 1), str(error))
 
 
@@ -87,6 +91,16 @@ def _arrow_batch(rows: list[Row], schema: pa.Schema, what: str) -> pa.RecordBatc
             problem = f"{what} has an entry whose {field.name} is no {field.type}: {error}"
             return pa.RecordBatch.from_pylist([{"problem": problem}], schema=schema)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _logs(folder: RunFolder) -> Iterator[tuple[Row, Path]]:
+    """Give the same of every log, and whether it is what its replica is judged by."""
+    stored = set()
+    for head, path in _replica_files(".log", ".bin")(folder):
+        _, snapshot, source, *replica = head
+        if source == DISK:
+            stored.add((snapshot, *replica))
+        yield (*head, source == DISK or (snapshot, *replica) not in stored), path
 
 
 def _replica_files(*suffixes: str) -> Callable[[RunFolder], Iterator[tuple[Row, Path]]]:
@@ -114,19 +128,32 @@ def _entries(path: Path) -> Iterator[Row]:
     A cut at the end of a file that a broker was appending to when it was copied or killed is normal; what is
     missing then shows as a log end behind what the broker served, see `doubts`.
     """
+    return log_rows(path, may_be_cut=True)
+
+
+def log_rows(path: Path, *, may_be_cut: bool, tombstones: Tombstones = BY_NULL) -> Iterator[Row]:
+    """Yield the columns of `ENTRIES` that a log file gives; entries of older formats are counted, and told at last."""
+    skipped = 0
     try:
-        for batch in iter_batches(path.read_bytes(), source=str(path)):
-            yield from _batch_rows(batch, str(path))
+        for entry in iter_entries(path.read_bytes(), source=str(path)):
+            if isinstance(entry, Batch):
+                yield from batch_rows(entry, str(path), tombstones)
+            else:
+                skipped += 1
     except CorruptLogError as error:
-        if not error.cut:
+        if not (error.cut and may_be_cut):
             raise
+    if skipped:
+        raise NotReadableError(f"{path}: {skipped} entries of magic 0 or 1 are not read")
 
 
-def _batch_rows(batch: Batch, source: str) -> Iterator[Row]:
+def batch_rows(batch: Batch, source: str, tombstones: Tombstones) -> Iterator[Row]:
+    """Yield the columns of `ENTRIES` that a batch gives: a row a record, or one where it has none to show."""
     told = marker(batch, source=source)
     head = (
         batch.base_offset,
         batch.last_offset,
+        batch.leader_epoch,
         batch.crc,
         batch.producer_id,
         batch.producer_epoch,
@@ -140,7 +167,7 @@ def _batch_rows(batch: Batch, source: str) -> Iterator[Row]:
         yield (*head, True, None, None, None, None)
         return
     for index, record in enumerate(iter_records(batch, source=source)):
-        yield (*head, index == 0, record.offset, record.key, record.value is None, _txn(record))
+        yield (*head, index == 0, record.offset, record.key, is_tombstone(record, tombstones), _txn(record))
 
 
 def _txn(record: Record) -> str | None:
@@ -167,29 +194,37 @@ def _state(path: Path) -> Iterator[Row]:
     broker, snapshot, name = path.parts[-3:]
     partition = _topic_partition(name)
     checkpoints = path.parent
-    answer = path.parents[3] / "fetched" / broker / snapshot / name / "state.json"
+    compaction: dict[str, Any] = {}
+    answer = path.parents[3] / "fetched" / broker / snapshot / name / store.STATE
     if answer.exists():
-        said = _json_object(answer.read_bytes(), str(answer))
-        missing = [name for name in SAID if name not in said]
-        if missing:
-            raise NotReadableError(f"{answer} lacks {', '.join(missing)}")
-        told = (True, *(said[name] for name in SAID))
+        said = json_object(answer.read_bytes(), str(answer))
+        told = (True, *fields_of(said, SAID, str(answer)))
+        compaction = said.get("compaction", {})
     else:
-        log_start, high_watermark = (_checkpoint(checkpoints, name, partition) for name in CHECKPOINTS)
+        log_start, high_watermark = (read_log_checkpoint(checkpoints, name, partition) or 0 for name in CHECKPOINTS)
         told = (False, log_start, high_watermark, None, None, None)
     yield (
         *told,
-        _checkpoint(checkpoints, "cleaner-offset", partition),
-        _directory_id(checkpoints / "meta.properties"),
+        compaction.get("cleaner_offset", read_log_checkpoint(checkpoints, "cleaner-offset", partition) or 0),
+        _directory_id(checkpoints),
+        None,
+        None,
+        None,
     )
 
 
-def _checkpoint(folder: Path, name: str, partition: tuple[str, int]) -> int:
+def read_log_checkpoint(folder: Path, name: str, partition: tuple[str, int]) -> int | None:
+    """Return a partition's offset in a log directory's checkpoint; None where it tells nothing."""
     path = folder / f"{name}-checkpoint"
-    return read_checkpoint(path.read_bytes(), source=str(path)).get(partition, 0) if path.exists() else 0
+    return read_checkpoint(path.read_bytes(), source=str(path)).get(partition) if path.exists() else None
 
 
-def _directory_id(path: Path) -> str | None:
+def _directory_id(checkpoints: Path) -> str | None:
+    """Return what tells a broker's data from those of another life."""
+    uuid = checkpoints / store.BROKER_UUID
+    if uuid.exists():
+        return uuid.read_text().strip()
+    path = checkpoints / "meta.properties"
     lines = path.read_text(errors="replace").splitlines() if path.exists() else []
     return next((line.partition("=")[2] for line in lines if line.startswith("directory.id=")), None)
 
@@ -209,13 +244,22 @@ def _json_lines(schema: t.StructType) -> Callable[[Path], Iterator[Row]]:
     def rows(path: Path) -> Iterator[Row]:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
-                told = _json_object(line, f"{path} line {number}")
+                told = json_object(line, f"{path} line {number}")
                 yield tuple(told.get(name) for name in names)
 
     return rows
 
 
-def _json_object(text: bytes, place: str) -> dict[str, Any]:
+def fields_of(told: dict[str, Any], names: Sequence[str], place: str) -> Row:
+    """Return these fields of a JSON object. Raises `NotReadableError` where one is missing."""
+    missing = [name for name in names if name not in told]
+    if missing:
+        raise NotReadableError(f"{place} lacks {', '.join(missing)}")
+    return tuple(told[name] for name in names)
+
+
+def json_object(text: bytes, place: str) -> dict[str, Any]:
+    """Return a JSON object. Raises `NotReadableError`, which names the place, for anything else."""
     try:
         told = json.loads(text)
     except ValueError as error:
@@ -226,7 +270,7 @@ def _json_object(text: bytes, place: str) -> dict[str, Any]:
 
 
 READERS = {
-    "entries": Reader("a log", ENTRIES, _replica_files(".log", ".bin"), _entries),
+    "entries": Reader("a log", ENTRIES, _logs, _entries),
     "aborts": Reader("a .txnindex", ABORTS, _replica_files(".txnindex"), _aborts),
     "states": Reader("a state.json", STATES, _held_replicas, _state),
     "history": Reader(store.HISTORY, HISTORY, _json_file(store.HISTORY), _json_lines(HISTORY)),

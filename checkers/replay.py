@@ -35,34 +35,77 @@ def from_here_on(group: list[str], offset: str) -> WindowSpec:
     return later_first.rowsBetween(Window.unboundedPreceding, Window.currentRow)
 
 
-def replay(entries: DataFrame) -> DataFrame:
-    """Return one row per data batch with ``belief`` and ``decided_by``.
+BELIEF = ["belief", "decided_by", "decided_in_epoch"]
 
-    Takes ENTRIES of one snapshot and source. Adds ``belief`` (committed | aborted | open; plain data is
-    committed) and ``decided_by`` (the marker's offset, null where there is none) to the batch columns.
+
+def replay(entries: DataFrame) -> DataFrame:
+    """Return one row per data batch with ``belief``, ``decided_by`` and ``decided_in_epoch``.
+
+    Takes ENTRIES of one snapshot and source; keeps of them what names a batch.
+    """
+    return decided(entries.where("first_in_batch")).select(
+        *REPLICA, "base_offset", "last_offset", "producer_id", "producer_epoch", "transactional", *BELIEF
+    )
+
+
+def decided(batches: DataFrame) -> DataFrame:
+    """Return the data batches with ``belief``, ``decided_by`` and ``decided_in_epoch``; control batches are left out.
+
+    Adds ``belief`` (committed | aborted | open; plain data is committed) and offset and producer epoch of the marker
+    (null where there is none) to the columns.
     """
     after = from_here_on([*REPLICA, "producer_id"], "base_offset")
-    decision = f.when(outcome_of("marker").isNotNull(), f.struct(outcome_of("marker"), f.col("last_offset")))
+    decision = f.when(outcome_of("marker").isNotNull(), f.struct(outcome_of("marker"), "last_offset", "producer_epoch"))
     return (
-        entries.where("first_in_batch")
-        .withColumn("decision", f.last(decision, ignorenulls=True).over(after))
+        batches.withColumn("decision", f.last(decision, ignorenulls=True).over(after))
         .where("NOT control")
         .withColumn(
             "belief",
             f.when(~f.col("transactional"), COMMITTED).otherwise(f.coalesce(f.col("decision.col1"), f.lit(OPEN))),
         )
         .withColumn("decided_by", f.when(f.col("transactional"), f.col("decision.last_offset")))
-        .select(*REPLICA, "base_offset", "last_offset", "producer_id", "producer_epoch", "transactional",
-                "belief", "decided_by")
+        .withColumn("decided_in_epoch", f.when(f.col("transactional"), f.col("decision.producer_epoch")))
+        .drop("decision")
+    )
+
+
+def overtaken_transactions(entries: DataFrame, beliefs: DataFrame) -> DataFrame:
+    """Return REPLICA, producer_id, ``offset``, ``last_offset``, belief, ``decided_by``, ``overtaken_at`` of each log.
+
+    Of every producer's first batch that is followed by data of a higher epoch before any marker of that producer:
+    this replica has missed a marker in between. A producer gets a higher epoch only after its coordinator has
+    ended what was open (KIP-360, KIP-890), and a marker goes only after its transaction's last batch has gone. A mere
+    gap between epochs proves nothing: they rise with transactions on other partitions too.
+    """
+    in_order = Window.partitionBy(*REPLICA, "producer_id").orderBy("base_offset")
+    markers = entries.where("first_in_batch AND marker IN ('commit', 'abort')").select(
+        *REPLICA, "base_offset", "producer_id", f.lit(True).alias("ends")
+    )
+    batches = beliefs.where("transactional").select(
+        *REPLICA, "base_offset", "producer_id", "last_offset", "producer_epoch", "belief", "decided_by",
+        f.lit(False).alias("ends"),
     )  # fmt: skip
+    return (
+        batches.unionByName(markers, allowMissingColumns=True)
+        .withColumn("next_ends", f.lead("ends").over(in_order))
+        .withColumn("next_epoch", f.lead("producer_epoch").over(in_order))
+        .withColumn("next_offset", f.lead("base_offset").over(in_order))
+        .where("NOT ends AND NOT next_ends AND next_epoch > producer_epoch")
+        .groupBy(*REPLICA, "producer_id", "belief", "decided_by")
+        .agg(
+            f.min("base_offset").alias("offset"),
+            f.min_by("last_offset", "base_offset").alias("last_offset"),
+            f.min("next_offset").alias("overtaken_at"),
+        )
+    )
 
 
 def believed_records(entries: DataFrame, beliefs: DataFrame) -> DataFrame:
-    """Return every record with its batch's ``belief`` and ``decided_by``."""
+    """Return every record with its batch's ``belief``, ``decided_by`` and ``decided_in_epoch``."""
     records = entries.where(f.col("offset").isNotNull()).select(
-        *REPLICA, "base_offset", "offset", "key", "tombstone", "txn", "producer_id", "transactional"
+        *REPLICA, "base_offset", "offset", "key", "tombstone", "txn", "producer_id", "producer_epoch", "transactional"
     )
-    judged = beliefs.select(*REPLICA, "base_offset", "belief", "decided_by")
+    judged = beliefs.select(*REPLICA, "base_offset", "belief", "decided_by", "decided_in_epoch")
     return records.join(judged, [*REPLICA, "base_offset"])
 
 

@@ -26,8 +26,10 @@ _REPLICA_FILE: dict[str, t.DataType] = {
 
 ENTRIES = _evidence(
     **_REPLICA_FILE,
+    judged=FLAG,
     base_offset=LONG,
     last_offset=LONG,
+    leader_epoch=INT,
     crc=LONG,
     producer_id=LONG,
     producer_epoch=INT,
@@ -43,7 +45,8 @@ ENTRIES = _evidence(
     txn=TEXT,
 )
 """A row is one record, or one batch that has none to show (a marker, or emptied by compaction): then
-``offset``, ``key``, ``tombstone`` and ``txn`` (the record header) are null."""
+``offset``, ``key``, ``tombstone`` and ``txn`` (the record header) are null. ``judged``: this source is what a replica
+is judged by at that snapshot: its files, or what its broker served where those are not in a form to be read."""
 
 ABORTS = _evidence(
     **_REPLICA_FILE,
@@ -52,6 +55,36 @@ ABORTS = _evidence(
     last_offset=LONG,
 )
 """``.txnindex`` entries; ``last_offset`` is the ABORT marker's (`CompletedTxn`)."""
+
+PRODUCERS = _evidence(
+    **_REPLICA_FILE,
+    as_of=LONG,
+    producer_id=LONG,
+    producer_epoch=INT,
+    last_offset=LONG,
+    first_offset=LONG,
+)
+"""Entries of producer snapshots: what a replica remembered of each producer when its log ended at ``as_of``;
+``first_offset`` is that of the transaction that it held open, null where there was none. A snapshot that remembers
+nobody is one row without a producer."""
+
+EPOCHS = _evidence(
+    **_REPLICA_FILE,
+    leader_epoch=INT,
+    start_offset=LONG,
+)
+"""Leader epochs that a replica knows, and where each began."""
+
+COORDINATORS = _evidence(
+    broker=INT,
+    partition=INT,
+    offset=LONG,
+    transactional_id=TEXT,
+    producer_id=LONG,
+    state=TEXT,
+)
+"""Records of ``__transaction_state``; ``producer_id`` and ``state`` are null where an id was forgotten. Of a running
+cluster: what each coordinator said when it was asked; ``partition`` is null."""
 
 STATES = _evidence(
     snapshot=TEXT,
@@ -66,9 +99,14 @@ STATES = _evidence(
     open=t.ArrayType(t.ArrayType(LONG)),
     cleaner_offset=LONG,
     directory_id=TEXT,
+    last_segment=LONG,
+    log_end=LONG,
+    cut=FLAG,
 )
 """What a broker says of a replica at a snapshot. ``served``: asked over the wire; else only checkpoints tell,
-and ``last_stable_offset``, ``aborted`` and ``open`` are null."""
+and ``last_stable_offset``, ``aborted`` and ``open`` are null. ``last_segment``: where
+the last segment begins, of copies; ``log_end``: the offset after the last whole batch, of copies and of what was read
+from a running cluster; ``cut``: whether the log goes on where the latter was ended on purpose."""
 
 HISTORY = _evidence(
     type=TEXT,

@@ -18,28 +18,86 @@ from checkers.replay import ABORTED, COMMITTED, from_here_on, outcome_of
 from harness.store import AFTER_REJOIN
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from checkers.evidence import Evidence
 
 
+UNBOUNDED = 2**63 - 1
+
+
 def bounded_replicas(evidence: Evidence) -> DataFrame:
-    """Return every replica after the rejoin with its log end and its partition's bound.
+    """Return every replica after the rejoin with its log end, as `bounded` gives them.
+
+    Where no client is known, also as `with_whole_beyond` does, and ``has_transactions``: true where its partition has
+    any transactional batch, else null.
+    """
+    ends = evidence.final.groupBy(*REPLICA).agg((f.max("last_offset") + 1).alias("log_end"))
+    states = evidence.states.where(f.col("snapshot") == AFTER_REJOIN).drop("log_end").join(ends, REPLICA, "left")
+    replicas = bounded(states)
+    if evidence.has_clients:
+        return replicas
+    held_beyond = (
+        evidence.final.withColumn("at", f.coalesce("offset", f.when(_is_whole_marker(), f.col("last_offset"))))
+        .select(*REPLICA, "at")
+        .join(replicas.select(*REPLICA, "shortest"), REPLICA)
+        .where("at >= shortest")
+        .groupBy(*REPLICA)
+        .agg(f.count("*").alias("held_beyond"))
+    )
+    with_transactions = evidence.entries.where("transactional").select(*PARTITION).distinct()
+    return with_whole_beyond(in_one(replicas), in_one(held_beyond)).join(
+        in_one(with_transactions).withColumn("has_transactions", f.lit(True)), PARTITION, "left"
+    )
+
+
+def bounded(states: DataFrame) -> DataFrame:
+    """Add ``shortest``, the shortest log end of the partition, and its ``bound`` to replicas with their log ends.
 
     The bound is the smaller of the highest high watermark that any replica knows and the shortest log end:
     a checkpoint may lag by seconds, so the smallest high watermark would say nothing.
     """
-    ends = evidence.final.groupBy(*REPLICA).agg((f.max("last_offset") + 1).alias("log_end"))
     everywhere = Window.partitionBy(*PARTITION)
     return (
-        evidence.states.where(f.col("snapshot") == AFTER_REJOIN)
-        .join(ends, REPLICA, "left")
-        .withColumn("log_end", f.coalesce("log_end", "log_start"))
-        .withColumn(
-            "bound",
-            f.least(f.max("high_watermark").over(everywhere), f.min("log_end").over(everywhere)),
-        )
+        states.withColumn("log_end", f.coalesce("log_end", "log_start"))
+        .withColumn("shortest", f.min("log_end").over(everywhere))
+        .withColumn("bound", f.least(f.max("high_watermark").over(everywhere), "shortest"))
     )
+
+
+def with_whole_beyond(replicas: DataFrame, held_beyond: DataFrame) -> DataFrame:
+    """Add ``whole_beyond``: whether every offset from the shortest log end on is held, so that none was removed there.
+
+    Where reading was cut nobody knows. And ``nothing_beyond``: whether that is so on every replica. ``held_beyond``:
+    REPLICA, ``held_beyond``, the number of offsets that are held there.
+    """
+    is_whole = f.coalesce("held_beyond", f.lit(0)) == f.col("log_end") - f.col("shortest")
+    is_whole &= ~f.coalesce("cut", f.lit(False))
+    return (
+        replicas.join(held_beyond, REPLICA, "left")
+        .withColumn("whole_beyond", is_whole)
+        .withColumn("nothing_beyond", f.min("whole_beyond").over(Window.partitionBy(*PARTITION)))
+        .drop("held_beyond")
+    )
+
+
+def with_stable_ends(replicas: DataFrame, opened: DataFrame) -> DataFrame:
+    """Add ``stable_end``: the last stable offset, or where the broker was not asked for it what its log gives.
+
+    ``opened`` as `replay.open_transactions` gives them.
+    """
+    first = opened.groupBy(*REPLICA).agg(f.min("first_offset").alias("open_from"))
+    derived = f.least("log_end", f.coalesce("open_from", "log_end"))
+    return (
+        in_one(replicas)
+        .join(in_one(first), REPLICA, "left")
+        .withColumn("stable_end", f.coalesce("last_stable_offset", derived))
+        .drop("open_from")
+    )
+
+
+def _is_whole_marker() -> Column:
+    return f.col("control") & f.col("marker").isNotNull()
 
 
 def markers_seen(evidence: Evidence) -> DataFrame:
@@ -76,8 +134,13 @@ def markers_seen(evidence: Evidence) -> DataFrame:
 
 
 def _replicated(evidence: Evidence) -> DataFrame:
-    """Return PARTITION, snapshot, ``replicated``: the highest high watermark that any replica knew then."""
-    return evidence.states.groupBy(*PARTITION, "snapshot").agg(f.max("high_watermark").alias("replicated"))
+    """Return PARTITION, snapshot, ``replicated``: the highest high watermark that any replica knew then.
+
+    Where none is known, as of folders without checkpoints, all that is held counts.
+    """
+    return evidence.states.groupBy(*PARTITION, "snapshot").agg(
+        f.coalesce(f.max("high_watermark"), f.lit(UNBOUNDED)).alias("replicated")
+    )
 
 
 def client_outcomes(history: DataFrame) -> DataFrame:
@@ -179,13 +242,14 @@ def known_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame) -
             "transactional",
             "producer_id",
             "truth",
+            "first_marker",
             "later_offset",
         )
     )
 
 
 def _first_marker(records: DataFrame, markers: DataFrame) -> DataFrame:
-    """Return PARTITION, offset, ``marker_outcome``: by the first marker after each transactional record."""
+    """Return PARTITION, offset, ``marker_outcome``, ``first_marker``: the first one after each transactional record."""
     after = from_here_on([*PARTITION, "producer_id"], "at")
     data = records.where("transactional AND producer_id IS NOT NULL").select(
         *PARTITION, "producer_id", f.col("offset").alias("at"), f.lit(None).cast("string").alias("outcome")
@@ -194,13 +258,32 @@ def _first_marker(records: DataFrame, markers: DataFrame) -> DataFrame:
     return (
         data.withColumn("is_data", f.lit(True))
         .unionAll(marks.withColumn("is_data", f.lit(False)))
-        .withColumn("marker_outcome", f.last("outcome", ignorenulls=True).over(after))
+        .withColumn("first", f.last(f.when(~f.col("is_data"), f.struct("outcome", "at")), ignorenulls=True).over(after))
         .where("is_data")
-        .select(*PARTITION, f.col("at").alias("offset"), "marker_outcome")
+        .select(
+            *PARTITION,
+            f.col("at").alias("offset"),
+            f.col("first.outcome").alias("marker_outcome"),
+            f.col("first.at").alias("first_marker"),
+        )
     )
 
 
-def differing_keys(known: DataFrame, records: DataFrame, replicas: DataFrame) -> DataFrame:
+def later_keys(covered: DataFrame) -> DataFrame:
+    """Return PARTITION, key of every key with a record at or beyond the bound that its replica does not hold aborted.
+
+    ``covered``: records of every replica from its log start on, with their beliefs and ``bound``.
+    """
+    return (
+        covered.where((f.col("offset") >= f.col("bound")) & (f.col("belief") != ABORTED))
+        .select(*PARTITION, "key")
+        .distinct()
+    )
+
+
+def differing_keys(
+    known: DataFrame, records: DataFrame, replicas: DataFrame, undecided: DataFrame | None = None
+) -> DataFrame:
     """Return the keys whose final state on a replica is not the true one.
 
     REPLICA, key, true_offset, true_tombstone, here_offset, here_tombstone, here_truth. The true final state
@@ -208,11 +291,13 @@ def differing_keys(known: DataFrame, records: DataFrame, replicas: DataFrame) ->
     state is wrong when a deleted key has a value here, when the last value is not what is alive here, or
     when a key without any committed record has one. Legal: a log that starts after the true record, and one
     that reaches a later record of the key, beyond the bound, for which it may have cleaned all before.
+    ``undecided``: PARTITION, key of keys to be left out.
     """
     last = f.max(f.when(f.col("truth") == COMMITTED, f.struct("offset", "tombstone")))
     unsure = f.max(f.when(f.col("truth").isNull(), f.col("offset")))
     true_states = (
-        known.groupBy(*PARTITION, "key")
+        (known if undecided is None else known.join(undecided, [*PARTITION, "key"], "left_anti"))
+        .groupBy(*PARTITION, "key")
         .agg(last.alias("true"), unsure.alias("unsure"), f.min("later_offset").alias("later_offset"))
         .where(f.col("unsure").isNull() | (f.col("unsure") < f.col("true.offset")))
         .select(

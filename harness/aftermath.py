@@ -22,10 +22,10 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
-from harness.client import Producer, ProducerSpec
+from harness.clients.recorded import Producer, ProducerSpec
 from harness.errors import HarnessError, UsageError
 from harness.history import History
-from harness.replica import (
+from harness.protocol.replica import (
     CONSUMER_REPLICA_ID,
     OpenTransaction,
     ReplicaState,
@@ -33,9 +33,10 @@ from harness.replica import (
     fetch_all,
     open_transactions,
 )
+from harness.protocol.wire import Connection
 from harness.scenario import Anomaly, Phase
+from harness.targets import KAFKA
 from harness.timers import FREEZE
-from harness.wire import Connection
 from workloads.filler import Filler, FillerSpec
 from workloads.payload import PART, transactional_id
 
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
     from harness.clients import MakeProducer
     from harness.cluster import Cluster
-    from harness.replica import TopicPartition
+    from harness.protocol.replica import TopicPartition
     from harness.runner import Test
     from harness.store import RunFolder
 
@@ -208,6 +209,8 @@ REMEDIES: tuple[tuple[str, str, Callable[[Aftermath, Stuck], None]], ...] = (
 
 def raise_if_pointless(test: Test) -> None:
     """Raise `UsageError` where nothing can be stuck, or a remedy has no partition."""
+    if test.system_name != KAFKA:
+        raise UsageError("--aftermath: how long a stuck LSO lasts, and what ends it, is known of Kafka alone")
     if not any(s.anomaly == Anomaly.STUCK_LSO for s in test.scenarios) or not test.nemesis.takes_away:
         raise UsageError(
             "--aftermath shows how long a stuck LSO lasts: give --anomaly stuck-lso or all, and a nemesis that"

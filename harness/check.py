@@ -19,7 +19,8 @@ from checkers.evidence import held, load, raise_if_damaged
 from checkers.judged import judge
 from harness import leftovers, verdict
 from harness.errors import UsageError
-from harness.store import AFTER_REJOIN, HISTORY, MANIFEST, RunFolder
+from harness.manifest import open_run
+from harness.store import AFTER_REJOIN, HISTORY, RunFolder
 from harness.verdict import Results
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def prepare(spark: SparkSession, folders: Sequence[RunFolder]) -> Prepared:
     """Plan every checker over run folders that may still be empty: most of a check's time is planning."""
     evidence = load(spark, folders)
     judged = judge(evidence)
-    rows, raised = _each(CHECKERS, lambda name: held(CHECKERS[name](judged)))
+    rows, raised = each(CHECKERS, lambda name: held(CHECKERS[name](judged)))
     return Prepared(held(evidence.problems), rows, raised)
 
 
@@ -68,7 +69,7 @@ def run_checkers(prepared: Prepared) -> Results:
     """
     with ThreadPoolExecutor(THREADS) as pool:
         damage = pool.submit(raise_if_damaged, prepared.problems)
-        found, raised = _each(prepared.rows, lambda name: _dictionaries(prepared.rows[name]), using=pool.map)
+        found, raised = each(prepared.rows, lambda name: dictionaries(prepared.rows[name]), using=pool.map)
         damage.result()
     return Results(
         findings=[row for name in FINDERS for row in found.get(name, [])],
@@ -78,7 +79,7 @@ def run_checkers(prepared: Prepared) -> Results:
     )
 
 
-def _each(names: Iterable[str], action: Callable[[str], T], using: Any = map) -> tuple[dict[str, T], dict[str, str]]:
+def each(names: Iterable[str], action: Callable[[str], T], using: Any = map) -> tuple[dict[str, T], dict[str, str]]:
     """Return what the action gave for each name, and in words what it raised."""
     done: dict[str, T] = {}
     raised: dict[str, str] = {}
@@ -93,29 +94,15 @@ def _each(names: Iterable[str], action: Callable[[str], T], using: Any = map) ->
     return done, raised
 
 
-def _dictionaries(rows: DataFrame) -> list[dict[str, Any]]:
+def dictionaries(rows: DataFrame) -> list[dict[str, Any]]:
+    """Compute a checker's rows: few, whatever it looked at."""
     return [row.asDict(recursive=True) for row in rows.collect()]
 
 
 def open_run_folder(path: Path) -> tuple[RunFolder, dict[str, Any]]:
     """Return a finished run's folder and manifest. Raises `UsageError` for anything that is not one."""
-    folder = RunFolder(path.resolve())
-    if not path.is_dir():
-        raise UsageError(f"{path} is no folder; give a run folder, such as results/kafka-3.9/stuck-lso/latest")
-    try:
-        manifest = json.loads(folder.manifest_path.read_text())
-    except FileNotFoundError:
-        raise UsageError(f"{path} is no run folder: it has no {MANIFEST}") from None
-    except (OSError, ValueError) as error:
-        raise UsageError(f"the run folder is damaged: {folder.manifest_path}: {error}") from error
-    missing = [name for name in verdict.MANIFEST_FIELDS if not isinstance(manifest, dict) or name not in manifest]
-    if missing:
-        raise UsageError(f"the run folder is damaged: {folder.manifest_path} lacks {', '.join(missing)}")
+    folder, manifest, owner = open_run(path, verdict.MANIFEST_FIELDS)
     if manifest["status"] == verdict.RUNNING:
-        try:
-            owner = leftovers.Owner(**manifest["owner"])
-        except TypeError as error:
-            raise UsageError(f"the run folder is damaged: {folder.manifest_path} names no owner") from error
         kept = leftovers.read_owner(leftovers.work_root() / folder.run_id)
         why = (
             f"its run is still going on (process {owner.pid})"
@@ -154,14 +141,14 @@ def read_aftermath(folder: RunFolder) -> list[dict[str, Any]]:
 
 
 def has_final_snapshot(folder: RunFolder, manifest: dict[str, Any]) -> bool:
-    """Whether every replica that the run had has files of the last snapshot."""
+    """Whether every replica that the run had has files of the last snapshot, as Kafka has them or set aside."""
     wanted = [
         folder.broker_snapshot(broker, AFTER_REJOIN) / f"{scenario['topic']}-{partition}"
         for scenario in manifest["scenarios"]
         for partition, brokers in scenario["replicas"].items()
         for broker in brokers
     ]
-    return all(any(path.glob("*.log")) for path in wanted)
+    return all(any(path.rglob("*.log")) for path in wanted)
 
 
 def rehearse(spark: SparkSession, scratch_dir: Path) -> None:

@@ -3,33 +3,50 @@
 from __future__ import annotations
 
 import logging
+import re
+import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from harness import check, leftovers
+from harness.errors import HarnessError, UsageError
 from harness.java import find_java
 from harness.outcome import RunResult
-from harness.spark import SparkSpec, start_session
-from harness.spark_archive import archive_path
+from harness.spark.archive import archive_path
+from harness.spark.probe import probe
+from harness.spark.session import SparkSpec, start_session
 from harness.store import new_run_id
 from harness.workspace import Workspace
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
     from harness.check import Prepared
     from harness.java import Java
     from harness.outcome import Progress
+    from harness.spark.options import SparkOptions
     from harness.store import RunFolder
 
 log = logging.getLogger("harness")
 
+START_LIMIT_S = 300.0
+"""For a session to be there, and a first task of each executor to be done: a busy cluster may have it wait."""
+STOP_LIMIT_S = 10.0
 
-def prepare_beside(workspace: Workspace, folder: RunFolder, java: Java) -> Prepared:
-    """Start Spark and plan the checkers of a folder that is still being written."""
-    spec = _spark_spec(workspace, folder.path / "spark.log", java)
-    session = start_session(spec)
+_SHOWN_LINES = 3
+_OF_PYTHON = re.compile(r"^\s*(\w+(?:Error|Exception): .+)$", re.MULTILINE)
+_LOGGED = re.compile(r" ERROR \w+: (.+)$", re.MULTILINE)
+_OF_JAVA = re.compile(r"((?:\w+\.)+\w+(?:Error|Exception): .+)$", re.MULTILINE)
+
+
+def prepare_beside(workspace: Workspace, folder: RunFolder, java: Java, spark: SparkOptions) -> Prepared:
+    """Start Spark and plan the checkers of a folder that is still being written. Raises as `session_of` does."""
+    spec = _spark_spec(workspace, folder.path / "spark.log", java, spark)
+    session = _start(spec, [folder.path])
     log.info("Spark is up")
     with ThreadPoolExecutor(1, thread_name_prefix="rehearse") as pool:
         rehearsal = pool.submit(check.rehearse, session, spec.scratch_dir)
@@ -40,8 +57,11 @@ def prepare_beside(workspace: Workspace, folder: RunFolder, java: Java) -> Prepa
     return prepared
 
 
-def check_folder(path: Path, progress: Progress) -> RunResult:
-    """Judge a stored run again; ``verdict.json`` there is replaced. Raises `UsageError` for a damaged folder."""
+def check_folder(path: Path, progress: Progress, spark: SparkOptions) -> RunResult:
+    """Judge a stored run again; ``verdict.json`` there is replaced.
+
+    Raises `UsageError` for a damaged folder, and as `session_of` does.
+    """
     folder, content = check.open_run_folder(path)
     java = find_java()
     run_id = f"check-{new_run_id()}"
@@ -49,8 +69,7 @@ def check_folder(path: Path, progress: Progress) -> RunResult:
 
         def prepared() -> Prepared:
             progress.stage("start Spark")
-            session = start_session(_spark_spec(workspace, workspace.path / "spark.log", java))
-            owned.callback(leftovers.end_processes, run_id, carrying=leftovers.SPARK_MARKER)
+            session = owned.enter_context(session_of(workspace, java, spark, [folder.path]))
             progress.stage("check")
             return check.prepare(session, [folder])
 
@@ -63,7 +82,78 @@ def check_folder(path: Path, progress: Progress) -> RunResult:
     return RunResult(folder, said, {})
 
 
-def _spark_spec(workspace: Workspace, log_path: Path, java: Java) -> SparkSpec:
+@contextmanager
+def session_of(
+    workspace: Workspace, java: Java, spark: SparkOptions, folders: Sequence[Path]
+) -> Iterator[SparkSession]:
+    """Start a session that writes in the workspace only, and end its JVM.
+
+    Raises `UsageError` where it does not start within `START_LIMIT_S`, or its executors cannot do their part: they
+    lack this project, or do not see the ``folders``.
+    """
+    session = _start(_spark_spec(workspace, workspace.path / "spark.log", java, spark), folders)
+    try:
+        yield session
+    finally:
+        if spark.has_executors:
+            _stop(session, workspace.run_id)
+        leftovers.end_processes(workspace.run_id, carrying=leftovers.SPARK_MARKER)
+
+
+def _spark_spec(workspace: Workspace, log_path: Path, java: Java, spark: SparkOptions) -> SparkSpec:
     archive = archive_path(java)
     flags = (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
-    return SparkSpec(workspace.run_id, workspace.path / "spark", log_path, jvm_flags=flags)
+    return SparkSpec(workspace.run_id, workspace.path / "spark", log_path, spark, jvm_flags=flags)
+
+
+def _start(spec: SparkSpec, folders: Sequence[Path]) -> SparkSession:
+    with _jvm_ends_after(spec.run_id, START_LIMIT_S) as is_late:
+        what = f"Spark does not start on {spec.asked.master}"
+        try:
+            session = start_session(spec)
+            if spec.asked.has_executors:
+                what = f"executors on {spec.asked.master} cannot run this (each needs its wheel, in a Python like this)"
+                probe(session, folders)
+        except HarnessError:
+            raise
+        except Exception as error:
+            why = (
+                f"not within {START_LIMIT_S:.0f} s; are there workers with room for its executors?"
+                if is_late.is_set()
+                else _cause(error, spec.log_path)
+            )
+            raise UsageError(f"{what}: {why}") from error
+    return session
+
+
+def _stop(session: SparkSession, run_id: str) -> None:
+    """Tell a cluster that no more is wanted of it; executors whose driver is just gone may stay in its books."""
+    with _jvm_ends_after(run_id, STOP_LIMIT_S), suppress(Exception):
+        session.stop()
+
+
+@contextmanager
+def _jvm_ends_after(run_id: str, limit_s: float) -> Iterator[threading.Event]:
+    """End the driver's JVM where the block takes longer: what waits for it then raises. Gives whether it was so."""
+    is_late = threading.Event()
+
+    def end() -> None:
+        is_late.set()
+        leftovers.end_processes(run_id, carrying=leftovers.SPARK_MARKER)
+
+    timer = threading.Timer(limit_s, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield is_late
+    finally:
+        timer.cancel()
+
+
+def _cause(error: Exception, log_path: Path) -> str:
+    """Return the words that tell the most, of a worker's Python, of the log, or of an exception of Java's."""
+    told, log = str(error), log_path.read_text(errors="replace") if log_path.exists() else ""
+    for text, pattern, index in ((told, _OF_PYTHON, -1), (log, _LOGGED, 0), (log, _OF_JAVA, -1), (told, _OF_JAVA, -1)):
+        if found := pattern.findall(text):
+            return str(found[index])
+    return "; ".join((log or told).splitlines()[-_SHOWN_LINES:]) or type(error).__name__

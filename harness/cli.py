@@ -6,7 +6,6 @@ import json
 import logging
 import signal
 import sys
-import time
 import traceback
 from dataclasses import fields
 from pathlib import Path
@@ -14,60 +13,24 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from click.core import ParameterSource
-from rich.console import Console
-from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 from rich.table import Table
 
 from harness import catalog, leftovers
+from harness.audit.cli import audit
+from harness.console import JSON, TEXT, ConsoleProgress, show, stdout
 from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_USAGE, HarnessError, UsageError
-from harness.verdict import ANOMALY, CLEAN, EXIT_CODES, UNKNOWN
+from harness.spark.options import PARAMETERS, spark_options
+from harness.verdict import EXIT_CODES
 
 if TYPE_CHECKING:
     from types import FrameType
 
-    from harness.outcome import RunResult
-
-TEXT, JSON = "text", "json"
-STYLES = {ANOMALY: "bold red", CLEAN: "bold green", UNKNOWN: "bold yellow"}
+    from harness.runtimes.nodes import Access
+    from harness.spark.options import SparkOptions
 
 format_option = click.option(
     "--format", "output", type=click.Choice([TEXT, JSON]), default=TEXT, help="What goes to stdout."
 )
-
-
-class ConsoleProgress:
-    """Stages as lines on stderr, with the seconds since the start."""
-
-    def __init__(self) -> None:
-        """Start counting."""
-        self._console = Console(stderr=True, highlight=False)
-        self._started_s = time.monotonic()
-        self._bar: Bar | None = None
-
-    def stage(self, text: str) -> None:
-        """Print the stage's line."""
-        self.close()
-        self._console.print(f"[dim]{time.monotonic() - self._started_s:6.1f} s[/dim]  {text}", soft_wrap=True)
-
-    def jars(self, done: int, total: int) -> None:
-        """Move the bar of fetching jars."""
-        if self._bar is None:
-            self._bar = Bar(
-                TextColumn("fetch jars"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TimeRemainingColumn(),
-                console=self._console,
-            )  # fmt: skip
-            self._bar.start()
-            self._bar.add_task("jars", total=total)
-        self._bar.update(self._bar.task_ids[0], completed=done, total=total)
-        if done >= total:
-            self.close()
-
-    def close(self) -> None:
-        """End a bar that is still shown."""
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -87,9 +50,30 @@ def cli(*, debug: bool) -> None:
     default="kill",
     show_default=True,
     metavar="NAME",
-    help="kill, pause, partition, join, catch-up, or none for the healthy control: see `harness nemeses`.",
+    help="How brokers are away, or what else breaks: see `harness nemeses`; none is the healthy control.",
 )
 @click.option("--client", default="librdkafka", show_default=True, metavar="NAME", help="librdkafka or java.")
+@click.option(
+    "--runtime",
+    default="auto",
+    show_default=True,
+    metavar="NAME",
+    help="local (processes), docker, ssh, or auto: docker where an engine and an image are at hand.",
+)
+@click.option("--nodes", metavar="HOST,…", help="Hosts for --runtime ssh, one a broker: [user@]host[:port].")
+@click.option("--nodes-file", type=click.Path(path_type=Path), metavar="FILE", help="The same, one a line.")
+@click.option("--ssh-user", metavar="NAME", help="Where a host names none.  [default: yours]")
+@click.option("--ssh-port", type=click.IntRange(1, 65_535), default=22, metavar="PORT", help="Where a host names none.")
+@click.option("--ssh-key", metavar="FILE", help="A private key.  [default: the agent's, and the usual ones]")
+@click.option("--ssh-known-hosts", metavar="FILE", help="Host keys to trust.  [default: yours]")
+@click.option("--ssh-host-key", "ssh_pins", multiple=True, metavar="SHA256:…", help="A host key to trust; repeatable.")
+@click.option("--image", metavar="REFERENCE", help="The image to use with docker.  [default: the target's]")
+@click.option(
+    "--command-config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A Java client's properties for SASL and TLS: brokers ask for that login, and every client uses it.",
+)
 @click.option("--timers", default="fast", show_default=True, metavar="NAME", help="fast, 10m, or default (days).")
 @click.option("--brokers", type=int, default=3, show_default=True, metavar="N", help="How many brokers, 3 to 7.")
 @click.option("--replication-factor", type=int, default=3, show_default=True, metavar="N", help="Replicas a partition.")
@@ -132,6 +116,7 @@ def cli(*, debug: bool) -> None:
 )
 @click.option("--aftermath", is_flag=True, help="Then show how long a stuck LSO lasts, and what ends it.")
 @click.option("--keep", is_flag=True, help="Leave the cluster up and say how to reach and remove it.")
+@spark_options
 @format_option
 @click.pass_context
 def run(context: click.Context, /, output: str, settings: tuple[str, ...], run_dir: Path | None, **options: Any) -> int:
@@ -148,32 +133,56 @@ def run(context: click.Context, /, output: str, settings: tuple[str, ...], run_d
             if missing:
                 raise UsageError(f"give {' and '.join(missing)}: see `harness targets` and `harness anomalies`")
             topic_settings, broker_settings = parse_settings(settings)
-            chosen = RunOptions(**options, topic_settings=topic_settings, broker_settings=broker_settings)
+            access = _access(options)
+            if access is not None and "brokers" not in given:
+                options["brokers"] = len(access.nodes)
+            options |= {"access": access, "topic_settings": topic_settings, "broker_settings": broker_settings}
+            chosen = RunOptions(**_of(RunOptions, options))
             result = go(chosen, progress)
         else:
-            allowed = {field.name for field in fields(ResumeOptions)}
+            allowed = {field.name for field in fields(ResumeOptions)} | PARAMETERS
             refused = [p.opts[0] for p in context.command.params if p.name in given - allowed - {"output", "run_dir"}]
             if refused:
                 raise UsageError(f"--resume takes everything else from the run folder; leave out {', '.join(refused)}")
-            result = resume(
-                ResumeOptions(run_dir, **{n: value for n, value in options.items() if n in allowed}), progress
-            )
+            result = resume(ResumeOptions(run_dir, **_of(ResumeOptions, options)), progress)
     finally:
         progress.close()
-    _show(result, output)
+    show(result, output)
     return EXIT_CODES[result.verdict["verdict"]]
+
+
+def _of(kind: type[Any], options: dict[str, Any]) -> dict[str, Any]:
+    """Return those of the options that a dataclass has a field for."""
+    names = {field.name for field in fields(kind)}
+    return {name: value for name, value in options.items() if name in names}
+
+
+def _access(options: dict[str, Any]) -> Access | None:
+    """Return how the given hosts are logged in to; None where none are given. Raises `UsageError`."""
+    if options["nodes"] is None and options["nodes_file"] is None:
+        return None
+    from harness.runtimes.nodes import Access, parse_nodes, read_hosts_file  # noqa: PLC0415
+
+    texts = read_hosts_file(options["nodes_file"]) if options["nodes_file"] else options["nodes"].split(",")
+    return Access(
+        parse_nodes(texts, user=options["ssh_user"], port=options["ssh_port"]),
+        key=options["ssh_key"],
+        known_hosts=options["ssh_known_hosts"],
+        pins=options["ssh_pins"],
+    )
 
 
 @cli.command()
 @click.argument("run_dir", type=click.Path(path_type=Path))
+@spark_options
 @format_option
-def check(run_dir: Path, output: str) -> int:
+def check(run_dir: Path, output: str, spark: SparkOptions) -> int:
     """Judge a stored run again, from its folder alone."""
     from harness.checking import check_folder  # noqa: PLC0415
 
     progress = ConsoleProgress()
-    result = check_folder(run_dir, progress)
-    _show(result, output)
+    result = check_folder(run_dir, progress, spark)
+    show(result, output)
     return EXIT_CODES[result.verdict["verdict"]]
 
 
@@ -190,7 +199,7 @@ def doctor(targets: tuple[str, ...], output: str) -> int:
     """Say what this machine lacks, and how to get it."""
     from harness.doctor import diagnose  # noqa: PLC0415
     from harness.java import find_java  # noqa: PLC0415
-    from harness.spark_archive import make_archive  # noqa: PLC0415
+    from harness.spark.archive import make_archive  # noqa: PLC0415
     from harness.targets import find_target  # noqa: PLC0415
     from harness.targets.jars import jars_for  # noqa: PLC0415
 
@@ -207,7 +216,7 @@ def doctor(targets: tuple[str, ...], output: str) -> int:
         table = Table("", "what", "found", "to do", box=None)
         for one in found:
             table.add_row("[green]ok[/green]" if one.ok else "[red]lacks[/red]", one.name, one.found, one.remedy)
-        _stdout().print(table)
+        stdout().print(table)
     return EXIT_CLEAN if all(one.ok for one in found) else EXIT_USAGE
 
 
@@ -222,39 +231,88 @@ def clean(run_ids: tuple[str, ...]) -> int:
     unknown = set(run_ids) - {leftover.run_id for leftover in found}
     if unknown:
         raise UsageError(f"nothing is left of {', '.join(sorted(unknown))}")
-    removed = 0
     for leftover in found:
-        owner = leftover.owner
-        named = leftover.run_id in run_ids
-        if owner is not None and not owner.kept and owner.lives():
-            if named:
-                raise UsageError(f"{leftover.run_id} is still going on (process {owner.pid}); end that first")
-            click.echo(f"spared {leftover.run_id}: its run is going on (process {owner.pid})")
-        elif named or (not run_ids and leftovers.is_abandoned(leftover)):
-            ended = leftovers.remove(leftover.run_id, leftover.directory)
-            click.echo(f"removed {leftover.run_id}: {ended} processes and {leftover.directory}")
-            removed += 1
-        elif not run_ids and owner is not None and (owner.kept or owner.resumable):
-            why = "kept" if owner.kept else f"it can go on with `harness run --resume {owner.run_dir}`"
-            click.echo(f"spared {leftover.run_id}: {why}; remove it with `harness clean {leftover.run_id}`")
-    for run_id in leftovers.remove_orphaned_networks():
-        click.echo(f"removed the network of {run_id}")
-        removed += 1
+        if spared := _why_spared(leftover, run_ids):
+            click.echo(f"spared {leftover.run_id}: {spared}")
+    doomed = [one for one in found if one.run_id in run_ids or (not run_ids and leftovers.is_abandoned(one))]
+    removed, failed = _remove(doomed)
+    removed += [f"the network of {run_id}" for run_id in leftovers.remove_orphaned_networks()]
+    removed += [f"the containers of {run_id}" for run_id in leftovers.remove_orphaned_containers()]
+    for what in removed:
+        click.echo(f"removed {what}")
+    if failed:
+        raise HarnessError("; ".join(failed))
     if not removed:
         click.echo("nothing to remove")
     return EXIT_CLEAN
 
 
+def _remove(doomed: list[leftovers.Leftover]) -> tuple[list[str], list[str]]:
+    """Return what was removed, and why something was not."""
+    removed, failed = [], []
+    for leftover in doomed:
+        try:
+            ended = leftovers.remove(leftover.run_id, leftover.directory)
+        except HarnessError as error:
+            failed.append(str(error))
+        else:
+            removed.append(f"{leftover.run_id}: {ended} processes and {leftover.directory}")
+    return removed, failed
+
+
+def _why_spared(leftover: leftovers.Leftover, run_ids: tuple[str, ...]) -> str | None:
+    """Return why a run is left alone, None where there is nothing to say of that.
+
+    Raises `UsageError` for a named one that is still going on.
+    """
+    owner = leftover.owner
+    named = leftover.run_id in run_ids
+    if owner is None:
+        return None
+    if not owner.kept and owner.lives():
+        if named:
+            raise UsageError(f"{leftover.run_id} is still going on (process {owner.pid}); end that first")
+        return f"its run is going on (process {owner.pid})"
+    if run_ids or not (owner.kept or owner.resumable):
+        return None
+    why = "kept" if owner.kept else f"it can go on with `harness run --resume {owner.run_dir}`"
+    return f"{why}; remove it with `harness clean {leftover.run_id}`"
+
+
 @cli.command()
 def targets() -> int:
     """List what can be tested."""
-    from harness.targets import TARGETS  # noqa: PLC0415
+    from harness.targets import KAFKA, TARGETS  # noqa: PLC0415
     from harness.targets.jars import is_cached  # noqa: PLC0415
 
     table = Table("target", "version", "jars", "note", box=None)
     for target in TARGETS.values():
-        table.add_row(target.name, target.version, "cached" if is_cached(target) else "to be fetched", target.note)
-    _stdout().print(table)
+        held = "an image" if target.system != KAFKA else "cached" if is_cached(target) else "to be fetched"
+        table.add_row(target.name, target.version, held, target.note)
+    stdout().print(table)
+    return EXIT_CLEAN
+
+
+@cli.group()
+def images() -> None:
+    """Container images for `--runtime docker`."""
+
+
+@images.command()
+@click.argument("target_name", metavar="TARGET")
+def build(target_name: str) -> int:
+    """Make an image with the contract of apache/kafka from the brokers' jars and this host's Java; pulls nothing."""
+    from harness.java import find_java  # noqa: PLC0415
+    from harness.runtimes import engine  # noqa: PLC0415
+    from harness.targets import find_target, image_build  # noqa: PLC0415
+    from harness.targets.jars import jars_for  # noqa: PLC0415
+
+    target, java, client = find_target(target_name), find_java(), engine.connect()
+    progress = ConsoleProgress()
+    jars = jars_for(target, on_progress=progress.jars, verify=True)
+    progress.stage(f"build {target.name} ({target.version})")
+    image = image_build.build(client, target, jars, java)
+    click.echo(f"{image.reference}  {image.id}")
     return EXIT_CLEAN
 
 
@@ -266,7 +324,7 @@ def nemeses() -> int:
     table = Table("nemesis", "what it does", box=None)
     for nemesis in NEMESES.values():
         table.add_row(nemesis.name, nemesis.summary)
-    _stdout().print(table)
+    stdout().print(table)
     return EXIT_CLEAN
 
 
@@ -276,66 +334,11 @@ def anomalies() -> int:
     table = Table("anomaly", "payload", "what happens", box=None)
     for scenario in catalog.SCENARIOS:
         table.add_row(scenario.anomaly, scenario.payload, scenario.summary)
-    _stdout().print(table)
+    stdout().print(table)
     return EXIT_CLEAN
 
 
-def _show(result: RunResult, output: str) -> None:
-    said = result.verdict
-    code = EXIT_CODES[said["verdict"]]
-    if output == JSON:
-        click.echo(json.dumps(said, indent=2))
-    else:
-        console = _stdout()
-        for scenario in said["scenarios"]:
-            if scenario["verdict"] != ANOMALY:
-                _line(console, scenario["verdict"], f"{scenario['scenario']}: {scenario['reason']}")
-        for finding in said["findings"]:
-            where = f"broker {finding['broker']}, {finding['topic']}-{finding['partition']}, offset {finding['offset']}"
-            names = f" (or {' or '.join(finding['candidates'])})" if finding["candidates"] else ""
-            _line(
-                console,
-                ANOMALY,
-                f"{finding['anomaly']}{names}: {where}: {finding['explanation']} [{finding['effect']}]",
-            )
-        _show_aftermath(console, said["aftermath"])
-        console.print(f"{_relative(result.folder.path)}/   (exit code {code})", markup=False)
-    for broker, address in result.kept.items():
-        click.echo(f"kept: broker {broker} at {address}", err=True)
-    if result.kept:
-        click.echo(f"remove it with: harness clean {result.folder.run_id}", err=True)
-
-
-def _show_aftermath(console: Console, steps: list[dict[str, Any]]) -> None:
-    freed: set[tuple[str, int, int]] = set()
-    for step in steps:
-        told = [f"stuck: {', '.join(map(_stands, step['stuck']))}"] if step["stuck"] else []
-        for replica in step["ended"]:
-            name = (replica["topic"], replica["partition"], replica["broker"])
-            told += [] if name in freed else [f"free: {_stands(replica)}, taken as {replica['outcome']}"]
-            freed.add(name)
-        console.print(f"{step['after_s']:6.1f} s  {step['summary']}", markup=False)
-        for line in told or ["nothing is stuck"]:
-            console.print(f"          {line}", markup=False)
-
-
-def _stands(replica: dict[str, Any]) -> str:
-    where = f"{replica['topic']}-{replica['partition']} on broker {replica['broker']}"
-    return f"{where} at {replica['last_stable_offset']} of {replica['high_watermark']}"
-
-
-def _line(console: Console, verdict: str, text: str) -> None:
-    console.print(f"[{STYLES[verdict]}]{verdict.upper()}[/]", end=" ")
-    console.print(text, markup=False)
-
-
-def _stdout() -> Console:
-    return Console(highlight=False, soft_wrap=True)
-
-
-def _relative(path: Path) -> Path:
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
+cli.add_command(audit)
 
 
 def main() -> NoReturn:

@@ -9,36 +9,36 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from harness.admin import Admin
 from harness.errors import HarnessError
-from harness.timers import DAY_MS, FREEZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from harness.admin import PartitionState
     from harness.clock import Clock
     from harness.observe import Observer
     from harness.placement import Placement
-    from harness.replica import TopicPartition
+    from harness.protocol.admin import Admin, PartitionState
+    from harness.protocol.replica import TopicPartition
     from harness.runtimes.base import Runtime
-    from harness.wire import Address
+    from harness.systems import Control
 
-TRANSACTION_STATE = ("__transaction_state", 0)
 INTERNAL_REPLICATION_FACTOR = 3
-CLEANER_BACKOFF, A_LONG_REST_MS = "log.cleaner.backoff.ms", str(DAY_MS)
-"""Setting it has the cleaner look once more, and then no more for as long."""
+START_S = 120.0
+"""Brokers may have that long to start, on whatever clock the run goes: two runs at once on two cores took 33 s."""
 
 
 @dataclass
 class Cluster:
     """What acts on the brokers. ``replicas``: the brokers that each partition has once everybody is there.
 
+    ``admin`` asks what every system understands, ``control`` what each is asked in its own way.
     ``away``: brokers that miss what is written now; they may be down, or up and behind. ``checks`` raise what
     failed in the background. ``settle_s`` bounds each wait that names no bound of its own.
     """
 
     runtime: Runtime
+    admin: Admin
+    control: Control
     observer: Observer
     placement: Placement
     replicas: Mapping[TopicPartition, tuple[int, ...]]
@@ -46,11 +46,6 @@ class Cluster:
     settle_s: float
     away: frozenset[int] = frozenset()
     checks: list[Callable[[], None]] = field(default_factory=list)
-    admin: Admin = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Let the admin's requests go to whichever broker is up."""
-        self.admin = Admin(self.live_addresses)
 
     @property
     def topics(self) -> list[str]:
@@ -67,21 +62,24 @@ class Cluster:
         """Return the brokers whose replica of this partition follows now."""
         return [broker for broker in self.replicas[partition] if broker not in self.away]
 
-    def live_addresses(self) -> list[Address]:
-        """Where the brokers are that can answer now."""
-        return [self.runtime.address(broker) for broker in self.runtime.brokers if self.runtime.is_up(broker)]
-
     def states(self) -> dict[TopicPartition, PartitionState]:
         """Return every partition's leader and replicas; nothing while one of them is not known."""
-        states = self.admin.partitions(self.topics)
+        states = self.control.states(self.topics)
         return states if set(states) == set(self.replicas) else {}
 
     def registered(self) -> set[int]:
         """Return the brokers that are registered; none while nobody listens."""
         try:
-            return self.admin.brokers()
+            return self.control.registered()
         except HarnessError:
             return set()
+
+    def active_controller(self) -> int | None:
+        """Return the node id of the controller that leads the quorum; None while there is none, or nobody knows."""
+        try:
+            return self.control.active_controller()
+        except HarnessError:
+            return None
 
     def wait(self, condition: Callable[[], bool], what: str, timeout_s: float | None = None) -> None:
         """Wait until the condition holds. Raises `WaitTimeoutError`, or what failed in the background."""
@@ -98,9 +96,10 @@ class Cluster:
         self.clock.wait_until(checked, timeout_s or self.settle_s, what)
 
     def wait_registered(self, brokers: Sequence[int] | None = None) -> None:
-        """Wait until these brokers, or all, are registered."""
+        """Wait until these brokers, or all, are registered: they have just been started, and starting takes a while."""
         wanted = set(self.runtime.brokers if brokers is None else brokers)
-        self.wait(lambda: self.registered() >= wanted, f"brokers {sorted(wanted)} to register")
+        bound_s = max(self.settle_s, START_S)
+        self.wait(lambda: self.registered() >= wanted, f"brokers {sorted(wanted)} to register", bound_s)
 
     def wait_absent_left(self) -> None:
         """Wait until no absent broker is in any ISR."""
@@ -118,6 +117,16 @@ class Cluster:
                 and all(set(p.isr) == set(p.replicas) == set(self.replicas[tp]) for tp, p in states.items())
             ),
             f"{_brokers(self.placement.absent)} to rejoin every ISR",
+        )
+
+    def wait_in_isr(self, brokers: Sequence[int]) -> None:
+        """Wait until every replica on these brokers is in its ISR."""
+        wanted = set(brokers)
+        self.wait(
+            lambda: (
+                bool(states := self.states()) and all(wanted & set(p.replicas) <= set(p.isr) for p in states.values())
+            ),
+            f"{_brokers(brokers)} to be in every ISR",
         )
 
     def wait_replicated(self, what: str) -> None:
@@ -164,12 +173,12 @@ class Cluster:
         Otherwise a returned broker may compact misjudged records away before anyone looks, and the late
         transactions' markers may vanish as the early ones did.
         """
-        self.admin.alter_topics(self.topics, FREEZE)
-        self.wait(self._is_frozen, "every broker to stop compaction")
+        self.control.freeze(self.topics)
+        self.wait(lambda: self.control.is_frozen(self.topics), "every broker to stop compaction")
 
-    def _is_frozen(self) -> bool:
-        settings = [self.admin.topic_settings(address, self.topics) for address in self.live_addresses()]
-        return all(FREEZE.items() <= held.items() for by_topic in settings for held in by_topic.values())
+    def thaw(self, settings: Mapping[str, str]) -> None:
+        """Let compaction go on; ``settings`` are the topics' own."""
+        self.control.thaw(self.topics, settings)
 
     def rest_cleaners_of_absent(self) -> None:
         """Have the absent brokers' cleaners rest from now on, before the brokers go away.
@@ -177,41 +186,33 @@ class Cluster:
         One that lives on where it cannot be reached learns of the freeze only once it is back, and by then it
         may have compacted.
         """
-        absent = {broker: self.runtime.address(broker) for broker in self.placement.absent}
-        for broker, address in absent.items():
-            self.admin.alter_broker(broker, address, {CLEANER_BACKOFF: A_LONG_REST_MS})
-
-        def is_resting(broker: int) -> bool:
-            return self.admin.broker_settings(broker, absent[broker])[CLEANER_BACKOFF] == A_LONG_REST_MS
-
-        self.wait(lambda: all(map(is_resting, absent)), f"the cleaners of {_brokers(self.placement.absent)} to rest")
+        absent = self.placement.absent
+        self.control.rest(absent)
+        self.wait(lambda: self.control.is_resting(absent), f"the cleaners of {_brokers(absent)} to rest")
 
     def wake_cleaners_of_absent(self) -> None:
         """Take that back, once the returned brokers know of the freeze."""
-        self.wait(self._is_frozen, "the returned brokers to stop compaction")
-        for broker in self.placement.absent:
-            self.admin.alter_broker(broker, self.runtime.address(broker), {CLEANER_BACKOFF: None})
+        self.wait(lambda: self.control.is_frozen(self.topics), "the returned brokers to stop compaction")
+        self.control.wake(self.placement.absent)
 
     def lead(self, orders: Mapping[TopicPartition, Sequence[int]]) -> None:
         """Give partitions these replicas, the first of which leads."""
-        self.admin.reassign(orders)
+        self.control.lead(orders)
         topics = sorted({topic for topic, _ in orders})
-
-        def leads() -> bool:
-            # On every broker: a client that asks one which does not know yet would be sent to the old leader.
-            views = [self.admin.partitions(topics, at=address) for address in self.live_addresses()]
-            late = [tp for tp, order in orders.items() if any(tp not in v or v[tp].leader != order[0] for v in views)]
-            if late:
-                self.admin.elect_preferred(late)
-            return not late
-
         leaders = sorted({order[0] for order in orders.values()})
-        self.wait(leads, f"{_brokers(leaders)} to lead {', '.join(topics)}")
+        self.wait(lambda: self.control.leads(orders), f"{_brokers(leaders)} to lead {', '.join(topics)}")
+
+    def lead_as_placed(self) -> None:
+        """Have each partition led by the first of its replicas, where new ones are not from the beginning."""
+        orders = {tp: self.present(tp) for tp in self.replicas}
+        late = {tp: orders[tp] for tp, state in self.states().items() if state.leader != orders[tp][0]}
+        if late:
+            self.lead(late)
 
     def coordinate_on_staying(self) -> None:
         """Move the transaction coordinator's log to staying brokers alone: one that left would hold up commits."""
         self.wait(lambda: self.admin.has_coordinator("any"), "a transaction coordinator")
-        self.lead({TRANSACTION_STATE: self.placement.staying[:INTERNAL_REPLICATION_FACTOR]})
+        self.lead({self.control.coordinator: self.placement.staying[:INTERNAL_REPLICATION_FACTOR]})
 
 
 def _brokers(brokers: Sequence[int]) -> str:

@@ -6,8 +6,8 @@ import logging
 import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from harness import aftermath, leftovers, verdict
@@ -15,9 +15,8 @@ from harness.clients import ClientSpec, find_client
 from harness.errors import HarnessError, TimeLimitError
 from harness.outcome import RunResult
 from harness.runner import Outage
-from harness.runtimes.base import bootstrap_servers
-from harness.runtimes.local import LocalRuntime, LocalSpec
-from harness.runtimes.network import create_network
+from harness.runtimes.base import ClusterSpec, bootstrap_servers
+from harness.spark.options import SparkOptions
 from harness.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -31,9 +30,10 @@ if TYPE_CHECKING:
     from harness.java import Java
     from harness.manifest import Manifest
     from harness.outcome import Progress
+    from harness.protocol.security import Security
     from harness.runner import Test
+    from harness.runtimes.base import Ready, Runtime
     from harness.store import RunFolder
-    from harness.targets.jars import JarSet
 
 log = logging.getLogger("harness")
 
@@ -46,18 +46,22 @@ FAILED, TIME_LIMIT, INTERRUPTED = "failed", "time-limit", "interrupted"
 class Job:
     """A run that is about to begin or to go on.
 
-    ``begin`` writes its manifest. ``ports`` are one a broker, then one a controller.
+    ``begin`` writes its manifest. ``classpath`` is the client's. ``ports`` are one a broker, then one a controller.
+    ``security``: how clients log in, where brokers ask for that.
     """
 
     test: Test
     folder: RunFolder
     java: Java
-    jars: JarSet
+    ready: Ready
+    classpath: str
     ports: Sequence[int]
     begin: Callable[[], Manifest]
     is_resumed: bool = False
     keep: bool = False
     aftermath: bool = False
+    security: Security | None = None
+    spark: SparkOptions = field(default_factory=SparkOptions)
 
 
 def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
@@ -67,57 +71,55 @@ def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
     cluster did not come up. Later failures end in the verdict ``unknown``, with what was collected kept.
     """
     test, folder = job.test, job.folder
-    open_client = find_client(test.client)
     with ExitStack() as owned:
         owned.enter_context(_logging_to(folder.path / "harness.log"))
         workspace = owned.enter_context(Workspace(folder.run_id, folder.path, again=job.is_resumed))
         if not job.keep:
             owned.callback(_say_how_to_go_on, workspace)
         told = job.begin()
-        # Removed with the workspace, once no process is left in it.
-        network = create_network(folder.run_id, test.placement.brokers) if test.nemesis.needs_network else None
-        runtime = LocalRuntime(
-            LocalSpec(
+        runtime = job.ready.make(
+            ClusterSpec(
                 run_id=folder.run_id,
                 work_dir=workspace.path,
                 logs_dir=folder.logs_path,
-                java=job.java.path,
-                classpath=job.jars.classpath,
                 settings=test.broker_settings,
                 brokers=test.placement.brokers,
                 controllers=test.placement.controllers,
                 ports=tuple(job.ports),
-                network=network,
+                needs=test.nemesis.needs,
+                security=job.security,
             )
         )
-        if not job.keep:
-            owned.enter_context(closing(runtime))
+        owned.callback(_close, runtime, keep=job.keep)
         # Before Spark, which changes the environment that a new process inherits.
         client = ClientSpec(
             run_id=folder.run_id,
             bootstrap=bootstrap_servers(runtime),
             java=job.java,
-            classpath=job.jars.classpath,
+            classpath=job.classpath,
             work_dir=workspace.path,
             log_path=folder.path / "client.log",
+            security=job.security,
         )
-        make_producer = owned.enter_context(open_client(client))
+        make_producer = owned.enter_context(find_client(test.client).opened(client))
         stages = _Stages(clock, progress)
         meanwhile = not test.timers.is_resumable
-        prepared = owned.enter_context(_checkers(workspace, folder, job.java, meanwhile=meanwhile))
+        prepared = owned.enter_context(_checkers(workspace, job, meanwhile=meanwhile))
 
         def on_window() -> None:
-            if test.timers.is_resumable and test.nemesis.away_again is not None:
+            if test.timers.is_resumable and job.ready.is_resumable and test.nemesis.away_again is not None:
                 workspace.let_resume(resumable=True)
 
         outage = Outage(test, runtime, make_producer, folder, clock=clock, progress=stages.begin, on_window=on_window)
         _go(outage.resume if job.is_resumed else outage.run, outage, told, stages)
         if told.content["status"] == verdict.COMPLETE:
             workspace.let_resume(resumable=False)
+            if outage.cluster is not None:
+                told.content["coordination"] = outage.cluster.control.coordination()
             if job.aftermath and outage.cluster is not None:
                 _follow(outage.cluster, test, make_producer, told=told, stages=stages)
         if not job.keep:
-            runtime.close()
+            _close(runtime)
         stages.begin("check")
         from harness.check import judge_run  # noqa: PLC0415  (loaded by now)
 
@@ -131,6 +133,14 @@ def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
             workspace.keep()
             kept = {broker: str(runtime.address(broker)) for broker in runtime.brokers}
         return RunResult(folder, said, kept)
+
+
+def _close(runtime: Runtime, *, keep: bool = False) -> None:
+    """Let go of the brokers. What fails here is told, and takes nothing from the verdict."""
+    try:
+        runtime.close(keep=keep)
+    except (HarnessError, OSError) as error:
+        log.warning("the brokers were not let go of as they should be: %s", error)
 
 
 def _say_how_to_go_on(workspace: Workspace) -> None:
@@ -200,9 +210,7 @@ class _Stages:
 
 
 @contextmanager
-def _checkers(
-    workspace: Workspace, folder: RunFolder, java: Java, *, meanwhile: bool
-) -> Iterator[Callable[[], Prepared]]:
+def _checkers(workspace: Workspace, job: Job, *, meanwhile: bool) -> Iterator[Callable[[], Prepared]]:
     """Give what has the checkers planned, in Spark in the background; ``meanwhile`` brokers boot and clean.
 
     Otherwise Spark is started when they are asked for, so as not to idle for days.
@@ -213,7 +221,7 @@ def _checkers(
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), SPARK_NICENESS)
         from harness.checking import prepare_beside  # noqa: PLC0415  (brokers boot while pyspark is imported)
 
-        return prepare_beside(workspace, folder, java)
+        return prepare_beside(workspace, job.folder, job.java, job.spark)
 
     with ThreadPoolExecutor(1, thread_name_prefix="spark") as pool:
         futures: list[Future[Prepared]] = [pool.submit(prepare)] if meanwhile else []

@@ -11,11 +11,18 @@ import socket
 import sys
 import tempfile
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from harness import java
-from harness.runtimes.network import why_impossible
-from harness.targets import TARGETS, Target
+from harness.errors import HarnessError
+from harness.runtimes import local
+from harness.runtimes.base import Need
+from harness.targets import TARGETS, WITH_JARS, Target
 from harness.targets.jars import is_cached
+from nemesis import NEMESES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MIN_PYTHON = (3, 11)
 MIN_DISK_BYTES = 2 * 1024**3
@@ -29,13 +36,34 @@ PACKAGES = (  # what is imported, and what pip calls it
     ("confluent_kafka", "confluent-kafka"),
     ("cramjam", "cramjam"),
     ("crc32c", "crc32c"),
+    ("cryptography", "cryptography"),
+    ("docker", "docker"),
+    ("javaproperties", "javaproperties"),
     ("kafka", "kafka-python"),
+    ("networkx", "networkx"),
+    ("numba", "numba"),
+    ("numpy", "numpy"),
+    ("pandas", "pandas"),
+    ("paramiko", "paramiko"),
     ("psutil", "psutil"),
     ("pyarrow", "pyarrow"),
     ("pyspark", "pyspark"),
+    ("requests", "requests"),
     ("rich", "rich"),
 )
 # fmt: on
+
+Found = tuple[str, str]
+"""What was found, and what to do."""
+
+FAULTS = {
+    Need.LINK: "network namespaces",
+    Need.FIREWALL: "iptables in them",
+    Need.DELAY: "slow links (netem)",
+    Need.DISK: "small disks (tmpfs)",
+    Need.CLOCK: "clocks (libfaketime)",
+}
+"""What some nemeses need on this host, in its own words."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +89,9 @@ def diagnose() -> list[Check]:
         _disk(),
         _memory(),
         _ports(),
-        _network(),
-        *(_jars(target) for target in TARGETS.values()),
+        *(_fault(need) for need in FAULTS),
+        *_containers(),
+        *(_jars(target) for target in WITH_JARS.values()),
     ]
 
 
@@ -131,11 +160,45 @@ def _ports() -> Check:
     return _check("loopback ports", ok=ok, found=found, remedy=remedy)
 
 
-def _network() -> Check:
-    """Tell whether brokers can have links of their own. That they cannot is information: one nemesis needs it."""
-    reason = why_impossible()
-    remedy = "" if reason is None else "only --nemesis partition needs them; run it as root, with iproute2"
-    return Check("network namespaces", ok=True, found=reason or "one was made and removed", remedy=remedy)
+def _fault(need: Need) -> Check:
+    """Tell whether brokers can be given it. That they cannot is information: only some nemeses need it."""
+    reason = local.WHY_NOT[need]()
+    nemeses = ", ".join(nemesis.name for nemesis in NEMESES.values() if need in nemesis.needs)
+    remedy = "" if reason is None else f"only --nemesis {nemeses} needs it with --runtime local"
+    return Check(FAULTS[need], ok=True, found=reason or "can be had", remedy=remedy)
+
+
+def _containers() -> list[Check]:
+    """Tell what of ``--runtime docker`` is there. That nothing is, is information: no other runtime needs it."""
+    unneeded = "only --runtime docker needs it"
+    try:
+        from harness.runtimes import engine  # noqa: PLC0415  (a package that is missing is told above)
+        from harness.targets import images  # noqa: PLC0415
+    except ImportError as error:
+        return [Check("container engine", ok=True, found=f"not known: {error}", remedy=unneeded)]
+
+    def version() -> Found:
+        return f"{engine.connect().version()['Version']} answers", ""
+
+    def compose() -> Found:
+        return " ".join(engine.find_compose()), ""
+
+    def held() -> Found:
+        client = engine.connect()
+        found = [target.name for target in TARGETS.values() if images.find(client, target)]
+        lacking = [name for name in WITH_JARS if name not in found]
+        remedy = f"harness images build {lacking[0]}, or let a run pull it" if lacking else ""
+        return ", ".join(found) or "none", remedy
+
+    def look(name: str, at: Callable[[], Found]) -> Check:
+        try:
+            with engine.told("it does not say"):
+                found, remedy = at()
+        except HarnessError as error:
+            found, remedy = str(error), unneeded
+        return Check(name, ok=True, found=found, remedy=remedy)
+
+    return [look("container engine", version), look("compose", compose), look("images at hand", held)]
 
 
 def _jars(target: Target) -> Check:

@@ -8,6 +8,7 @@ and its network.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import shutil
@@ -20,7 +21,10 @@ from typing import Any
 
 import psutil
 
-from harness.runtimes.network import remove_network, runs_with_networks
+from harness.errors import HarnessError, UsageError
+from harness.runtimes import disk
+from harness.runtimes.elsewhere import COMPOSE_FILE, MODULES, may_have_engine
+from harness.runtimes.network import remove_network, remove_stray_rules, runs_with_networks
 
 UNOWNED_GRACE_S = 60.0
 """A directory without a readable owner this young may belong to a run that is just starting."""
@@ -132,21 +136,22 @@ def change_owner(directory: Path, **changes: Any) -> None:
 
 def release(run_id: str, directory: Path) -> int:
     """Take a run apart that has ended: end its processes, and keep its data only where it can be resumed."""
-    owner = read_owner(directory)
-    if owner is not None and owner.resumable:
+    if is_resumable(directory):
         ended = end_processes(run_id)
         remove_network(run_id)
-        return ended
+        return ended + _elsewhere("end", directory, run_id)
     return remove(run_id, directory)
 
 
 def remove(run_id: str, directory: Path) -> int:
-    """End every process of the run, remove its network and its directory; return how many processes were ended.
+    """End every process of the run, wherever it is, remove its network and directory; return how many were ended.
 
     The directory goes last: by it a run is found again of which something could not be removed.
     """
     ended = end_processes(run_id)
     remove_network(run_id)
+    ended += _elsewhere("remove", directory, run_id)
+    disk.unmount_below(directory)
     shutil.rmtree(directory, ignore_errors=True)
     return ended
 
@@ -193,16 +198,52 @@ def remove_orphaned_networks() -> list[str]:
 
     A command that was under way when harness and keeper ended may have made one after they had looked.
     """
-    orphans = runs_with_networks() - {leftover.run_id for leftover in find_leftovers()}
+    removed = sorted(run_id for run_id in _orphans(runs_with_networks()) if remove_network(run_id))
+    remove_stray_rules()
+    return removed
+
+
+def remove_orphaned_containers() -> list[str]:
+    """Remove the containers of runs that have neither a work directory nor a process any more; return their ids."""
+    if not may_have_engine():
+        return []
+    engine = importlib.import_module(MODULES[COMPOSE_FILE])
+    orphans = sorted(_orphans(engine.runs_with_containers()))
+    for run_id in orphans:
+        engine.remove(work_root(), run_id)
+    return orphans
+
+
+def _orphans(run_ids: set[str]) -> set[str]:
+    """Those that nobody looks after, here or with another TMPDIR: a run's keeper names it on its command line."""
+    orphans = run_ids - {leftover.run_id for leftover in find_leftovers()}
     if orphans:
         words = {word for process in psutil.process_iter(["cmdline"]) for word in process.info["cmdline"] or ()}
         orphans = {run_id for run_id in orphans if not any(run_id in word for word in words)}
-    return sorted(run_id for run_id in orphans if remove_network(run_id))
+    return orphans
+
+
+def _elsewhere(verb: str, directory: Path, run_id: str) -> int:
+    """Have whatever the run has beyond this host's processes taken apart; return how many things were ended.
+
+    Raises `HarnessError` where something stays, or cannot be reached.
+    """
+    modules = [importlib.import_module(module) for file, module in MODULES.items() if (directory / file).exists()]
+    try:
+        return sum(int(getattr(module, verb)(directory, run_id)) for module in modules)
+    except UsageError as error:
+        raise HarnessError(f"something is left of {run_id}: {error}") from error
 
 
 def process_marker(run_id: str) -> str:
     """The JVM argument by which a run's processes are known."""
     return f"-Dharness.run={run_id}"
+
+
+def is_resumable(directory: Path) -> bool:
+    """Whether the run can go on with what is there, so that its data have to stay."""
+    owner = read_owner(directory)
+    return owner is not None and owner.resumable
 
 
 def read_owner(directory: Path) -> Owner | None:

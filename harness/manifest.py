@@ -1,9 +1,11 @@
-"""``manifest.json``: what was run, with what, by whom, and how it ended."""
+"""``manifest.json``: what was run, with what, by whom, and how it ended. Written here, and read again."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import platform
+import re
 import subprocess
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,25 +13,29 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness import leftovers
+from harness import drawing, leftovers
 from harness.catalog import CONTROL
+from harness.errors import UsageError
 from harness.segments.batches import CorruptLogError, iter_batches
 from harness.segments.transactions import transaction_version
+from harness.store import MANIFEST, TOPOLOGY, RunFolder
 from harness.verdict import RUNNING, SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from harness.java import Java
+    from harness.protocol.security import Security
     from harness.runner import Test
     from harness.segments.batches import Batch
-    from harness.store import RunFolder
     from harness.targets import Target
     from harness.targets.jars import JarSet
 
 PACKAGES = ("confluent-kafka", "kafka-python", "pyspark", "pyarrow")
 DISTRIBUTION = "compaction-harness"
 GIT_TIMEOUT_S = 5.0
+HIDDEN = "(hidden)"
+SECRET = re.compile(r"password|secret|jaas\.config|keystore\.key$|certificate\.chain$")
 
 
 @dataclass
@@ -69,10 +75,13 @@ def begin(
     anomaly: str,
     test: Test,
     java: Java,
-    jars: JarSet,
+    runtime: Mapping[str, Any],
+    jars: JarSet | None,
+    security: Security | None = None,
 ) -> Manifest:
-    """Write the manifest of a run that starts now."""
+    """Write the manifest of a run that starts now. ``jars``: those that brokers or clients of this host run on."""
     me = leftovers.owner_of_this_process(folder.run_id, folder.path)
+    links = sorted(test.nemesis.shape(test.placement).edges) if test.nemesis.shape else None
     manifest = Manifest(
         folder,
         {
@@ -81,13 +90,16 @@ def begin(
             "status": RUNNING,
             "failure": None,
             "target": {"name": target.name, "version": target.version, "note": target.note},
+            "coordination": dict.fromkeys(test.system.proof, False),
             "anomaly": anomaly,
             "nemesis": test.nemesis.name,
+            "takes_away": test.nemesis.takes_away,
+            "topology": links,
             "client": test.client,
             "timers": test.timers.name,
             "seed": test.seed,
             "topic_settings": dict(test.topic_settings),
-            "broker_settings": dict(test.broker_settings),
+            "broker_settings": without_secrets(test.broker_settings),
             "brokers": list(test.placement.brokers),
             "absent_brokers": list(test.placement.absent),
             "replication_factor": test.placement.replication_factor,
@@ -117,14 +129,49 @@ def begin(
                 "platform": platform.platform(),
                 **{name: _version(name) for name in PACKAGES},
             },
-            "jars": jars.digests,
-            "jars_pinned": jars.pinned,
+            "runtime": dict(runtime),
+            "security": {"protocol": security.protocol, "mechanism": security.mechanism} if security else None,
+            "jars": jars.digests if jars else {},
+            "jars_pinned": jars.pinned if jars else None,
             "owner": me,
             "timings_s": {},
         },
     )
     manifest.write()
+    if links is not None:
+        picture = drawing.topology(links, test.placement.brokers, test.placement.absent)
+        (folder.path / TOPOLOGY).write_text(picture)
     return manifest
+
+
+def open_run(path: Path, needed: Sequence[str]) -> tuple[RunFolder, dict[str, Any], leftovers.Owner]:
+    """Return a stored run's folder, its manifest with all that is ``needed`` in it, and the owner this names.
+
+    Raises `UsageError` for anything that is no run folder, or a damaged one.
+    """
+    folder = RunFolder(path.resolve())
+    if not path.is_dir():
+        raise UsageError(f"{path} is no folder; give a run folder, such as results/kafka-3.9/stuck-lso/latest")
+    damaged = f"the run folder is damaged: {folder.manifest_path}"
+    try:
+        content = json.loads(folder.manifest_path.read_text())
+    except FileNotFoundError:
+        raise UsageError(f"{path} is no run folder: it has no {MANIFEST}") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{damaged}: {error}") from error
+    wanted = (*needed, "status", "owner")
+    missing = [name for name in wanted if not isinstance(content, dict) or name not in content]
+    if missing:
+        raise UsageError(f"{damaged} lacks {', '.join(missing)}")
+    try:
+        return folder, content, leftovers.Owner(**content["owner"])
+    except TypeError as error:
+        raise UsageError(f"{damaged} names no owner") from error
+
+
+def without_secrets(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return settings with the values hidden that Kafka hides too (those of type PASSWORD)."""
+    return {name: HIDDEN if SECRET.search(name) else value for name, value in settings.items()}
 
 
 def _batches(segment: Path) -> Iterator[Batch]:

@@ -4,7 +4,7 @@ Observation schema (``observations.jsonl``), one line whenever a replica has cha
 
     time_ms, broker, topic, partition
     log_start, high_watermark, last_stable_offset, log_end    int
-    open       list   [[producer id, epoch, first offset], ...] as DescribeProducers has it
+    open       list   [[producer id, epoch, first offset], ...] as DescribeProducers has it; null where nobody tells
     batches    int    number of batches in the log
     digest     int    of those batches, see `batch_digest`: equal for equal logs
     appeared   list   [{offset, kind, producer_id}, ...] of what was not there at the observation before
@@ -16,24 +16,27 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from harness.errors import HarnessError
 from harness.history import read_lines
-from harness.replica import OpenTransaction, ReplicaState, fetch_all, open_transactions
+from harness.protocol.replica import OpenTransaction, ReplicaState, fetch_all, open_transactions
+from harness.protocol.wire import Connection
 from harness.segments.batches import Batch, iter_batches, iter_records, marker
-from harness.wire import Connection
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from harness.clock import Clock
-    from harness.replica import TopicPartition
+    from harness.protocol.replica import TopicPartition
     from harness.runtimes.base import Runtime
 
 JOIN_TIMEOUT_S = 15.0
 DIGEST_MODULUS = 65_521
+
+Opened: TypeAlias = "Callable[[Connection, Sequence[TopicPartition]], Mapping[TopicPartition, Held]]"
+Held: TypeAlias = "tuple[OpenTransaction, ...] | None"
 
 Content = tuple[tuple[int, str], ...]
 """(offset, kind) of one batch; kinds: value, tombstone, commit, abort, other control types, empty."""
@@ -47,7 +50,7 @@ class View:
     high_watermark: int
     last_stable_offset: int
     log_end: int
-    open: tuple[OpenTransaction, ...] = ()
+    open: Held = ()
     batches: int = 0
     digest: int = 0
     present: dict[int, tuple[str, int]] = field(default_factory=dict)
@@ -64,11 +67,12 @@ class Observer:
         clock: Clock,
         *,
         period_s: float,
+        opened: Opened = open_transactions,
         resumed: bool = False,
     ) -> None:
         """Open ``path`` for writing; nothing is asked yet. ``period_s``: the pause between two looks.
 
-        ``replicas``: the brokers that hold each partition, or are to hold it.
+        ``replicas``: the brokers that hold each partition, or are to hold it. ``opened`` asks one what it holds open.
 
         A run that is ``resumed`` goes on from what was seen before.
         """
@@ -76,6 +80,7 @@ class Observer:
         self._held = {b: [tp for tp, brokers in replicas.items() if b in brokers] for b in runtime.brokers}
         self._clock = clock
         self._period_s = period_s
+        self._opened = opened
         past = read_lines(path) if resumed else []
         self._file: IO[str] = path.open("a" if resumed else "x", buffering=1)
         self._lock = threading.Lock()
@@ -179,7 +184,7 @@ class Observer:
         answers = fetch_all(connection, self._held[broker])
         held = {tp: state for tp, state in answers.items() if isinstance(state, ReplicaState)}
         try:
-            opened = open_transactions(connection, list(held))
+            opened = self._opened(connection, list(held))
         except HarnessError:
             # A replica that is just being created or moved; the next round sees it.
             return
@@ -189,7 +194,7 @@ class Observer:
             with self._lock:
                 self._looked_s[broker] = began_s
 
-    def _read(self, partition: TopicPartition, state: ReplicaState, opened: tuple[OpenTransaction, ...]) -> View:
+    def _read(self, partition: TopicPartition, state: ReplicaState, opened: Held) -> View:
         present: dict[int, tuple[str, int]] = {}
         digest = 0
         log_end = state.log_start
@@ -234,7 +239,7 @@ class Observer:
                 "high_watermark": view.high_watermark,
                 "last_stable_offset": view.last_stable_offset,
                 "log_end": view.log_end,
-                "open": [[t.producer_id, t.producer_epoch, t.first_offset] for t in view.open],
+                "open": as_lists(view.open),
                 "batches": view.batches,
                 "digest": view.digest,
                 "appeared": [
@@ -250,6 +255,11 @@ class Observer:
                 if what[0] != "empty":
                     self._seen[partition][offset] = what
             self._file.write(json.dumps(line) + "\n")
+
+
+def as_lists(opened: Sequence[OpenTransaction] | None) -> list[list[int]] | None:
+    """Return open transactions as JSON has them; None where nobody told."""
+    return None if opened is None else [[t.producer_id, t.producer_epoch, t.first_offset] for t in opened]
 
 
 def batch_digest(base_offset: int, crc: int) -> int:

@@ -13,12 +13,17 @@ FEWEST_BROKERS, MOST_BROKERS = 3, 7
 
 @dataclass(frozen=True)
 class Placement:
-    """The cluster's shape. ``absent`` brokers go away together; every scenario's partition has a replica on each."""
+    """The cluster's shape. ``absent`` brokers go away together; every scenario's partition has a replica on each.
+
+    ``quorum``: how many brokers are KRaft controllers too. ``has_odd_replicas``: of each partition.
+    """
 
     brokers: tuple[int, ...] = (1, 2, 3)
     absent: tuple[int, ...] = (2,)
     replication_factor: int = 3
     partitions: int = 1
+    quorum: int = 1
+    has_odd_replicas: bool = False
 
     @property
     def staying(self) -> tuple[int, ...]:
@@ -27,8 +32,8 @@ class Placement:
 
     @property
     def controllers(self) -> tuple[int, ...]:
-        """The KRaft quorum: one broker that stays, as an election in mid-outage would be a second fault."""
-        return self.staying[:1]
+        """The KRaft quorum, of brokers that stay: one, as an election in mid-outage would be a second fault."""
+        return self.staying[: self.quorum]
 
     def replicas(self, partition: int, *, control: bool = False) -> tuple[int, ...]:
         """Return a partition's brokers: staying ones, another leader each partition, then the absent ones.
@@ -38,7 +43,8 @@ class Placement:
         first = partition % len(self.staying)
         staying = self.staying[first:] + self.staying[:first]
         if control:
-            return staying[: self.replication_factor]
+            count = min(self.replication_factor, len(staying))
+            return staying[: count - 1 if self.has_odd_replicas and count % 2 == 0 else count]
         return staying[: self.replication_factor - len(self.absent)] + self.absent
 
 
@@ -47,7 +53,15 @@ def ports_for(placement: Placement, base: int | None = None) -> list[int]:
     return free_ports(len(placement.brokers) + len(placement.controllers), base=base)
 
 
-def place(*, brokers: int, replication_factor: int, partitions: int, absent: int) -> Placement:
+def place(
+    *,
+    brokers: int,
+    replication_factor: int,
+    partitions: int,
+    absent: int,
+    quorum: int = 1,
+    has_odd_replicas: bool = False,
+) -> Placement:
     """Return a placement by its numbers. Raises `UsageError` for numbers that do not fit together."""
     if not FEWEST_BROKERS <= brokers <= MOST_BROKERS:
         raise UsageError(f"--brokers {brokers}: give {FEWEST_BROKERS} to {MOST_BROKERS}")
@@ -65,4 +79,6 @@ def place(*, brokers: int, replication_factor: int, partitions: int, absent: int
         absent=tuple(range(FIRST_ABSENT, FIRST_ABSENT + absent)),
         replication_factor=replication_factor,
         partitions=partitions,
+        quorum=quorum,
+        has_odd_replicas=has_odd_replicas,
     )

@@ -7,22 +7,26 @@ manifest) and the brokers' data, which are kept for that; every process starts a
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from harness import aftermath, leftovers
 from harness.catalog import CONTROL, scenarios_for
+from harness.clients import find_client
 from harness.clock import RealClock
 from harness.conduct import Job, conduct
 from harness.errors import UsageError
 from harness.java import find_java
-from harness.manifest import Manifest
+from harness.manifest import HIDDEN, Manifest, open_run
 from harness.placement import place, ports_for
+from harness.protocol.security import read_security
 from harness.runner import Test
-from harness.store import RunFolder
-from harness.targets import find_target
-from harness.targets.jars import jars_for
+from harness.runtimes import find_runtime
+from harness.runtimes.base import Wanted
+from harness.spark.options import SparkOptions
+from harness.systems import find_system
+from harness.targets import at_version, find_target
+from harness.targets.jars import jars_for_client
 from harness.timers import find_timers
 from harness.verdict import COMPLETE
 from nemesis import find_nemesis
@@ -31,10 +35,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.outcome import Progress, RunResult
+    from harness.store import RunFolder
 
 NEEDED = (
     "target", "anomaly", "nemesis", "timers", "topic_settings", "broker_settings", "brokers", "absent_brokers",
-    "replication_factor", "partitions", "seed", "client",
+    "replication_factor", "partitions", "seed", "client", "runtime",
 )  # fmt: skip
 """What has to be in a manifest for its run to go on."""
 
@@ -48,6 +53,8 @@ class ResumeOptions:
     keep: bool = False
     aftermath: bool = False
     port_base: int | None = None
+    command_config: Path | None = None
+    spark: SparkOptions = field(default_factory=SparkOptions)
 
 
 def resume(options: ResumeOptions, progress: Progress) -> RunResult:
@@ -59,12 +66,21 @@ def resume(options: ResumeOptions, progress: Progress) -> RunResult:
         raise UsageError(
             f"{folder.path} cannot go on: what the nemesis {test.nemesis.name} did ended with the harness; run it anew"
         )
+    if HIDDEN in test.broker_settings.values():
+        raise UsageError(
+            f"{folder.path} cannot go on: secrets among its brokers' settings were not stored; run it anew"
+        )
+    security = read_security(options.command_config) if options.command_config else None
+    if content.get("security") and security is None:
+        raise UsageError(f"{folder.path} needs the login that it began with: give --command-config")
     if options.aftermath:
         aftermath.raise_if_pointless(test)
     java = find_java()
-    version = content["target"]["version"]
-    target = find_target(content["target"]["name"])
-    jars = jars_for(target if target.version == version else find_target(f"kafka-{version}"), on_progress=progress.jars)
+    target = at_version(content["target"]["name"], content["target"]["version"])
+    wanted = Wanted(target, java, progress.jars, needs=test.nemesis.needs)
+    ready = find_runtime(content["runtime"]["name"])(wanted)
+    needed = find_client(test.client).needs_jars
+    jars = ready.jars or jars_for_client(target, needed=needed, on_progress=progress.jars)
 
     def begin() -> Manifest:
         told = Manifest(folder, content)
@@ -75,25 +91,23 @@ def resume(options: ResumeOptions, progress: Progress) -> RunResult:
         test=test,
         folder=folder,
         java=java,
-        jars=jars,
+        ready=ready,
+        classpath=jars.classpath if jars else "",
         ports=ports_for(test.placement, options.port_base),
         begin=begin,
         is_resumed=True,
         keep=options.keep,
         aftermath=options.aftermath,
+        security=security,
+        spark=options.spark,
     )
     return conduct(job, clock, progress)
 
 
 def _open_cut_off(run_dir: Path) -> tuple[RunFolder, dict[str, Any]]:
     """Return a run's folder and manifest where it can go on. Raises `UsageError` with the reason where not."""
-    folder = RunFolder(run_dir.resolve())
-    try:
-        content = json.loads(folder.manifest_path.read_text())
-        status, recorded = content["status"], leftovers.Owner(**content["owner"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{run_dir} is no run folder: {folder.manifest_path}: {error}") from error
-    if status == COMPLETE:
+    folder, content, recorded = open_run(run_dir, NEEDED)
+    if content["status"] == COMPLETE:
         raise UsageError(f"{run_dir} went to its end; `harness check` judges it again")
     owner = leftovers.read_owner(leftovers.work_root() / folder.run_id)
     if (owner or recorded).lives():
@@ -104,17 +118,16 @@ def _open_cut_off(run_dir: Path) -> tuple[RunFolder, dict[str, Any]]:
         raise UsageError(f"{run_dir} cannot go on: its cluster was kept; `harness clean {folder.run_id}` removes it")
     if not owner.resumable:
         raise UsageError(f"{run_dir} cannot go on: it was cut off before its window opened; run it anew")
-    missing = [name for name in NEEDED if name not in content]
-    if missing:
-        raise UsageError(f"the run folder is damaged: {folder.manifest_path} lacks {', '.join(missing)}")
     return folder, content
 
 
 def _test_of(content: dict[str, Any]) -> Test:
     """Return the test that a manifest describes."""
+    nemesis = find_nemesis(content["nemesis"])
+    system_name = find_target(content["target"]["name"]).system
     return Test(
         scenarios=(*scenarios_for(content["anomaly"]), CONTROL),
-        nemesis=find_nemesis(content["nemesis"]),
+        nemesis=nemesis,
         timers=find_timers(content["timers"]),
         topic_settings=content["topic_settings"],
         broker_settings=content["broker_settings"],
@@ -123,7 +136,10 @@ def _test_of(content: dict[str, Any]) -> Test:
             replication_factor=content["replication_factor"],
             partitions=content["partitions"],
             absent=len(content["absent_brokers"]),
+            quorum=nemesis.quorum,
+            has_odd_replicas=find_system(system_name).has_odd_replicas,
         ),
         seed=content["seed"],
         client=content["client"],
+        system_name=system_name,
     )

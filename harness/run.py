@@ -15,11 +15,15 @@ from harness.conduct import Job, conduct
 from harness.errors import UsageError
 from harness.java import find_java
 from harness.placement import place, ports_for
+from harness.protocol.security import read_security
 from harness.runner import Test
-from harness.runtimes.network import why_impossible
+from harness.runtimes import AUTO, find_runtime
+from harness.runtimes.base import Wanted
+from harness.spark.options import SparkOptions
 from harness.store import create_run_folder, new_run_id
+from harness.systems import find_system
 from harness.targets import find_target
-from harness.targets.jars import jars_for
+from harness.targets.jars import jars_for_client
 from harness.timers import find_timers
 from nemesis import find_nemesis
 
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
 
     from harness.manifest import Manifest
     from harness.outcome import Progress, RunResult
+    from harness.runtimes.nodes import Access
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,11 @@ class RunOptions:
     keep: bool = False
     aftermath: bool = False
     port_base: int | None = None
+    runtime: str = AUTO
+    image: str | None = None
+    access: Access | None = None
+    command_config: Path | None = None
+    spark: SparkOptions = field(default_factory=SparkOptions)
 
 
 def run(options: RunOptions, progress: Progress) -> RunResult:
@@ -60,47 +70,76 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
     test = test_of(options)
     if options.aftermath:
         aftermath.raise_if_pointless(test)
-    if test.nemesis.needs_network and (reason := why_impossible()):
-        raise UsageError(f"the nemesis {test.nemesis.name} gives each broker a link of its own, to cut it: {reason}")
-    find_client(test.client)
+    client = find_client(test.client)
+    security = read_security(options.command_config) if options.command_config else None
+    prepare = find_runtime(options.runtime)
     java = find_java()
-    jars = jars_for(target, on_progress=progress.jars)
+    ready = prepare(
+        Wanted(target, java, progress.jars, needs=test.nemesis.needs, image=options.image, access=options.access)
+    )
+    jars = ready.jars or jars_for_client(target, needed=client.needs_jars, on_progress=progress.jars)
     ports = ports_for(test.placement, options.port_base)
     folder = create_run_folder(options.results, target.name, options.anomaly, new_run_id())
 
     def begin() -> Manifest:
-        return manifest.begin(folder, target=target, anomaly=options.anomaly, test=test, java=java, jars=jars)
+        return manifest.begin(
+            folder,
+            target=target,
+            anomaly=options.anomaly,
+            test=test,
+            java=java,
+            runtime=ready.told,
+            jars=jars,
+            security=security,
+        )
 
     job = Job(
         test=test,
         folder=folder,
         java=java,
-        jars=jars,
+        ready=ready,
+        classpath=jars.classpath if jars else "",
         ports=ports,
         begin=begin,
         keep=options.keep,
         aftermath=options.aftermath,
+        security=security,
+        spark=options.spark,
     )
     return conduct(job, clock, progress)
 
 
 def test_of(options: RunOptions) -> Test:
     """Return the test that the options ask for. Raises `UsageError` for names and numbers that do not fit."""
-    timers, nemesis = find_timers(options.timers), find_nemesis(options.nemesis)
+    target, timers, nemesis = find_target(options.target), find_timers(options.timers), find_nemesis(options.nemesis)
+    system = find_system(target.system)
+    placement = place(
+        brokers=options.brokers,
+        replication_factor=options.replication_factor,
+        partitions=options.partitions,
+        absent=options.absent,
+        quorum=nemesis.quorum,
+        has_odd_replicas=system.has_odd_replicas,
+    )
+    if system.nemeses is not None and nemesis.name not in system.nemeses:
+        raise UsageError(
+            f"--nemesis {nemesis.name}: {system.name} cannot be put through it; choose {', '.join(system.nemeses)}"
+        )
+    if reason := system.why_unfit(placement):
+        raise UsageError(reason)
+    if reason := nemesis.why_unfit(placement):
+        raise UsageError(f"--nemesis {nemesis.name}: {reason}")
+    topic_settings, broker_settings = system.settings(target, timers, nemesis.broker_settings)
     return Test(
         scenarios=(*scenarios_for(options.anomaly), CONTROL),
         nemesis=nemesis,
         timers=timers,
-        topic_settings={**timers.topic, **options.topic_settings},
-        broker_settings={**timers.broker, **nemesis.broker_settings, **options.broker_settings},
-        placement=place(
-            brokers=options.brokers,
-            replication_factor=options.replication_factor,
-            partitions=options.partitions,
-            absent=options.absent,
-        ),
+        topic_settings={**topic_settings, **options.topic_settings},
+        broker_settings={**broker_settings, **options.broker_settings},
+        placement=placement,
         seed=secrets.randbelow(2**31) if options.seed is None else options.seed,
         client=options.client,
+        system_name=target.system,
     )
 
 

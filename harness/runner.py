@@ -10,13 +10,17 @@ from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness import snapshot
+from harness import snapshot, window
 from harness.cluster import Cluster
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.history import History
 from harness.observe import Observer
+from harness.protocol.admin import Admin
+from harness.runtimes.base import live_addresses
 from harness.scenario import Phase
 from harness.store import AFTER_REJOIN, BEFORE_RETURN
+from harness.systems import find_system
+from harness.targets import KAFKA
 from nemesis import Grounds
 from workloads.ballast import Ballast
 from workloads.filler import Filler, FillerSpec
@@ -29,10 +33,11 @@ if TYPE_CHECKING:
     from harness.clients import MakeProducer
     from harness.clock import Clock
     from harness.placement import Placement
-    from harness.replica import TopicPartition
+    from harness.protocol.replica import TopicPartition
     from harness.runtimes.base import Runtime
-    from harness.scenario import Critical, Scenario
+    from harness.scenario import Scenario
     from harness.store import RunFolder
+    from harness.systems import System
     from harness.timers import Timers
     from nemesis import Nemesis
 
@@ -57,6 +62,12 @@ class Test:
     placement: Placement
     seed: int
     client: str = "librdkafka"
+    system_name: str = KAFKA
+
+    @property
+    def system(self) -> System:
+        """What kind of brokers are under test."""
+        return find_system(self.system_name)
 
     @property
     def replicas(self) -> dict[TopicPartition, tuple[int, ...]]:
@@ -101,6 +112,7 @@ class Outage:
         self._clock = clock
         self._progress = progress
         self._on_window = on_window
+        self._is_guarded = False
         self.is_observing = False
         """Whether there is anything to judge yet."""
         self.cluster: Cluster | None = None
@@ -121,6 +133,7 @@ class Outage:
                     payload.run(Phase.OUTAGE)
                 self._clean(parts)
             self._come_back(parts)
+            self._remove_together(parts)
             self._observe(parts)
 
     def resume(self) -> None:
@@ -133,10 +146,13 @@ class Outage:
             with parts.filler.running(Phase.OUTAGE):
                 self._clean(parts)
             self._come_back(parts)
+            self._remove_together(parts)
             self._observe(parts)
 
     def _assemble(self, owned: ExitStack, *, resumed: bool) -> Parts:
         test, timers = self._test, self._test.timers
+        admin = Admin(lambda: live_addresses(self._runtime))
+        control = test.system.control(self._runtime, admin)
         history = owned.enter_context(closing(History(self._folder.history_path, self._clock, resumed=resumed)))
         observer = owned.enter_context(
             closing(
@@ -146,12 +162,15 @@ class Outage:
                     self._folder.observations_path,
                     self._clock,
                     period_s=timers.observe_period_s,
+                    opened=control.open_transactions,
                     resumed=resumed,
                 )
             )
         )
         cluster = self.cluster = Cluster(
             runtime=self._runtime,
+            admin=admin,
+            control=control,
             observer=observer,
             placement=test.placement,
             replicas=test.replicas,
@@ -192,6 +211,7 @@ class Outage:
         cluster = parts.cluster
         cluster.admin.create_topics({tp: cluster.present(tp) for tp in cluster.replicas}, self._test.topic_settings)
         cluster.wait(lambda: bool(cluster.states()), "the topics to exist")
+        cluster.lead_as_placed()
         cluster.coordinate_on_staying()
         self._init_producers(parts)
 
@@ -227,8 +247,9 @@ class Outage:
         cluster = parts.cluster
         self._on_window()
         self._progress("clean")
-        self._wait_removed(cluster, parts.payloads)
+        is_open = self._wait_removed(parts)
         cluster.freeze()
+        self._is_guarded = not is_open and window.is_kept(cluster, parts.payloads)
         self._progress("late transactions")
         for payload in parts.payloads:
             payload.run(Phase.LATE)
@@ -236,7 +257,7 @@ class Outage:
     def _come_back(self, parts: Parts) -> None:
         nemesis, cluster = self._test.nemesis, parts.cluster
         cluster.wait_replicated("the late transactions to be on every replica that is there")
-        snapshot.take(self._runtime, self._folder, BEFORE_RETURN, cluster.replicas)
+        snapshot.take(cluster, self._folder, BEFORE_RETURN)
         self._progress(nemesis.returning.format(broker=_listed(self._test.placement.absent)))
         nemesis.come_back(parts.grounds)
         cluster.wait_absent_back()
@@ -247,10 +268,25 @@ class Outage:
             cluster.wait_grown(FILLER_RECORDS)
         cluster.wait_replicated("every replica to have everything")
 
+    def _remove_together(self, parts: Parts) -> None:
+        """Where everything was kept for the replica that was away, see whether it goes now that it is back.
+
+        Nothing was missed then, and so there is nothing that compaction could hide. Where some of it was removed,
+        evidence holds still.
+        """
+        if not self._is_guarded:
+            return
+        self._progress("clean again")
+        parts.cluster.thaw(self._test.topic_settings)
+        with parts.filler.running(Phase.AFTER):
+            self._wait_removed(parts)
+        parts.cluster.freeze()
+        parts.cluster.wait_replicated("every replica to have everything")
+
     def _observe(self, parts: Parts) -> None:
         self._progress("observe")
         cluster = parts.cluster
-        snapshot.take(self._runtime, self._folder, AFTER_REJOIN, cluster.replicas)
+        snapshot.take(cluster, self._folder, AFTER_REJOIN)
         for absent in self._test.placement.absent:
             cluster.lead({tp: _first(absent, cluster.replicas[tp]) for tp in cluster.exposed})
             read_committed(
@@ -264,30 +300,15 @@ class Outage:
             )
         cluster.wait_replicated("the last look at every replica")
 
-    def _wait_removed(self, cluster: Cluster, payloads: Sequence[Payload]) -> None:
-        """Wait until what is critical is gone from every replica that is there, or the window's bound ends.
-
-        A window that does not open ends the wait and not the run: what was seen is judged.
-        """
-
-        def is_gone(payload: Payload, partition: TopicPartition, kind: Critical) -> bool:
-            offset = payload.critical_offset(kind, partition, cluster.observer)
-            return offset is not None and all(
-                cluster.observer.is_removed(broker, partition, offset) for broker in cluster.present(partition)
-            )
-
-        def all_gone() -> bool:
-            return all(
-                is_gone(payload, partition, kind)
-                for payload in payloads
-                for partition in payload.partitions
-                for kind in payload.scenario.critical
-            )
-
+    def _wait_removed(self, parts: Parts) -> bool:
+        """Wait for the window to open; one that does not ends the wait and not the run: what was seen is judged."""
+        window_s = max(self._test.timers.window_s, self._test.system.least_window_s)
         try:
-            cluster.wait(all_gone, "the critical tombstones and markers to be removed", self._test.timers.window_s)
+            window.wait_removed(parts.cluster, parts.payloads, window_s)
         except WaitTimeoutError as error:
             self._progress(f"the window does not open: {error}")
+            return False
+        return True
 
 
 def _first(broker: int, brokers: Sequence[int]) -> tuple[int, ...]:

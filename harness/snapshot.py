@@ -3,59 +3,102 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
-from typing import TYPE_CHECKING
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from harness.errors import HarnessError
-from harness.replica import CONSUMER_REPLICA_ID, DEBUG_REPLICA_ID, ReplicaState, fetch_all, open_transactions
-from harness.wire import Connection
+from harness.observe import as_lists
+from harness.protocol.replica import CONSUMER_REPLICA_ID, DEBUG_REPLICA_ID, ReplicaState, fetch_all
+from harness.protocol.wire import Connection
+from harness.store import BROKER_UUID, STATE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
-    from harness.replica import TopicPartition
-    from harness.runtimes.base import Runtime
+    from harness.cluster import Cluster
+    from harness.protocol.replica import OpenTransaction, TopicPartition
     from harness.store import RunFolder
 
+FETCH_ATTEMPTS = 5
 
-def take(runtime: Runtime, folder: RunFolder, name: str, replicas: Mapping[TopicPartition, Sequence[int]]) -> None:
+Compaction: TypeAlias = "dict[TopicPartition, dict[str, int | None]]"
+
+
+def take(cluster: Cluster, folder: RunFolder, name: str) -> None:
     """Copy every replica's files and, from brokers that are up, fetch the same batches.
 
     Raises `HarnessError` or OSError where a replica cannot be read: half a snapshot is none.
     """
+    runtime = cluster.runtime
+    identities = cluster.control.identities()
+    compaction = {tp: cluster.control.compaction(tp) for tp in cluster.replicas}
     for broker in runtime.brokers:
-        held = [tp for tp, brokers in replicas.items() if broker in brokers]
+        held = [tp for tp, brokers in cluster.replicas.items() if broker in brokers]
+        stored, is_up = folder.broker_snapshot(broker, name), runtime.is_up(broker)
         for topic, partition in held:
-            destination = folder.broker_snapshot(broker, name) / f"{topic}-{partition}"
+            destination = stored / f"{topic}-{partition}"
             runtime.copy_partition(broker, topic, partition, destination)
-        runtime.copy_checkpoints(broker, folder.broker_snapshot(broker, name))
-        if runtime.is_up(broker):
-            with closing(Connection(runtime.address(broker))) as connection:
-                _fetch(connection, folder, broker, name, held)
+            cluster.control.file_logs(destination, is_up=is_up)
+        runtime.copy_checkpoints(broker, stored)
+        if broker in identities:
+            (stored / BROKER_UUID).write_text(identities[broker])
+        if is_up:
+            said = {tp: compaction[tp][broker] for tp in held if broker in compaction[tp]}
+            _fetch(cluster, folder.fetched_snapshot(broker, name), broker, held, said)
 
 
-def _fetch(connection: Connection, folder: RunFolder, broker: int, name: str, held: Sequence[TopicPartition]) -> None:
+def _fetch(cluster: Cluster, fetched: Path, broker: int, held: list[TopicPartition], compaction: Compaction) -> None:
     """Store ``batches.bin`` (to the log end) and ``state.json``: what the broker says of itself.
 
-    state.json: log_start, high_watermark, last_stable_offset, aborted [[producer id, first offset]],
-    open [[producer id, epoch, first offset]].
+    The link may lose packets: what stalls is asked for again, on a new connection. state.json: log_start,
+    high_watermark, last_stable_offset, aborted [[producer id, first offset]], open [[producer id, epoch, first
+    offset]] or null where it does not tell, and on a system that has words for it, ``compaction``: how far that
+    came (see `harness.systems.Control.compaction`).
     """
-    opened = open_transactions(connection, held)
+
+    def fetch() -> None:
+        with closing(Connection(cluster.runtime.address(broker))) as connection:
+            _store(connection, cluster, fetched, broker, held, compaction)
+
+    for _ in range(FETCH_ATTEMPTS - 1):
+        with suppress(OSError):
+            return fetch()
+    return fetch()
+
+
+def _store(  # noqa: PLR0917
+    connection: Connection,
+    cluster: Cluster,
+    fetched: Path,
+    broker: int,
+    held: list[TopicPartition],
+    compaction: Compaction,
+) -> None:
+    opened = cluster.control.open_transactions(connection, held)
     whole = _states(fetch_all(connection, held, replica_id=DEBUG_REPLICA_ID), broker)
     consumed = _states(fetch_all(connection, held, replica_id=CONSUMER_REPLICA_ID), broker)
     for topic, partition in held:
         tp = (topic, partition)
-        destination = folder.fetched_snapshot(broker, name) / f"{topic}-{partition}"
+        destination = fetched / f"{topic}-{partition}"
         destination.mkdir(parents=True, exist_ok=True)
         (destination / "batches.bin").write_bytes(whole[tp].records)
-        said = {
-            "log_start": consumed[tp].log_start,
-            "high_watermark": consumed[tp].high_watermark,
-            "last_stable_offset": consumed[tp].last_stable_offset,
-            "aborted": [list(pair) for pair in consumed[tp].aborted],
-            "open": [[t.producer_id, t.producer_epoch, t.first_offset] for t in opened[tp]],
-        }
-        (destination / "state.json").write_text(json.dumps(said) + "\n")
+        write_state(destination, consumed[tp], opened[tp], {"compaction": compaction[tp]} if tp in compaction else {})
+
+
+def write_state(
+    folder: Path, consumed: ReplicaState, opened: Sequence[OpenTransaction] | None, more: Mapping[str, Any]
+) -> None:
+    """Write ``state.json``, with ``more`` than every replica has (see `_fetch`)."""
+    said = {
+        "log_start": consumed.log_start,
+        "high_watermark": consumed.high_watermark,
+        "last_stable_offset": consumed.last_stable_offset,
+        "aborted": [list(pair) for pair in consumed.aborted],
+        "open": as_lists(opened),
+        **more,
+    }
+    (folder / STATE).write_text(json.dumps(said) + "\n")
 
 
 def _states(answers: dict[TopicPartition, ReplicaState | str], broker: int) -> dict[TopicPartition, ReplicaState]:

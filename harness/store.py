@@ -5,6 +5,7 @@ results/<target>/<anomaly>/<run id>/          latest -> newest
   brokers/<id>/<snapshot>/<topic>-<partition>/*     beside them the checkpoints
   fetched/<id>/<snapshot>/<topic>-<partition>/{batches.bin,state.json}
   logs/<id>/server.log     verdict.json     aftermath.jsonl  aftermath-history.jsonl
+  topology.svg             who hears whom while brokers are away, where links are the fault
 """
 
 from __future__ import annotations
@@ -29,6 +30,13 @@ OBSERVATIONS = "observations.jsonl"
 AFTERMATH = "aftermath.jsonl"
 AFTERMATH_HISTORY = "aftermath-history.jsonl"
 VERDICT = "verdict.json"
+TOPOLOGY = "topology.svg"
+STATE = "state.json"
+"""What a broker said of a replica that it served."""
+COORDINATOR = "coordinator.json"
+"""What a broker said of the transactions that it coordinates; only of an audit."""
+BROKER_UUID = "broker-uuid"
+"""Among the checkpoints of a broker whose files do not name its data directory."""
 
 BEFORE_RETURN = "before-return"
 AFTER_REJOIN = "after-rejoin"

@@ -24,10 +24,11 @@ EXIT_CODES = {ANOMALY: EXIT_ANOMALY, CLEAN: EXIT_CLEAN, UNKNOWN: EXIT_UNKNOWN}
 
 RUNNING, COMPLETE = "running", "complete"
 MANIFEST_FIELDS = (
-    "run_id", "target", "anomaly", "nemesis", "absent_brokers", "scenarios", "status", "timings_s", "owner",
+    "run_id", "target", "anomaly", "nemesis", "absent_brokers", "scenarios", "timings_s",
 )  # fmt: skip
 
 NO_FAULT = "none"
+"""The one nemesis that takes nobody away, in run folders whose manifest does not say whether it does."""
 
 Fact = dict[str, Any]
 
@@ -51,14 +52,14 @@ def assemble(manifest: dict[str, Any], results: Results, aftermath: Sequence[dic
     def place(row: dict[str, Any]) -> tuple[int, int, int, int]:
         return order.get(row["topic"], 0), row["partition"], row["broker"], row["offset"]
 
-    findings = [_finding(row) for row in sorted(trusted, key=place)]
+    findings = [finding_of(row) for row in sorted(trusted, key=place)]
     failure = manifest.get("failure")
     scenarios = [
         _scenario(scenario, manifest, results, findings, failure)
         for scenario in manifest["scenarios"]
         if scenario["anomaly"] is not None
     ]
-    overall = _worst([scenario["verdict"] for scenario in scenarios])
+    overall = worst([scenario["verdict"] for scenario in scenarios])
     if findings:
         overall = ANOMALY
     return {
@@ -97,8 +98,11 @@ def _scenario(
         *(f"broker {doubt['broker']}: {doubt['reason']}" for doubt in doubts),
         *(f"checker {name} raised {error}" for name, error in results.raised.items()),
     ]
-    absent = () if manifest["nemesis"] == NO_FAULT else manifest["absent_brokers"]
+    absent = manifest["absent_brokers"] if manifest.get("takes_away", manifest["nemesis"] != NO_FAULT) else ()
     earned_by, shortfall = earn(scenario, facts, control, absent=absent)
+    unproven = [name for name, is_there in manifest.get("coordination", {}).items() if not is_there]
+    if earned_by and unproven:
+        earned_by, shortfall = None, f"replicas were not shown to compact together: {', '.join(unproven)} is not active"
     if found:
         said, reason = ANOMALY, found[0]["explanation"]
     elif reasons:
@@ -246,7 +250,8 @@ def _overall_reason(overall: str, scenarios: Sequence[dict[str, Any]], findings:
     return "; ".join(dict.fromkeys(reasons))
 
 
-def _worst(verdicts: Sequence[str]) -> str:
+def worst(verdicts: Sequence[str]) -> str:
+    """Return the overall verdict: anomaly > unknown > clean."""
     return next(v for v in (ANOMALY, UNKNOWN, CLEAN) if v in verdicts)
 
 
@@ -254,7 +259,8 @@ def _replica(row: dict[str, Any]) -> tuple[str, int, int]:
     return row["topic"], row["partition"], row["broker"]
 
 
-def _finding(row: dict[str, Any]) -> dict[str, Any]:
+def finding_of(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a checker's row as ``verdict.json`` has it."""
     fields = ("anomaly", "candidates", "broker", "topic", "partition", "offset")
     return {
         **{name: row[name] for name in fields},

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Self
 
 from harness import leftovers
-from harness.errors import UsageError
+from harness.errors import HarnessError, UsageError
 from harness.keeper import Keeper
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
+
+log = logging.getLogger("harness")
 
 
 class Workspace:
@@ -54,5 +57,8 @@ class Workspace:
             leftovers.change_owner(self.path, kept=True)
             self._keeper.close(keep=True)
         else:
-            leftovers.release(self.run_id, self.path)
+            try:
+                leftovers.release(self.run_id, self.path)
+            except (HarnessError, OSError) as failure:
+                log.warning("%s; `harness clean %s` removes the rest later", failure, self.run_id)
             self._keeper.close(keep=False)

@@ -10,7 +10,7 @@ import math
 import random
 from typing import TYPE_CHECKING
 
-from harness.client import Producer, ProducerSpec
+from harness.clients.recorded import Producer, ProducerSpec
 from harness.scenario import Phase
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from harness.clients import MakeProducer
     from harness.history import History
-    from harness.replica import TopicPartition
+    from harness.protocol.replica import TopicPartition
     from harness.timers import Timers
 
 PART = "ballast"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from harness.client import Producer, ProducerSpec
+from harness.clients.recorded import Producer, ProducerSpec
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from harness.clients import MakeProducer
     from harness.history import History
-    from harness.replica import TopicPartition
+    from harness.protocol.replica import TopicPartition
     from harness.scenario import Phase
 
 PART = "filler"

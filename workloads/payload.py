@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from harness.client import Producer, ProducerSpec
+from harness.clients.recorded import Producer, ProducerSpec
 from harness.scenario import Action, Critical, Phase, Scenario, Step
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from harness.clients import MakeProducer
     from harness.history import History
     from harness.observe import Observer
-    from harness.replica import TopicPartition
+    from harness.protocol.replica import TopicPartition
 
 PART = "payload"
 

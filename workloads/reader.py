@@ -10,16 +10,16 @@ import confluent_kafka
 from confluent_kafka import Consumer, KafkaError
 
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.replica import where_nothing_follows
-from harness.wire import Connection
+from harness.protocol.replica import where_nothing_follows
+from harness.protocol.wire import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.clock import Clock
     from harness.history import History
-    from harness.replica import TopicPartition
-    from harness.wire import Address
+    from harness.protocol.replica import TopicPartition
+    from harness.protocol.wire import Address
 
 PART = "reader"
 POLL_S = 0.2
@@ -93,7 +93,9 @@ class _Reading:
         self.ends: dict[TopicPartition, int] = {}
         self._leader = leader
         self._next: dict[TopicPartition, int] = {}
-        self._consumer = Consumer({**CONFIG, "bootstrap.servers": str(leader), "stats_cb": self._take_statistics})
+        login = leader.security.for_librdkafka() if leader.security else {}
+        own = {"bootstrap.servers": str(leader), "stats_cb": self._take_statistics}
+        self._consumer = Consumer({**CONFIG, **login, **own})
         self._consumer.assign([confluent_kafka.TopicPartition(topic, partition, 0) for topic, partition in partitions])
 
     def close(self) -> None:

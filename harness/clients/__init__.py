@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.java import Java
-    from harness.replica import TopicPartition
+    from harness.protocol.replica import TopicPartition
+    from harness.protocol.security import Security
 
 OPERATION_TIMEOUT_S = 20.0
 TRANSACTION_TIMEOUT_MS = 300_000
@@ -69,7 +70,10 @@ MakeProducer: TypeAlias = Callable[[str | None], LibraryProducer]
 
 @dataclass(frozen=True)
 class ClientSpec:
-    """What a library needs: where brokers are; for Java its runtime, jars, and where it may write."""
+    """What a library needs: where brokers are; for Java its runtime, jars, and where it may write.
+
+    ``classpath`` is empty for a library that needs no jars. ``security``: how to log in, where brokers ask for that.
+    """
 
     run_id: str
     bootstrap: str
@@ -77,13 +81,22 @@ class ClientSpec:
     classpath: str
     work_dir: Path
     log_path: Path
+    security: Security | None = None
 
 
-def find_client(name: str) -> Callable[[ClientSpec], AbstractContextManager[MakeProducer]]:
-    """Return what opens the library of that name. Raises `UsageError` with the nearest names."""
+@dataclass(frozen=True)
+class Client:
+    """One library: what opens it, and whether it needs the brokers' jars for that."""
+
+    opened: Callable[[ClientSpec], AbstractContextManager[MakeProducer]]
+    needs_jars: bool = False
+
+
+def find_client(name: str) -> Client:
+    """Return the library of that name. Raises `UsageError` with the nearest names."""
     from harness.clients import java, librdkafka  # noqa: PLC0415  (they import this module)
 
-    clients = {"librdkafka": librdkafka.opened, "java": java.opened}
+    clients = {"librdkafka": Client(librdkafka.opened), "java": Client(java.opened, needs_jars=True)}
     if name not in clients:
         raise UsageError(nearest("client", name, list(clients)))
     return clients[name]

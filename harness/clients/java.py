@@ -12,10 +12,10 @@ from harness.clients import OPERATION_TIMEOUT_S, TRANSACTION_TIMEOUT_MS, ClientE
 from harness.leftovers import process_marker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from harness.clients import Answered, ClientSpec, MakeProducer
-    from harness.replica import TopicPartition
+    from harness.protocol.replica import TopicPartition
 
 JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m", "-XX:-UsePerfData")
 STOP_TIMEOUT_S = 10.0
@@ -50,7 +50,8 @@ def opened(spec: ClientSpec) -> Iterator[MakeProducer]:
         )
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
     try:
-        yield lambda transactional_id: JavaProducer(gateway.jvm, spec.bootstrap, transactional_id)
+        login = spec.security.properties if spec.security else {}
+        yield lambda transactional_id: JavaProducer(gateway.jvm, spec.bootstrap, transactional_id, login)
     finally:
         with suppress(Py4JError, OSError):
             gateway.close()
@@ -61,13 +62,13 @@ def opened(spec: ClientSpec) -> Iterator[MakeProducer]:
 class JavaProducer:
     """Implements `harness.clients.LibraryProducer`."""
 
-    def __init__(self, jvm: Any, bootstrap: str, transactional_id: str | None) -> None:
+    def __init__(self, jvm: Any, bootstrap: str, transactional_id: str | None, login: Mapping[str, str]) -> None:
         """Make the producer. Without a transactional id it is not idempotent, as librdkafka's is not."""
         config = jvm.java.util.HashMap()
         kind = {"enable.idempotence": "false"}
         if transactional_id is not None:
             kind = {"transactional.id": transactional_id, "transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS)}
-        for name, value in {**CONFIG, **kind, "bootstrap.servers": bootstrap}.items():
+        for name, value in {**CONFIG, **kind, **login, "bootstrap.servers": bootstrap}.items():
             config.put(name, value)
         self._jvm = jvm
         self._producer = jvm.org.apache.kafka.clients.producer.KafkaProducer(config)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException, Producer
@@ -10,10 +11,10 @@ from confluent_kafka import KafkaException, Producer
 from harness.clients import OPERATION_TIMEOUT_S, TRANSACTION_TIMEOUT_MS, ClientError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from harness.clients import Answered, ClientSpec, MakeProducer
-    from harness.replica import TopicPartition
+    from harness.protocol.replica import TopicPartition
 
 CONFIG = {
     "acks": "all",
@@ -32,18 +33,19 @@ CONFIG = {
 @contextmanager
 def opened(spec: ClientSpec) -> Iterator[MakeProducer]:
     """Give what makes librdkafka producers; each connects when it is first used."""
-    yield lambda transactional_id: LibrdkafkaProducer(spec.bootstrap, transactional_id)
+    login = spec.security.for_librdkafka() if spec.security else {}
+    yield lambda transactional_id: LibrdkafkaProducer(spec.bootstrap, transactional_id, login)
 
 
 class LibrdkafkaProducer:
     """Implements `harness.clients.LibraryProducer`."""
 
-    def __init__(self, bootstrap: str, transactional_id: str | None) -> None:
+    def __init__(self, bootstrap: str, transactional_id: str | None, login: Mapping[str, str]) -> None:
         """Make the producer. Without a transactional id it is not idempotent.
 
         With a producer.id.expiration.ms of seconds brokers forget an idempotent one whenever it pauses.
         """
-        config: dict[str, Any] = {**CONFIG, "bootstrap.servers": bootstrap}
+        config: dict[str, Any] = {**CONFIG, **login, "bootstrap.servers": bootstrap}
         if transactional_id is not None:
             config |= {"transactional.id": transactional_id, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
         self._producer = Producer(config)
@@ -76,11 +78,23 @@ class LibrdkafkaProducer:
             to[0], key=key.encode(), value=None if value is None else value.encode(), partition=to[1],
             headers=[*headers], on_delivery=delivered,
         )  # fmt: skip
-        self._producer.poll(0)
+        self._poll(0)
 
     def flush(self) -> int:
-        """Wait for every answer."""
-        return self._producer.flush(OPERATION_TIMEOUT_S)
+        """Wait for every answer.
+
+        Not by the library's own flush: where a fatal error is raised it goes on to call `answered` with that
+        exception pending (confluent-kafka 2.16: seen as a SystemError; a run that hung beside it is ascribed to it).
+        """
+        deadline_s = time.monotonic() + OPERATION_TIMEOUT_S
+        while (left := len(self._producer)) and (left_s := deadline_s - time.monotonic()) > 0:
+            self._poll(left_s)
+        return left
+
+    def _poll(self, timeout_s: float) -> None:
+        """Have answers told. A fatal error raised here is told again by every operation that it concerns."""
+        with suppress(KafkaException):
+            self._producer.poll(timeout_s)
 
 
 def _told(operation: Callable[[], object]) -> None:

@@ -2,18 +2,105 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol
+
+from harness.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from harness.wire import Address
+    from harness.java import Java
+    from harness.protocol.security import Security
+    from harness.protocol.wire import Address
+    from harness.runtimes.nodes import Access
+    from harness.targets import Target
+    from harness.targets.jars import JarSet
+
+
+class Need(StrEnum):
+    """What a fault takes that not every runtime has everywhere; the value is the word for it in a refusal."""
+
+    LINK = "a link of its own for each broker"
+    FIREWALL = "a firewall before each broker"
+    DELAY = "the kernel's network emulator"
+    DISK = "a disk of its own for each broker"
+    CLOCK = "a clock of its own for each broker"
+
+
+@dataclass(frozen=True)
+class ClusterSpec:
+    """The brokers of one run, whatever they are made of.
+
+    ``settings`` are broker properties; ``logs_dir`` receives one ``<id>/server.log`` per broker. The brokers in
+    ``controllers`` are the KRaft quorum as well. ``ports`` are free ones of this host, one a broker for clients,
+    then one a controller, or none to have them chosen. ``needs``: what the faults of the run take. ``security``: how
+    clients have to log in; brokers among each other do not.
+    """
+
+    run_id: str
+    work_dir: Path
+    logs_dir: Path
+    settings: Mapping[str, str]
+    brokers: tuple[int, ...] = (1, 2, 3)
+    controllers: tuple[int, ...] = (1,)
+    ports: tuple[int, ...] = ()
+    needs: frozenset[Need] = frozenset()
+    security: Security | None = None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a runtime is asked to be ready for.
+
+    ``image``: a reference to use instead of the target's own. ``access``: hosts, for a runtime that lives on some.
+    """
+
+    target: Target
+    java: Java
+    on_progress: Callable[[int, int], None]
+    needs: frozenset[Need] = frozenset()
+    image: str | None = None
+    access: Access | None = None
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A runtime that was found fit for a run: what its manifest says of it, and how to make it.
+
+    ``jars``: those that the brokers run on, where they are this host's. ``is_resumable``: data stay when the harness
+    ends in mid-run.
+    """
+
+    told: dict[str, Any]
+    make: Callable[[ClusterSpec], Runtime]
+    jars: JarSet | None = None
+    is_resumable: bool = True
+
+
+def raise_if_lacking(wanted: Wanted, why_lacking: Mapping[Need, Callable[[], str | None]]) -> None:
+    """Ask for each need why it cannot be had here. Raises `UsageError` with the first reason."""
+    for need in sorted(wanted.needs):
+        reason = why_lacking[need]() if need in why_lacking else "this runtime has no such thing"
+        if reason is not None:
+            raise UsageError(f"this nemesis takes {need}: {reason}")
 
 
 def bootstrap_servers(runtime: Runtime) -> str:
     """Return every broker's address, as client libraries take them."""
     return ",".join(str(runtime.address(broker)) for broker in runtime.brokers)
+
+
+def live_brokers(runtime: Runtime) -> list[int]:
+    """Return the brokers that can answer now."""
+    return [broker for broker in runtime.brokers if runtime.is_up(broker)]
+
+
+def live_addresses(runtime: Runtime) -> list[Address]:
+    """Return where those are."""
+    return [runtime.address(broker) for broker in live_brokers(runtime)]
 
 
 class Runtime(Protocol):
@@ -36,6 +123,10 @@ class Runtime(Protocol):
         """Start a broker that is down, on the data it left."""
         ...
 
+    def stop(self, broker: int) -> None:
+        """Have a broker shut down in an orderly way; it is down when this returns. Raises `HarnessError`."""
+        ...
+
     def kill(self, broker: int) -> None:
         """End a broker with SIGKILL; it is down when this returns."""
         ...
@@ -56,12 +147,47 @@ class Runtime(Protocol):
         """Connect an isolated broker again."""
         ...
 
+    def block(self, links: Sequence[tuple[int, int]]) -> None:
+        """Drop what the first of each pair sends to the second. Raises `HarnessError` where that is impossible."""
+        ...
+
+    def lose(self, broker: int, fraction: float) -> None:
+        """Drop this fraction of what is sent to and by a broker. Raises `HarnessError` where that is impossible."""
+        ...
+
+    def delay(self, broker: int, delay_ms: int) -> None:
+        """Hold up everything that a broker sends. Raises `HarnessError` where that is impossible."""
+        ...
+
+    def clear_links(self) -> None:
+        """Take back what was done to links by `block`, `lose` and `delay`."""
+        ...
+
+    def fill_disk(self, broker: int) -> None:
+        """Leave a broker no room to write; it is expected to end. Raises `HarnessError` where that is impossible."""
+        ...
+
+    def free_disk(self, broker: int) -> None:
+        """Give a broker's disk its room back."""
+        ...
+
+    def skew(self, broker: int, offset_s: int) -> None:
+        """Put a broker's clock so many seconds ahead. Raises `HarnessError` where that is impossible."""
+        ...
+
     def is_up(self, broker: int) -> bool:
-        """Whether the broker is meant to be running and able to answer: not while it is frozen or cut off."""
+        """Whether the broker is meant to be running and part of the cluster.
+
+        It is not while it is frozen or cut off, or while no controller hears it or is heard by it.
+        """
         ...
 
     def address(self, broker: int) -> Address:
         """Where clients reach this broker."""
+        ...
+
+    def admin_address(self, broker: int) -> Address:
+        """Where the broker's HTTP API is. Raises `HarnessError` for brokers that have none."""
         ...
 
     def raise_if_died(self) -> None:
@@ -76,6 +202,9 @@ class Runtime(Protocol):
         """Copy the checkpoints and ``meta.properties`` of the broker's log directory."""
         ...
 
-    def close(self) -> None:
-        """End every broker; their data goes with the run's workspace."""
+    def close(self, *, keep: bool = False) -> None:
+        """End every broker, their data with the run's workspace; or ``keep`` them for the user.
+
+        Their logs are in the run folder then.
+        """
         ...

@@ -11,75 +11,83 @@ import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from harness import leftovers, ports
 from harness.errors import BootError, HarnessError
+from harness.protocol.wire import Address
+from harness.runtimes import disk, faketime, firewall, netem, network
+from harness.runtimes.base import Need, Ready, raise_if_lacking
+from harness.runtimes.log_dir import COPY_ATTEMPTS, LOG_DIR_FILES, is_live
+from harness.runtimes.reach import Reach
+from harness.runtimes.server_log import tail
 from harness.targets import kafka
-from harness.wire import Address
+from harness.targets.jars import jars_for
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from harness.runtimes.base import ClusterSpec, Wanted
     from harness.runtimes.network import Network
 
 FORMAT_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
-LOG_TAIL_LINES = 12
+SHUTDOWN_TIMEOUT_S = 60.0
+WHY_NOT = {
+    Need.LINK: network.why_impossible,
+    Need.FIREWALL: firewall.why_impossible,
+    Need.DELAY: netem.why_impossible,
+    Need.DISK: disk.why_impossible,
+    Need.CLOCK: faketime.why_impossible,
+}
+"""What a nemesis may need, and what tells why it cannot be had."""
 
-LIVE_SUFFIXES = (".log", ".txnindex", ".snapshot")
-SIDE_FILES = ("leader-epoch-checkpoint", "partition.metadata")
-LOG_DIR_FILES = (
-    "replication-offset-checkpoint",
-    "cleaner-offset-checkpoint",
-    "log-start-offset-checkpoint",
-    "recovery-point-offset-checkpoint",
-    "meta.properties",
-)
-COPY_ATTEMPTS = 20
+ON_LINKS = frozenset({Need.LINK, Need.FIREWALL, Need.DELAY})
 
 
-@dataclass(frozen=True)
-class LocalSpec:
-    """What is needed to bring up brokers as local processes.
+def prepare(wanted: Wanted) -> Ready:
+    """Fetch the jars, and look whether there can be a network where one is needed. Raises `UsageError`."""
+    raise_if_lacking(wanted, WHY_NOT)
+    jars = jars_for(wanted.target, on_progress=wanted.on_progress)
 
-    ``settings`` are broker properties; ``logs_dir`` receives one ``<id>/server.log`` per broker. The
-    brokers in ``controllers`` are the KRaft quorum as well. ``ports`` are one a broker for clients, then one
-    a controller, or none to have free ones chosen. With a ``network``, brokers run in its namespaces.
-    """
+    def make(spec: ClusterSpec) -> LocalRuntime:
+        # Removed with the workspace, once no process is left in it.
+        links = network.create_network(spec.run_id, spec.brokers) if wanted.needs & ON_LINKS else None
+        return LocalRuntime(spec, wanted.java.path, jars.classpath, links)
 
-    run_id: str
-    work_dir: Path
-    logs_dir: Path
-    java: Path
-    classpath: str
-    settings: Mapping[str, str]
-    brokers: tuple[int, ...] = (1, 2, 3)
-    controllers: tuple[int, ...] = (1,)
-    ports: tuple[int, ...] = ()
-    network: Network | None = None
+    return Ready({"name": "local"}, make, jars)
 
 
 class LocalRuntime:
     """Implements `harness.runtimes.base.Runtime` with processes of this machine."""
 
-    def __init__(self, spec: LocalSpec) -> None:
-        """Remember the parts; no broker runs yet."""
+    def __init__(self, spec: ClusterSpec, java: Path, classpath: str, links: Network | None = None) -> None:
+        """Remember the parts; no broker runs yet. With ``links``, brokers run in its namespaces."""
         self._spec = spec
+        self._java = java
+        self._classpath = classpath
+        self._network = links
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._paused: set[int] = set()
-        self._cut: set[int] = set()
+        self._doomed: set[int] = set()
+        self._delayed: set[int] = set()
+        self._reach = Reach(spec.controllers)
         # Given to every process by name: one that inherits the environment fails to start (EFAULT) while
         # another thread changes it, as pyspark does.
         self._environment = dict(os.environ)
         nodes = (*spec.brokers, *spec.controllers)
         numbers = spec.ports or ports.free_ports(len(nodes))
-        hosts = [spec.network.address(node) if spec.network else ports.LOOPBACK for node in nodes]
+        hosts = [links.address(node) if links else ports.LOOPBACK for node in nodes]
         addresses = [Address(host, number) for host, number in zip(hosts, numbers, strict=True)]
         count = len(spec.brokers)
-        self._addresses = dict(zip(spec.brokers, addresses[:count], strict=True))
+        self._addresses = {
+            b: replace(at, security=spec.security) for b, at in zip(spec.brokers, addresses, strict=False)
+        }
+        # Brokers that ask clients for a login have a listener for each other that does not.
+        inner = ports.free_ports(count) if spec.security else []
+        self._inner = {b: Address(self._addresses[b].host, port) for b, port in zip(spec.brokers, inner, strict=False)}
         self._controllers = dict(zip(spec.controllers, addresses[count:], strict=True))
 
     @property
@@ -96,6 +104,8 @@ class LocalRuntime:
         cluster_id = kafka.random_cluster_id()
         for broker in self.brokers:
             self._write_properties(broker)
+            if Need.DISK in self._spec.needs:
+                disk.mount(self._log_dir(broker))
         with ThreadPoolExecutor(len(self.brokers)) as pool:
             list(pool.map(lambda broker: self._format(broker, cluster_id), self.brokers))
         for broker in self.brokers:
@@ -113,7 +123,7 @@ class LocalRuntime:
         log_path = self._log_path(broker)
         log_path.parent.mkdir(parents=True, exist_ok=True)
         # It becomes java: the process id is the broker's own.
-        prefix = self._spec.network.prefix(broker) if self._spec.network else []
+        prefix = self._network.prefix(broker) if self._network else []
         with log_path.open("ab") as log:
             self._processes[broker] = subprocess.Popen(
                 [*prefix, *self._command(kafka.BROKER_CLASS, str(self._properties_path(broker)))],
@@ -121,9 +131,19 @@ class LocalRuntime:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self._home(broker),
-                env=self._environment,
+                env={**self._environment, **self._clock(broker)},
                 start_new_session=True,
             )
+
+    def stop(self, broker: int) -> None:
+        """SIGTERM the broker, and reap it once it has shut down."""
+        process = self._processes.pop(broker)
+        process.terminate()
+        try:
+            process.wait(timeout=SHUTDOWN_TIMEOUT_S)
+        except subprocess.TimeoutExpired as error:
+            self._processes[broker] = process
+            raise HarnessError(f"broker {broker} did not shut down within {SHUTDOWN_TIMEOUT_S:.0f} s") from error
 
     def kill(self, broker: int) -> None:
         """SIGKILL the broker and reap it."""
@@ -143,24 +163,69 @@ class LocalRuntime:
 
     def cut(self, broker: int) -> None:
         """Take the link of the broker's namespace down. Raises `HarnessError` where it has none."""
-        network = self._network_of(broker)
-        self._cut.add(broker)
-        network.cut(broker)
+        links = self._links_of(f"broker {broker}")
+        self._reach.cut(broker)
+        links.cut(broker)
 
     def heal(self, broker: int) -> None:
         """Take the link up again."""
-        self._network_of(broker).heal(broker)
-        self._cut.discard(broker)
+        self._links_of(f"broker {broker}").heal(broker)
+        self._reach.heal(broker)
+
+    def block(self, links: Sequence[tuple[int, int]]) -> None:
+        """Have the firewall of each second broker drop what the first sends."""
+        inside = self._links_of("a broker")
+        self._reach.block(links)
+        firewall.block(inside.prefix, inside.address, links)
+
+    def lose(self, broker: int, fraction: float) -> None:
+        """Have the broker's firewall drop packets at random."""
+        firewall.lose(self._links_of(f"broker {broker}").prefix(broker), fraction)
+
+    def delay(self, broker: int, delay_ms: int) -> None:
+        """Have the broker's own interface hold packets up."""
+        netem.delay(self._links_of(f"broker {broker}").prefix(broker), delay_ms)
+        self._delayed.add(broker)
+
+    def clear_links(self) -> None:
+        """Empty every firewall, and let interfaces be fast."""
+        inside = self._links_of("a broker").prefix
+        firewall.clear(inside, self.brokers)
+        while self._delayed:
+            netem.clear(inside(self._delayed.pop()))
+        self._reach.clear()
+
+    def fill_disk(self, broker: int) -> None:
+        """Fill the file system that the broker's data are on; it may end by itself from now on."""
+        self._raise_without(Need.DISK)
+        self._doomed.add(broker)
+        disk.fill(self._log_dir(broker))
+
+    def free_disk(self, broker: int) -> None:
+        """Take what filled it away."""
+        disk.free(self._log_dir(broker))
+        self._doomed.discard(broker)
+
+    def skew(self, broker: int, offset_s: int) -> None:
+        """Put the clock of the broker's process forward."""
+        self._raise_without(Need.CLOCK)
+        faketime.set_offset(self._clock_path(broker), offset_s)
 
     def is_up(self, broker: int) -> bool:
         """Whether the broker's process is meant to run, and to be reached."""
-        return broker in self._processes and broker not in self._paused | self._cut
+        return broker in self._processes and broker not in self._paused and self._reach.has(broker)
+
+    def admin_address(self, broker: int) -> Address:
+        """Refuse: Kafka's brokers have no HTTP API."""
+        raise HarnessError(f"broker {broker} has no HTTP API")
 
     def raise_if_died(self) -> None:
         """Raise `BootError` with the last log lines of a broker that ended by itself."""
-        for broker, process in self._processes.items():
+        for broker, process in list(self._processes.items()):
             code = process.poll()
-            if code is not None:
+            if code is not None and broker in self._doomed:
+                del self._processes[broker]
+            elif code is not None:
                 raise BootError(
                     f"broker {broker} ended by itself ({_ending(code)}); the end of {self._log_path(broker)}:\n"
                     + self.log_tail(broker)
@@ -169,7 +234,7 @@ class LocalRuntime:
     def log_tail(self, broker: int) -> str:
         """Return the broker's last log lines, indented."""
         try:
-            return _tail(self._log_path(broker).read_text(errors="replace"))
+            return tail(self._log_path(broker).read_text(errors="replace"))
         except FileNotFoundError:
             return "  (no log)"
 
@@ -201,24 +266,39 @@ class LocalRuntime:
             with suppress(FileNotFoundError):
                 shutil.copyfile(self._log_dir(broker) / name, destination / name)
 
-    def close(self) -> None:
-        """End every broker with SIGKILL."""
+    def close(self, *, keep: bool = False) -> None:
+        """End every broker with SIGKILL, or leave them all running."""
+        if keep:
+            return
         for process in self._processes.values():
             process.kill()
         for process in self._processes.values():
             process.wait(timeout=STOP_TIMEOUT_S)
         self._processes.clear()
 
-    def _network_of(self, broker: int) -> Network:
-        if self._spec.network is None:
+    def _clock(self, broker: int) -> dict[str, str]:
+        if Need.CLOCK not in self._spec.needs:
+            return {}
+        if not self._clock_path(broker).exists():
+            faketime.set_offset(self._clock_path(broker), 0)
+        return faketime.environment(self._clock_path(broker))
+
+    def _raise_without(self, need: Need) -> None:
+        if need not in self._spec.needs:
+            raise HarnessError(f"the brokers of this run were started without {need}")
+
+    def _links_of(self, whose: str) -> Network:
+        if self._network is None:
             raise HarnessError(
-                f"broker {broker} cannot be cut off: brokers of this run share the host's loopback interface;"
+                f"{whose} cannot be cut off: brokers of this run share the host's loopback interface;"
                 " it takes a network namespace for each"
             )
-        return self._spec.network
+        return self._network
 
     def _format(self, broker: int, cluster_id: str) -> None:
-        arguments = ("format", "--cluster-id", cluster_id, "--config", str(self._properties_path(broker)))
+        arguments = ["format", "--cluster-id", cluster_id, "--config", str(self._properties_path(broker))]
+        if self._spec.security and self._spec.security.scram_user:
+            arguments += ["--add-scram", self._spec.security.scram_user]
         done = subprocess.run(
             self._command(kafka.STORAGE_CLASS, *arguments),
             stdin=subprocess.DEVNULL,
@@ -229,23 +309,33 @@ class LocalRuntime:
             check=False,
         )
         if done.returncode != 0:
-            raise BootError(f"broker {broker}: its storage cannot be formatted:\n{_tail(done.stderr or done.stdout)}")
+            raise BootError(f"broker {broker}: its storage cannot be formatted:\n{tail(done.stderr or done.stdout)}")
 
     def _command(self, main_class: str, *arguments: str) -> list[str]:
         marker = leftovers.process_marker(self._spec.run_id)
         flags = (*kafka.JVM_FLAGS, *kafka.LOG_FLAGS, f"-Djava.io.tmpdir={self._spec.work_dir}", marker)
-        return [str(self._spec.java), *flags, "-cp", self._spec.classpath, main_class, *arguments]
+        return [str(self._java), *flags, "-cp", self._classpath, main_class, *arguments]
 
     def _write_properties(self, broker: int) -> None:
+        security = self._spec.security
         properties = kafka.server_properties(
             node_id=broker,
-            broker_address=self._addresses[broker],
-            controllers=self._controllers,
+            listeners=self._listeners(broker),
+            controllers={node: _listener(kafka.CONTROLLER, at) for node, at in self._controllers.items()},
             log_dir=str(self._log_dir(broker)),
-            settings=self._spec.settings,
+            settings={**self._spec.settings, **(security.for_brokers(kafka.CLIENT) if security else {})},
         )
         self._home(broker).mkdir(parents=True, exist_ok=True)
         self._properties_path(broker).write_text(kafka.format_properties(properties))
+
+    def _listeners(self, broker: int) -> list[kafka.Listener]:
+        at, security = self._addresses[broker], self._spec.security
+        if security is None:
+            return [_listener(kafka.CLIENT, at)]
+        return [
+            kafka.Listener(kafka.CLIENT, bound=at, advertised=at, protocol=security.protocol),
+            _listener(kafka.REPLICA, self._inner[broker]),
+        ]
 
     def _home(self, broker: int) -> Path:
         return self._spec.work_dir / f"broker-{broker}"
@@ -256,25 +346,25 @@ class LocalRuntime:
     def _properties_path(self, broker: int) -> Path:
         return self._home(broker) / "server.properties"
 
+    def _clock_path(self, broker: int) -> Path:
+        return self._home(broker) / "clock"
+
     def _log_path(self, broker: int) -> Path:
         return self._spec.logs_dir / str(broker) / "server.log"
 
 
+def _listener(name: str, address: Address) -> kafka.Listener:
+    return kafka.Listener(name, bound=address, advertised=address)
+
+
 def _live_files(folder: Path) -> dict[str, int]:
-    """Names and sizes of what belongs to the log now; not what a cleaner is writing or has retired."""
+    """Names and sizes of what belongs to the log now."""
     found = {}
     for path in folder.iterdir():
-        if path.suffix in LIVE_SUFFIXES or path.name in SIDE_FILES:
+        if is_live(path.name):
             with suppress(FileNotFoundError):
                 found[path.name] = path.stat().st_size
     return found
-
-
-def _tail(log: str) -> str:
-    """Return a log's last telling lines, indented: those with an error where there are any."""
-    lines = log.splitlines()
-    told = [line for line in lines if any(word in line for word in ("ERROR", "FATAL", "Exception"))]
-    return "\n".join(f"  {line}" for line in (told or lines)[-LOG_TAIL_LINES:])
 
 
 def _ending(code: int) -> str:

@@ -12,35 +12,29 @@ import json
 import os
 import re
 import secrets
-import shutil
 import socket
-import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness import commands
 from harness.errors import HarnessError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-COMMAND_TIMEOUT_S = 10.0
 NAMESPACES = Path("/var/run/netns")
 BLOCKS = (IPv4Network("10.0.0.0/8"), IPv4Network("172.16.0.0/12"))
 """Where subnets come from; the second for hosts that route all of the first into a company's network."""
 
 SUBNET_BITS, SUBNET_ATTEMPTS = 24, 256
 RUN_NAMESPACE = re.compile(r"ch-(?P<run_id>\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ-[0-9a-f]{4})-\d+")
+RULE = re.compile(r"-i (ch[0-9a-f]{8}) ")
 INSIDE = "eth0"
 HOST_NUMBER = 254
 """The bridge's place in the subnet; a broker's is its node id."""
-
-# Given to every command by name: one that inherits it fails to start while another thread changes it (EFAULT).
-_ENVIRONMENT = dict(os.environ)
-# Where these commands are on Debian; a PATH that came through `su` lacks it.
-_PATH = f"{_ENVIRONMENT.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 
 
 @dataclass(frozen=True)
@@ -57,7 +51,7 @@ class Network:
 
     def prefix(self, broker: int) -> list[str]:
         """Return what a command line begins with to run inside; ``ip`` becomes that command (execve)."""
-        return [_find("ip") or "ip", "netns", "exec", _namespace(self.run_id, broker)]
+        return [commands.find("ip") or "ip", "netns", "exec", _namespace(self.run_id, broker)]
 
     def cut(self, broker: int) -> None:
         """Isolate the broker from everyone. Raises `HarnessError`."""
@@ -74,7 +68,7 @@ def why_impossible() -> str | None:
     try:
         network = create_network(run_id, (1,))
         try:
-            _run(*network.prefix(1), "true")
+            commands.run(*network.prefix(1), "true")
         finally:
             remove_network(run_id)
     except HarnessError as error:
@@ -89,7 +83,7 @@ def create_network(run_id: str, brokers: Sequence[int]) -> Network:
     """
     if os.geteuid() != 0:
         raise UsageError("network namespaces need root: run as root, or choose a nemesis that needs none")
-    if _find("ip") is None:
+    if commands.find("ip") is None:
         raise UsageError("there is no `ip` command: apt-get install iproute2")
     if _namespaces(run_id) or _links(run_id):
         raise UsageError(f"run {run_id} has a network already; remove it with `harness clean {run_id}`")
@@ -111,7 +105,7 @@ def remove_network(run_id: str) -> int:
 
     Their processes have to be ended before. Raises `HarnessError` where something stays.
     """
-    if os.geteuid() != 0 or _find("ip") is None:
+    if os.geteuid() != 0 or commands.find("ip") is None:
         return 0
     links, namespaces = _links(run_id), _namespaces(run_id)
     if _bridge(run_id) in links:
@@ -133,6 +127,17 @@ def runs_with_networks() -> set[str]:
     """Return the ids of the runs that have a namespace on this host, whoever's they are."""
     matches = (RUN_NAMESPACE.fullmatch(path.name) for path in NAMESPACES.glob("*"))
     return {match["run_id"] for match in matches if match}
+
+
+def remove_stray_rules() -> None:
+    """Take back rules for bridges that are gone: a command that was under way when its run ended may have set one."""
+    iptables = commands.find("iptables")
+    if os.geteuid() != 0 or iptables is None:
+        return
+    with suppress(HarnessError):
+        rules = commands.run(iptables, "-w", "-S", "FORWARD")
+        for bridge in set(RULE.findall(rules)) - {name for _, name in socket.if_nameindex()}:
+            _forwarding("-D", bridge)
 
 
 def free_subnet(run_id: str, taken: Iterable[IPv4Network]) -> IPv4Network:
@@ -181,10 +186,10 @@ def _forwarding(action: str, bridge: str) -> None:
     Docker sees to that, and drops what it does not know. An iptables that fails drops nothing either: its part
     of the kernel is missing.
     """
-    iptables = _find("iptables")
+    iptables = commands.find("iptables")
     if iptables:
         with suppress(HarnessError):
-            _run(iptables, "-w", action, "FORWARD", "-i", bridge, "-o", bridge, "-j", "ACCEPT")
+            commands.run(iptables, "-w", action, "FORWARD", "-i", bridge, "-o", bridge, "-j", "ACCEPT")
 
 
 def _namespaces(run_id: str) -> list[str]:
@@ -216,29 +221,5 @@ def _digest(run_id: str) -> str:
     return hashlib.sha256(run_id.encode()).hexdigest()[:8]
 
 
-def _find(command: str) -> str | None:
-    return shutil.which(command, path=_PATH)
-
-
 def _ip(*arguments: str) -> str:
-    return _run(_find("ip") or "ip", *arguments)
-
-
-def _run(*command: str) -> str:
-    """Return what the command prints. Raises `HarnessError` with its own words where it fails."""
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            env=_ENVIRONMENT,
-            timeout=COMMAND_TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise HarnessError(f"`{' '.join(command)}`: {error}") from error
-    if done.returncode != 0:
-        said = " ".join((done.stderr or done.stdout).split()) or f"exit code {done.returncode}"
-        raise HarnessError(f"`{' '.join(command)}`: {said}")
-    return done.stdout
+    return commands.run(commands.find("ip") or "ip", *arguments)

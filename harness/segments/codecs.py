@@ -28,7 +28,7 @@ _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_STORED = 1 << 31
 _LZ4_INT32 = struct.Struct("<I")
 
-_DECOMPRESS_INTO: dict[Codec, Callable[[memoryview, mmap.mmap], int]] = {
+_STREAMS: dict[Codec, Callable[[memoryview, memoryview], int]] = {
     "gzip": cramjam.gzip.decompress_into,
     "lz4": cramjam.lz4.decompress_into,
     "zstd": cramjam.zstd.decompress_into,
@@ -40,12 +40,26 @@ def decompress(codec: Codec, payload: memoryview) -> bytes:
 
     Raises ``ValueError`` with the reason for a malformed stream or one that unpacks to more than that.
     """
+    if codec == "none":
+        return payload.tobytes()
+    # Streams need not announce their size, and the library fills what it is given or fails. A private
+    # anonymous map of the whole ceiling costs only the pages that are written.
+    out = memoryview(mmap.mmap(-1, MAX_DECOMPRESSED_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+    return out[: decompress_into(codec, payload, out)].tobytes()
+
+
+def decompress_into(codec: Codec, payload: memoryview, out: memoryview) -> int:
+    """Unpack a batch's records into ``out``, and return how many bytes they take.
+
+    ``out`` is to have room for ``MAX_DECOMPRESSED_BYTES``. Raises as ``decompress`` does.
+    """
     try:
         if codec == "none":
-            return payload.tobytes()
+            out[: len(payload)] = payload
+            return len(payload)
         if codec == "snappy":
-            return _decompress_snappy(payload)
-        return _decompress_stream(codec, payload)
+            return _decompress_snappy(payload, out)
+        return _STREAMS[codec](payload, out)
     except cramjam.DecompressionError as error:
         reason = f"{codec} does not unpack within {MAX_DECOMPRESSED_BYTES} bytes: {error}"
         raise ValueError(reason) from error
@@ -66,20 +80,11 @@ def compress(codec: Codec, data: bytes) -> bytes:
             return _compress_xerial(data)
 
 
-def _decompress_stream(codec: Codec, payload: memoryview) -> bytes:
-    # These streams need not announce their size, and the library fills what it is given or fails. A
-    # private anonymous map of the whole ceiling costs only the pages that are written.
-    with mmap.mmap(-1, MAX_DECOMPRESSED_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as out:
-        size = _DECOMPRESS_INTO[codec](payload, out)
-        return out[:size]
-
-
-def _decompress_snappy(payload: memoryview) -> bytes:
+def _decompress_snappy(payload: memoryview, out: memoryview) -> int:
     """One raw block (librdkafka's choice) or blocks in the xerial framing of snappy-java."""
     if payload[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
-        return _snappy_block(payload, MAX_DECOMPRESSED_BYTES)
-    blocks = []
-    room = MAX_DECOMPRESSED_BYTES
+        return _snappy_block(payload, out)
+    written = 0
     position = _XERIAL_HEADER_BYTES
     while position < len(payload):
         left = len(payload) - position - _INT32.size
@@ -89,19 +94,17 @@ def _decompress_snappy(payload: memoryview) -> bytes:
         if not 0 <= size <= left:
             raise ValueError(f"snappy block announces {size} bytes, {left} are left")
         position += _INT32.size
-        blocks.append(_snappy_block(payload[position : position + size], room))
-        room -= len(blocks[-1])
+        written += _snappy_block(payload[position : position + size], out[written:])
         position += size
-    return b"".join(blocks)
+    return written
 
 
-def _snappy_block(block: memoryview, room: int) -> bytes:
-    size = cramjam.snappy.decompress_raw_len(block)
-    if size > room:
+def _snappy_block(block: memoryview, out: memoryview) -> int:
+    size: int = cramjam.snappy.decompress_raw_len(block)
+    if size > len(out):
         raise ValueError(f"snappy announces more than {MAX_DECOMPRESSED_BYTES} bytes")
-    out = bytearray(size)
-    cramjam.snappy.decompress_raw_into(block, out)
-    return bytes(out)
+    cramjam.snappy.decompress_raw_into(block, out[:size])
+    return size
 
 
 def _compress_xerial(data: bytes) -> bytes:

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+MAX_INT64: Final = 2**63 - 1
 
 _MAX_VARINT_SHIFT = 63  # ten bytes: a varlong
+_MAX_UINT64 = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record; ``timestamp_ms`` is the batch's append time where the topic stamps on append."""
+    """One record; ``timestamp_ms`` is the batch's append time where the topic stamps on append.
+
+    ``attributes`` is a byte in which Kafka uses no bit yet; KIP-87 would mark tombstones by bit 5.
+    """
 
     offset: int
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
+    attributes: int = 0
 
 
 def read_record(
@@ -31,7 +39,8 @@ def read_record(
     end = start + length
     if length < 0 or end > len(data):
         raise ValueError(f"it announces {length} bytes, {len(data) - start} are left")
-    position = start + 1  # after the record's attributes, none of which is in use
+    attributes = data[start]
+    position = start + 1
     timestamp_delta, position = _read_varint(data, position)
     offset_delta, position = _read_varint(data, position)
     key, position = _read_bytes(data, position)
@@ -49,13 +58,15 @@ def read_record(
     if position != end:
         raise ValueError(f"it announces {length} bytes, its fields take {position - start}")
     timestamp_ms = base_timestamp_ms + timestamp_delta if append_time_ms is None else append_time_ms
-    return Record(base_offset + offset_delta, timestamp_ms, key, value, tuple(headers)), position
+    if not -MAX_INT64 - 1 <= timestamp_ms <= MAX_INT64:
+        raise ValueError(f"its timestamp is {timestamp_ms}")
+    return Record(base_offset + offset_delta, timestamp_ms, key, value, tuple(headers), attributes), position
 
 
 def encode_record(record: Record, base_offset: int, base_timestamp_ms: int) -> bytes:
     """Write what ``read_record`` reads."""
     parts = [
-        b"\0",
+        bytes([record.attributes]),
         _encode_varint(record.timestamp_ms - base_timestamp_ms),
         _encode_varint(record.offset - base_offset),
         _encode_bytes(record.key),
@@ -93,6 +104,8 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
         position += 1
         raw |= (byte & 0x7F) << shift
         shift += 7
+    if raw > _MAX_UINT64:
+        raise ValueError("a varint takes more than 64 bits")
     return (raw >> 1) ^ -(raw & 1), position
 
 

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
 from harness.suggest import nearest
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+KAFKA, REDPANDA = "kafka", "redpanda"
+
 
 @dataclass(frozen=True)
 class Target:
-    """One version of the system under test, as Maven Central has it.
+    """One version of a system under test: of Kafka, as Maven Central has it, or of Redpanda, as an image has it.
 
-    ``excluded_modules`` are ``group:artifact`` names that its POMs ask for and that are left out; the
-    ``note`` says why, or what else is special.
+    ``system``: by which rules it is set up and asked, see `harness.systems`. ``topic_settings`` and ``broker_settings``
+    are what makes this target what it is; ``has_store``: it keeps data in an object store beside the brokers.
+    ``excluded_modules`` are ``group:artifact`` names that Kafka's POMs ask for and that are left out; the ``note``
+    says why, or what else is special.
     """
 
     name: str
@@ -22,10 +30,14 @@ class Target:
     scala: str = "2.13"
     excluded_modules: tuple[str, ...] = ()
     note: str = ""
+    system: str = KAFKA
+    topic_settings: Mapping[str, str] = field(default_factory=dict)
+    broker_settings: Mapping[str, str] = field(default_factory=dict)
+    has_store: bool = False
 
 
 # fmt: off
-_ROWS = (
+_KAFKA = (
     Target("kafka-3.9", "3.9.2", note="the last version that can also run with ZooKeeper"),
     Target("kafka-4.0", "4.0.2", note="the first version without ZooKeeper, and with transactions v2 by default"),
     Target("kafka-4.1", "4.1.2"),
@@ -33,11 +45,29 @@ _ROWS = (
     Target("kafka-4.3", "4.3.1"),
     Target("kafka-4.4", "4.4.0", excluded_modules=("org.apache.kafka:kafka-tools-api",), note="kafka-tools-api 4.4.0 is not on Maven Central; brokers do without"),  # noqa: E501
 )
+
+# Without it markers are kept for ever, and a pass would be worth nothing (`facts/redpanda.md`).
+_REMOVES_MARKERS = {"log_compaction_tx_batch_removal_enabled": "true"}
+_IN_THE_STORE = {
+    "cloud_storage_enabled": "true",
+    "cloud_topics_enabled": "true",
+    "cloud_topics_compaction_interval_ms": "1000",
+}
+
+_REDPANDA = (
+    Target("redpanda-25.2", "25.2.11", system=REDPANDA, note="before coordinated compaction: tombstones may diverge, markers are never removed"),  # noqa: E501
+    Target("redpanda-25.3", "25.3.10", system=REDPANDA, broker_settings=_REMOVES_MARKERS, note="the first line with coordinated compaction"),  # noqa: E501
+    Target("redpanda-26.1", "26.1.14", system=REDPANDA, broker_settings=_REMOVES_MARKERS),
+    Target("redpanda-26.2", "26.2.2", system=REDPANDA, broker_settings=_REMOVES_MARKERS),
+    Target("redpanda-26.2-cloud", "26.2.2", system=REDPANDA, broker_settings={**_REMOVES_MARKERS, **_IN_THE_STORE}, topic_settings={"redpanda.storage.mode": "cloud"}, has_store=True, note="Cloud Topics, on MinIO"),  # noqa: E501
+)
 # fmt: on
 
-_PATCH = re.compile(r"(?P<line>kafka-\d+\.\d+)\.\d+(-rc\d+)?")
+_PATCH = re.compile(r"(?P<line>[a-z]+-\d+\.\d+)(?P<patch>\.\d+(-rc\d+)?)(?P<kind>-cloud)?")
 
-TARGETS: dict[str, Target] = {row.name: row for row in _ROWS}
+TARGETS: dict[str, Target] = {row.name: row for row in (*_KAFKA, *_REDPANDA)}
+WITH_JARS: dict[str, Target] = {row.name: row for row in _KAFKA}
+"""Those whose brokers run on this host's Java, oldest first."""
 
 
 def find_target(name: str) -> Target:
@@ -49,6 +79,19 @@ def find_target(name: str) -> Target:
     if name in TARGETS:
         return TARGETS[name]
     patch = _PATCH.fullmatch(name)
-    if patch is None or patch["line"] not in TARGETS:
+    line = f"{patch['line']}{patch['kind'] or ''}" if patch else ""
+    if patch is None or line not in TARGETS:
         raise UsageError(f"{nearest('target', name, list(TARGETS))}; an exact patch is kafka-4.1.1, say")
-    return replace(TARGETS[patch["line"]], name=name, version=name.removeprefix("kafka-"))
+    return replace(TARGETS[line], name=name, version=patch["line"].partition("-")[2] + patch["patch"])
+
+
+def at_version(name: str, version: str) -> Target:
+    """Return the target of that name as it was at a version: a short name stands for newer patches in time.
+
+    Raises `UsageError` as `find_target` does.
+    """
+    target = find_target(name)
+    if target.version == version:
+        return target
+    _, hyphen, kind = name.partition("-")[2].partition("-")
+    return find_target(f"{target.system}-{version}{hyphen}{kind}")

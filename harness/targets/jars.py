@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from harness.cache import cache_root
 from harness.errors import UsageError
+from harness.targets import KAFKA, WITH_JARS
 from harness.targets.lock import (
     FETCH_LIMIT_S,
     file_sha256,
@@ -58,6 +59,11 @@ class JarSet:
     digests: dict[str, str]
     pinned: bool = True
 
+    @property
+    def paths(self) -> list[Path]:
+        """The jars, in the order of the class path."""
+        return [Path(jar) for jar in self.classpath.split(os.pathsep)]
+
 
 def _unheard(_done: int, _total: int) -> None:
     """Nobody listens."""
@@ -72,11 +78,22 @@ def jars_for(target: Target, *, on_progress: OnProgress = _unheard, verify: bool
     Raises UsageError: a version or jars that are not to be had, a jar that is not the pinned one, a
     cache folder that cannot be written, no Java, no pyspark.
     """
+    if target.system != KAFKA:
+        raise UsageError(f"{target.name} has no jars: its brokers are containers, of an image that is pulled")
     digests = read_lock(target)
     if digests is None:
         return _first_use(target, on_progress)
     found = materialise(digests, _directory(target), fetch_locked, on_progress, verify=verify)
     return replace(found, pinned=is_pinned(target))
+
+
+def jars_for_client(target: Target, *, needed: bool, on_progress: OnProgress = _unheard) -> JarSet | None:
+    """Return the jars with the Java client: the brokers' own, or Kafka's newest where those have none.
+
+    None where they are not ``needed``. Raises as `jars_for` does.
+    """
+    *_, newest = WITH_JARS.values()
+    return jars_for(target if target.system == KAFKA else newest, on_progress=on_progress) if needed else None
 
 
 def is_cached(target: Target) -> bool:

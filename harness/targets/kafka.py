@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import base64
 import uuid
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from harness.wire import Address
+    from harness.protocol.wire import Address
 
 BROKER_CLASS = "kafka.Kafka"
 STORAGE_CLASS = "kafka.tools.StorageTool"
+CLIENT, REPLICA, CONTROLLER = "CLIENT", "REPLICA", "CONTROLLER"
 
 JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms128m", "-Xmx256m", "-Xshare:auto", "-XX:-UsePerfData")
 """Three brokers on two cores: one collector thread and no optimising compiler start fastest."""
@@ -46,6 +48,16 @@ SMALL_CLUSTER = {
 }
 
 
+@dataclass(frozen=True)
+class Listener:
+    """One of a node's sockets: the address that it binds, and the one by which others reach it."""
+
+    name: str
+    bound: Address
+    advertised: Address
+    protocol: str = "PLAINTEXT"
+
+
 def random_cluster_id() -> str:
     """Return a cluster id as Kafka makes them: 16 bytes, URL-safe base64, no leading ``-`` (Uuid.randomUuid)."""
     while True:
@@ -57,27 +69,29 @@ def random_cluster_id() -> str:
 def server_properties(
     *,
     node_id: int,
-    broker_address: Address,
-    controllers: Mapping[int, Address],
+    listeners: Sequence[Listener],
+    controllers: Mapping[int, Listener],
     log_dir: str,
     settings: Mapping[str, str],
 ) -> dict[str, str]:
     """Return one KRaft node's properties: a broker, and a controller too where ``controllers`` has it.
 
-    ``settings`` win over everything but roles and addresses.
+    Brokers reach each other by the last of the ``listeners``. ``settings`` win over everything but roles and
+    addresses.
     """
-    controls = node_id in controllers
+    own = [controllers[node_id]] if node_id in controllers else []
+    everything = [*listeners, *controllers.values()]
     return {
         **SMALL_CLUSTER,
         **settings,
-        "process.roles": "broker,controller" if controls else "broker",
+        "process.roles": "broker,controller" if own else "broker",
         "node.id": str(node_id),
-        "listeners": f"CLIENT://{broker_address}" + (f",CONTROLLER://{controllers[node_id]}" if controls else ""),
-        "advertised.listeners": f"CLIENT://{broker_address}",
-        "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "inter.broker.listener.name": "CLIENT",
-        "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": ",".join(f"{node}@{address}" for node, address in sorted(controllers.items())),
+        "listeners": ",".join(f"{one.name}://{one.bound}" for one in (*listeners, *own)),
+        "advertised.listeners": ",".join(f"{one.name}://{one.advertised}" for one in listeners),
+        "listener.security.protocol.map": ",".join(dict.fromkeys(f"{one.name}:{one.protocol}" for one in everything)),
+        "inter.broker.listener.name": listeners[-1].name,
+        "controller.listener.names": CONTROLLER,
+        "controller.quorum.voters": ",".join(f"{node}@{at.advertised}" for node, at in sorted(controllers.items())),
         "log.dirs": log_dir,
     }
 

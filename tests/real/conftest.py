@@ -1,4 +1,4 @@
-"""Sandboxes for real runs, and the jars that brokers need."""
+"""Sandboxes for real runs, a cluster for audits, and the jars that brokers need."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from audited import Audited, running
 from sandbox import Sandbox, harness_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 FETCH_S = 900
 
@@ -28,6 +29,12 @@ def make_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Sa
 @pytest.fixture
 def sandbox(make_sandbox: Callable[[str], Sandbox]) -> Sandbox:
     return make_sandbox("sandbox")
+
+
+@pytest.fixture(scope="module", params=["kafka-3.9", "kafka-4.4"])
+def audited(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
+    with running(request.param, tmp_path_factory.mktemp("audited")) as one:
+        yield one
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -16,12 +17,36 @@ from harness.clock import RealClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 RUN_S = 180
 """Bound on any one command; a run takes some 30 s on a machine that does nothing else."""
 STAGE_S = 90
 GONE_S = 15
+ALL_TOPICS = {
+    "tombstone-divergence",
+    "aborted-to-committed",
+    "committed-to-aborted-value",
+    "committed-to-aborted-delete",
+    "stuck-lso",
+}
+
+LONG_TIMERS: dict[str, dict[str, float]] = {
+    "topic": {
+        "delete.retention.ms": 4000,
+        "segment.ms": 500,
+        "min.cleanable.dirty.ratio": 0.0001,
+        "max.compaction.lag.ms": 1000,
+    },
+    "broker": {
+        "log.cleaner.backoff.ms": 100,
+        "producer.id.expiration.ms": 4000,
+        "producer.id.expiration.check.interval.ms": 500,
+        "broker.session.timeout.ms": 2000,
+        "broker.heartbeat.interval.ms": 300,
+        "replica.lag.time.max.ms": 3000,
+    },
+}
+"""Short enough for a test, long enough to be cut off in mid-window."""
 
 
 @dataclass(frozen=True)
@@ -110,8 +135,9 @@ class Sandbox:
         return Going(self, arguments)
 
     def run(self, target: str, *arguments: str) -> Going:
-        """Start ``harness run`` here, with its results where they go by themselves."""
-        return self.start("run", "--target", target, *arguments)
+        """Start ``harness run`` here, on local processes unless told otherwise, its results where they go."""
+        runtime = () if {"--runtime", "--resume"} & set(arguments) else ("--runtime", "local")
+        return self.start("run", "--target", target, *runtime, *arguments)
 
     def call(self, *arguments: str) -> Ran:
         """Run a command to its end."""
@@ -127,8 +153,10 @@ class Sandbox:
 
     def left_behind(self) -> list[str]:
         """Describe what processes and files there are that a command must not leave."""
-        processes = [f"process {p.pid}: {' '.join(_command_line(p))[:300]}" for p in self.processes()]
-        return processes + [str(path) for path in self.tmp.rglob("*") if path != self.work_root]
+        processes = [f"process {p.pid}: {' '.join(command_line(p))[:300]}" for p in self.processes()]
+        # Unlike rglob, a walk bears folders that vanish under it.
+        paths = (Path(top, name) for top, folders, files in os.walk(self.tmp) for name in (*folders, *files))
+        return processes + [str(path) for path in paths if path != self.work_root]
 
     def wait_until_nothing_is_left(self) -> None:
         """Wait until `left_behind` is empty; fails with what it still names."""
@@ -143,6 +171,11 @@ def harness_command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "harness.cli", *arguments]
 
 
+def long_timers() -> list[str]:
+    pairs = [f"{scope}.{name}={value}" for scope, held in LONG_TIMERS.items() for name, value in held.items()]
+    return ["--timers", "10m", *(argument for pair in pairs for argument in ("--set", pair))]
+
+
 def wait_until(condition: Callable[[], Any], timeout_s: float, what: str) -> None:
     """Wait for a condition, bounded."""
     RealClock().wait_until(condition, timeout_s, what)
@@ -155,7 +188,8 @@ def _temporary_folder(process: psutil.Process) -> str | None:
         return None
 
 
-def _command_line(process: psutil.Process) -> list[str]:
+def command_line(process: psutil.Process) -> list[str]:
+    """Return a process's words, also of one that ends meanwhile."""
     try:
         return list(process.cmdline())
     except psutil.Error:

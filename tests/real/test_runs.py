@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from sandbox import GONE_S, Ran, Sandbox, wait_until
+from sandbox import GONE_S, Ran, Sandbox, long_timers, wait_until
 
-from harness.admin import Admin
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN, EXIT_USAGE
+from harness.protocol.admin import Admin
+from harness.protocol.wire import Address
 from harness.runtimes.network import NAMESPACES
 from harness.segments.batches import iter_batches, iter_records
-from harness.wire import Address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,23 +44,6 @@ PAYLOADS = {
 
 
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
-LONG_TIMERS: dict[str, dict[str, float]] = {
-    "topic": {
-        "delete.retention.ms": 4000,
-        "segment.ms": 500,
-        "min.cleanable.dirty.ratio": 0.0001,
-        "max.compaction.lag.ms": 1000,
-    },
-    "broker": {
-        "log.cleaner.backoff.ms": 100,
-        "producer.id.expiration.ms": 4000,
-        "producer.id.expiration.check.interval.ms": 500,
-        "broker.session.timeout.ms": 2000,
-        "broker.heartbeat.interval.ms": 300,
-        "replica.lag.time.max.ms": 3000,
-    },
-}
-"""Short enough for a test, long enough to be cut off in mid-window."""
 
 
 @dataclass(frozen=True)
@@ -507,11 +490,6 @@ def test_clean_removes_what_a_crash_left_and_spares_a_live_run(sandbox: Sandbox,
     assert ran.code == EXIT_UNKNOWN, ran.said
     assert "time limit" in ran.stdout
     sandbox.wait_until_nothing_is_left()
-
-
-def long_timers() -> list[str]:
-    pairs = [f"{scope}.{name}={value}" for scope, held in LONG_TIMERS.items() for name, value in held.items()]
-    return ["--timers", "10m", *(argument for pair in pairs for argument in ("--set", pair))]
 
 
 def test_a_run_that_is_cut_off_in_its_window_goes_on(sandbox: Sandbox) -> None:

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from harness.admin import Admin
 from harness.clients.librdkafka import CONFIG
 from harness.clock import RealClock
 from harness.errors import HarnessError
 from harness.java import find_java
-from harness.runtimes.local import LocalRuntime, LocalSpec
+from harness.protocol.admin import Admin
+from harness.runtimes.base import ClusterSpec
+from harness.runtimes.local import LocalRuntime
+from harness.segments.arrow import read_table
 from harness.segments.batches import Batch, Record, iter_batches, iter_records, marker
 from harness.segments.codecs import CODECS
 from harness.segments.producer_snapshot import read_producer_snapshot
@@ -34,6 +36,8 @@ from harness.workspace import Workspace
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from harness.segments.arrow import Table
 
 BROKER = 1
 BOUND_S = 60.0
@@ -175,8 +179,8 @@ def dumps(tmp_path_factory: pytest.TempPathFactory) -> list[Dump]:
     classpath = jars_for(find_target("kafka-3.9")).classpath
     with Workspace(f"segments-{new_run_id()}", logs) as workspace:
         java = find_java().path
-        spec = LocalSpec(workspace.run_id, workspace.path, logs, java, classpath, ALONE, (BROKER,))
-        with closing(LocalRuntime(spec)) as runtime:
+        spec = ClusterSpec(workspace.run_id, workspace.path, logs, ALONE, (BROKER,))
+        with closing(LocalRuntime(spec, java, classpath)) as runtime:
             Sampler(runtime, folder).sample()
     wanted = (".log", ".txnindex", ".snapshot")
     files = [path for path in sorted(folder.glob("*/*")) if path.suffix in wanted and path.stat().st_size]
@@ -303,6 +307,32 @@ def test_the_sample_holds_every_kind(dumps: list[Dump]) -> None:
 def test_batches_and_records_are_what_kafka_reads(dumps: list[Dump]) -> None:
     for dump in of_kind(dumps, ".log"):
         assert list(log_lines(dump.path)) == dump.lines, dump.path
+
+
+def test_the_compiled_reader_reads_the_same(dumps: list[Dump]) -> None:
+    for dump in of_kind(dumps, ".log"):
+        batches = list(iter_batches(dump.path.read_bytes(), source=str(dump.path)))
+        records = [
+            (record.offset, record.timestamp_ms, record.key, record.value, list(record.headers))
+            for batch in batches
+            if not batch.is_control
+            for record in iter_records(batch, source=str(dump.path))
+        ]
+        told = [marker(batch, source=str(dump.path)) for batch in batches]
+        assert arrow_rows(dump.path, "records", "offset", "timestamp_ms", "key", "value", "headers") == records
+        assert arrow_rows(dump.path, "batches", "position", "crc", "delete_horizon_ms", "marker") == [
+            (batch.position, batch.crc, batch.delete_horizon_ms, its.type if its else None)
+            for batch, its in zip(batches, told, strict=True)
+        ]
+
+
+def arrow_rows(path: Path, table: Table, *columns: str) -> list[tuple[object, ...]]:
+    with path.open("rb") as file:
+        return [
+            tuple([(h["name"], h["value"]) for h in row[name]] if name == "headers" else row[name] for name in columns)
+            for batch in read_table(file, table, columns, source=str(path))
+            for row in batch.to_pylist()
+        ]
 
 
 def test_transaction_indexes_are_what_kafka_reads(dumps: list[Dump]) -> None:

@@ -20,7 +20,7 @@ delivered. So a test says only what its case is about.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,8 @@ from harness.observe import batch_digest
 from harness.segments.batches import Record, iter_batches
 from harness.segments.encode import encode_batch, encode_marker
 from harness.segments.txnindex import AbortedTxn, encode_txnindex
-from harness.store import AFTER_REJOIN, BEFORE_RETURN, RunFolder
+from harness.store import AFTER_REJOIN, BEFORE_RETURN, BROKER_UUID, RunFolder
+from harness.systems.redpanda import RAW_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -54,7 +55,7 @@ class Txn:
 
 @dataclass(frozen=True)
 class Entry:
-    """One batch, of one record or none."""
+    """One batch, of one record or none; ``following``: of more. ``part``: which part of the run wrote it."""
 
     kind: str
     offset: int
@@ -63,11 +64,24 @@ class Entry:
     value: str | None = None
     at_ms: int = 0
     horizon_ms: int | None = None
+    plain: bool = False
+    leader_epoch: int = 0
+    part: str = "payload"
+    following: tuple[Entry, ...] = ()
+
+    @property
+    def records(self) -> tuple[Entry, ...]:
+        """Itself, and those that follow it in its batch."""
+        return (self, *self.following)
 
 
 @dataclass(frozen=True)
 class Replica:
-    """A broker's log and what it says of it; None: what the log says."""
+    """A broker's log and what it says of it; None: what the log says.
+
+    ``redpanda``: by a broker that keeps files of another form and says less of itself. ``watched=False``: the observer
+    never saw it. ``directory``: id of its log directory; None: it has none.
+    """
 
     broker: int
     log: tuple[Entry, ...]
@@ -80,12 +94,14 @@ class Replica:
     served: tuple[Entry, ...] | None = None
     last_seen: tuple[Entry, ...] | None = None
     cleaned_to: int = 0
-    directory: str = ""
+    directory: str | None = ""
+    redpanda: bool = False
+    watched: bool = True
 
     @property
     def log_end(self) -> int:
         """The offset after the last entry."""
-        return max((entry.offset + 1 for entry in self.log), default=self.log_start)
+        return max((entry.records[-1].offset + 1 for entry in self.log), default=self.log_start)
 
 
 @dataclass(frozen=True)
@@ -103,7 +119,8 @@ class History:
     """One run: what the client did in each phase, every broker at both snapshots, what was seen meanwhile.
 
     ``in_doubt``: transactions whose end was not acknowledged; ``lost``: offsets of records that were not.
-    ``client=False``: nothing is known of clients. ``delivered``: to the reader, if not what the log says.
+    ``client=False``: nothing is known of clients. ``delivered``: to the reader, if not what the log says;
+    ``answered=False``: it had no answer.
     """
 
     name: str
@@ -117,6 +134,7 @@ class History:
     lost: tuple[int, ...] = ()
     client: bool = True
     delivered: tuple[int, ...] | None = None
+    answered: bool = True
 
 
 def put(offset: int, key: str, txn: Txn | None = None, *, at_ms: int = 0) -> Entry:
@@ -129,9 +147,29 @@ def delete(offset: int, key: str, txn: Txn | None = None, *, horizon_ms: int | N
     return Entry(PUT, offset, txn, key, None, horizon_ms=horizon_ms)
 
 
+def together(first: Entry, *following: Entry) -> Entry:
+    """Return records in one batch."""
+    return replace(first, following=following)
+
+
+def by_filler(entry: Entry) -> Entry:
+    """Return what another part of the run wrote."""
+    return replace(entry, part="filler")
+
+
 def commit(offset: int, txn: Txn, *, horizon_ms: int | None = None) -> Entry:
     """Return a COMMIT marker."""
     return Entry(COMMIT, offset, txn, horizon_ms=horizon_ms)
+
+
+def untied(entry: Entry) -> Entry:
+    """Return the batch without its transactional bit, as Redpanda's compaction leaves what it takes for committed."""
+    return replace(entry, plain=True)
+
+
+def led(epoch: int, *log: Entry) -> tuple[Entry, ...]:
+    """Return batches as the leader of that epoch has written them."""
+    return tuple(replace(entry, leader_epoch=epoch) for entry in log)
 
 
 def abort(offset: int, txn: Txn) -> Entry:
@@ -192,38 +230,55 @@ def _write_replica(folder: RunFolder, snapshot: str, one: Replica, replicated: i
     partition = disk / f"{TOPIC}-0"
     partition.mkdir(parents=True)
     high_watermark = replicated if one.high_watermark is None else one.high_watermark
-    opened, ended = _transactions(one.log)
+    opened, ended = transactions(one.log)
     index = [aborted(txn, first, last) for txn, kind, first, last in ended if kind == ABORT]
-    (partition / f"{0:020}.log").write_bytes(_encode(one.log))
-    (partition / f"{0:020}.txnindex").write_bytes(encode_txnindex(index if one.index is None else one.index))
+    directory = f"directory-of-{one.broker}" if one.directory == "" else one.directory
+    if one.redpanda:
+        aside = partition / RAW_FOLDER
+        aside.mkdir()
+        (aside / "0-1-v1.log").write_bytes(b"of another form")
+        (disk / BROKER_UUID).write_text(f"{directory}\n")
+    if not (one.redpanda and one.up):
+        (partition / f"{0:020}.log").write_bytes(encode(one.log))
+    if not one.redpanda:
+        _write_side_files(disk, one, high_watermark, index, directory)
+    if not one.up:
+        return
+    served = folder.fetched_snapshot(one.broker, snapshot) / f"{TOPIC}-0"
+    served.mkdir(parents=True)
+    visible = tuple(entry for entry in one.log if entry.offset >= one.log_start)
+    (served / "batches.bin").write_bytes(encode(visible if one.served is None else one.served))
+    state = {
+        "log_start": one.log_start,
+        "high_watermark": high_watermark,
+        "last_stable_offset": _stable(one, high_watermark),
+        "aborted": [[entry.producer_id, entry.first_offset] for entry in index],
+        "open": None
+        if one.redpanda
+        else [
+            [txn.producer_id, txn.epoch, first]
+            for txn, first in (opened if one.open is None else ((txn, 0) for txn in one.open))
+        ],
+        **({"compaction": {"cleaner_offset": one.cleaned_to}} if one.redpanda else {}),
+    }
+    (served / "state.json").write_text(json.dumps(state) + "\n")
+
+
+def _write_side_files(
+    disk: Path, one: Replica, high_watermark: int, index: Sequence[AbortedTxn], directory: str | None
+) -> None:
+    (disk / f"{TOPIC}-0" / f"{0:020}.txnindex").write_bytes(encode_txnindex(index if one.index is None else one.index))
     for name, offset in (
         ("replication-offset", high_watermark),
         ("cleaner-offset", one.cleaned_to),
         ("log-start-offset", one.log_start),
     ):
         (disk / f"{name}-checkpoint").write_text(f"0\n1\n{TOPIC} 0 {offset}\n")
-    directory = one.directory or f"directory-of-{one.broker}"
-    (disk / "meta.properties").write_text(f"#\nnode.id={one.broker}\ndirectory.id={directory}\nversion=1\n")
-    if not one.up:
-        return
-    served = folder.fetched_snapshot(one.broker, snapshot) / f"{TOPIC}-0"
-    served.mkdir(parents=True)
-    visible = tuple(entry for entry in one.log if entry.offset >= one.log_start)
-    (served / "batches.bin").write_bytes(_encode(visible if one.served is None else one.served))
-    state = {
-        "log_start": one.log_start,
-        "high_watermark": high_watermark,
-        "last_stable_offset": _stable(one, high_watermark),
-        "aborted": [[entry.producer_id, entry.first_offset] for entry in index],
-        "open": [
-            [txn.producer_id, txn.epoch, first]
-            for txn, first in (opened if one.open is None else ((txn, 0) for txn in one.open))
-        ],
-    }
-    (served / "state.json").write_text(json.dumps(state) + "\n")
+    told = "" if directory is None else f"directory.id={directory}\n"
+    (disk / "meta.properties").write_text(f"#\nnode.id={one.broker}\n{told}version=1\n")
 
 
-def _transactions(
+def transactions(
     log: Sequence[Entry],
 ) -> tuple[list[tuple[Txn, int]], list[tuple[Txn, str, int, int]]]:
     """Return (transaction, first offset) of what a log leaves open, and of what it ends also the marker.
@@ -233,7 +288,7 @@ def _transactions(
     opened: dict[int, tuple[Txn, int]] = {}
     ended = []
     for entry in log:
-        if entry.txn is None:
+        if entry.txn is None or entry.plain:
             continue
         if entry.kind in (PUT, EMPTIED):
             opened.setdefault(entry.txn.producer_id, (entry.txn, entry.offset))
@@ -247,19 +302,20 @@ def _stable(one: Replica, high_watermark: int) -> int:
     """Return the LSO: a transaction whose marker is not below the high watermark still holds it."""
     if one.last_stable_offset is not None:
         return one.last_stable_offset
-    opened, ended = _transactions(one.log)
+    opened, ended = transactions(one.log)
     unstable = [first for _, first in opened] + [first for _, _, first, last in ended if last >= high_watermark]
     return min([high_watermark, *unstable])
 
 
 def _delivered(one: Replica) -> list[Entry]:
     """Return what a read_committed consumer gets of a log, when it is replicated to its end."""
-    opened, ended = _transactions(one.log)
+    opened, ended = transactions(one.log)
     hidden = [(txn, first, last) for txn, kind, first, last in ended if kind == ABORT]
     end = min([one.log_end, *(first for _, first in opened)])
     return [
         entry
-        for entry in one.log
+        for batch in one.log
+        for entry in batch.records
         if entry.kind == PUT
         and one.log_start <= entry.offset < end
         and not any(
@@ -269,7 +325,8 @@ def _delivered(one: Replica) -> list[Entry]:
     ]
 
 
-def _encode(log: Iterable[Entry]) -> bytes:
+def encode(log: Iterable[Entry]) -> bytes:
+    """Return the bytes of a log."""
     return b"".join(_encode_entry(entry) for entry in log)
 
 
@@ -284,21 +341,24 @@ def _encode_entry(entry: Entry) -> bytes:
             producer_epoch=txn.epoch,
             commit=entry.kind == COMMIT,
             timestamp_ms=timestamp_ms,
+            leader_epoch=entry.leader_epoch,
             delete_horizon_ms=entry.horizon_ms,
         )
     records = []
     if entry.kind == PUT:
         headers = ((HEADER_TXN, txn.name.encode()),) if txn else ()
-        value = None if entry.value is None else entry.value.encode()
-        records = [Record(entry.offset, timestamp_ms, entry.key.encode(), value, headers)]
+        for one in entry.records:
+            value = None if one.value is None else one.value.encode()
+            records.append(Record(one.offset, timestamp_ms, one.key.encode(), value, headers))
     return encode_batch(
         base_offset=entry.offset,
         records=records,
         producer_id=txn.producer_id if txn else -1,
         producer_epoch=txn.epoch if txn else -1,
-        is_transactional=txn is not None,
+        is_transactional=txn is not None and not entry.plain,
         is_control=entry.kind == EMPTIED_MARKER,
         max_timestamp_ms=timestamp_ms,
+        leader_epoch=entry.leader_epoch,
         delete_horizon_ms=entry.horizon_ms,
     )
 
@@ -308,7 +368,7 @@ def _client_events(history: History) -> Iterable[dict[str, Any]]:
     events: list[tuple[str, dict[str, Any], dict[str, Any]]] = []
     if history.client:
         for phase, log in (("before", history.wrote), ("outage", history.outage), ("late", history.late)):
-            events += [_operation(history, phase, entry) for entry in log]
+            events += [_operation(history, phase, entry) for batch in log for entry in batch.records]
         read = next((one for one in history.after if one.broker == READER and one.up), None)
         if read is not None:
             told = [entry.offset for entry in _delivered(read)] if history.delivered is None else history.delivered
@@ -321,7 +381,8 @@ def _client_events(history: History) -> Iterable[dict[str, Any]]:
                 "broker": READER,
             }
             records = [{"offset": offset, "key": "?", "value": "?"} for offset in told]
-            events.append(("ok", poll, {"records": records, "position": read.log_end}))
+            got = {"records": records, "position": read.log_end}
+            events.append(("ok", poll, got) if history.answered else ("info", poll, {}))
     for number, (end, invocation, more) in enumerate(events, 1):
         event = {"time_ms": number, "op": number, **invocation}
         yield {"index": 2 * number - 2, "type": "invoke", **event}
@@ -329,7 +390,7 @@ def _client_events(history: History) -> Iterable[dict[str, Any]]:
 
 
 def _operation(history: History, phase: str, entry: Entry) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    who: dict[str, Any] = {"process": "p", "part": "payload", "phase": phase}
+    who: dict[str, Any] = {"process": "p", "part": entry.part, "phase": phase}
     if entry.txn is not None:
         transactional_id, _, number = entry.txn.name.rpartition("/")
         who |= {"transactional_id": transactional_id, "txn": int(number)}
@@ -365,13 +426,13 @@ def _observations(history: History) -> Iterable[dict[str, Any]]:
             noted["producer_id"] = entry.txn.producer_id if entry.txn else -1
         yield {**_look(seen.broker, (), seen.at_ms), seen.what: [noted]}
     for one in history.after:
-        if one.up:
+        if one.up and one.watched:
             whole = one.log if one.last_seen is None else one.last_seen
             yield _look(one.broker, [e for e in whole if e.offset >= one.log_start], LAST_LOOK_MS)
 
 
 def _look(broker: int, log: Iterable[Entry], at_ms: int) -> dict[str, Any]:
-    batches = list(iter_batches(_encode(log), source="literal"))
+    batches = list(iter_batches(encode(log), source="literal"))
     return {
         "time_ms": at_ms,
         "broker": broker,

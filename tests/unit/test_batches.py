@@ -11,6 +11,7 @@ import cramjam
 import pytest
 from crc32c import crc32c
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from sample_logs import old_entry
 
 from harness.segments import codecs
 from harness.segments.batches import (
@@ -19,10 +20,12 @@ from harness.segments.batches import (
     Marker,
     Record,
     iter_batches,
+    iter_entries,
     iter_records,
     marker,
 )
 from harness.segments.encode import encode_batch, encode_marker
+from harness.segments.old_entries import OldEntry
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -323,8 +326,7 @@ def test_crc_message_and_opting_out() -> None:
         (57, struct.pack(">i", -1), "impossible record count -1 in 1 offsets"),
         (57, struct.pack(">i", 2), "impossible record count 2 in 1 offsets"),
         (21, struct.pack(">h", 5), "unknown codec 5"),
-        (16, b"\0", "magic 0: only magic 2 batches are read"),
-        (16, b"\1", "magic 1: only magic 2 batches are read"),
+        (16, b"\3", "magic 3: only magic 0, 1 and 2 are known"),
         (0, struct.pack(">q", 1), "base offset 1 follows offset 1"),
         (0, struct.pack(">q", -3), "base offset -3 follows offset 1"),
     ],
@@ -338,7 +340,33 @@ def test_impossible_headers(at: int, new: bytes, reason: str) -> None:
     assert (str(error), error.cut) == (f"{SOURCE} at byte 78: {reason}", False)
 
 
-@pytest.mark.parametrize("length", [-1, 1, 48])
+def test_entries_of_older_formats_are_told_and_skipped() -> None:
+    old = [old_entry(3, 0), old_entry(9, 1, b"", b"")]
+    new = encode_batch(base_offset=10, records=[Record(10, 0, b"k", b"v")])
+    data = b"".join([*old, new])
+    entries = list(iter_entries(data, source=SOURCE))
+    assert entries[:2] == [OldEntry(0, 28, 3, 0), OldEntry(28, 34, 9, 1)]
+    assert [batch.position for batch in iter_batches(data, source=SOURCE)] == [62]
+    _, error = walk(old[1] + old[0])
+    assert error is not None
+    assert (error.position, error.reason) == (34, "base offset 3 follows offset 9")
+    _, error = walk(old[0] + old[1][:14])
+    assert error is not None
+    assert (error.position, error.cut) == (28, True)
+    shorter = old[1][:8] + struct.pack(">i", 21) + old[1][12:]
+    _, error = walk(shorter)
+    assert error is not None
+    assert (error.reason, error.cut) == ("impossible length 21", False)
+
+
+def test_a_batch_whose_magic_is_broken_is_no_old_entry() -> None:
+    for magic in (b"\0", b"\1"):
+        _, error = walk(patched(small_log()[0], 16, magic))
+        assert error is not None
+        assert error.reason.startswith(f"CRC of an entry of magic {magic[0]} is ")
+
+
+@pytest.mark.parametrize("length", [-1, 1, 48, 256 << 20])
 def test_impossible_lengths(length: int) -> None:
     good = small_log()[0]
     batches, error = walk(good + good[:8] + struct.pack(">i", length) + good[12:])
@@ -412,6 +440,8 @@ RECORD = bytes([16, 0, 0, 0, 2, ord("k"), 2, ord("v"), 0])
         (b"\x14" + RECORD[1:-1] + b"\2\1\1", 1, "record 1 of 1: it has a header without a name"),
         (RECORD[:6] + b"\x7e" + RECORD[7:], 1, "record 1 of 1: the batch ends inside it"),
         (b"\xff" * 12, 1, "record 1 of 1: a varint takes more than ten bytes"),
+        (b"\xff" * 9 + b"\2", 1, "record 1 of 1: a varint takes more than 64 bits"),
+        (b"\x22\0" + b"\xff" * 9 + b"\1" + RECORD[3:], 1, f"record 1 of 1: its timestamp is {-(2**63) - 1}"),
     ],
 )
 def test_malformed_records(payload: bytes, count: int, reason: str) -> None:

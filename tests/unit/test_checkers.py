@@ -18,6 +18,7 @@ from literal import (
     aborted,
     absent,
     appeared,
+    by_filler,
     commit,
     delete,
     emptied,
@@ -25,6 +26,8 @@ from literal import (
     put,
     removed,
     replica,
+    together,
+    untied,
     write_run,
 )
 
@@ -96,6 +99,49 @@ class Case:
 
 END = put(9, "end")
 """Logs end with a record: the cleaner leaves the last segment alone."""
+
+REDPANDA_CASES = [
+    Case(
+        History(
+            "stuck on a replica that is judged by what it serves",
+            wrote=(put(0, "K", T1),),
+            outage=(commit(1, T1), put(2, "K"), END),
+            after=(
+                replica(1, put(2, "K"), END, redpanda=True),
+                replica(2, put(0, "K", T1), put(2, "K"), END, redpanda=True),
+            ),
+        ),
+        (Finding(STUCK, 2, 0, "K", 5, VISIBLE, says="read_committed is frozen at 0"),),
+    ),
+    Case(
+        History(
+            "aborted, and held without its transactional bit",
+            wrote=(put(0, "poison", T1),),
+            outage=(abort(1, T1), END),
+            after=(
+                replica(1, END, redpanda=True),
+                replica(2, untied(put(0, "poison", T1)), END, redpanda=True),
+            ),
+        ),
+        (
+            Finding(
+                POISON, 2, 0, "poison", 5, VISIBLE,
+                says="was aborted, and this broker holds it as if it had never been in one",
+            ),
+        ),
+    ),
+    Case(
+        History(
+            "committed, and one replica's compaction took the transactional bit",
+            wrote=(put(0, "K", T1),),
+            outage=(commit(1, T1), END),
+            after=(
+                replica(1, untied(put(0, "K", T1)), END, redpanda=True),
+                replica(2, put(0, "K", T1), commit(1, T1), END, redpanda=True),
+            ),
+        ),
+    ),
+]  # fmt: skip
 
 STUCK_CASES = [
     Case(
@@ -508,7 +554,18 @@ HIDDEN_CASES = [
             ),
             after=(replica(1, END), replica(2, put(0, "K"), END)),
         ),
-        (Finding(HIDDEN, 2, 1, "K", 5, VISIBLE, witness={"evidence": ["held"], "alive_here_at": 0}),),
+        (
+            Finding(
+                HIDDEN,
+                2,
+                1,
+                "K",
+                5,
+                VISIBLE,
+                says="takes another marker for its end",
+                witness={"evidence": ["held"], "alive_here_at": 0},
+            ),
+        ),
     ),
     Case(
         History(
@@ -959,6 +1016,217 @@ DOUBT_CASES = [
     ),
 ]
 
+EDGE_CASES = [
+    Case(
+        History(
+            "stuck, and its marker is not the only one that it missed",
+            client=False,
+            after=(
+                replica(1, commit(1, T1), abort(3, T2), put(4, "K"), END),
+                replica(2, put(0, "K", T1), put(4, "K"), END),
+            ),
+        ),
+        (Finding(STUCK, 2, 0, "K", 5, VISIBLE, witness={"outcome": "committed", "marker_seen_elsewhere_at": 1}),),
+    ),
+    Case(
+        History(
+            "stuck, and two others are past it",
+            wrote=(put(0, "K", T1),),
+            outage=(commit(1, T1), put(2, "K"), END),
+            after=(
+                replica(1, put(2, "K"), END),
+                replica(2, put(0, "K", T1), put(2, "K"), END),
+                replica(3, put(2, "K"), END, last_stable_offset=9),
+            ),
+        ),
+        (Finding(STUCK, 2, 0, "K", 5, VISIBLE, witness={"other_broker": 1, "last_stable_offset_there": 10}),),
+    ),
+    Case(
+        History(
+            "open, and nobody but its own broker says that it is past it",
+            wrote=(put(0, "K", T1),),
+            outage=(commit(1, T1), END),
+            after=(replica(2, put(0, "K", T1), END, last_stable_offset=10),),
+        ),
+        doubts=(Doubt(CONTRADICTION, 2, "last stable offset 10 is past offset 0"),),
+    ),
+    Case(
+        History(
+            "poison where the last stable offset has not come past",
+            wrote=(put(0, "poison", T1),),
+            outage=(abort(1, T1),),
+            late=(put(2, "good", T2), commit(3, T2)),
+            after=(
+                replica(1, put(2, "good", T2), commit(3, T2)),
+                replica(2, put(0, "poison", T1), put(2, "good", T2), commit(3, T2), last_stable_offset=0),
+            ),
+        ),
+        (Finding(POISON, 2, 0, "poison", 5, LATENT),),
+    ),
+    Case(
+        History(
+            "poison on a key that was deleted later",
+            wrote=(put(1, "K", T1),),
+            outage=(abort(2, T1), delete(3, "K")),
+            late=(put(4, "good", T2), commit(5, T2)),
+            after=(
+                replica(1, put(4, "good", T2), commit(5, T2)),
+                replica(2, put(1, "K", T1), put(4, "good", T2), commit(5, T2)),
+            ),
+        ),
+        (Finding(POISON, 2, 1, "K", 5, VISIBLE),),
+    ),
+    Case(
+        History(
+            "hidden, a delete and a value of one transaction",
+            wrote=(put(0, "D"), delete(1, "D", T1), put(2, "K", T1)),
+            outage=(commit(3, T1), put(4, "g", T2), abort(5, T2), END),
+            after=(
+                replica(1, delete(1, "D", T1), put(2, "K", T1), commit(3, T1), abort(5, T2), END),
+                replica(2, put(0, "D"), delete(1, "D", T1), put(2, "K", T1), put(4, "g", T2), abort(5, T2), END),
+            ),
+        ),
+        (
+            Finding(
+                HIDDEN, 2, 1, "D", 5, VISIBLE, says="committed delete of D is hidden as aborted: transaction t/1",
+                witness={"alive_here_at": 0, "records": 2, "marker_taken_here_at": 5},
+            ),
+        ),
+    ),
+    Case(
+        History(
+            "hidden, a delete that was superseded and a value that was not",
+            wrote=(delete(1, "D", T1), put(2, "K", T1)),
+            outage=(commit(3, T1), put(4, "g", T2), abort(5, T2), put(6, "D"), END),
+            after=(
+                replica(1, put(2, "K", T1), commit(3, T1), abort(5, T2), put(6, "D"), END),
+                replica(2, delete(1, "D", T1), put(2, "K", T1), put(4, "g", T2), abort(5, T2), put(6, "D"), END),
+            ),
+        ),
+        (Finding(HIDDEN, 2, 1, "D", 5, VISIBLE, says="the ABORT at offset 5 for its end; the key's final state is"),),
+    ),
+    Case(
+        History(
+            "stuck, and its first batch has two records",
+            wrote=(together(put(0, "K", T1), put(1, "L", T1)),),
+            outage=(commit(2, T1), put(3, "K"), put(4, "L"), END),
+            after=(
+                replica(1, put(3, "K"), put(4, "L"), END),
+                replica(2, together(put(0, "K", T1), put(1, "L", T1)), put(3, "K"), put(4, "L"), END),
+            ),
+        ),
+        (Finding(STUCK, 2, 0, "K", 5, VISIBLE),),
+    ),
+    Case(
+        History(
+            "another log of as many batches seen last than stored",
+            wrote=(put(0, "K"), END),
+            after=(replica(1, put(0, "K"), END, last_seen=(put(1, "K"), END)), replica(2, put(0, "K"), END)),
+        ),
+        doubts=(
+            Doubt(CONTRADICTION, 1, "the stored log (2 batches) is not what was last seen there (2 batches)"),
+        ),
+    ),
+    Case(
+        History(
+            "nothing served by a broker that was never seen",
+            wrote=(put(0, "K"), END),
+            after=(replica(1, put(0, "K"), END, served=(), watched=False), replica(2, put(0, "K"), END)),
+        ),
+        doubts=(Doubt(CONTRADICTION, 1, "2 batches on disk and 0 served"),),
+    ),
+    Case(
+        History(
+            "a reader that had no answer",
+            wrote=(put(0, "K"), END),
+            after=(replica(1, put(0, "K"), END), replica(2, put(0, "K"), END)),
+            answered=False,
+        ),
+    ),
+    Case(
+        History(
+            "not delivered one record, and delivered another that is not there",
+            wrote=(put(0, "K"), put(2, "L"), END),
+            after=(
+                replica(1, put(0, "K"), put(2, "L"), END),
+                replica(2, put(0, "K"), put(2, "L"), END),
+            ),
+            delivered=(1, 2, 9),
+        ),
+        doubts=(Doubt(CONTRADICTION, 2, "was not delivered offset 0, which the stored log gives"),),
+    ),
+    Case(
+        History(
+            "delivered up to the first of two that are open",
+            wrote=(put(0, "a"), put(1, "K", T1), put(2, "b"), put(3, "L", U1), END),
+            after=tuple(
+                replica(broker, put(0, "a"), put(1, "K", T1), put(2, "b"), put(3, "L", U1), END) for broker in (1, 2)
+            ),
+        ),
+    ),
+    Case(
+        History(
+            "a .txnindex hid it before the return, and that replica was copied anew",
+            wrote=(put(0, "K", T1), commit(1, T1)),
+            outage=(END,),
+            before=(
+                replica(1, put(0, "K", T1), commit(1, T1), END),
+                absent(2, put(0, "K", T1), index=(aborted(T1, 0, 3),)),
+            ),
+            after=(
+                replica(1, put(0, "K", T1), commit(1, T1), END),
+                replica(2, put(0, "K", T1), commit(1, T1), END),
+            ),
+        ),
+    ),
+    Case(
+        History(
+            "poison on a key whose delete was there before the return, and went as it should",
+            wrote=(put(0, "K"), delete(1, "K", T1), commit(2, T1), put(3, "K", T2)),
+            outage=(abort(4, T2),),
+            late=(put(5, "good", T3), commit(6, T3)),
+            before=(
+                replica(1, delete(1, "K", T1), commit(2, T1), abort(4, T2)),
+                absent(2, delete(1, "K", T1), commit(2, T1), put(3, "K", T2)),
+            ),
+            after=(
+                replica(1, put(5, "good", T3), commit(6, T3)),
+                replica(2, put(3, "K", T2), put(5, "good", T3), commit(6, T3)),
+            ),
+        ),
+        (Finding(POISON, 2, 3, "K", 5, VISIBLE),),
+    ),
+    Case(
+        History(
+            "a value was there before the return, and an older one is alive",
+            wrote=(put(0, "K"), put(1, "K", T1)),
+            outage=(commit(2, T1), END),
+            before=(
+                replica(1, put(1, "K", T1), commit(2, T1), END),
+                absent(2, put(0, "K"), put(1, "K", T1)),
+            ),
+            after=(replica(1, put(1, "K", T1), commit(2, T1), END), replica(2, put(0, "K"), END)),
+        ),
+        doubts=(Doubt(UNEXPLAINED, 2, "key K: the last committed record is at offset 1, this broker's is at 0"),),
+    ),
+    Case(
+        History(
+            "nothing on disk of what was served and seen",
+            wrote=(put(0, "K"), END),
+            after=(
+                replica(1, served=(put(0, "K"), END), last_seen=(put(0, "K"), END)),
+                replica(2, put(0, "K"), END),
+            ),
+        ),
+        doubts=(
+            Doubt(CONTRADICTION, 1, "0 batches on disk and 2 served"),
+            Doubt(CONTRADICTION, 1, "the stored log (0 batches) is not what was last seen there (2 batches)"),
+        ),
+    ),
+]  # fmt: skip
+"""At the edge of a rule: each of them is the only one for which some small change of a checker (`tests/quality`,
+mutants) makes a test fail."""
+
 CASES = [
     *STUCK_CASES,
     *NOT_STUCK_CASES,
@@ -967,6 +1235,8 @@ CASES = [
     *DIVERGED_CASES,
     *LEGAL_CASES,
     *DOUBT_CASES,
+    *EDGE_CASES,
+    *REDPANDA_CASES,
 ]
 
 TOMBSTONE, MARKER = "tombstone", "marker"
@@ -976,6 +1246,7 @@ WROTE = (put(0, "D"), put(1, "K", T1), put(2, "x"))
 OUTAGE = (D1, C3, put(5, "K"), put(6, "x"))
 LEFT = (put(5, "K"), put(6, "x"))
 
+U2, X1 = Txn(7, "u/2"), Txn(8, "x/1")
 EXPOSURES = [
     History(
         "exposed by a kill",
@@ -1038,6 +1309,18 @@ EXPOSURES = [
         seen=tuple(removed(broker, entry, at_ms=900 + broker) for broker in (1, 2, 3) for entry in (D1, C3)),
     ),
     History(
+        "kept together and removed together",
+        wrote=WROTE,
+        outage=OUTAGE,
+        before=(
+            replica(1, *WROTE, *OUTAGE, redpanda=True, cleaned_to=5),
+            replica(3, *WROTE, *OUTAGE, redpanda=True, cleaned_to=4),
+            absent(2, *WROTE, redpanda=True),
+        ),
+        after=tuple(replica(b, put(5, "K", at_ms=HORIZON_MS), put(6, "x"), redpanda=True) for b in (1, 2, 3)),
+        seen=tuple(removed(broker, entry, at_ms=900 + broker) for broker in (1, 2, 3) for entry in (D1, C3)),
+    ),
+    History(
         "only what was left of the marker was seen on one of two",
         wrote=(put(0, "K", V1),),
         outage=(commit(1, V1), put(2, "K"), END),
@@ -1055,6 +1338,69 @@ EXPOSURES = [
         wrote=(put(0, "K", T1),),
         outage=(commit(1, T1), put(2, "K"), END),
         after=(replica(1, put(2, "K"), END), replica(2, put(2, "K"), END)),
+    ),
+    History(
+        "what else was written",
+        wrote=(
+            put(0, "A"),
+            put(1, "D"),
+            put(2, "D"),
+            by_filler(put(3, "F")),
+            together(put(4, "K", T1), put(5, "L", T1)),
+            put(6, "M", U1),
+            commit(7, U1),
+            put(8, "N", X1),
+            delete(9, "A"),
+        ),
+        outage=(
+            delete(10, "D"),
+            by_filler(delete(11, "F")),
+            commit(12, T1),
+            put(13, "K", T2),
+            put(14, "M", U2),
+            commit(15, X1),
+        ),
+        late=(commit(16, T2), put(17, "end"), commit(18, U2)),
+        in_doubt=(X1,),
+        after=(
+            replica(1, commit(12, T1), put(13, "K", T2), commit(16, T2), put(17, "end"), directory=None),
+            absent(2, together(put(4, "K", T1), put(5, "L", T1)), put(13, "K", T2), put(17, "end")),
+        ),
+    ),
+    History(
+        "emptied, and removed later",
+        wrote=(put(0, "K", V1),),
+        outage=(commit(1, V1), put(2, "K"), END),
+        before=(
+            replica(1, put(2, "K", at_ms=HORIZON_MS), END, cleaned_to=2, directory=None),
+            absent(2, put(0, "K", V1)),
+        ),
+        after=(replica(1, put(2, "K", at_ms=HORIZON_MS), END, cleaned_to=9), replica(2, put(0, "K", V1), END)),
+        seen=(
+            appeared(1, put(0, "K", V1), at_ms=1),
+            appeared(1, commit(1, V1), at_ms=2),
+            removed(1, commit(1, V1), at_ms=4),
+            removed(1, emptied_marker(1, V1), at_ms=9),
+        ),
+    ),
+    History(
+        "stamped, and the cleaner has not come past",
+        wrote=(put(0, "D"), put(1, "x", at_ms=HORIZON_MS)),
+        outage=(delete(3, "D"), END),
+        before=(
+            replica(1, put(1, "x", at_ms=HORIZON_MS), delete(3, "D", horizon_ms=HORIZON_MS), END, cleaned_to=3),
+            absent(2, put(0, "D")),
+        ),
+        after=(
+            replica(1, put(1, "x", at_ms=HORIZON_MS), delete(3, "D", horizon_ms=HORIZON_MS), END, cleaned_to=10),
+            replica(2, put(0, "D"), put(1, "x", at_ms=HORIZON_MS), delete(3, "D"), END),
+        ),
+    ),
+    History(
+        "nothing is replicated",
+        wrote=(put(0, "K", T1),),
+        outage=(commit(1, T1),),
+        after=(replica(1, put(0, "K", T1), high_watermark=0), replica(2, put(0, "K", T1), high_watermark=0)),
     ),
 ]
 
@@ -1090,14 +1436,14 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Jud
 @pytest.fixture(scope="session")
 def said(judged: Judged) -> Said:
     findings = [row for checker in CHECKERS for row in _rows(checker.check(judged))]
-    return Said(_by_run(findings), _by_run(_rows(doubts.check(judged))), _by_run(_rows(exposure.check(judged))))
+    return Said(by_run(findings), by_run(_rows(doubts.check(judged))), by_run(_rows(exposure.check(judged))))
 
 
 def _rows(frame: DataFrame) -> Rows:
     return [row.asDict(recursive=True) for row in frame.collect()]
 
 
-def _by_run(rows: Rows) -> dict[str, Rows]:
+def by_run(rows: Rows) -> dict[str, Rows]:
     runs: dict[str, Rows] = {}
     for row in sorted(rows, key=lambda row: (row["broker"], row.get("offset", 0))):
         runs.setdefault(row["run"], []).append(row)
@@ -1147,7 +1493,10 @@ def test_names_are_unique() -> None:
 
 def _exposure(said: Said, run: str, *names: str) -> dict[tuple[str, int], tuple[Any, ...]]:
     """Return the named facts by (kind, broker)."""
-    return {(row["kind"], row["broker"]): tuple(row[name] for name in names) for row in said.exposure[run]}
+    rows = said.exposure[run]
+    facts = {(row["kind"], row["broker"]): tuple(row[name] for name in names) for row in rows}
+    assert len(facts) == len(rows)
+    return facts
 
 
 def test_exposure_names_the_payload_and_what_must_vanish(said: Said) -> None:
@@ -1213,6 +1562,27 @@ def test_exposure_of_what_was_kept(said: Said, kind: str) -> None:
     assert facts[kind, 3] == (False, True, False, False, 903, True)
 
 
+@pytest.mark.parametrize("kind", [TOMBSTONE, MARKER])
+def test_exposure_of_what_was_removed_together(said: Said, kind: str) -> None:
+    facts = _exposure(
+        said,
+        "kept together and removed together",
+        "had_payload",
+        "held_critical",
+        "held_after",
+        "cleaned_past",
+        "passed",
+        "removed_at_ms",
+        "same_directory",
+        "was_served",
+        "log_end_after",
+    )
+    past = {TOMBSTONE: (True, True), MARKER: (True, False)}[kind]
+    assert facts[kind, 1] == (True, True, False, past[0], False, 901, True, True, 7)
+    assert facts[kind, 2] == (True, False, False, False, False, 902, True, True, 7)
+    assert facts[kind, 3] == (True, True, False, past[1], False, 903, True, True, 7)
+
+
 def test_exposure_of_a_marker_that_was_never_seen(said: Said) -> None:
     assert _exposure(said, "the marker was never seen", "payload_offset", "critical_offset", "seen_there") == {
         (MARKER, 1): (0, None, False),
@@ -1225,4 +1595,35 @@ def test_exposure_of_a_marker_that_was_emptied_before_it_was_removed(said: Said)
     assert _exposure(said, run, "critical_offset", "seen_there", "removed_at_ms") == {
         (MARKER, 1): (1, True, 4),
         (MARKER, 2): (1, False, 4),
+    }
+
+
+def test_exposure_is_to_what_the_payload_deleted_and_ended_while_it_was_away(said: Said) -> None:
+    facts = _exposure(
+        said, "what else was written", "payload_offset", "critical_offset", "was_served", "same_directory"
+    )
+    assert facts == {
+        (TOMBSTONE, 1): (2, 10, True, False),
+        (TOMBSTONE, 2): (2, 10, False, False),
+        (MARKER, 1): (4, 12, True, False),
+        (MARKER, 2): (4, 12, False, False),
+    }
+
+
+def test_exposure_of_a_marker_that_was_emptied_first(said: Said) -> None:
+    facts = _exposure(
+        said, "emptied, and removed later", "seen_there", "removed_at_ms", "cleaned_past", "same_directory"
+    )
+    assert facts == {(MARKER, 1): (True, 4, True, False), (MARKER, 2): (False, None, False, True)}
+
+
+def test_exposure_of_what_the_cleaner_has_not_come_past(said: Said) -> None:
+    facts = _exposure(said, "stamped, and the cleaner has not come past", "cleaned_past", "passed", "held_critical")
+    assert facts == {(TOMBSTONE, 1): (False, False, True), (TOMBSTONE, 2): (False, False, False)}
+
+
+def test_exposure_of_what_lies_beyond_the_bound(said: Said) -> None:
+    assert _exposure(said, "nothing is replicated", "payload_offset", "critical_offset") == {
+        (MARKER, 1): (0, None),
+        (MARKER, 2): (0, None),
     }

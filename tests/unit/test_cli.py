@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from literal import History, appeared, put, replica, write_run
 
-from harness import check, cli, leftovers
+from harness import check, cli, console, leftovers
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE, UsageError
 from harness.outcome import RunResult
 from harness.store import AFTER_REJOIN, RunFolder
-from harness.targets import TARGETS, find_target
+from harness.targets import TARGETS, WITH_JARS, find_target
 from harness.targets.jars import _lock_digest
 from harness.targets.lock import read_lock
 from nemesis import NEMESES
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-RUN = ("run", "--target", "kafka-3.9", "--anomaly", "stuck-lso")
+RUN = ("run", "--target", "kafka-3.9", "--anomaly", "stuck-lso", "--runtime", "local")
 COMMAND_S = 120
 
 
@@ -51,7 +51,7 @@ class Machine:
         }
         self.environment.pop("JAVA_HOME", None)
         self.has_java("17.0.9")
-        for name in TARGETS:
+        for name in WITH_JARS:
             self.has_jars(name)
 
     def has_java(self, version: str) -> None:
@@ -123,7 +123,7 @@ def machine(tmp_path: Path) -> Machine:
         ("run --target kafka-3.9 --anomaly all --timers fats", ["'fats'", "did you mean fast"]),
         ("run --target kafka-3.9 --anomaly all --brokers 2", ["--brokers 2", "give 3 to 7"]),
         ("run --target kafka-3.9 --anomaly stuck-lso --aftermath", ["--aftermath", "give --partitions 3 or more"]),
-        ("run --resume nowhere", ["nowhere is no run folder", "manifest.json"]),
+        ("run --resume nowhere", ["nowhere is no folder"]),
         ("run --resume nowhere --target kafka-3.9", ["--resume takes everything else", "leave out --target"]),
         ("run --target kafka-3.9 --anomaly all --nemsis kill", ["'--nemsis'", "--nemesis"]),
         ("run --target kafka-3.9 --anomaly all --set nonsense", ["nonsense", "topic.NAME=VALUE"]),
@@ -228,7 +228,7 @@ def test_jars_that_are_not_to_be_had(machine: Machine) -> None:
         closed.bind(("127.0.0.1", 0))  # bound and not listening: refuses everybody
         port = closed.getsockname()[1]
         machine.environment["COMPACTION_HARNESS_MAVEN_ROOT"] = f"http://127.0.0.1:{port}/"
-        error = machine.refusal(*RUN)
+        error = machine.refusal(*RUN, "--runtime", "local")
     assert "the jars cannot be fetched" in error
     assert "COMPACTION_HARNESS_MAVEN_ROOT" in error
     assert not (machine.root / "results").exists()
@@ -257,7 +257,7 @@ def test_an_aftermath_tells_who_is_stuck_and_who_has_just_got_free(
         {"summary": "at last", "after_s": 11.0, "stuck": [], "ended": []},
     ]
     said = {"verdict": "anomaly", "scenarios": [], "findings": [], "aftermath": steps}
-    cli._show(RunResult(RunFolder(tmp_path), said, {}), "text")
+    console.show(RunResult(RunFolder(tmp_path), said, {}), "text")
     assert capsys.readouterr().out.splitlines()[:-1] == [
         "   0.0 s  as it was left",
         "          stuck: t-0 on broker 2 at 10 of 60, t-1 on broker 2 at 10 of 60",

@@ -12,8 +12,10 @@ from harness.cluster import Cluster
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.observe import View
 from harness.placement import Placement
+from harness.protocol.admin import PartitionState
+from harness.protocol.wire import Address
+from harness.systems.kafka import KafkaControl
 from harness.timers import FREEZE
-from harness.wire import Address
 
 TOPIC = ("stuck-lso", 0)
 WHOLE = View(log_start=0, high_watermark=5, last_stable_offset=5, log_end=5)
@@ -79,8 +81,10 @@ def fake(**admin: Any) -> FakeSubject:
     observer = FakeObserver(clock)
     placement = Placement()
     replicas = {TOPIC: placement.replicas(0)}
-    cluster = Cluster(FakeRuntime(), observer, placement, replicas, clock, settle_s=30)  # type: ignore[arg-type]
-    cluster.admin = FakeAdmin(clock, **admin)  # type: ignore[assignment]
+    runtime: Any = FakeRuntime()
+    asked: Any = FakeAdmin(clock, **admin)
+    control = KafkaControl(runtime, asked)
+    cluster = Cluster(runtime, asked, control, observer, placement, replicas, clock, settle_s=30)  # type: ignore[arg-type]
     return FakeSubject(cluster, observer, clock)
 
 
@@ -173,6 +177,33 @@ def test_a_replica_reaches_its_log_end(offset: int, *, reached: bool) -> None:
     assert fake().cluster.reaches(1, TOPIC, offset) == reached
 
 
+class FakeLeaders:
+    """A control of brokers of which the wrong one leads until it is asked for."""
+
+    def __init__(self, leader: int) -> None:
+        self.leader = leader
+        self.asked: list[Any] = []
+
+    def states(self, _topics: list[str]) -> dict[tuple[str, int], PartitionState]:
+        return {TOPIC: PartitionState(self.leader, (1, 3, 2), (1, 3, 2))}
+
+    def lead(self, orders: dict[tuple[str, int], list[int]]) -> None:
+        self.asked.append(orders)
+        self.leader = orders[TOPIC][0]
+
+    def leads(self, orders: dict[tuple[str, int], list[int]]) -> bool:
+        return self.leader == orders[TOPIC][0]
+
+
+@pytest.mark.parametrize(("leader", "asked"), [(1, []), (2, [{TOPIC: [1, 3, 2]}])], ids=["as placed", "elsewhere"])
+def test_partitions_are_led_by_who_was_placed_first(leader: int, asked: list[Any]) -> None:
+    subject = fake()
+    control: Any = FakeLeaders(leader)
+    subject.cluster.control = control
+    subject.cluster.lead_as_placed()
+    assert control.asked == asked
+
+
 @dataclass
 class FakeSettings:
     """An admin whose changes take brokers three seconds to learn."""
@@ -199,7 +230,7 @@ class FakeSettings:
 def test_cleaners_rest_before_their_brokers_go_out_of_reach() -> None:
     subject = fake()
     settings: Any = FakeSettings(subject.clock)
-    subject.cluster.admin = settings
+    subject.cluster.control = KafkaControl(subject.cluster.runtime, settings)
     subject.cluster.rest_cleaners_of_absent()
     assert [(broker, told) for _, broker, told in settings.told] == [(2, {"log.cleaner.backoff.ms": "86400000"})]
     assert subject.clock.now >= 3, "not before the broker has it"
@@ -208,6 +239,6 @@ def test_cleaners_rest_before_their_brokers_go_out_of_reach() -> None:
 def test_cleaners_wake_once_the_returned_brokers_know_of_the_freeze() -> None:
     subject = fake()
     settings: Any = FakeSettings(subject.clock, frozen_from_s=5)
-    subject.cluster.admin = settings
+    subject.cluster.control = KafkaControl(subject.cluster.runtime, settings)
     subject.cluster.wake_cleaners_of_absent()
     assert settings.told == [(5, 2, {"log.cleaner.backoff.ms": None})]

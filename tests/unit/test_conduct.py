@@ -156,8 +156,8 @@ def checkers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., A
     monkeypatch.setattr(checking, "prepare_beside", prepare)
 
     def opened(workspace: Any, *, meanwhile: bool) -> Any:
-        nothing: Any = None
-        return conduct._checkers(workspace, nothing, nothing, meanwhile=meanwhile)
+        job: Any = SimpleNamespace(folder=None, java=None, spark=None)
+        return conduct._checkers(workspace, job, meanwhile=meanwhile)
 
     return opened
 

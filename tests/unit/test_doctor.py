@@ -1,6 +1,8 @@
 """What the doctor finds on a machine that lacks something."""
 
 import importlib
+import importlib.metadata
+import re
 import shutil
 import socket
 from pathlib import Path
@@ -10,13 +12,24 @@ from typing import Any
 import pytest
 
 from harness import doctor
-from harness.doctor import Check, diagnose
-from harness.targets import TARGETS
+from harness.doctor import FAULTS, PACKAGES, Check, diagnose
+from harness.errors import UsageError
+from harness.runtimes import engine, local
+from harness.runtimes.base import Need
+from harness.targets import WITH_JARS
 
 
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMPACTION_HARNESS_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture(autouse=True)
+def _own_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make no namespace and ask no engine each time that somebody is to be diagnosed."""
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/engine.sock")
+    for need in FAULTS:
+        monkeypatch.setitem(local.WHY_NOT, need, lambda: None)
 
 
 def check(name: str) -> Check:
@@ -34,7 +47,7 @@ def test_every_failure_has_a_remedy() -> None:
 
 
 def test_jars_that_are_not_cached_are_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in TARGETS:
+    for name in WITH_JARS:
         assert check(f"jars of {name}").ok
         assert check(f"jars of {name}").remedy == f"harness doctor --fetch {name}"
     monkeypatch.setattr(doctor, "is_cached", lambda _target: True)
@@ -84,3 +97,39 @@ def test_no_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "socket", refuse)
     assert not check("loopback").ok
     assert "Cannot assign" in check("loopback").found
+
+
+def test_every_package_that_is_installed_with_it_is_looked_at() -> None:
+    required = [line for line in importlib.metadata.requires("compaction-harness") or () if "extra" not in line]
+    names = {re.match(r"[\w-]+", line)[0] for line in required}  # type: ignore[index]
+    assert {distribution for _, distribution in PACKAGES} == names
+
+
+def test_faults_that_cannot_be_had_are_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(FAULTS) == set(Need)
+    assert (check("clocks").found, check("clocks").remedy) == ("can be had", "")
+    for need, name in FAULTS.items():
+        monkeypatch.setitem(local.WHY_NOT, need, lambda: "run as root")
+        assert check(name).ok
+        assert check(name).found == "run as root"
+    assert check("clocks").remedy == "only --nemesis clock-skew needs it with --runtime local"
+    assert check("iptables").remedy.startswith("only --nemesis split, one-way, bridge, ring, lossy needs it")
+
+
+def test_containers_that_cannot_be_had_are_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacks() -> tuple[str, ...]:
+        raise UsageError("apt-get install docker-compose")
+
+    monkeypatch.setattr(engine, "find_compose", lacks)
+    for name, told in (("container engine", "start it"), ("compose", "apt-get install"), ("images", "start it")):
+        assert check(name).ok
+        assert told in check(name).found
+        assert check(name).remedy == "only --runtime docker needs it"
+
+
+def test_images_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "connect", lambda: SimpleNamespace(version=lambda: {"Version": "20.10"}))
+    monkeypatch.setattr("harness.targets.images.find", lambda _client, target: target.name == "kafka-4.4" or None)
+    assert check("container engine").found == "20.10 answers"
+    assert check("images at hand").found == "kafka-4.4"
+    assert check("images at hand").remedy == "harness images build kafka-3.9, or let a run pull it"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.clients import Answered
-    from harness.replica import TopicPartition
+    from harness.protocol.replica import TopicPartition
 
 BOUND_S = 20.0
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fakes import FakeLibrary, TickingClock, append_half_a_line
 
-from harness.client import Producer, ProducerSpec
+from harness.clients.recorded import Producer, ProducerSpec
 from harness.errors import UsageError
 from harness.history import HEADER_OP, HEADER_TXN, History
 

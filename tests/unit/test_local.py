@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from contextlib import closing
 from ipaddress import IPv4Network
@@ -10,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness import commands
 from harness.clock import RealClock
 from harness.errors import BootError, HarnessError
-from harness.runtimes import network
-from harness.runtimes.local import LocalRuntime, LocalSpec
+from harness.runtimes.base import ClusterSpec
+from harness.runtimes.local import LocalRuntime
 from harness.runtimes.network import Network
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def runtime(tmp_path: Path) -> Callable[[str], LocalRuntime]:
         java = tmp_path / "java"
         java.write_text(f"#!/bin/sh\n{script}\n")
         java.chmod(0o755)
-        return LocalRuntime(LocalSpec("a-run", tmp_path / "work", tmp_path / "logs", java, "jars", {}))
+        return LocalRuntime(ClusterSpec("a-run", tmp_path / "work", tmp_path / "logs", {}), java, "jars")
 
     return make
 
@@ -84,10 +84,10 @@ def networked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalRuntime:
     java.write_text('#!/bin/sh\necho "$$ $@"\ncase "$@" in *StorageTool*) ;; *) exec sleep 30;; esac\n')
     for script in (ip, java):
         script.chmod(0o755)
-    monkeypatch.setattr(network, "_find", lambda _: str(ip))
-    spec = LocalSpec("a-run", tmp_path / "work", tmp_path / "logs", java, "jars", {}, controllers=(3,))
+    monkeypatch.setattr(commands, "find", lambda _: str(ip))
+    spec = ClusterSpec("a-run", tmp_path / "work", tmp_path / "logs", {}, controllers=(3,))
     its_network = Network(spec.run_id, spec.brokers, IPv4Network("10.1.2.0/24"))
-    return LocalRuntime(dataclasses.replace(spec, network=its_network))
+    return LocalRuntime(spec, java, "jars", its_network)
 
 
 def test_brokers_listen_on_addresses_of_their_own(networked: LocalRuntime, tmp_path: Path) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
 from ipaddress import IPv4Network
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
+from harness import commands
 from harness.errors import HarnessError, UsageError
 from harness.runtimes import network
 from harness.runtimes.network import create_network, free_subnet, remove_network, why_impossible
@@ -62,8 +62,8 @@ class FakeHost:
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
     subject = FakeHost(tmp_path)
     monkeypatch.setattr(network, "NAMESPACES", tmp_path)
-    monkeypatch.setattr(network, "_run", subject.run)
-    monkeypatch.setattr(network, "_find", {"ip": "ip"}.get)
+    monkeypatch.setattr(commands, "run", subject.run)
+    monkeypatch.setattr(commands, "find", {"ip": "ip"}.get)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(socket, "if_nameindex", lambda: list(enumerate(sorted(subject.links))))
     return subject
@@ -129,7 +129,7 @@ def test_what_is_interrupted_is_removed(host: FakeHost, monkeypatch: pytest.Monk
             raise KeyboardInterrupt
         return host.run(*command)
 
-    monkeypatch.setattr(network, "_run", run)
+    monkeypatch.setattr(commands, "run", run)
     with pytest.raises(KeyboardInterrupt):
         create_network("run", (1, 2, 3))
     assert host.state == (set(), set())
@@ -160,7 +160,7 @@ def test_what_somebody_else_removes_meanwhile_is_no_error(host: FakeHost, monkey
             raise HarnessError("Cannot find device")
         return ""
 
-    monkeypatch.setattr(network, "_run", run)
+    monkeypatch.setattr(commands, "run", run)
     assert remove_network("run") == 3
 
 
@@ -173,7 +173,7 @@ def test_what_stays_is_an_error_and_the_rest_is_removed(host: FakeHost) -> None:
 
 
 def test_iptables_has_one_rule_meanwhile_where_it_is_there(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network, "_find", {"ip": "ip", "iptables": "iptables"}.get)
+    monkeypatch.setattr(commands, "find", {"ip": "ip", "iptables": "iptables"}.get)
     create_network("run", (1,))
     (bridge,) = (link for link in host.links - {"lo", "eth0"} if not link.endswith("-1"))
     remove_network("run")
@@ -183,8 +183,26 @@ def test_iptables_has_one_rule_meanwhile_where_it_is_there(host: FakeHost, monke
     assert rules == [f"iptables -w -I {rule}", f"iptables -w -D {rule}"]
 
 
+def test_a_rule_that_outlived_its_bridge_is_taken_back(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = [f"-A FORWARD -i {bridge} -o {bridge} -j ACCEPT" for bridge in ("chdeadbeef", "chcafecafe", "docker0")]
+    told: list[tuple[str, ...]] = []
+
+    def run(*command: str) -> str:
+        told.append(command)
+        return "\n".join(rules)
+
+    host.links.add("chcafecafe")
+    monkeypatch.setattr(commands, "find", lambda command: f"/usr/sbin/{command}")
+    monkeypatch.setattr(commands, "run", run)
+    network.remove_stray_rules()
+    assert [command[2:] for command in told] == [
+        ("-S", "FORWARD"),
+        ("-D", "FORWARD", "-i", "chdeadbeef", "-o", "chdeadbeef", "-j", "ACCEPT"),
+    ]
+
+
 def test_an_iptables_that_does_not_work_is_no_obstacle(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network, "_find", {"ip": "ip", "iptables": "iptables"}.get)
+    monkeypatch.setattr(commands, "find", {"ip": "ip", "iptables": "iptables"}.get)
     host.refused = "iptables"
     create_network("run", (1,))
     assert remove_network("run") == 1
@@ -261,20 +279,7 @@ def test_without_root_there_is_nothing_to_make_or_remove(host: FakeHost, monkeyp
 
 
 def test_without_ip_the_package_is_named(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network, "_find", {}.get)
+    monkeypatch.setattr(commands, "find", {}.get)
     assert "apt-get install iproute2" in str(why_impossible())
     assert remove_network(RUN) == 0
     assert host.commands == []
-
-
-def test_a_command_that_hangs_or_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def hang(command: tuple[str, ...], **_: Any) -> None:
-        raise subprocess.TimeoutExpired(command, 10)
-
-    with pytest.raises(HarnessError, match=r"`/no/such/command -x`: .*No such file"):
-        network._run("/no/such/command", "-x")
-    with pytest.raises(HarnessError, match="`false`: exit code 1"):
-        network._run("false")
-    monkeypatch.setattr(subprocess, "run", hang)
-    with pytest.raises(HarnessError, match=r"`ip link`: .*timed out after 10"):
-        network._run("ip", "link")

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fakes import TickingClock
 
-from harness.admin import PartitionState
+from harness import run
 from harness.cluster import Cluster
 from harness.errors import UsageError, WaitTimeoutError
 from harness.observe import View
 from harness.placement import Placement, place
+from harness.protocol.admin import PartitionState
+from harness.runtimes.base import Need
+from harness.runtimes.reach import Reach
+from harness.systems.kafka import KafkaControl
 from harness.timers import TIMERS
-from nemesis import NEMESES, Grounds, Nemesis, find_nemesis, throttle
+from nemesis import NEMESES, Grounds, Nemesis, find_nemesis, throttle, topology
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
 PAYLOAD_END, BALLAST_END = 5, 50
 PACE = 1000
 TOPICS = ("aborted-to-committed", "stuck-lso")
+FIVE = place(brokers=5, replication_factor=3, partitions=1, absent=2)
 TWO_AWAY = place(brokers=5, replication_factor=4, partitions=3, absent=2)
 
 
@@ -50,14 +55,36 @@ class FakeRuntime:
     down: set[int] = field(default_factory=set)
 
     def __getattr__(self, verb: str) -> Any:
-        if verb not in {"kill", "start", "pause", "resume", "cut", "heal"}:
+        if verb not in {"stop", "kill", "start", "pause", "resume", "cut", "heal"}:
             raise AttributeError(verb)
 
         def act(broker: int) -> None:
             self.told.append(f"{verb} {broker}")
-            (self.down.add if verb in {"kill", "pause", "cut"} else self.down.discard)(broker)
+            (self.down.add if verb in {"stop", "kill", "pause", "cut"} else self.down.discard)(broker)
 
         return act
+
+    def block(self, links: Sequence[tuple[int, int]]) -> None:
+        self.told.append(f"block {', '.join(f'{source}>{hearer}' for source, hearer in links)}")
+
+    def lose(self, broker: int, fraction: float) -> None:
+        self.told.append(f"lose {fraction} of {broker}")
+
+    def delay(self, broker: int, delay_ms: int) -> None:
+        self.told.append(f"delay {broker} by {delay_ms} ms")
+
+    def fill_disk(self, broker: int) -> None:
+        self.told.append(f"fill the disk of {broker}")
+        self.down.add(broker)
+
+    def free_disk(self, broker: int) -> None:
+        self.told.append(f"free the disk of {broker}")
+
+    def skew(self, broker: int, offset_s: int) -> None:
+        self.told.append(f"skew {broker} by {offset_s} s")
+
+    def clear_links(self) -> None:
+        self.told.append("clear links")
 
     def is_up(self, broker: int) -> bool:
         return broker not in self.down
@@ -105,6 +132,11 @@ class FakeAdmin:
     def brokers(self) -> set[int]:
         return {broker for broker in self.cluster.runtime.brokers if self.cluster.runtime.is_up(broker)}
 
+    def active_controller(self) -> int | None:
+        """Tell the first broker that runs, once those that were killed were looked for in vain."""
+        self.cluster.told.append("who is the controller?")
+        return next(broker for broker in self.cluster.placement.controllers if self.cluster.runtime.is_up(broker))
+
     def partitions(self, _topics: Sequence[str]) -> dict[TopicPartition, PartitionState]:
         return {
             tp: PartitionState(brokers[0], brokers, tuple(b for b in brokers if self.cluster.runtime.is_up(b)))
@@ -124,8 +156,10 @@ class FakeCluster(Cluster):
         }
         runtime: Any = FakeRuntime(placement.brokers, self.told)
         observer: Any = FakeObserver(self)
-        super().__init__(runtime, observer, placement, replicas, TickingClock(told=self.told), settle_s=30)
-        self.admin = FakeAdmin(self)  # type: ignore[assignment]
+        admin: Any = FakeAdmin(self)
+        control = KafkaControl(runtime, admin)
+        clock = TickingClock(told=self.told)
+        super().__init__(runtime, admin, control, observer, placement, replicas, clock, settle_s=30)
 
 
 def grounds(placement: Placement | None = None) -> tuple[FakeCluster, Grounds]:
@@ -139,7 +173,7 @@ def test_it_is_found_by_its_name_and_has_words(nemesis: Nemesis) -> None:
     assert nemesis.summary
     for words in (nemesis.leaving, nemesis.returning):
         assert "{" not in words.format(broker="2, 3")
-        assert ("2, 3" in words.format(broker="2, 3")) == nemesis.takes_away
+        assert ("2, 3" in words.format(broker="2, 3")) == (nemesis.name != "none")
 
 
 def test_an_unknown_name_is_told_with_the_nearest() -> None:
@@ -161,6 +195,116 @@ def test_everybody_who_is_to_be_absent_goes_and_comes_back(
     cluster.told.clear()
     nemesis.come_back(subject)
     assert cluster.told == [f"{back} {broker}" for broker in placement.absent]
+
+
+@pytest.mark.parametrize(
+    ("name", "lost"),
+    [
+        ("split", "1>2, 1>3, 2>1, 2>4, 2>5, 3>1, 3>4, 3>5, 4>2, 4>3, 5>2, 5>3"),
+        ("one-way", "2>1, 2>3, 2>4, 2>5, 3>1, 3>2, 3>4, 3>5"),
+        ("bridge", "1>2, 1>3, 2>1, 2>4, 3>1, 3>4, 4>2, 4>3"),
+        ("ring", "1>2, 1>3, 2>1, 2>5, 3>1, 3>4, 4>3, 4>5, 5>2, 5>4"),
+    ],
+)
+def test_a_topology_is_what_its_lost_links_leave(name: str, lost: str) -> None:
+    cluster, subject = grounds(FIVE)
+    nemesis = find_nemesis(name)
+    assert nemesis.why_unfit(FIVE) is None
+    nemesis.leave(subject)
+    nemesis.come_back(subject)
+    assert cluster.told == [f"block {lost}", "clear links"]
+    assert nemesis.shape is not None
+    assert not {f"{source}>{hearer}" for source, hearer in nemesis.shape(FIVE).edges} & set(lost.split(", "))
+
+
+@pytest.mark.parametrize("name", ["split", "one-way", "bridge", "ring"])
+def test_who_is_absent_hears_no_leader_and_no_controller_that_hears_it(name: str) -> None:
+    shape = find_nemesis(name).shape
+    assert shape is not None
+    reach = Reach(FIVE.controllers)
+    reach.block(topology.lost(shape(FIVE)))
+    assert [broker for broker in FIVE.brokers if not reach.has(broker)] == list(FIVE.absent)
+    leader = FIVE.replicas(0)[0]
+    heard_by_both = [b for b in FIVE.absent if shape(FIVE).has_edge(b, leader) and shape(FIVE).has_edge(leader, b)]
+    assert heard_by_both == []
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "told"),
+    [
+        ("split", {}, "give --absent 2 or more"),
+        ("split", {"brokers": 4, "absent": 2}, "2 of 4 brokers are no minority"),
+        ("bridge", {"brokers": 4}, "give --brokers 5 or more"),
+        ("bridge", {"brokers": 5, "absent": 2, "partitions": 3}, "give --partitions 2 or fewer"),
+        ("ring", {"brokers": 5}, "give --brokers 5 --absent 2, say"),
+        ("ring", {"brokers": 5, "absent": 2, "partitions": 2}, "give --partitions 1"),
+        ("controller-kill", {}, "give --brokers 4 or more"),
+    ],
+)
+def test_brokers_that_cannot_stand_so_are_refused(name: str, shape: dict[str, int], told: str) -> None:
+    options = run.RunOptions("kafka-3.9", "all", nemesis=name, **shape)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=f"--nemesis {name}: .*{told}"):
+        run.test_of(options)
+
+
+def test_a_rolling_restart_gets_to_the_others_once_the_absent_are_back() -> None:
+    cluster, subject = grounds()
+    nemesis = find_nemesis("rolling")
+    nemesis.leave(subject)
+    assert cluster.told == ["stop 2"]
+    nemesis.come_back(subject)
+    back = "wait for broker 2 to rejoin every ISR"
+    registered = "wait for brokers [1, 2, 3] to register"
+    turns = [["stop 1", "start 1", registered, back], ["stop 3", "start 3", registered, back]]
+    assert cluster.told[1:] == ["start 2", back, *turns[0], *turns[1]]
+
+
+def test_the_controller_is_killed_while_the_broker_is_away_and_comes_back_at_once() -> None:
+    placement = place(brokers=4, replication_factor=3, partitions=1, absent=1, quorum=3)
+    assert placement.controllers == (1, 3, 4)
+    cluster, subject = grounds(placement)
+    find_nemesis("controller-kill").leave(subject)
+    assert [told for told in cluster.told if not told.startswith("who")] == [
+        "kill 2",
+        "wait for broker 2 to leave every ISR",
+        "wait for an active controller",
+        "kill 1",
+        "wait for another controller to be elected",
+        "wait for the killed controller 1 to be given up",
+        "start 1",
+        "wait for brokers [1, 3, 4] to register",
+        "wait for brokers 1, 3, 4 to be in every ISR",
+    ]
+
+
+def test_a_full_disk_is_written_to_until_the_broker_has_ended() -> None:
+    cluster, subject = grounds()
+    nemesis = find_nemesis("disk-full")
+    nemesis.leave(subject)
+    assert cluster.told == ["fill the disk of 2", "ballast", "wait for the brokers without disk space to end"]
+    cluster.told.clear()
+    nemesis.come_back(subject)
+    assert cluster.told == ["free the disk of 2", "start 2"]
+
+
+def test_a_clock_that_is_ahead_is_put_right() -> None:
+    cluster, subject = grounds()
+    nemesis = find_nemesis("clock-skew")
+    assert not nemesis.takes_away
+    nemesis.leave(subject)
+    nemesis.come_back(subject)
+    assert cluster.told == ["skew 2 by 3600 s", "skew 2 by 0 s"]
+
+
+def test_poor_links_take_nobody_away() -> None:
+    cluster, subject = grounds(TWO_AWAY)
+    for name in ("lossy", "slow"):
+        nemesis = find_nemesis(name)
+        assert not nemesis.takes_away
+        nemesis.leave(subject)
+        nemesis.come_back(subject)
+    lossy = ["lose 0.2 of 2", "lose 0.2 of 3", "clear links"]
+    assert cluster.told == [*lossy, "delay 2 by 150 ms", "delay 3 by 150 ms", "clear links"]
 
 
 def test_a_partition_ends_hung_fetches_soon_enough() -> None:
@@ -268,4 +412,6 @@ def test_where_nobody_was_away_everybody_is_back_when_the_run_is_resumed() -> No
 
 
 def test_what_a_process_or_a_link_was_told_is_lost_with_the_harness() -> None:
-    assert {name for name, nemesis in NEMESES.items() if nemesis.away_again is None} == {"pause", "partition"}
+    passing = {name for name, nemesis in NEMESES.items() if nemesis.needs - {Need.DISK}}
+    assert {"partition", "split", "lossy", "slow", "clock-skew"} <= passing
+    assert {name for name, nemesis in NEMESES.items() if nemesis.away_again is None} == {"pause"} | passing

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from harness.errors import UsageError
 from harness.placement import Placement, place
 
 
-def shape(**changes: int) -> Placement:
+def shape(**changes: Any) -> Placement:
     return place(**{"brokers": 3, "replication_factor": 3, "partitions": 1, "absent": 1, **changes})
 
 

@@ -10,7 +10,7 @@ import kafka.errors
 import pytest
 
 from harness.errors import HarnessError
-from harness.replica import (
+from harness.protocol.replica import (
     CONSUMER_REPLICA_ID,
     DEBUG_REPLICA_ID,
     OpenTransaction,

@@ -12,6 +12,7 @@ import pytest
 
 from harness import check, cli, leftovers, manifest, resume, run
 from harness.errors import EXIT_USAGE, UsageError
+from harness.runtimes.base import Ready, Wanted
 from harness.store import RunFolder
 from harness.targets import find_target
 
@@ -47,7 +48,15 @@ class CutOff:
         java: Any = SimpleNamespace(version_text="17.0.9")
         jars: Any = SimpleNamespace(digests={}, pinned=True)
         target = find_target("kafka-4.4")
-        manifest.begin(self.folder, target=target, anomaly="stuck-lso", test=self.test, java=java, jars=jars)
+        manifest.begin(
+            self.folder,
+            target=target,
+            anomaly="stuck-lso",
+            test=self.test,
+            java=java,
+            runtime={"name": "local"},
+            jars=jars,
+        )
         self.work_dir = leftovers.claim_work_dir(RUN_ID, self.folder.path)
         self.own(resumable=True, started_s=0.0)
         self.tell(owner={**self.told["owner"], "started_s": 0.0})
@@ -97,9 +106,13 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
         return SimpleNamespace(verdict={"verdict": "clean", "scenarios": [], "findings": [], "aftermath": []},
                                folder=job.folder, kept={})  # fmt: skip
 
+    def prepare(wanted: Wanted) -> Ready:
+        jars: Any = SimpleNamespace(classpath=wanted.target.version)
+        return Ready({"name": "local"}, lambda _: pytest.fail("no run is conducted"), jars)
+
     monkeypatch.setattr(resume, "conduct", conduct)
     monkeypatch.setattr(resume, "find_java", lambda: None)
-    monkeypatch.setattr(resume, "jars_for", lambda target, **_: target.version)
+    monkeypatch.setattr(resume, "find_runtime", {"local": prepare}.get)
     return found
 
 
@@ -117,13 +130,13 @@ def test_a_run_goes_on_as_it_was(tmp_path: Path, jobs: list[Job], nemesis: str) 
     assert job.is_resumed
     assert job.test == subject.test
     assert job.folder == subject.folder
-    assert str(job.jars) == find_target("kafka-4.4").version
+    assert job.classpath == find_target("kafka-4.4").version
 
 
 def test_the_version_stays_the_one_that_was_tested(subject: CutOff, jobs: list[Job]) -> None:
     subject.tell(target={"name": "kafka-4.4", "version": "4.4.7", "note": ""})
     go_on(subject.folder.path)
-    assert str(jobs[0].jars) == "4.4.7"
+    assert jobs[0].classpath == "4.4.7"
 
 
 def test_the_newest_run_can_be_given_by_its_link(subject: CutOff, jobs: list[Job]) -> None:
@@ -168,15 +181,24 @@ def a_folder_without(path: Path) -> None:
     (path / "manifest.json").unlink()
 
 
-@pytest.mark.parametrize("damage", [no_folder, half_a_manifest, a_list, a_folder_without], ids=lambda d: d.__name__)
-def test_what_is_no_run_folder(subject: CutOff, damage: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (no_folder, "{path} is no folder; "),
+        (a_folder_without, "{path} is no run folder: "),
+        (half_a_manifest, "the run folder is damaged: {path}/manifest.json: "),
+        (a_list, "the run folder is damaged: {path}/manifest.json lacks "),
+    ],
+    ids=["nothing", "no manifest", "half a manifest", "a list"],
+)
+def test_what_is_no_run_folder(subject: CutOff, damage: Callable[[Path], None], told: str) -> None:
     path = subject.folder.path
     damage(path)
-    assert refusal(path).startswith(f"{path} is no run folder: {path / 'manifest.json'}: ")
+    assert refusal(path).startswith(told.format(path=path))
 
 
 @pytest.mark.parametrize(
-    "field", ["anomaly", "nemesis", "timers", "seed", "client", "brokers", "topic_settings", "target"]
+    "field", ["anomaly", "nemesis", "timers", "seed", "client", "brokers", "topic_settings", "target", "runtime"]
 )
 def test_a_manifest_that_lacks_something(subject: CutOff, field: str) -> None:
     subject.tell(**{field: None})
@@ -186,7 +208,7 @@ def test_a_manifest_that_lacks_something(subject: CutOff, field: str) -> None:
 
 def test_an_owner_that_is_none(subject: CutOff) -> None:
     subject.tell(owner={"pid": 1, "nonsense": 2})
-    assert refusal(subject.folder.path).startswith(f"{subject.folder.path} is no run folder")
+    assert refusal(subject.folder.path) == f"the run folder is damaged: {subject.folder.manifest_path} names no owner"
 
 
 def test_a_run_that_is_complete(subject: CutOff) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from fakes import TickingClock
 
-from harness import run
+from harness import run, window
 from harness.catalog import CONTROL
 from harness.errors import HarnessError
 from harness.runner import Outage
@@ -41,6 +42,7 @@ class FakeCluster:
     all_gone_at_s: float = 1000.0
     clock: TickingClock = field(default_factory=TickingClock)
     bounds_s: list[float] = field(default_factory=list)
+    exposed: tuple[tuple[str, int], ...] = (("control", 0), ("control", 1))
 
     @property
     def observer(self) -> FakeCluster:
@@ -63,10 +65,22 @@ def waited(cluster: FakeCluster, *unseen: Critical) -> list[str]:
     nothing: Any = None
     test = run.test_of(run.RunOptions("kafka-4.4", "stuck-lso"))
     outage = Outage(test, nothing, nothing, nothing, clock=cluster.clock, progress=told.append)
-    whole: Any = cluster
-    payload: Any = FakePayload(*unseen)
-    outage._wait_removed(whole, [payload])
+    parts: Any = SimpleNamespace(cluster=cluster, payloads=[FakePayload(*unseen)])
+    outage._wait_removed(parts)
     return told
+
+
+@pytest.mark.parametrize("gone", sorted(EVERYWHERE))
+def test_nothing_was_missed_only_where_everything_is_kept_everywhere(gone: tuple[int, int, int]) -> None:
+    payloads: Any = [FakePayload()]
+    whole: Any = FakeCluster(set())
+    something: Any = FakeCluster({gone})
+    on_control: Any = FakeCluster({gone}, exposed=())
+    assert window.is_kept(whole, payloads)
+    assert not window.is_kept(something, payloads)
+    assert window.is_kept(on_control, payloads), "nobody could have missed that"
+    unseen: Any = [FakePayload(Critical.MARKER)]
+    assert not window.is_kept(whole, unseen), "what nobody saw may be gone"
 
 
 def test_a_window_is_open_where_everything_is_gone() -> None:

@@ -8,7 +8,7 @@ import pytest
 from crc32c import crc32c
 
 from harness.segments.batches import CorruptLogError
-from harness.segments.checkpoints import read_checkpoint
+from harness.segments.checkpoints import read_checkpoint, read_leader_epochs
 from harness.segments.producer_snapshot import (
     ProducerEntry,
     encode_producer_snapshot,
@@ -34,6 +34,7 @@ PRODUCERS = [
     ProducerEntry(8, 0, -1, -1, 0, -1, -1, None),
 ]
 KAFKA_CHECKPOINT = b"0\n2\njepsen-t.1_x 0 42\n__transaction_state 11 0\n"
+KAFKA_EPOCHS = b"0\n3\n0 0\n2 17\n5 1099511627776\n"
 OFFSETS = {("jepsen-t.1_x", 0): 42, ("__transaction_state", 11): 0}
 
 
@@ -138,5 +139,34 @@ def test_checkpoint_without_entries(data: bytes) -> None:
 def test_malformed_checkpoints(data: bytes, position: int, reason: str) -> None:
     with pytest.raises(CorruptLogError) as caught:
         read_checkpoint(data, source=SOURCE)
+    assert str(caught.value) == f"{SOURCE} at byte {position}: {reason}"
+    assert caught.value.cut == (reason.endswith("2 entries announced, 1 found"))
+
+
+def test_leader_epochs_of_kafka() -> None:
+    assert read_leader_epochs(KAFKA_EPOCHS, source=SOURCE) == {0: 0, 2: 17, 5: 1 << 40}
+    assert read_leader_epochs(KAFKA_EPOCHS.rstrip(), source=SOURCE) == {0: 0, 2: 17, 5: 1 << 40}
+
+
+@pytest.mark.parametrize("data", [b"", b"0\n", b"0\n0\n"])
+def test_leader_epochs_without_entries(data: bytes) -> None:
+    assert read_leader_epochs(data, source=SOURCE) == {}
+
+
+@pytest.mark.parametrize(
+    ("data", "position", "reason"),
+    [
+        (b"1\n0\n", 0, "line 1: version '1', not 0"),
+        (b"0\nx\n", 2, "line 2: entry count 'x'"),
+        (b"0\n1\n-1 0\n", 4, "line 3: '-1 0' is not 'epoch offset'"),
+        (b"0\n1\n0 -1\n", 4, "line 3: '0 -1' is not 'epoch offset'"),
+        (b"0\n2\n0 0\nt 0 1\n", 8, "line 4: 't 0 1' is not 'epoch offset'"),
+        (b"0\n0\n0 0\n", 2, "line 2: 0 entries announced, 1 found"),
+        (b"0\n2\n0 0\n", 2, "line 2: 2 entries announced, 1 found"),
+    ],
+)
+def test_malformed_leader_epochs(data: bytes, position: int, reason: str) -> None:
+    with pytest.raises(CorruptLogError) as caught:
+        read_leader_epochs(data, source=SOURCE)
     assert str(caught.value) == f"{SOURCE} at byte {position}: {reason}"
     assert caught.value.cut == (reason.endswith("2 entries announced, 1 found"))

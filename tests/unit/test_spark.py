@@ -9,7 +9,12 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 
+from harness.errors import UsageError
+from harness.spark.probe import probe
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
 
@@ -24,3 +29,9 @@ def test_exceptions_of_another_jvm_are_its_own(spark: SparkSession) -> None:
         other.shutdown()
     with pytest.raises(AnalysisException, match="no_such_column"):
         spark.range(1).select("no_such_column")
+
+
+def test_folders_that_executors_do_not_see(spark: SparkSession, tmp_path: Path) -> None:
+    probe(spark, [tmp_path])
+    with pytest.raises(UsageError, match=f"executors do not see {tmp_path}/away: what is checked has to be"):
+        probe(spark, [tmp_path, tmp_path / "away"])

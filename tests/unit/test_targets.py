@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import EXIT_USAGE, UsageError
-from harness.targets import TARGETS, Target, find_target
+from harness.targets import TARGETS, WITH_JARS, Target, find_target
 from harness.targets.lock import is_pinned, jar_name, read_lock, remember
 
 
@@ -24,7 +24,7 @@ def test_unknown_target_names_the_nearest_and_all() -> None:
     assert caught.value.exit_code == EXIT_USAGE
 
 
-@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+@pytest.mark.parametrize("target", WITH_JARS.values(), ids=WITH_JARS)
 def test_lock_pins_the_broker_and_one_slf4j_binding(target: Target) -> None:
     digests = read_lock(target)
     assert is_pinned(target)
@@ -46,13 +46,15 @@ def test_lock_pins_the_broker_and_one_slf4j_binding(target: Target) -> None:
         ("kafka-4.1.1", "4.1.1", "kafka-4.1"),
         ("kafka-4.4.7", "4.4.7", "kafka-4.4"),
         ("kafka-4.0.0-rc3", "4.0.0-rc3", "kafka-4.0"),
+        ("redpanda-25.3.4", "25.3.4", "redpanda-25.3"),
+        ("redpanda-26.2.1-cloud", "26.2.1", "redpanda-26.2-cloud"),
     ],
 )
 def test_an_exact_patch_is_its_line_in_another_version(name: str, version: str, like: str) -> None:
     assert find_target(name) == replace(TARGETS[like], name=name, version=version)
 
 
-@pytest.mark.parametrize("name", ["kafka-9.9.1", "kafka-4.1.", "kafka-4.1.1.1", "4.1.1"])
+@pytest.mark.parametrize("name", ["kafka-9.9.1", "kafka-4.1.", "kafka-4.1.1.1", "4.1.1", "redpanda-25.3.4-cloud"])
 def test_what_is_no_patch_of_a_known_line(name: str) -> None:
     with pytest.raises(UsageError, match=r"there is no target .*an exact patch is"):
         find_target(name)

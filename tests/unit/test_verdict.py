@@ -274,6 +274,23 @@ def test_a_checker_that_raised_forbids_clean() -> None:
     assert "ValueError: no" in said["reason"]
 
 
+PROVEN = {"coordinated_compaction": True, "log_compaction_tx_batch_removal_enabled": True}
+
+
+def test_what_coordinates_has_to_be_shown_to() -> None:
+    assert assembled(coordination=PROVEN)["verdict"] == "clean"
+    said = assembled(coordination={**PROVEN, "log_compaction_tx_batch_removal_enabled": False})
+    assert said["verdict"] == "unknown"
+    assert said["reason"] == (
+        "stuck-lso: replicas were not shown to compact together: log_compaction_tx_batch_removal_enabled is not active"
+    )
+    assert said["scenarios"][0]["exposure"]["earned"] is None
+
+
+def test_a_finding_needs_no_coordination() -> None:
+    assert assembled(findings=[finding()], coordination=dict.fromkeys(PROVEN, False))["verdict"] == "anomaly"
+
+
 def test_a_run_that_failed_is_unknown() -> None:
     said = assembled(failure="broker 3 ended by itself", exposure=[])
     assert said["verdict"] == "unknown"

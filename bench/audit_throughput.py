@@ -1,0 +1,183 @@
+"""How fast `harness audit disk` judges big partitions, and in how much memory, beside Kafka's dump tool.
+
+Three replicas of one partition (see ``segments_data``), byte-identical and in three states of cleaning. Each round
+times the whole command on each of them, by the seconds that it spends checking, Spark started; then the same is judged
+again and again in one session, as a second command would find the machine if Spark stayed up. The tool prints one
+segment record by record, into nowhere: its records a second are what ``x tool`` is against.
+
+    python bench/audit_throughput.py --data /var/tmp/audit --times 1 --times 4 --times 10 --workers 1 --workers 2
+
+Records a second are of all replicas: those that lie in the files, and, in the second column, those that were written,
+which cleaning has left fewer of.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+from checker_throughput import TARGET, dump
+from peak import Peak
+from rich.console import Console
+from rich.table import Table
+from segments_data import TOPIC, Shape, State, write_replicas
+
+from harness.audit.copies import find_copies
+from harness.audit.judge import assemble, judge_copies
+from harness.checking import session_of
+from harness.java import find_java
+from harness.segments.batches import CONTROL
+from harness.segments.blocks import iter_blocks
+from harness.spark.options import SparkOptions
+from harness.store import new_run_id
+from harness.targets import find_target
+from harness.targets.jars import jars_for
+from harness.verdict import CLEAN, EXIT_CODES
+from harness.workspace import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+STATES: Mapping[str, tuple[State, ...]] = {
+    "identical": ("never", "never", "never"),
+    "differing": ("never", "half", "full"),
+}
+
+
+class Data(NamedTuple):
+    """Replicas that were written: log directories, and how many records they hold and were given."""
+
+    what: str
+    times: int
+    replicas: tuple[Path, ...]
+    size_bytes: int
+    records: int
+    written: int
+
+    @property
+    def brokers(self) -> list[str]:
+        """Options of the command."""
+        return [f"--broker={number}={replica}" for number, replica in enumerate(self.replicas, 1)]
+
+
+class Took(NamedTuple):
+    """What a command took: its seconds, of these the checking, and the peak memory of all its processes."""
+
+    command_s: float
+    check_s: float
+    peak_gib: float
+
+
+def data_of(top: Path, what: str, times: int) -> Data:
+    """Write three replicas, or find them."""
+    shape = Shape(records=Shape.records * times, keys=Shape.keys * times)
+    replicas = tuple(write_replicas(top / f"{what}-{times}", shape, STATES[what]))
+    segments = [path for replica in replicas for path in replica.glob(f"{TOPIC}-0/*.log")]
+    size_bytes = sum(path.stat().st_size for path in segments)
+    return Data(what, times, replicas, size_bytes, sum(map(records_of, segments)), shape.records * len(replicas))
+
+
+def records_of(segment: Path) -> int:
+    """Return how many records of data a segment has, by its batches' headers."""
+    count = 0
+    with segment.open("rb", buffering=0) as file:
+        for block in iter_blocks(file, source=str(segment), verify_crc=False):
+            is_data = block.batches["attributes"] & CONTROL == 0
+            count += int(block.batches["record_count"][is_data].sum())
+    return count
+
+
+def command(data: Data, options: Sequence[str] = ()) -> Took:
+    """Run the whole command."""
+    line = [sys.executable, "-m", "harness.cli", "audit", "disk", f"--topic={TOPIC}", "--format=json", *data.brokers]
+    started_s = time.monotonic()
+    with tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen([*line, *options], stdout=subprocess.PIPE, stderr=said, text=True)
+        peak = Peak(process.pid)
+        out, _ = process.communicate()
+        took_s = time.monotonic() - started_s
+        peak_gib = peak.stop_gib()
+        if process.returncode != EXIT_CODES[CLEAN]:
+            said.seek(0)
+            raise SystemExit(f"{data.what} x {data.times} ended with {process.returncode}:\n{out}{said.read()}")
+    return Took(took_s, json.loads(out)["timings_s"]["check"], peak_gib)
+
+
+def warm_s(every: Sequence[Data], rounds: int) -> dict[Data, list[float]]:
+    """Judge all data in one session, round by round, after a first round that does not count."""
+    took: dict[Data, list[float]] = {data: [] for data in every}
+    with ExitStack() as owned:
+        workspace = owned.enter_context(Workspace(f"bench-{new_run_id()}", Path.cwd()))
+        session = owned.enter_context(session_of(workspace, find_java(), SparkOptions(), []))
+        for number in range(rounds + 1):
+            for data, seconds in took.items():
+                brokers = {broker: [folder.absolute()] for broker, folder in enumerate(data.replicas, 1)}
+                started_s = time.monotonic()
+                copies = find_copies(brokers, [TOPIC], "bench")
+                verdict = assemble(copies, judge_copies(session, [copies]), timings_s={})["verdict"]
+                if verdict != CLEAN:
+                    raise SystemExit(f"{data.what} x {data.times} is {verdict}")
+                if number:
+                    seconds.append(time.monotonic() - started_s)
+    return took
+
+
+def dump_records_s(segment: Path) -> float:
+    """Return how many records a second the dump tool prints."""
+    records = records_of(segment)
+    rate = dump(segment, records, find_java().path, jars_for(find_target(TARGET)).classpath)
+    return records / rate.wall_s
+
+
+@click.command()
+@click.option("--data", "top", required=True, type=click.Path(path_type=Path), help="Where the data is, or is to be.")
+@click.option("--times", multiple=True, default=(1,), show_default=True, help="How many times 4 M records a replica.")
+@click.option("--workers", multiple=True, type=int, help="Also on a local cluster of so many workers of one core each.")
+@click.option("--rounds", default=3, show_default=True)
+def main(top: Path, times: tuple[int, ...], workers: tuple[int, ...], rounds: int) -> None:
+    """Time whole audits."""
+    every = [data_of(top, what, factor) for factor in times for what in STATES]
+    masters = ["", *(f"local-cluster[{count},1,2048]" for count in workers)]
+    rows: dict[tuple[Data, str], list[Took]] = {(data, master): [] for data in every for master in masters}
+    tool = []
+    for _ in range(rounds):
+        tool.append(dump_records_s(next(every[0].replicas[0].glob(f"{TOPIC}-0/*.log"))))
+        for (data, master), measured in rows.items():
+            measured.append(command(data, [f"--spark-master={master}"] if master else []))
+    warm = warm_s(every, rounds)
+    table = Table("data", "Spark", "GB", "command s", "check s", "M records/s", "M written/s", "x tool", "peak GiB")
+    for (data, master), measured in rows.items():
+        check_s = median(took.check_s for took in measured)
+        line(table, data, master or f"local, {os.cpu_count()} cores", check_s, median(tool), measured)
+        if not master:
+            line(table, data, "the same, warm", median(warm[data]), median(tool))
+    Console(width=130).print(table)
+    Console().print(f"dump tool: {median(tool) / 1e6:.2f} M records/s")
+
+
+def line(table: Table, data: Data, spark: str, check_s: float, tool: float, measured: Sequence[Took] = ()) -> None:  # noqa: PLR0917
+    """Add a row."""
+    table.add_row(
+        f"{data.what} x {data.times}",
+        spark,
+        f"{data.size_bytes / 1e9:.2f}",
+        f"{median(took.command_s for took in measured):.1f}" if measured else "",
+        f"{check_s:.2f}",
+        f"{data.records / check_s / 1e6:.1f}",
+        f"{data.written / check_s / 1e6:.1f}",
+        f"{data.records / check_s / tool:.0f}",
+        f"{max(took.peak_gib for took in measured):.2f}" if measured else "",
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Compose files, brought up by `harness.runtimes.docker`."""

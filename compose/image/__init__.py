@@ -1,0 +1,1 @@
+"""What of an image of ours is neither Java nor Kafka."""

@@ -1,0 +1,1 @@
+"""Audits: are the replicas of somebody's cluster already diverged?"""

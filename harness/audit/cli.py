@@ -1,0 +1,247 @@
+"""The ``audit`` commands."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.console import JSON, MB, TEXT, ConsoleProgress, show_findings, stdout
+from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, UsageError
+from harness.segments.tombstones import BY_NULL, TOMBSTONES
+from harness.spark.options import spark_options
+from harness.verdict import ANOMALY, EXIT_CODES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from harness.protocol.wire import Address
+    from harness.segments.tombstones import Tombstones
+    from harness.spark.options import SparkOptions
+
+topic_option = click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    required=True,
+    metavar="NAME",
+    help="What to audit: a name or a pattern such as 'orders-*'; repeatable.",
+)
+format_option = click.option(
+    "--format", "output", type=click.Choice([TEXT, JSON]), default=TEXT, help="What goes to stdout."
+)
+bootstrap_option = click.option(
+    "--bootstrap-server",
+    "bootstrap",
+    required=True,
+    metavar="HOST:PORT,…",
+    help="One broker or several to begin with.",
+)
+tombstones_option = click.option(
+    "--tombstones",
+    type=click.Choice(TOMBSTONES),
+    default=BY_NULL,
+    show_default=True,
+    help="What deletes a key: a null value, or the flag of KIP-87 (bit 5 of a record's attributes).",
+)
+config_option = click.option(
+    "--command-config",
+    "config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A Java client's properties for SASL and TLS.",
+)
+
+
+@click.group()
+def audit() -> None:
+    """Is a cluster of yours already diverged?"""
+
+
+@audit.command()
+@topic_option
+@click.option(
+    "--broker",
+    "brokers",
+    multiple=True,
+    required=True,
+    metavar="ID=DIR",
+    help="A broker's log directory, or a partition's folder, copied from it, here or at s3a:// or hdfs://; "
+    "repeatable, also for one broker.",
+)
+@tombstones_option
+@spark_options
+@format_option
+def disk(
+    topics: tuple[str, ...], brokers: tuple[str, ...], output: str, spark: SparkOptions, tombstones: Tombstones
+) -> int:
+    """Compare what was copied from the brokers' disks. Needs no cluster and no client.
+
+    Exit codes: 0 clean, 1 anomaly, 2 unknown, 254 what was given cannot be used, 255 failed.
+    """
+    from harness.audit.disk import audit_disk  # noqa: PLC0415  (slow imports, only where needed)
+
+    progress = ConsoleProgress()
+    try:
+        said = audit_disk(parse_brokers(brokers, spark.conf), topics, progress, spark, tombstones)
+    finally:
+        progress.close()
+    return show(said, output)
+
+
+@audit.command()
+@topic_option
+@bootstrap_option
+@config_option
+@click.option(
+    "--rate-limit-mb",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="N",
+    help="Read at most so many megabytes a second, from all brokers together.",
+)
+@click.option(
+    "--since",
+    metavar="TIME",
+    help="Read only what was written from then on: ISO 8601, UTC unless it says otherwise, or ms since the epoch.",
+)
+@click.option("--until", metavar="TIME", help="Read only what was written before then.")
+@click.option("--quick", is_flag=True, help="Read no data: compare what brokers and coordinators say, in seconds.")
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Keep what was read, in a new folder.  [default: a temporary one, deleted at the end]",
+)
+@tombstones_option
+@spark_options
+@format_option
+def live(  # noqa: PLR0917
+    topics: tuple[str, ...],
+    bootstrap: str,
+    config: Path | None,
+    rate_limit_mb: float | None,
+    since: str | None,
+    until: str | None,
+    quick: bool,  # noqa: FBT001
+    keep: Path | None,
+    output: str,
+    spark: SparkOptions,
+    tombstones: Tombstones,
+) -> int:
+    """Compare the replicas of a running cluster. Reads and describes only; needs Read and DescribeConfigs on topics.
+
+    Every replica is read whole from its own broker, and read again where replicas differ: only what is found twice
+    at the same place is reported. With Describe on the cluster and on transactional ids it tells more.
+
+    With --quick, --since or --until findings are reported as always, and `clean` is not: what was not read may differ.
+
+    Exit codes: 0 clean, 1 anomaly, 2 unknown, 254 what was given cannot be used, 255 failed.
+    """
+    from harness.audit.live import Request, audit_live, audit_quickly  # noqa: PLC0415
+    from harness.audit.show import prefiltered_json, replica_table  # noqa: PLC0415
+
+    if quick and (rate_limit_mb or since or until or keep or tombstones != BY_NULL):
+        raise UsageError("--quick reads no data: leave out --rate-limit-mb, --since, --until, --keep and --tombstones")
+    request = Request(
+        addresses(bootstrap, config),
+        topics,
+        rate_limit_bytes_s=None if rate_limit_mb is None else max(int(rate_limit_mb * MB), 1),
+        since_ms=None if since is None else parse_time_ms("--since", since),
+        until_ms=None if until is None else parse_time_ms("--until", until),
+        keep=keep,
+        tombstones=tombstones,
+    )
+    if request.since_ms is not None and request.until_ms is not None and request.since_ms >= request.until_ms:
+        raise UsageError(f"--since {since} is not before --until {until}")
+    progress = ConsoleProgress()
+    try:
+        if not quick:
+            return show(audit_live(request, progress, spark), output)
+        said, told = audit_quickly(request, progress)
+    finally:
+        progress.close()
+    if output == TEXT:
+        stdout().print(replica_table(told.looks))
+    return show({**said, "prefilter": prefiltered_json(told)}, output)
+
+
+@audit.command("exposure")
+@topic_option
+@bootstrap_option
+@config_option
+@format_option
+def exposure_(topics: tuple[str, ...], bootstrap: str, config: Path | None, output: str) -> int:
+    """Say what a running cluster is exposed to before anything has gone wrong: which replicas are away, since when.
+
+    Exit codes: 0 every topic is ok, 2 one is at risk or something could not be told, 254 what was given cannot be
+    used, 255 failed. This finds no anomaly, so it is never 1: see `harness audit live`.
+    """
+    from harness.audit.cluster import describe  # noqa: PLC0415
+    from harness.audit.exposure import Level, exposure  # noqa: PLC0415
+    from harness.audit.show import exposure_json, exposure_table  # noqa: PLC0415
+    from harness.clock import RealClock  # noqa: PLC0415
+
+    ConsoleProgress().stage("ask the cluster")
+    told = exposure(describe(addresses(bootstrap, config), topics), RealClock())
+    if output == JSON:
+        click.echo(json.dumps(exposure_json(told), indent=2))
+    else:
+        console = stdout()
+        console.print(exposure_table(told))
+        for note in told.notes:
+            console.print(f"note: {note}", markup=False)
+    return EXIT_CLEAN if told.level == Level.OK and not told.notes else EXIT_UNKNOWN
+
+
+def addresses(bootstrap: str, config: Path | None) -> list[Address]:
+    """Return where to begin, with the login of a properties file. Raises `UsageError` for either."""
+    from harness.audit.cluster import parse_bootstrap  # noqa: PLC0415
+    from harness.protocol.security import read_security  # noqa: PLC0415
+
+    return parse_bootstrap(bootstrap, read_security(config) if config else None)
+
+
+def parse_time_ms(option: str, text: str) -> int:
+    """Return milliseconds since the epoch of a number of them, or of an ISO 8601 time. Raises `UsageError`."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise UsageError(f"{option} {text}: give a time such as 2026-01-31T12:00Z, or ms since the epoch") from error
+    return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def parse_brokers(texts: Sequence[str], conf: Mapping[str, str]) -> dict[int, list[Path]]:
+    """Return the folders of each broker id; ``conf``: Spark's settings. Raises `UsageError`."""
+    from harness.storage import place  # noqa: PLC0415
+
+    brokers: dict[int, list[Path]] = {}
+    for text in texts:
+        number, equals, folder = text.partition("=")
+        if not (equals and number.isascii() and number.isdigit() and folder):
+            raise UsageError(f"--broker {text}: give it as ID=DIR, such as 1=/backup/broker-1")
+        brokers.setdefault(int(number), []).append(place(folder, conf))
+    return brokers
+
+
+def show(said: dict[str, Any], output: str) -> int:
+    """Print an audit's verdict to stdout and return its exit code."""
+    code = EXIT_CODES[said["verdict"]]
+    if output == JSON:
+        click.echo(json.dumps(said, indent=2))
+        return code
+    console = stdout()
+    show_findings(console, said)
+    for means, do in dict.fromkeys((finding["means"], finding["do"]) for finding in said["findings"]):
+        console.print(f"\nwhat it means: {means}\nwhat to do: {do}", markup=False)
+    for note in said["notes"]:
+        console.print(f"note: {note}", markup=False)
+    counts = [f"{sum(s['verdict'] == name for s in said['scenarios'])} {name}" for name in EXIT_CODES]
+    count = len(said["findings"])
+    findings = f", {count} finding{'s' if count > 1 else ''}" if said["verdict"] == ANOMALY else ""
+    console.print(f"partitions: {', '.join(counts)}{findings}   (exit code {code})", markup=False)
+    return code

@@ -1,0 +1,50 @@
+"""``harness audit disk``: folders that were copied from brokers, against each other."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.audit.copies import find_copies
+from harness.audit.judge import assemble, judge_copies
+from harness.checking import session_of
+from harness.java import find_java
+from harness.store import new_run_id
+from harness.workspace import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from harness.audit.copies import Copies
+    from harness.outcome import Progress
+    from harness.segments.tombstones import Tombstones
+    from harness.spark.options import SparkOptions
+
+
+def audit_disk(
+    brokers: Mapping[int, Sequence[Path]],
+    topics: Sequence[str],
+    progress: Progress,
+    spark: SparkOptions,
+    tombstones: Tombstones,
+) -> dict[str, Any]:
+    """Return the verdict on the topics' replicas in these folders, by broker.
+
+    Raises `UsageError` as `find_copies` and `session_of` do.
+    """
+    run_id = f"audit-{new_run_id()}"
+    copies = find_copies(brokers, topics, run_id, tombstones)
+    java = find_java()
+    with Workspace(run_id, Path.cwd()) as workspace:
+        progress.stage("start Spark")
+        with session_of(workspace, java, spark, _of_this_host(copies)) as session:
+            progress.stage(f"check {len(copies.replicas)} replicas")
+            started_s = time.monotonic()
+            rows = judge_copies(session, [copies])
+            return assemble(copies, rows, timings_s={"check": round(time.monotonic() - started_s, 3)})
+
+
+def _of_this_host(copies: Copies) -> list[Path]:
+    """Return the folders that executors have to find where they are here."""
+    return [copy.folder for copy in copies.replicas if isinstance(copy.folder, Path)]

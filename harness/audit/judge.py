@@ -1,0 +1,266 @@
+"""The verdict of an audit: checkers over replicas whose clients are not known, and what they mean."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from checkers import (
+    aborted_to_committed,
+    committed_to_aborted,
+    hanging_transaction,
+    missed_marker,
+    other_spans,
+    own_state,
+    stuck_lso,
+    tombstone_divergence,
+    unexplained,
+)
+from checkers.evidence import REPLICA, held, load_copies
+from checkers.judged import judge
+from checkers.lineage import without_stale_tails
+from checkers.own_words import with_told_aborts
+from checkers.reduce import Reduced, reduce_copies
+from harness.audit.advice import advise
+from harness.check import THREADS, dictionaries, each
+from harness.segments.blocks import WORTH_COMPILING_BYTES
+from harness.verdict import ANOMALY, CLEAN, SCHEMA, UNKNOWN, finding_of, worst
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from checkers.evidence import Evidence
+    from checkers.judged import Judged
+    from harness.audit.copies import Copies
+
+Rows = list[dict[str, Any]]
+
+FINDERS: Mapping[str, Callable[[Judged], DataFrame]] = {
+    "stuck_lso": stuck_lso.check,
+    "hanging_transaction": hanging_transaction.check,
+    "aborted_to_committed": aborted_to_committed.check,
+    "committed_to_aborted": committed_to_aborted.check,
+    "tombstone_divergence": tombstone_divergence.check,
+    "missed_marker": missed_marker.check,
+    "unexplained": unexplained.check,
+}
+
+REPLICA_FACTS = ("log_start", "log_end", "high_watermark", "bound", "stable_end", "whole_beyond")
+
+CHECKERS: Mapping[str, Callable[[Judged], DataFrame]] = {
+    **FINDERS,
+    "doubts": own_state.check,
+    "unsure": other_spans.check,
+    "replicas": lambda judged: judged.replicas.select(*REPLICA, *REPLICA_FACTS),
+    "damaged": lambda judged: judged.evidence.damaged,
+}
+
+NO_ROWS: Mapping[str, Rows] = {name: [] for name in (*CHECKERS, "left_out", "raised")}
+"""What checkers return that find nothing in nothing."""
+
+_LEAST_REPLICAS = 2
+UNTOLD = "what it removed by then cannot be told from what the other has yet to remove"
+
+
+def judge_copies(spark: SparkSession, copies: Sequence[Copies]) -> dict[str, Rows]:
+    """Judge copies of any size, by all that they hold where that is little; returns the same as `judge_whole`."""
+    size_bytes = sum(path.stat().st_size for one in copies for copy in one.replicas for path in copy.logs)
+    if size_bytes < WORTH_COMPILING_BYTES:
+        return judge_whole(load_copies(spark, copies))
+    return judge_reduced(reduce_copies(spark, copies, spark.sparkContext.defaultParallelism))
+
+
+def judge_whole(evidence: Evidence) -> dict[str, Rows]:
+    """Judge the copies by all that they hold, as a run folder is judged: for what is no bigger than that.
+
+    Returns the rows of every checker by its name, and ``replicas``, ``damaged``, ``doubts``, ``unsure``, ``left_out``,
+    ``raised``. Rows carry ``run``: several audits may be judged in one job. A checker that raises does not end the
+    others; ``raised`` says so (``name``, ``reason``), and forbids ``clean``.
+    """
+    judged = judge_copied(evidence)
+    return _computed({name: partial(check, judged) for name, check in CHECKERS.items()})
+
+
+def judge_copied(evidence: Evidence) -> Judged:
+    """Derive what every checker compares from copies, as they are without stale tails and with what brokers told."""
+    return judge(with_told_aborts(without_stale_tails(evidence)))
+
+
+def judge_reduced(reduced: Reduced) -> dict[str, Rows]:
+    """Judge what is left of copies of any size; returns the same as `judge_whole`."""
+    left_out = [
+        {"run": run, "topic": topic, "partition": partition, "keys": keys}
+        for (run, topic, partition), keys in reduced.left_out.items()
+    ]
+    found: dict[str, Rows] = {"raised": []}
+    if reduced.evidence is not None:
+        judged = judge(reduced.evidence, reduced.replicas)
+        found = _computed({name: partial(check, judged) for name, check in FINDERS.items()})
+    return {**NO_ROWS, **found, **reduced.told, "left_out": left_out}
+
+
+def _computed(tables: Mapping[str, Callable[[], DataFrame]]) -> dict[str, Rows]:
+    planned, unplanned = each(tables, lambda name: held(tables[name]()))
+    with ThreadPoolExecutor(THREADS) as pool:
+        found, raised = each(planned, lambda name: dictionaries(planned[name]), using=pool.map)
+    errors = [{"name": name, "reason": reason} for name, reason in {**unplanned, **raised}.items()]
+    return {**NO_ROWS, **found, "raised": errors}
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What is known of partitions beside the replicas that were compared.
+
+    ``target``: as in ``verdict.json``. ``holders``: the brokers of each partition, also of those that were not read.
+    ``unknown``: why a partition cannot be called clean. ``told``: findings by what brokers say; one at the same
+    place as a finding of the checkers adds nothing.
+    """
+
+    target: Mapping[str, Any]
+    holders: Mapping[tuple[str, int], Sequence[int]] = field(default_factory=dict)
+    unknown: Mapping[tuple[str, int], Sequence[str]] = field(default_factory=dict)
+    told: Sequence[dict[str, Any]] = ()
+
+
+def assemble(
+    copies: Copies, rows: Mapping[str, Rows], *, timings_s: Mapping[str, float], beside: Beside | None = None
+) -> dict[str, Any]:
+    """Return the content of an audit's ``verdict.json``: that of a run, with a scenario for each partition.
+
+    Adds ``means`` and ``do`` to findings, and ``notes``: what was left out, and what cannot be known.
+    """
+    mine = {name: [row for row in table if row.get("run") == copies.run_id] for name, table in rows.items()}
+    compared: dict[tuple[str, int], list[int]] = {}
+    for copy in copies.replicas:
+        compared.setdefault((copy.topic, copy.partition), []).append(copy.broker)
+    more = beside or Beside({"name": "copies", "brokers": sorted({copy.broker for copy in copies.replicas})})
+    brokers = {**compared, **more.holders}
+    damaged = _by_partition(mine["damaged"])
+    doubts, unsure, left_out = (_by_partition(mine[name]) for name in ("doubts", "unsure", "left_out"))
+    findings = [
+        {**found, **advise(found, brokers[found["topic"], found["partition"]])}
+        for name in FINDERS
+        for found in map(finding_of, mine[name])
+        # What contradicts itself is no evidence against others either.
+        if (found["topic"], found["partition"]) not in damaged.keys() | doubts.keys()
+    ]
+    places = {_place_of(found) for found in findings}
+    findings += [
+        {**found, **advise(found, brokers[found["topic"], found["partition"]])}
+        for found in more.told
+        if _place_of(found) not in places
+    ]
+    findings.sort(key=lambda found: (found["topic"], found["partition"], found["broker"], found["offset"]))
+    facts, found_in = _by_partition(mine["replicas"]), _by_partition(findings)
+    scenarios = [
+        _partition(
+            place,
+            compared.get(place, []),
+            found_in.get(place, []),
+            [
+                *(row["problem"] for row in damaged.get(place, [])),
+                *map(_doubt, (*doubts.get(place, []), *unsure.get(place, []))),
+                *more.unknown.get(place, ()),
+                *map(_too_many, left_out.get(place, [])),
+            ],
+            [f"checker {row['name']} raised {row['reason']}" for row in rows["raised"]],
+            # What is known of a log that was read in part would mislead.
+            [] if place in damaged else facts.get(place, []),
+        )
+        for place in sorted(brokers)
+    ]
+    overall = worst([scenario["verdict"] for scenario in scenarios])
+    return {
+        "schema": SCHEMA,
+        "verdict": overall,
+        "reason": _reason(overall, scenarios, findings),
+        "run_id": copies.run_id,
+        "target": dict(more.target),
+        "timings_s": dict(timings_s),
+        "scenarios": scenarios,
+        "findings": findings,
+        "notes": [*copies.notes, *map(_too_many, mine["left_out"])],
+        "doubts": [
+            {**{name: row[name] for name in ("broker", "topic", "partition", "reason")}, "kind": "contradiction"}
+            for row in mine["doubts"]
+        ],
+        "checker_errors": {row["name"]: row["reason"] for row in rows["raised"]},
+    }
+
+
+def _partition(  # noqa: PLR0917
+    place: tuple[str, int],
+    brokers: Sequence[int],
+    findings: Sequence[dict[str, Any]],
+    doubts: Sequence[str],
+    raised: Sequence[str],
+    facts: Rows,
+) -> dict[str, Any]:
+    said = {row["broker"]: {name: row[name] for name in REPLICA_FACTS} for row in facts}
+    unknown = [*doubts, *raised, *_cannot_tell(brokers, said)]
+    if findings:
+        verdict, reason = ANOMALY, findings[0]["explanation"]
+    elif unknown:
+        verdict, reason = UNKNOWN, "; ".join(unknown)
+    else:
+        bound = next(iter(said.values()))["bound"]
+        verdict = CLEAN
+        reason = f"{len(brokers)} replicas were read to offset {bound} and agree, with themselves too"
+    return {
+        "scenario": f"{place[0]}-{place[1]}",
+        "anomaly": None,
+        "payload": None,
+        "topic": place[0],
+        "partition": place[1],
+        "verdict": verdict,
+        "reason": reason,
+        "exposure": {"replicas": [{"broker": broker, **said[broker]} for broker in sorted(said)]},
+    }
+
+
+def _cannot_tell(brokers: Sequence[int], said: Mapping[int, dict[str, Any]]) -> list[str]:
+    if not brokers:
+        return ["no replica was read"]
+    if len(brokers) < _LEAST_REPLICAS:
+        return [f"there is only the replica of broker {brokers[0]}, and nothing to compare it with"]
+    cleaned = [broker for broker, facts in said.items() if not facts["whole_beyond"]]
+    if cleaned:
+        shortest = min(said, key=lambda broker: said[broker]["log_end"])
+        end = said[shortest]["log_end"]
+        return [
+            f"the log of broker {shortest} ends at {end}, and broker {cleaned[0]} has cleaned beyond that: {UNTOLD}"
+        ]
+    return []
+
+
+def _place_of(found: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(found[name] for name in ("anomaly", "topic", "partition", "broker", "offset"))
+
+
+def _too_many(row: dict[str, Any]) -> str:
+    return f"{row['topic']}-{row['partition']}: {row['keys']} more keys may differ, and were not looked at one by one"
+
+
+def _by_partition(rows: Rows) -> dict[tuple[str, int], Rows]:
+    places: dict[tuple[str, int], Rows] = {}
+    for row in rows:
+        places.setdefault((row["topic"], row["partition"]), []).append(row)
+    return places
+
+
+def _doubt(row: dict[str, Any]) -> str:
+    return f"broker {row['broker']}: {row['reason']}"
+
+
+def _reason(overall: str, scenarios: Sequence[dict[str, Any]], findings: Sequence[dict[str, Any]]) -> str:
+    if findings:
+        first = findings[0]
+        more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+        place = f"{first['topic']}-{first['partition']}"
+        return f"{first['anomaly']} on broker {first['broker']}, {place}: {first['explanation']}{more}"
+    reasons = [f"{one['scenario']}: {one['reason']}" for one in scenarios if one["verdict"] == overall]
+    return "; ".join(reasons)

@@ -1,0 +1,47 @@
+"""How fast an audit may read: one limit for all brokers together."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.clock import Clock
+
+BURST_S = 1.0
+SLACK_S = 60.0
+"""How much later than promised a wait may end before it counts as failed."""
+
+
+class RateLimit:
+    """A token bucket in the form of the generic cell rate algorithm (ITU-T I.371): it remembers when it will be full.
+
+    How much an answer brings is known only once it is there, so what was read is paid for afterwards, each reader by a
+    wait of its own that nobody can jump. Safe to share between threads.
+    """
+
+    def __init__(self, rate_bytes_s: int, clock: Clock) -> None:
+        """Begin with a full bucket, of `BURST_S` seconds' worth."""
+        self._rate_bytes_s = rate_bytes_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._full_at_s = clock.now_s()
+
+    @property
+    def most_bytes(self) -> int:
+        """As much as should be asked for at a time: the bucket's size."""
+        return max(int(self._rate_bytes_s * BURST_S), 1)
+
+    def pay(self, size_bytes: int, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Wait until so much may have been read, or all is over. Raises `TimeLimitError` as every wait does."""
+        with self._lock:
+            now_s = self._clock.now_s()
+            self._full_at_s = max(self._full_at_s, now_s) + size_bytes / self._rate_bytes_s
+            paid_at_s = self._full_at_s - BURST_S
+        self._clock.wait_until(
+            lambda: is_over() or self._clock.now_s() >= paid_at_s,
+            max(paid_at_s - now_s, 0.0) + SLACK_S,
+            "the rate limit",
+        )

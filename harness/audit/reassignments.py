@@ -1,0 +1,147 @@
+"""Replicas that are being added (ListPartitionReassignments, KIP-455) and how fast their copies grow.
+
+A user needs Describe on the cluster. Samples a few seconds apart give the pace: of the segments' bytes where
+brokers tell them, else of offsets. A throttled copy grows in steps of ``replica.fetch.max.bytes``: one that has not
+grown is looked at a few times more.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+import kafka.errors
+from kafka.protocol.admin import ListPartitionReassignmentsRequest
+
+from harness.audit.line import quick_line
+from harness.audit.sizes import replica_sizes
+from harness.errors import HarnessError
+from harness.protocol.offsets import log_ends
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from harness.audit.cluster import Cluster
+    from harness.audit.line import Line
+    from harness.clock import Clock
+    from harness.protocol.replica import Caller, TopicPartition
+    from harness.protocol.wire import Address
+
+SAMPLE_S, SAMPLES = 3.0, 5
+TIMEOUT_MS = 10_000
+BYTES, OFFSETS = "bytes", "offsets"
+
+Sizes: TypeAlias = "dict[tuple[int, TopicPartition, str], int]"
+"""By broker, partition and unit."""
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A replica that is being added: how much there is of how much, in ``unit``, and how much more a second."""
+
+    broker: int
+    partition: TopicPartition
+    unit: str
+    done: int
+    total: int
+    pace_s: float
+
+    @property
+    def took_s(self) -> float | None:
+        """How long it has gone on, had it always been as fast; None where it stands still."""
+        return self.done / self.pace_s if self.pace_s > 0 else None
+
+    @property
+    def left_s(self) -> float | None:
+        """How long it goes on at that pace; None where it stands still."""
+        return max(self.total - self.done, 0) / self.pace_s if self.pace_s > 0 else None
+
+
+def adding_replicas(broker: Caller, topics: Mapping[str, Collection[int]]) -> set[tuple[int, TopicPartition]]:
+    """Return the replicas of these topics' partitions that are being added. Raises OSError, `HarnessError`."""
+    Topic = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics  # noqa: N806
+    wanted = [Topic(name=name, partition_indexes=sorted(numbers)) for name, numbers in topics.items()]
+    answer = broker.call(ListPartitionReassignmentsRequest[0](timeout_ms=TIMEOUT_MS, topics=wanted))
+    if answer.error_code:
+        raise HarnessError(answer.error_message or kafka.errors.for_code(answer.error_code).__name__)
+    return {
+        (adding, (topic.name, p.partition_index))
+        for topic in answer.topics
+        for p in topic.partitions
+        for adding in p.adding_replicas
+    }
+
+
+def find_copies(
+    cluster: Cluster,
+    clock: Clock,
+    dial: Callable[[Address, Clock], Line] = quick_line,
+    sample_s: float = SAMPLE_S,
+) -> tuple[tuple[Copy, ...], tuple[str, ...]]:
+    """Return the replicas that are being added, and notes on what could not be told.
+
+    Where there are any it takes ``sample_s`` seconds, and up to `SAMPLES` times that while one does not grow.
+    """
+    topics = {topic.name: list(topic.partitions) for topic in cluster.topics.values()}
+    try:
+        with closing(dial(next(iter(cluster.brokers.values())), clock)) as line:
+            adding = adding_replicas(line, topics)
+    except (OSError, HarnessError) as error:
+        return (), (f"reassignments are not known: {error}",)
+    if not adding:
+        return (), ()
+    leaders = {tp: cluster.partitions[tp].leader for _, tp in adding}
+    replicas = adding | {(leader, tp) for tp, leader in leaders.items()}
+    first, began_s, copies = _samples(cluster, replicas, clock, dial), clock.now_s(), []
+    for number in range(1, SAMPLES + 1):
+        due_s = began_s + sample_s * number
+        clock.wait_until(partial(_is_past, clock, due_s), sample_s * 2 + 1, "the next sample of what is copied")
+        latest, took_s = _samples(cluster, replicas, clock, dial), clock.now_s() - began_s
+        copies = [c for one in sorted(adding) if (c := _copy(one, leaders[one[1]], first, latest, took_s))]
+        if all(copy.pace_s > 0 for copy in copies):
+            break
+    lacking = adding - {(copy.broker, copy.partition) for copy in copies}
+    notes = [f"how far the new replica of {tp[0]}-{tp[1]} on broker {b} came is not told" for b, tp in sorted(lacking)]
+    return tuple(copies), tuple(notes)
+
+
+def _is_past(clock: Clock, due_s: float) -> bool:
+    return clock.now_s() >= due_s
+
+
+def _copy(replica: tuple[int, TopicPartition], leader: int, first: Sizes, latest: Sizes, took_s: float) -> Copy | None:
+    """Return how a replica grew between two samples; None where they do not have it."""
+    broker, partition = replica
+    for unit in (BYTES, OFFSETS):
+        total, done = latest.get((leader, partition, unit)), latest.get((broker, partition, unit))
+        before = first.get((broker, partition, unit))
+        if total is not None and done is not None and before is not None:
+            return Copy(broker, partition, unit, done, total, (done - before) / took_s)
+    return None
+
+
+def _samples(
+    cluster: Cluster,
+    replicas: Collection[tuple[int, TopicPartition]],
+    clock: Clock,
+    dial: Callable[[Address, Clock], Line],
+) -> Sizes:
+    """Return bytes and offsets of each replica, as far as its broker tells."""
+
+    def ask(broker: int) -> Sizes:
+        held: Sequence[TopicPartition] = [tp for b, tp in replicas if b == broker]
+        try:
+            with closing(dial(cluster.brokers[broker], clock)) as line:
+                sizes, ends = replica_sizes(line, held), log_ends(line, held)
+        except (OSError, HarnessError):
+            return {}
+        return {(broker, tp, BYTES): size for tp, size in sizes.items()} | {
+            (broker, tp, OFFSETS): end for tp, end in ends.items() if isinstance(end, int)
+        }
+
+    brokers = sorted({broker for broker, _ in replicas} & cluster.brokers.keys())
+    with ThreadPoolExecutor(max(len(brokers), 1)) as pool:
+        return {key: value for told in pool.map(ask, brokers) for key, value in told.items()}

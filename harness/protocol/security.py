@@ -1,0 +1,221 @@
+"""How clients log in to brokers: a Java client's properties file, understood by every client in use.
+
+The Java client takes the properties as they are; librdkafka and the harness's own connections take what they say in
+their own terms. Secrets are held in memory only, and are in no text that this module returns but for the clients.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING
+
+import javaproperties
+
+from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"
+PROTOCOLS = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
+PLAIN = "PLAIN"
+MECHANISMS = (PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+JAAS = "sasl.jaas.config"
+PEM, PKCS12 = "PEM", "PKCS12"
+ENDPOINT = "ssl.endpoint.identification.algorithm"
+ABOUT_SECURITY = ("security.", "sasl.", "ssl.")
+"""How the properties begin that are about logging in; a file may have others, which are not ours to pass on."""
+
+JAAS_OPTION = re.compile(r"""\b(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)')""")
+
+
+@dataclass(frozen=True)
+class Security:
+    """What a properties file says about logging in. ``source``: the file, for messages."""
+
+    source: str
+    properties: Mapping[str, str] = field(repr=False)
+
+    @property
+    def protocol(self) -> str:
+        """``security.protocol``."""
+        return self.properties.get("security.protocol", PLAINTEXT)
+
+    @property
+    def mechanism(self) -> str | None:
+        """``sasl.mechanism``; None without SASL."""
+        return self.properties["sasl.mechanism"] if self.protocol.startswith("SASL") else None
+
+    @property
+    def credentials(self) -> tuple[str, str]:
+        """User name and password of ``sasl.jaas.config``."""
+        options = {name: double or single for name, double, single in JAAS_OPTION.findall(self.properties[JAAS])}
+        unescaped = {name: re.sub(r"\\(.)", r"\1", value) for name, value in options.items()}
+        return unescaped["username"], unescaped["password"]
+
+    @property
+    def verifies_host(self) -> bool:
+        """Whether the name in the broker's certificate has to be the broker's."""
+        return self.properties.get(ENDPOINT, "https") != ""
+
+    @cached_property
+    def trusted(self) -> str | None:
+        """The certificates that are trusted, as PEM; None for those that the system trusts."""
+        return _certificates(self, "ssl.truststore")
+
+    @cached_property
+    def own(self) -> str | None:
+        """The client's own certificate chain and its key, as PEM; None without one."""
+        return _key_and_chain(self)
+
+    def for_librdkafka(self) -> dict[str, str]:
+        """Return it as librdkafka's properties."""
+        config = {"security.protocol": self.protocol}
+        if self.mechanism is not None:
+            user, password = self.credentials
+            config |= {"sasl.mechanism": self.mechanism, "sasl.username": user, "sasl.password": password}
+        if self.protocol in {SSL, SASL_SSL}:
+            config[ENDPOINT] = "https" if self.verifies_host else "none"
+            config |= {"ssl.ca.pem": self.trusted} if self.trusted else {}
+            config |= {"ssl.certificate.pem": self.own, "ssl.key.pem": self.own} if self.own else {}
+        return config
+
+    def for_brokers(self, listener: str) -> dict[str, str]:
+        """Return the broker settings by which a listener asks for this login; its own key is not among them.
+
+        SCRAM's users are made when storage is formatted (KIP-900).
+        """
+        if self.mechanism is None:
+            return {}
+        user, password = (value.replace("\\", "\\\\").replace('"', '\\"') for value in self.credentials)
+        if self.mechanism == PLAIN:
+            module = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{user}="{password}";'
+        else:
+            module = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        prefix = f"listener.name.{listener.lower()}"
+        return {
+            "sasl.enabled.mechanisms": self.mechanism,
+            f"{prefix}.{self.mechanism.lower()}.sasl.jaas.config": module,
+        }
+
+    @property
+    def scram_user(self) -> str | None:
+        """What formatting storage is told to make the user of; None where none is needed."""
+        if self.mechanism in {None, PLAIN}:
+            return None
+        user, password = self.credentials
+        return f"{self.mechanism}=[name={user},password={password}]"
+
+    @cached_property
+    def tls(self) -> ssl.SSLContext | None:
+        """What makes a connection a TLS one; None where the protocol has none."""
+        if self.protocol not in {SSL, SASL_SSL}:
+            return None
+        context = ssl.create_default_context(cadata=self.trusted)
+        context.check_hostname = self.verifies_host
+        if self.own:
+            # The library reads a certificate from a file only; nobody else can open this one.
+            with NamedTemporaryFile("w", suffix=".pem") as file:
+                file.write(self.own)
+                file.flush()
+                context.load_cert_chain(file.name)
+        return context
+
+
+def read_security(path: Path) -> Security:
+    """Return what a Java client's properties file says about logging in.
+
+    Raises `UsageError` with the property that is missing or cannot be honoured; no value is in its words but names of
+    protocols, mechanisms and files.
+    """
+    try:
+        with path.open(encoding="utf-8") as file:
+            properties = javaproperties.load(file)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--command-config {path} cannot be read: {error}") from error
+    held = {name: value for name, value in properties.items() if name.startswith(ABOUT_SECURITY)}
+    security = Security(str(path), held)
+    if security.protocol not in PROTOCOLS:
+        raise UsageError(f"{path}: security.protocol is {security.protocol}; give one of {', '.join(PROTOCOLS)}")
+    if security.protocol.startswith("SASL"):
+        _raise_for_sasl(security)
+    if security.protocol.endswith("SSL"):
+        _ = security.tls
+    return security
+
+
+def _raise_for_sasl(security: Security) -> None:
+    mechanism = security.properties.get("sasl.mechanism")
+    if mechanism not in MECHANISMS:
+        raise UsageError(f"{security.source}: sasl.mechanism is {mechanism}; give one of {', '.join(MECHANISMS)}")
+    try:
+        _ = security.credentials
+    except KeyError as error:
+        lacking = f"there is no {JAAS}" if error.args[0] == JAAS else f"{JAAS} names no {error.args[0]}"
+        how = '…LoginModule required username="…" password="…";'
+        raise UsageError(f"{security.source}: {lacking}; give {how}") from None
+
+
+def _certificates(security: Security, store: str) -> str | None:
+    inline = security.properties.get(f"{store}.certificates")
+    location = security.properties.get(f"{store}.location")
+    if inline is not None or location is None:
+        return inline
+    kind, content, password = _open_store(security, store, location)
+    return (
+        content.decode() if kind == PEM else _unpacked(security, f"{store}.location {location}", content, password)[1]
+    )
+
+
+def _key_and_chain(security: Security) -> str | None:
+    store = "ssl.keystore"
+    inline = [security.properties.get(f"{store}.{part}") for part in ("key", "certificate.chain")]
+    location = security.properties.get(f"{store}.location")
+    if all(inline) or location is None:
+        return "\n".join(part for part in inline if part) or None
+    kind, content, password = _open_store(security, store, location)
+    if kind == PEM:
+        return content.decode()
+    key, chain = _unpacked(security, f"{store}.location {location}", content, password)
+    if key is None:
+        raise UsageError(f"{security.source}: {store}.location {location} holds no key")
+    return key + chain
+
+
+def _unpacked(security: Security, what: str, content: bytes, password: bytes | None) -> tuple[str | None, str]:
+    """Return the key and the certificates of a PKCS#12 store, as PEM; the key's own certificate comes first."""
+    # Importing it takes a moment, and few runs need it.
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat  # noqa: PLC0415
+    from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12  # noqa: PLC0415
+
+    try:
+        held = load_pkcs12(content, password)
+    except ValueError as error:
+        raise UsageError(f"{security.source}: {what} cannot be opened: {error}") from error
+    certificates = ([held.cert] if held.cert else []) + held.additional_certs
+    chain = "".join(one.certificate.public_bytes(Encoding.PEM).decode() for one in certificates)
+    if held.key is None:
+        return None, chain
+    return held.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(), chain
+
+
+def _open_store(security: Security, store: str, location: str) -> tuple[str, bytes, bytes | None]:
+    """Return a store's type, content and password. Raises `UsageError` for a type that only Java can read."""
+    kind = security.properties.get(f"{store}.type", "JKS").upper()
+    if kind not in {PEM, PKCS12}:
+        raise UsageError(
+            f"{security.source}: {store}.location {location} is of type {kind}, which only Java reads; convert it"
+            " (keytool -importkeystore -deststoretype PKCS12 …) and set the type"
+        )
+    try:
+        content = Path(location).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{security.source}: {store}.location {location}: {error.strerror or error}") from error
+    password = security.properties.get(f"{store}.password")
+    return kind, content, password.encode() if password is not None else None

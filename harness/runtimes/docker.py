@@ -1,0 +1,440 @@
+"""Brokers as containers of this host: brought up by compose, handled through the engine's API.
+
+Clients reach them by ports that are published on the loopback address, brokers each other by a bridge network of
+the run's own. A broker that is cut off is disconnected from that network: it loses its address, and everybody it.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import tarfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from importlib.resources import files
+from pathlib import PurePath
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING
+
+from harness import commands, leftovers, ports
+from harness.errors import BootError, HarnessError
+from harness.protocol.wire import Address
+from harness.runtimes import engine, firewall, netem
+from harness.runtimes.base import Need, Ready, raise_if_lacking
+from harness.runtimes.elsewhere import COMPOSE_FILE
+from harness.runtimes.log_dir import COPY_ATTEMPTS
+from harness.runtimes.reach import Reach
+from harness.runtimes.recipe import CLIENT_PORT, recipe_for, service
+from harness.runtimes.server_log import tail
+from harness.targets import images
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from docker import DockerClient
+    from docker.models.containers import Container
+    from docker.models.networks import Network
+
+    from harness.runtimes.base import ClusterSpec, Wanted
+    from harness.runtimes.recipe import Recipe
+
+CREATE_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S, SHUTDOWN_TIMEOUT_S = 10, 60
+LOOK_EVERY_S = 0.5
+LOG_LINES = 500
+CHUNK_BYTES = 1 << 20
+
+
+def _why_no_firewall() -> str | None:
+    """Rules are set from this host in the network namespaces of the containers, which takes root and nsenter."""
+    if os.geteuid() != 0:
+        return "setting rules in a container's network namespace needs root: run as root"
+    missing = [command for command in ("nsenter", firewall.TABLES) if commands.find(command) is None]
+    return f"there is no `{missing[0]}` command: apt-get install util-linux iptables" if missing else None
+
+
+WHY_NOT = {
+    Need.LINK: lambda: None,
+    Need.FIREWALL: _why_no_firewall,
+    Need.DELAY: lambda: _why_no_firewall() or netem.why_impossible(),
+    Need.DISK: lambda: "containers share the disk of the engine; --runtime local has one",
+    Need.CLOCK: lambda: "containers share the clock of their host; --runtime local has one",
+}
+"""What a nemesis may need, and what tells why it cannot be had."""
+
+
+def prepare(wanted: Wanted) -> Ready:
+    """Find an engine, compose and the image. Raises `UsageError` with what is missing."""
+    raise_if_lacking(wanted, WHY_NOT)
+    client, compose = engine.connect(), engine.find_compose()
+    image = images.obtain(client, wanted.target, wanted.image)
+    recipe = recipe_for(wanted.target, client)
+
+    def make(spec: ClusterSpec) -> DockerRuntime:
+        runtime = DockerRuntime(spec, client, compose, image=image.id, recipe=recipe)
+        runtime.adopt()
+        return runtime
+
+    with engine.told("the container engine names no version"):
+        version = client.version()["Version"]
+    return Ready({"name": "docker", "engine": version, "image": vars(image)}, make)
+
+
+def is_at_hand(wanted: Wanted) -> bool:
+    """Whether an engine answers, compose works, and an image of the target is there already."""
+    try:
+        client = engine.connect()
+        engine.find_compose()
+        return images.find(client, wanted.target, wanted.image) is not None
+    except HarnessError:
+        return False
+
+
+class DockerRuntime:
+    """Implements `harness.runtimes.base.Runtime` with containers."""
+
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        client: DockerClient,
+        compose: Sequence[str],
+        *,
+        image: str,
+        recipe: Recipe,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Remember the parts; no container is there yet. ``compose``: how it is called; ``image``: any reference.
+
+        Raises `UsageError` for a login that brokers of the image cannot be given.
+        """
+        self._spec = spec
+        self._recipe = recipe
+        self._client = client
+        self._compose = tuple(compose)
+        self._image = image
+        self._now_s = now_s
+        self._looked_s = now_s()
+        self._containers: dict[int, Container] = {}
+        self._running: set[int] = set()
+        self._paused: set[int] = set()
+        self._delayed: set[int] = set()
+        self._reach = Reach(spec.controllers)
+        numbers = spec.ports or ports.free_ports(len(spec.brokers))
+        self._addresses = {
+            broker: Address(ports.LOOPBACK, number, spec.security)
+            for broker, number in zip(spec.brokers, numbers, strict=False)
+        }
+        self._configurations = {
+            broker: recipe.configure(spec, broker, self._addresses[broker]) for broker in spec.brokers
+        }
+        admin_ports = ports.free_ports(len(spec.brokers)) if recipe.admin_port else []
+        self._admin_addresses = {
+            broker: Address(ports.LOOPBACK, number) for broker, number in zip(spec.brokers, admin_ports, strict=False)
+        }
+
+    @property
+    def brokers(self) -> Sequence[int]:
+        """Node ids, in order."""
+        return self._spec.brokers
+
+    def address(self, broker: int) -> Address:
+        """Where clients reach this broker."""
+        return self._addresses[broker]
+
+    def admin_address(self, broker: int) -> Address:
+        """Where the broker's HTTP API is. Raises `HarnessError` for brokers that have none."""
+        if broker not in self._admin_addresses:
+            raise HarnessError(f"broker {broker} has no HTTP API")
+        return self._admin_addresses[broker]
+
+    def start_cluster(self) -> None:
+        """Create every container, give each its configuration, and start them. Raises `BootError`."""
+        try:
+            self._create()
+            self._find()
+            for broker in self.brokers:
+                self._configure(broker)
+            self._start_beside()
+            with ThreadPoolExecutor(len(self.brokers)) as pool:
+                list(pool.map(self.start, self.brokers))
+        except HarnessError as error:
+            raise BootError(f"the containers cannot be brought up: {error}") from error
+
+    def adopt(self) -> None:
+        """Learn where the brokers are, where their containers exist: in a run that is resumed they keep their ports."""
+        self._containers = self._found()
+        for broker, container in self._containers.items():
+            self._addresses[broker] = Address(ports.LOOPBACK, _published(container, CLIENT_PORT), self._spec.security)
+            if self._recipe.admin_port:
+                self._admin_addresses[broker] = Address(ports.LOOPBACK, _published(container, self._recipe.admin_port))
+
+    def start_again(self, brokers: Sequence[int]) -> None:
+        """Find the containers of a run that was cut off, and start these; `adopt` knows where they are."""
+        self._find()
+        self._start_beside()
+        for broker in brokers:
+            self.start(broker)
+
+    def start(self, broker: int) -> None:
+        """Start a broker's container; the broker is not ready yet when this returns."""
+        with engine.told(f"broker {broker} cannot be started"):
+            self._containers[broker].start()
+        self._running.add(broker)
+
+    def stop(self, broker: int) -> None:
+        """SIGTERM the broker, the first process of its container, and wait until it has shut down."""
+        self._running.discard(broker)
+        with engine.told(f"broker {broker} cannot be shut down"):
+            self._containers[broker].stop(timeout=SHUTDOWN_TIMEOUT_S)
+
+    def kill(self, broker: int) -> None:
+        """SIGKILL the broker, the first process of its container."""
+        self._running.discard(broker)
+        with engine.told(f"broker {broker} cannot be killed"):
+            self._containers[broker].kill()
+            self._containers[broker].wait(timeout=STOP_TIMEOUT_S)
+
+    def pause(self, broker: int) -> None:
+        """Freeze the container (the cgroup freezer)."""
+        self._paused.add(broker)
+        with engine.told(f"broker {broker} cannot be paused"):
+            self._containers[broker].pause()
+
+    def resume(self, broker: int) -> None:
+        """Let the container go on."""
+        with engine.told(f"broker {broker} cannot be resumed"):
+            self._containers[broker].unpause()
+        self._paused.discard(broker)
+
+    def cut(self, broker: int) -> None:
+        """Disconnect the container from the run's network."""
+        self._reach.cut(broker)
+        with engine.told(f"broker {broker} cannot be cut off"):
+            self._network().disconnect(self._containers[broker])
+
+    def heal(self, broker: int) -> None:
+        """Connect it again, under the name by which the others know it."""
+        with engine.told(f"broker {broker} cannot be connected again"):
+            self._network().connect(self._containers[broker], aliases=[service(broker)])
+        self._reach.heal(broker)
+
+    def block(self, links: Sequence[tuple[int, int]]) -> None:
+        """Have a firewall in each second broker's container drop what the first sends."""
+        self._reach.block(links)
+        firewall.block(self._inside, self._inner_address, links)
+
+    def lose(self, broker: int, fraction: float) -> None:
+        """Have a firewall in the broker's container drop packets at random."""
+        firewall.lose(self._inside(broker), fraction)
+
+    def delay(self, broker: int, delay_ms: int) -> None:
+        """Have the container's own interface hold packets up."""
+        netem.delay(self._inside(broker), delay_ms)
+        self._delayed.add(broker)
+
+    def clear_links(self) -> None:
+        """Empty every firewall, and let interfaces be fast."""
+        firewall.clear(self._inside, self.brokers)
+        while self._delayed:
+            netem.clear(self._inside(self._delayed.pop()))
+        self._reach.clear()
+
+    def fill_disk(self, broker: int) -> None:
+        """Refuse: the data are on a disk that is others' too."""
+        raise HarnessError(f"the disk of broker {broker} cannot be filled: its container shares it")
+
+    def free_disk(self, broker: int) -> None:
+        """Do nothing, as none was filled."""
+
+    def skew(self, broker: int, offset_s: int) -> None:
+        """Refuse: the clock is the host's."""
+        raise HarnessError(f"the clock of broker {broker} cannot be off by {offset_s} s: its container shares it")
+
+    def is_up(self, broker: int) -> bool:
+        """Whether the broker's container is meant to run, and to be reached."""
+        return broker in self._running - self._paused and self._reach.has(broker)
+
+    def raise_if_died(self) -> None:
+        """Raise `BootError` with the last log lines of a broker whose container ended by itself."""
+        if self._now_s() - self._looked_s < LOOK_EVERY_S:
+            return
+        with engine.told("containers cannot be looked at"):
+            found = self._client.api.containers(all=True, filters=engine.labelled(self._spec.run_id))
+        self._looked_s = self._now_s()
+        states = {container["Id"]: container["State"] for container in found}
+        for broker in sorted(self._running):
+            state = states.get(self._containers[broker].id, "gone")
+            if state not in ("running", "paused"):
+                raise BootError(self._ending(broker, state))
+
+    def copy_partition(self, broker: int, topic: str, partition: int, destination: Path) -> None:
+        """Copy a partition's segments, transaction indexes, producer snapshots and epochs.
+
+        Until two copies in a row have the same files: a cleaner that swaps segments makes some vanish under one.
+        Raises `HarnessError` when they never hold still.
+        """
+        source = self._recipe.folder(topic, partition)
+        held: dict[str, int] | None = None
+        for _ in range(COPY_ATTEMPTS):
+            shutil.rmtree(destination, ignore_errors=True)
+            destination.mkdir(parents=True)
+            try:
+                with self._archive(broker, source) as tar:
+                    found = _extract(tar, destination, lambda path: self._recipe.is_wanted(path, partition))
+            except engine.NotThereError as error:
+                raise HarnessError(f"broker {broker} has no folder of {topic}-{partition}: {error}") from error
+            except tarfile.ReadError:
+                continue
+            if found == held:
+                return
+            held = found
+        raise HarnessError(f"the files of {topic}-{partition} on broker {broker} never held still for a copy")
+
+    def copy_checkpoints(self, broker: int, destination: Path) -> None:
+        """Copy the log directory's checkpoints and ``meta.properties``; one not written yet is left out."""
+        destination.mkdir(parents=True, exist_ok=True)
+        for path in self._recipe.checkpoints:
+            with suppress(engine.NotThereError), self._archive(broker, str(path)) as tar:
+                _extract(tar, destination, lambda _: True)
+
+    def close(self, *, keep: bool = False) -> None:
+        """Store every broker's log, and remove the run's containers, network and volumes unless kept.
+
+        Of a run that can be resumed they are ended, and stay.
+        """
+        containers = dict(self._containers)
+        if not keep:
+            self._containers.clear()
+            self._running.clear()
+        try:
+            for broker, container in containers.items():
+                path = self._spec.logs_dir / str(broker) / "server.log"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with engine.told(f"the log of broker {broker} cannot be read"), path.open("wb") as log:
+                    log.writelines(container.logs(stream=True, follow=False))
+        finally:
+            if containers and not keep:
+                let_go = engine.end if leftovers.is_resumable(self._spec.work_dir) else engine.remove
+                let_go(self._spec.work_dir, self._spec.run_id)
+
+    def _create(self) -> None:
+        # The first of them says that the run has containers, see `COMPOSE_FILE`.
+        given = [self._spec.work_dir / name for name in (COMPOSE_FILE, *self._recipe.compose_files[1:])]
+        for path, name in zip(given, self._recipe.compose_files, strict=True):
+            path.write_text((files("compose") / name).read_text())
+        try:
+            commands.run(
+                *self._compose,
+                *("--project-name", f"compaction-harness-{self._spec.run_id.lower()}"),
+                *(word for path in given for word in ("--file", str(path))),
+                *("up", "--no-start"),
+                *self._recipe.beside,
+                *map(service, self.brokers),
+                timeout_s=CREATE_TIMEOUT_S,
+                variables={
+                    **engine.OWN_MODULES,
+                    "HARNESS_RUN_ID": self._spec.run_id,
+                    "HARNESS_IMAGE": self._image,
+                    **self._recipe.variables,
+                    **{f"HARNESS_PORT_{broker}": str(at.port) for broker, at in self._addresses.items()},
+                    **{f"HARNESS_ADMIN_PORT_{broker}": str(at.port) for broker, at in self._admin_addresses.items()},
+                },
+            )
+        except HarnessError as error:
+            raise HarnessError(engine.explain(str(error))) from error
+
+    def _services(self) -> dict[str, Container]:
+        mine = engine.labelled(self._spec.run_id)
+        with engine.told("the containers cannot be found"):
+            containers = self._client.containers.list(all=True, filters=mine)
+        return {container.labels["com.docker.compose.service"]: container for container in containers}
+
+    def _found(self) -> dict[int, Container]:
+        found = self._services()
+        return {broker: found[service(broker)] for broker in self.brokers if service(broker) in found}
+
+    def _find(self) -> None:
+        self._containers = self._found()
+        missing = [broker for broker in self.brokers if broker not in self._containers]
+        if missing:
+            raise HarnessError(f"there is no container of broker {', '.join(map(str, missing))}")
+
+    def _network(self) -> Network:
+        (network,) = self._client.networks.list(filters=engine.labelled(self._spec.run_id))
+        return network
+
+    def _start_beside(self) -> None:
+        """Start what brokers need, before them; it is found and removed by its label, as they are."""
+        if not self._recipe.beside:
+            return
+        found = self._services()
+        for name in self._recipe.beside:
+            with engine.told(f"{name} cannot be started"):
+                found[name].start()
+
+    def _inside(self, broker: int) -> list[str]:
+        """Return what a command line begins with to run in the network namespace of a container."""
+        with engine.told(f"broker {broker} cannot be looked at"):
+            self._containers[broker].reload()
+        return ["nsenter", "--target", str(self._containers[broker].attrs["State"]["Pid"]), "--net", "--"]
+
+    def _inner_address(self, broker: int) -> str:
+        """Return the address by which the other containers see this one."""
+        with engine.told(f"broker {broker} cannot be looked at"):
+            self._containers[broker].reload()
+        (network,) = self._containers[broker].attrs["NetworkSettings"]["Networks"].values()
+        return str(network["IPAddress"])
+
+    def _configure(self, broker: int) -> None:
+        content = self._configurations[broker].encode()
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as tar:
+            member = tarfile.TarInfo(self._recipe.config.name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+        with engine.told(f"broker {broker} cannot be configured"):
+            self._containers[broker].put_archive(str(self._recipe.config.parent), packed.getvalue())
+
+    @contextmanager
+    def _archive(self, broker: int, path: str) -> Iterator[tarfile.TarFile]:
+        """Give what is at a path of the container, running or not. Raises `NotThereError`, or `tarfile.ReadError`."""
+        with TemporaryFile(dir=self._spec.work_dir) as packed:
+            with engine.told(f"{path} of broker {broker} cannot be copied"):
+                chunks, _ = self._containers[broker].get_archive(path, chunk_size=CHUNK_BYTES)
+                packed.writelines(chunks)
+            packed.seek(0)
+            with tarfile.open(fileobj=packed) as tar:
+                yield tar
+
+    def _ending(self, broker: int, state: str) -> str:
+        if state == "gone":
+            return f"broker {broker} ended: its container is gone, which somebody else must have removed"
+        container = self._containers[broker]
+        with engine.told(f"broker {broker} ended, and cannot be looked at"):
+            container.reload()
+            ended = container.attrs["State"]
+            log = container.logs(tail=LOG_LINES).decode(errors="replace")
+        how = "out of memory" if ended["OOMKilled"] else f"exit code {ended['ExitCode']}"
+        return f"broker {broker} ended by itself ({how}); the end of its log:\n{tail(log)}"
+
+
+def _extract(tar: tarfile.TarFile, destination: Path, is_wanted: Callable[[PurePath], bool]) -> dict[str, int]:
+    """Write the wanted files out, each by its bare name; return their sizes."""
+    sizes = {}
+    for member in tar:
+        path = PurePath(member.name)
+        content = tar.extractfile(member) if member.isreg() and is_wanted(path) else None
+        if content is not None:
+            sizes[path.name] = member.size
+            with (destination / path.name).open("wb") as file:
+                shutil.copyfileobj(content, file)
+    return sizes
+
+
+def _published(container: Container, port: int) -> int:
+    """Return the port of this host that leads to a container's."""
+    (bound,) = container.attrs["HostConfig"]["PortBindings"][f"{port}/tcp"]
+    return int(bound["HostPort"])

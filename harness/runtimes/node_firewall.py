@@ -1,0 +1,73 @@
+"""Rules of iptables on a node that others use too: in a chain of the run's own, for its brokers' ports only.
+
+The harness's login goes through other ports, so that what was cut can always be healed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from harness.errors import HarnessError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.runtimes.nodes import Connection
+
+TABLES = 'PATH="$PATH:/usr/sbin:/sbin"; iptables() { if [ "$(id -u)" = 0 ]; then command iptables -w "$@";'
+TABLES += ' else sudo -n iptables -w "$@"; fi; }; '
+"""Rules take root: as whom the node is logged in to, or by a sudo that asks for nothing."""
+
+CHAINS = ("INPUT", "OUTPUT")
+
+
+def cut(connection: Connection, run_id: str, ports: Sequence[int]) -> None:
+    """Drop everything to and from these ports. Raises `HarnessError`."""
+    _add(connection, run_id, f"-p tcp -m multiport --ports {_listed(ports)} -j DROP")
+
+
+def block(connection: Connection, run_id: str, ports: Sequence[int], host: str) -> None:
+    """Drop what comes from this host by these ports. Raises `HarnessError`."""
+    _add(connection, run_id, f"-s {host} -p tcp -m multiport --ports {_listed(ports)} -j DROP")
+
+
+def lose(connection: Connection, run_id: str, ports: Sequence[int], fraction: float) -> None:
+    """Drop this fraction of it, at random. Raises `HarnessError`."""
+    at_random = f"-m statistic --mode random --probability {fraction}"
+    _add(connection, run_id, f"-p tcp -m multiport --ports {_listed(ports)} {at_random} -j DROP")
+
+
+def remove(connection: Connection, run_id: str) -> None:
+    """Remove the run's chain and what leads to it; where there is none, do nothing. Raises `HarnessError`."""
+    chain = _chain(run_id)
+    leave = "; ".join(f"iptables -D {start} -j {chain}" for start in CHAINS)
+    connection.shell(
+        f"{TABLES} iptables -n -L {chain} >/dev/null 2>&1 || exit 0; {leave}; iptables -F {chain}; iptables -X {chain}"
+    )
+
+
+def raise_if_impossible(connection: Connection) -> None:
+    """Make a chain and remove it. Raises `UsageError` with the node's own words."""
+    try:
+        connection.shell(f"{TABLES} iptables -N {_chain('probe')} && iptables -X {_chain('probe')}")
+    except HarnessError as error:
+        raise UsageError(f"this nemesis takes a firewall on each node, as root or by sudo: {error}") from error
+
+
+def _add(connection: Connection, run_id: str, rule: str) -> None:
+    chain = _chain(run_id)
+    enter = " && ".join(f"iptables -I {start} -j {chain}" for start in CHAINS)
+    connection.shell(
+        f"{TABLES} iptables -n -L {chain} >/dev/null 2>&1 || {{ iptables -N {chain} && {enter}; }} &&"
+        f" iptables -A {chain} {rule}"
+    )
+
+
+def _listed(ports: Sequence[int]) -> str:
+    return ",".join(map(str, ports))
+
+
+def _chain(run_id: str) -> str:
+    """Chain names have 28 characters at most: no room for a prefix and a run id."""
+    return f"ch-{hashlib.sha256(run_id.encode()).hexdigest()[:12]}"

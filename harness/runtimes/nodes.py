@@ -1,0 +1,199 @@
+"""Hosts that brokers run on, reached by SSH: who they are, whether they are who they say, and commands on them."""
+
+from __future__ import annotations
+
+import base64
+import getpass
+import hashlib
+import json
+import shlex
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import paramiko
+from paramiko.ssh_exception import (
+    AuthenticationException,
+    BadHostKeyException,
+    NoValidConnectionsError,
+    SSHException,
+)
+
+from harness.errors import HarnessError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+PORT = 22
+CONNECT_TIMEOUT_S = 10.0
+COMMAND_TIMEOUT_S, FILES_TIMEOUT_S = 60.0, 20.0
+KEEPALIVE_S = 5
+
+
+@dataclass(frozen=True)
+class Node:
+    """One host, and as whom it is logged in to."""
+
+    host: str
+    port: int
+    user: str
+
+    def __str__(self) -> str:
+        """Return it as ``--nodes`` takes it."""
+        return f"{self.user}@{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Access:
+    """How nodes are logged in to. ``pins``: fingerprints (``SHA256:…``) of host keys to be trusted.
+
+    ``key``: a private key; without one, those of the agent and the usual ones. ``known_hosts``: without one, the
+    user's own.
+    """
+
+    nodes: tuple[Node, ...]
+    key: str | None = None
+    known_hosts: str | None = None
+    pins: tuple[str, ...] = ()
+
+    def to_json(self) -> str:
+        """Return it for a file; there is no secret in it."""
+        return json.dumps(asdict(self))
+
+
+def from_json(text: str) -> Access:
+    """Return what `Access.to_json` wrote. Raises ValueError, KeyError or TypeError for anything else."""
+    held = json.loads(text)
+    nodes = tuple(Node(**node) for node in held.pop("nodes"))
+    return Access(nodes, **{**held, "pins": tuple(held["pins"])})
+
+
+def parse_nodes(texts: Sequence[str], *, user: str | None = None, port: int = PORT) -> tuple[Node, ...]:
+    """Return the nodes of ``[user@]host[:port]`` texts. Raises `UsageError` for one that is not, or is there twice."""
+    nodes = tuple(_parse_node(text.strip(), user or getpass.getuser(), port) for text in texts)
+    twice = sorted({str(node) for node in nodes if nodes.count(node) > 1})
+    if twice:
+        raise UsageError(f"{', '.join(twice)} is named twice: every broker needs a host of its own")
+    return nodes
+
+
+def read_hosts_file(path: Path) -> list[str]:
+    """Return the hosts of a file, one a line, without comments. Raises `UsageError`."""
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as error:
+        raise UsageError(f"the hosts file {path} cannot be read: {error.strerror or error}") from error
+    hosts = [host for line in lines if (host := line.partition("#")[0].strip())]
+    if not hosts:
+        raise UsageError(f"the hosts file {path} names no host")
+    return hosts
+
+
+class Connection:
+    """A login on one node, open until closed."""
+
+    def __init__(self, node: Node, access: Access) -> None:
+        """Log in. Raises `UsageError` with what to do where that is refused."""
+        self.node = node
+        self._client = paramiko.SSHClient()
+        self._client.set_missing_host_key_policy(_Pinned(access.pins))
+        try:
+            if access.known_hosts is None:
+                self._client.load_system_host_keys()
+            else:
+                self._client.load_host_keys(access.known_hosts)
+            self._client.connect(
+                node.host,
+                port=node.port,
+                username=node.user,
+                key_filename=access.key,
+                look_for_keys=access.key is None,
+                timeout=CONNECT_TIMEOUT_S,
+                banner_timeout=CONNECT_TIMEOUT_S,
+                auth_timeout=CONNECT_TIMEOUT_S,
+            )
+        except (OSError, SSHException) as error:
+            self._client.close()
+            raise UsageError(f"{node} cannot be logged in to: {_why(error, node)}") from error
+        transport = self._client.get_transport()
+        if transport is not None:
+            transport.set_keepalive(KEEPALIVE_S)
+        self._files: paramiko.SFTPClient | None = None
+
+    @property
+    def files(self) -> paramiko.SFTPClient:
+        """The node's files. Raises `HarnessError` where they cannot be had."""
+        if self._files is None:
+            try:
+                self._files = self._client.open_sftp()
+                channel = self._files.get_channel()
+                if channel is not None:
+                    channel.settimeout(FILES_TIMEOUT_S)
+            except (OSError, EOFError, SSHException) as error:
+                raise HarnessError(f"{self.node} gives no files (sftp): {error}") from error
+        return self._files
+
+    def run(self, *words: str, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
+        """Run one command; as `shell`."""
+        return self.shell(shlex.join(words), timeout_s=timeout_s)
+
+    def shell(self, script: str, *, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
+        """Run a script of the login's shell and return what it prints, to stderr if nothing else.
+
+        Raises `HarnessError` with its own words where it fails, or the node does not answer.
+        """
+        try:
+            _, out, err = self._client.exec_command(script, timeout=timeout_s)
+            said, complained = out.read().decode(errors="replace"), err.read().decode(errors="replace")
+            code = out.channel.recv_exit_status()
+        except (OSError, EOFError, SSHException) as error:
+            raise HarnessError(f"{self.node} does not answer any more: {error or type(error).__name__}") from error
+        if code != 0:
+            words = " ".join((complained or said).split()) or f"exit code {code}"
+            raise HarnessError(f"{self.node}: `{script}`: {words}")
+        return said or complained
+
+    def close(self) -> None:
+        """Log out."""
+        self._client.close()
+
+
+def fingerprint(key: Any) -> str:
+    """Return a host key's fingerprint, as ``ssh-keygen -l`` shows it."""
+    return f"SHA256:{base64.b64encode(hashlib.sha256(key.asbytes()).digest()).decode().rstrip('=')}"
+
+
+class _Pinned(paramiko.MissingHostKeyPolicy):
+    """Refuses every host key that is not known, but for pinned ones."""
+
+    def __init__(self, pins: Sequence[str]) -> None:
+        self._pins = set(pins)
+
+    def missing_host_key(self, _client: Any, hostname: str, key: Any) -> None:
+        found = fingerprint(key)
+        if found not in self._pins:
+            raise SSHException(
+                f"its host key is not known ({hostname}: {key.get_name()} {found}); check it on the host, and add it to"
+                f" known_hosts or give --ssh-host-key {found}"
+            )
+
+
+def _parse_node(text: str, user: str, port: int) -> Node:
+    login, at, rest = text.rpartition("@")
+    host, colon, number = rest.partition(":")
+    if not host or (at and not login) or (colon and not number.isdecimal()):
+        raise UsageError(f"--nodes {text!r}: give hosts as [user@]host[:port], with commas between them")
+    return Node(host, int(number) if colon else port, login or user)
+
+
+def _why(error: Exception, node: Node) -> str:
+    match error:
+        case BadHostKeyException():
+            return f"its host key has changed (now {fingerprint(error.key)}): somebody else may answer in its place"
+        case AuthenticationException():
+            return (
+                f"it refuses the key of {node.user} ({error}); add the public key to its authorized_keys, or --ssh-key"
+            )
+        case NoValidConnectionsError():
+            return "; ".join(sorted({str(one) for one in error.errors.values()}))
+    return str(error) or type(error).__name__

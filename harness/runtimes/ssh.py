@@ -1,0 +1,438 @@
+"""Brokers as processes on other hosts, each on its own: installed, started and taken apart over SSH.
+
+On a node everything of a run lies in one directory, and every process carries the run's marker, as on this host. Jars
+are kept in the login's cache there for the next run. A broker that is cut off loses its brokers' ports and not the
+node: the firewall drops what goes to or comes from those, so that the harness can always heal it.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import stat
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+from harness import java, ports
+from harness.errors import BootError, HarnessError, UsageError
+from harness.protocol.wire import Address
+from harness.runtimes import node_firewall
+from harness.runtimes.base import Need, Ready, raise_if_lacking
+from harness.runtimes.elsewhere import NODES_FILE
+from harness.runtimes.log_dir import COPY_ATTEMPTS, LOG_DIR_FILES, is_live
+from harness.runtimes.nodes import Connection, from_json
+from harness.runtimes.reach import Reach
+from harness.runtimes.server_log import tail
+from harness.targets import kafka
+from harness.targets.jars import jars_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from harness.runtimes.base import ClusterSpec, Wanted
+    from harness.runtimes.nodes import Access, Node
+    from harness.targets.jars import JarSet
+
+T = TypeVar("T")
+
+WORK_ROOT, JAR_CACHE = "/tmp/compaction-harness-nodes", ".cache/compaction-harness/jars"  # noqa: S108  (on the node)
+LOOK_EVERY_S, LOOK_TIMEOUT_S = 1.0, 10.0
+SHUTDOWN_TIMEOUT_S = 60
+LOG_LINES = 500
+
+IS_ALIVE = "is_alive() { [ -r /proc/$1/stat ] && ! grep -q ') Z ' /proc/$1/stat; };"
+"""A process that has ended and was not waited for yet is none."""
+
+END_PROCESSES = """
+for process in /proc/[0-9]*; do
+    if tr '\\0' '\\n' 2>/dev/null < "$process/cmdline" | grep -qxF -e {marker}; then
+        kill -KILL "${{process#/proc/}}" 2>/dev/null && echo "${{process#/proc/}}"
+    fi
+done
+"""
+"""Ends every process of a run on a node, found by the marker on its command line, and prints their ids."""
+
+
+WHY_NOT: dict[Need, Callable[[], str | None]] = {
+    Need.LINK: lambda: None,
+    Need.FIREWALL: lambda: None,
+    Need.DELAY: lambda: "the interface of a node is others' too",
+    Need.DISK: lambda: "the disk of a node is others' too",
+    Need.CLOCK: lambda: "the clock of a node is others' too",
+}
+"""What a nemesis may need, and what tells why it cannot be had; whether a node has a firewall is seen there."""
+
+
+def prepare(wanted: Wanted) -> Ready:
+    """Look at what every node has. Raises `UsageError` with the node and what it lacks."""
+    access = wanted.access
+    if access is None:
+        raise UsageError("--runtime ssh needs hosts: give --nodes HOST,HOST,HOST or --nodes-file FILE")
+    raise_if_lacking(wanted, WHY_NOT)
+    jars = jars_for(wanted.target, on_progress=wanted.on_progress)
+    connections = log_in(access)
+    try:
+        found = dict(zip(map(str, access.nodes), on_each(connections, _look), strict=True))
+        if wanted.needs:
+            on_each(connections, node_firewall.raise_if_impossible)
+    finally:
+        log_out(connections)
+
+    def make(spec: ClusterSpec) -> SshRuntime:
+        return SshRuntime(spec, access, jars)
+
+    return Ready({"name": "ssh", "nodes": found}, make, jars, is_resumable=False)
+
+
+def log_in(access: Access) -> list[Connection]:
+    """Log in to every node, at once. Raises `UsageError` for the first that refuses."""
+    made: list[Connection] = []
+
+    def one(node: Node) -> None:
+        made.append(Connection(node, access))
+
+    try:
+        with ThreadPoolExecutor(len(access.nodes)) as pool:
+            list(pool.map(one, access.nodes))
+    except HarnessError:
+        log_out(made)
+        raise
+    return sorted(made, key=lambda connection: access.nodes.index(connection.node))
+
+
+def log_out(connections: Sequence[Connection]) -> None:
+    """Close every login."""
+    for connection in connections:
+        connection.close()
+
+
+def on_each(connections: Sequence[Connection], action: Callable[[Connection], T]) -> list[T]:
+    """Do something on every node at once; return what it gave, in their order. Raises the first error."""
+    with ThreadPoolExecutor(len(connections)) as pool:
+        return list(pool.map(action, connections))
+
+
+def end(directory: Path, run_id: str) -> int:
+    """End every process of a run on its nodes, and take its rules back; return how many were ended.
+
+    ``directory``: the run's work directory, which names the nodes. Raises `HarnessError` where one cannot be reached.
+    """
+
+    def end_there(connection: Connection) -> int:
+        node_firewall.remove(connection, run_id)
+        return _end(connection, run_id)
+
+    return _sum_on_nodes(directory, end_there)
+
+
+def remove(directory: Path, run_id: str) -> int:
+    """As `end`, and remove what the run wrote there."""
+
+    def remove_there(connection: Connection) -> int:
+        node_firewall.remove(connection, run_id)
+        ended = _end(connection, run_id)
+        connection.run("rm", "-rf", _run_dir(run_id))
+        return ended
+
+    return _sum_on_nodes(directory, remove_there)
+
+
+def _sum_on_nodes(directory: Path, action: Callable[[Connection], int]) -> int:
+    try:
+        access = from_json((directory / NODES_FILE).read_text())
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise HarnessError(f"{directory / NODES_FILE} does not tell the run's nodes: {error}") from error
+    connections = log_in(access)
+    try:
+        return sum(on_each(connections, action))
+    finally:
+        log_out(connections)
+
+
+class SshRuntime:
+    """Implements `harness.runtimes.base.Runtime` with a host for each broker."""
+
+    def __init__(
+        self, spec: ClusterSpec, access: Access, jars: JarSet, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Remember the parts; no node is logged in to yet. Raises `UsageError` where hosts and brokers do not match."""
+        if len(access.nodes) != len(spec.brokers):
+            raise UsageError(f"{len(spec.brokers)} brokers need as many hosts, and {len(access.nodes)} are given")
+        if spec.security is not None:
+            raise UsageError("--command-config is for brokers on this host or in containers: leave it out with ssh")
+        self._spec = spec
+        self._access = access
+        self._jars = jars
+        self._now_s = now_s
+        self._looked_s = now_s()
+        self._connections: dict[int, Connection] = {}
+        self._process_ids: dict[int, int] = {}
+        self._paused: set[int] = set()
+        self._reach = Reach(spec.controllers)
+        numbers = spec.ports or ports.free_ports(len(spec.brokers) + len(spec.controllers))
+        hosts = dict(zip(spec.brokers, (node.host for node in access.nodes), strict=True))
+        self._addresses = {b: Address(hosts[b], number) for b, number in zip(spec.brokers, numbers, strict=False)}
+        after = numbers[len(spec.brokers) :]
+        self._controllers = {b: Address(hosts[b], number) for b, number in zip(spec.controllers, after, strict=True)}
+
+    @property
+    def brokers(self) -> Sequence[int]:
+        """Node ids, in order."""
+        return self._spec.brokers
+
+    def address(self, broker: int) -> Address:
+        """Where clients reach this broker."""
+        return self._addresses[broker]
+
+    def start_cluster(self) -> None:
+        """Install the jars, format every broker's storage, all at once, and start them. Raises `BootError`."""
+        cluster_id = kafka.random_cluster_id()
+        self._log_in()
+
+        def install(broker: int) -> None:
+            self._install(broker)
+            self._configure(broker)
+            arguments = ("format", "--cluster-id", cluster_id, "--config", f"{self._home(broker)}/server.properties")
+            self._connections[broker].shell(self._command(broker, kafka.STORAGE_CLASS, *arguments))
+
+        try:
+            with ThreadPoolExecutor(len(self.brokers)) as pool:
+                list(pool.map(install, self.brokers))
+        except HarnessError as error:
+            raise BootError(f"brokers cannot be installed: {error}") from error
+        for broker in self.brokers:
+            self.start(broker)
+
+    def start_again(self, brokers: Sequence[int]) -> None:
+        """Configure every broker anew, as ports may have changed, and start these on the data they left."""
+        self._log_in()
+        for broker in self.brokers:
+            self._configure(broker)
+        for broker in brokers:
+            self.start(broker)
+
+    def start(self, broker: int) -> None:
+        """Start a broker on the data it has, detached from the login; it is not ready yet when this returns."""
+        command = self._command(broker, kafka.BROKER_CLASS, f"{self._home(broker)}/server.properties")
+        log = shlex.quote(f"{self._home(broker)}/server.log")
+        said = self._connections[broker].shell(f"setsid {command} >> {log} 2>&1 < /dev/null & echo $!")
+        self._process_ids[broker] = int(said)
+
+    def stop(self, broker: int) -> None:
+        """SIGTERM the broker, and wait until it has shut down."""
+        process_id = self._process_ids.pop(broker)
+        self._connections[broker].shell(
+            f"{IS_ALIVE} kill -TERM {process_id};"
+            f" for i in $(seq {SHUTDOWN_TIMEOUT_S * 5}); do is_alive {process_id} || exit 0; sleep 0.2; done;"
+            f" echo did not shut down within {SHUTDOWN_TIMEOUT_S} s; exit 1",
+            timeout_s=SHUTDOWN_TIMEOUT_S * 2,
+        )
+
+    def kill(self, broker: int) -> None:
+        """SIGKILL the broker, and wait until it is gone."""
+        process_id = self._process_ids.pop(broker)
+        self._connections[broker].shell(
+            f"{IS_ALIVE} kill -KILL {process_id}; while is_alive {process_id}; do sleep 0.01; done"
+        )
+
+    def pause(self, broker: int) -> None:
+        """SIGSTOP the broker."""
+        self._paused.add(broker)
+        self._connections[broker].run("kill", "-STOP", str(self._process_ids[broker]))
+
+    def resume(self, broker: int) -> None:
+        """SIGCONT the broker."""
+        self._connections[broker].run("kill", "-CONT", str(self._process_ids[broker]))
+        self._paused.discard(broker)
+
+    def cut(self, broker: int) -> None:
+        """Have the node's firewall drop whatever goes to or comes from a port of this cluster."""
+        self._reach.cut(broker)
+        node_firewall.cut(self._connections[broker], self._spec.run_id, self._ports())
+
+    def heal(self, broker: int) -> None:
+        """Take the node's rules back."""
+        node_firewall.remove(self._connections[broker], self._spec.run_id)
+        self._reach.heal(broker)
+
+    def block(self, links: Sequence[tuple[int, int]]) -> None:
+        """Have the firewall of each second broker's node drop what the first sends to a port of this cluster."""
+        self._reach.block(links)
+        for source, hearer in links:
+            host = self._addresses[source].host
+            node_firewall.block(self._connections[hearer], self._spec.run_id, self._ports(), host)
+
+    def lose(self, broker: int, fraction: float) -> None:
+        """Have the node's firewall drop packets of this cluster's ports at random."""
+        node_firewall.lose(self._connections[broker], self._spec.run_id, self._ports(), fraction)
+
+    def delay(self, broker: int, delay_ms: int) -> None:
+        """Refuse: the node's interface is not this run's alone."""
+        raise HarnessError(f"broker {broker} cannot be slowed by {delay_ms} ms: its node's interface is others' too")
+
+    def clear_links(self) -> None:
+        """Take every node's rules back."""
+        for connection in self._connections.values():
+            node_firewall.remove(connection, self._spec.run_id)
+        self._reach.clear()
+
+    def fill_disk(self, broker: int) -> None:
+        """Refuse: the data are on a disk that is others' too."""
+        raise HarnessError(f"the disk of broker {broker} cannot be filled: its node shares it")
+
+    def free_disk(self, broker: int) -> None:
+        """Do nothing, as none was filled."""
+
+    def skew(self, broker: int, offset_s: int) -> None:
+        """Refuse: the clock is the host's."""
+        raise HarnessError(f"the clock of broker {broker} cannot be off by {offset_s} s: its node shares it")
+
+    def is_up(self, broker: int) -> bool:
+        """Whether the broker's process is meant to run, and to be reached."""
+        return broker in self._process_ids and broker not in self._paused and self._reach.has(broker)
+
+    def admin_address(self, broker: int) -> Address:
+        """Refuse: Kafka's brokers have no HTTP API."""
+        raise HarnessError(f"broker {broker} has no HTTP API")
+
+    def raise_if_died(self) -> None:
+        """Raise `BootError` with the last log lines of a broker that ended by itself."""
+        if self._now_s() - self._looked_s < LOOK_EVERY_S:
+            return
+        for broker, process_id in self._process_ids.items():
+            told = self._connections[broker].shell(
+                f"{IS_ALIVE} is_alive {process_id} || echo ended", timeout_s=LOOK_TIMEOUT_S
+            )
+            if told:
+                log = self._connections[broker].run("tail", "-n", str(LOG_LINES), f"{self._home(broker)}/server.log")
+                where = f"broker {broker} on {self._connections[broker].node}"
+                raise BootError(f"{where} ended by itself; the end of its log:\n{tail(log)}")
+        self._looked_s = self._now_s()
+
+    def copy_partition(self, broker: int, topic: str, partition: int, destination: Path) -> None:
+        """Copy a partition's segments, transaction indexes, producer snapshots and epochs.
+
+        Until a copy sees the same set of files before and after. Raises `HarnessError` when they never hold still.
+        """
+        source = f"{self._home(broker)}/data/{topic}-{partition}"
+        files = self._connections[broker].files
+        for _ in range(COPY_ATTEMPTS):
+            shutil.rmtree(destination, ignore_errors=True)
+            destination.mkdir(parents=True)
+            before = self._live_files(broker, source)
+            try:
+                for name in before:
+                    files.get(f"{source}/{name}", str(destination / name))
+            except FileNotFoundError:
+                continue
+            if self._live_files(broker, source) == before:
+                return
+        raise HarnessError(f"the files of {topic}-{partition} on broker {broker} never held still for a copy")
+
+    def copy_checkpoints(self, broker: int, destination: Path) -> None:
+        """Copy the log directory's checkpoints and ``meta.properties``; one not written yet is left out."""
+        destination.mkdir(parents=True, exist_ok=True)
+        there = set(self._connections[broker].files.listdir(f"{self._home(broker)}/data"))
+        for name in sorted(there & set(LOG_DIR_FILES)):
+            self._connections[broker].files.get(f"{self._home(broker)}/data/{name}", str(destination / name))
+
+    def close(self, *, keep: bool = False) -> None:
+        """Store every broker's log, end every broker, and remove what the run has on its nodes unless kept."""
+        try:
+            for broker in self._connections:
+                self._store_log(broker)
+        finally:
+            log_out(list(self._connections.values()))
+            used = bool(self._connections)
+            self._connections.clear()
+            self._process_ids.clear()
+            if used and not keep:
+                remove(self._spec.work_dir, self._spec.run_id)
+
+    def _log_in(self) -> None:
+        # From here on the nodes may hold something of this run.
+        (self._spec.work_dir / NODES_FILE).write_text(self._access.to_json())
+        self._connections = dict(zip(self.brokers, log_in(self._access), strict=True))
+
+    def _install(self, broker: int) -> None:
+        """Have the jars in the node's cache, by name and size."""
+        connection = self._connections[broker]
+        cache = f"{JAR_CACHE}/{self._jars.directory.name}"
+        connection.shell(f"umask 077; mkdir -p {cache} {self._home(broker)}")
+        held = {entry.filename: entry.st_size for entry in connection.files.listdir_attr(cache)}
+        for jar in self._jars.paths:
+            if held.get(jar.name) != jar.stat().st_size:
+                connection.files.put(str(jar), f"{cache}/{jar.name}.new")
+                connection.files.posix_rename(f"{cache}/{jar.name}.new", f"{cache}/{jar.name}")
+
+    def _configure(self, broker: int) -> None:
+        properties = kafka.server_properties(
+            node_id=broker,
+            listeners=[kafka.Listener(kafka.CLIENT, self._addresses[broker], self._addresses[broker])],
+            controllers={node: kafka.Listener(kafka.CONTROLLER, at, at) for node, at in self._controllers.items()},
+            log_dir=f"{self._home(broker)}/data",
+            settings=self._spec.settings,
+        )
+        with self._connections[broker].files.open(f"{self._home(broker)}/server.properties", "w") as file:
+            file.write(kafka.format_properties(properties))
+
+    def _command(self, broker: int, main_class: str, *arguments: str) -> str:
+        marker = node_marker(self._spec.run_id)
+        flags = (*kafka.JVM_FLAGS, *kafka.LOG_FLAGS, f"-Djava.io.tmpdir={self._home(broker)}", marker)
+        cache = f"{JAR_CACHE}/{self._jars.directory.name}"
+        classpath = ":".join(f"{cache}/{jar.name}" for jar in self._jars.paths)
+        return shlex.join(["java", *flags, "-cp", classpath, main_class, *arguments])
+
+    def _live_files(self, broker: int, folder: str) -> dict[str, int]:
+        try:
+            entries = self._connections[broker].files.listdir_attr(folder)
+        except FileNotFoundError as error:
+            raise HarnessError(f"broker {broker} has no folder {folder}") from error
+        return {e.filename: e.st_size or 0 for e in entries if is_live(e.filename) and stat.S_ISREG(e.st_mode or 0)}
+
+    def _store_log(self, broker: int) -> None:
+        path = self._spec.logs_dir / str(broker) / "server.log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._connections[broker].files.get(f"{self._home(broker)}/server.log", str(path))
+        except FileNotFoundError:
+            return
+        except (OSError, EOFError) as error:
+            raise HarnessError(f"the log of broker {broker} cannot be had: {error}") from error
+
+    def _ports(self) -> list[int]:
+        return sorted({at.port for at in (*self._addresses.values(), *self._controllers.values())})
+
+    def _home(self, broker: int) -> str:
+        return f"{_run_dir(self._spec.run_id)}/broker-{broker}"
+
+
+def _look(connection: Connection) -> str:
+    """Return the node's Java version. Raises `UsageError` where there is none that will do."""
+    try:
+        found = java.parse_version(connection.run("java", "-version"))
+    except HarnessError as error:
+        raise UsageError(f"{error}; {java.REMEDY}") from error
+    if found is None or found[0] < java.MIN_VERSION:
+        raise UsageError(f"{connection.node} has Java {found[1] if found else 'of no known version'}; {java.REMEDY}")
+    return found[1]
+
+
+def _end(connection: Connection, run_id: str) -> int:
+    """SIGKILL every process of the run on a node; return how many there were."""
+    marker = shlex.quote(node_marker(run_id))
+    return len(connection.shell(END_PROCESSES.format(marker=marker)).split())
+
+
+def node_marker(run_id: str) -> str:
+    """Return the JVM argument by which brokers on nodes are known.
+
+    Another one than that of this host's processes, which may be a node too: Spark outlives the brokers.
+    """
+    return f"-Dharness.node.run={run_id}"
+
+
+def _run_dir(run_id: str) -> str:
+    return f"{WORK_ROOT}/{run_id}"

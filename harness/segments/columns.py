@@ -1,0 +1,50 @@
+"""What the compiled reader and those who use it agree on: layouts of numpy arrays, and constants in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    import numpy.typing as npt
+
+    Batches: TypeAlias = npt.NDArray[np.void]
+    Bytes: TypeAlias = npt.NDArray[np.uint8]
+    Ints: TypeAlias = npt.NDArray[np.int32]
+    Longs: TypeAlias = npt.NDArray[np.int64]
+
+HEADERS: Final = np.dtype(
+    [
+        ("position", np.int64),
+        ("base_offset", np.int64),
+        ("last_offset", np.int64),
+        ("timestamp_base_ms", np.int64),
+        ("max_timestamp_ms", np.int64),
+        ("producer_id", np.int64),
+        ("size_bytes", np.int32),
+        ("leader_epoch", np.int32),
+        ("crc", np.uint32),
+        ("base_sequence", np.int32),
+        ("record_count", np.int32),
+        ("attributes", np.int16),
+        ("producer_epoch", np.int16),
+        ("magic", np.int8),
+        ("marker", np.int8),
+    ],
+    align=True,
+)
+"""A row a batch: the fields of ``batches.Batch`` under the same names, and in ``marker`` what a control batch says.
+
+A row of an entry of magic 0 or 1 has its position, size, CRC32 and offset; the rest of it is zero.
+"""
+
+NO_MARKER, ABORT, COMMIT, OTHER_CONTROL = -1, 0, 1, 2
+"""Values of ``marker``: data, or a control batch that compaction has emptied; then what ``batches.marker`` gives."""
+ASK: Final = -2
+"""A ``marker`` while a block is being read: not the bytes that brokers write, the reference is to read them."""
+
+NULL_KEY_HASH: Final = 42
+"""What Spark's ``xxhash64`` gives for null: its seed."""

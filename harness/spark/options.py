@@ -1,0 +1,137 @@
+"""``--spark-master`` and ``--spark-conf``: which Spark the checkers run on, for every command that checks.
+
+A worker needs what this process has: the same wheel of this project, with its dependencies, in a Python of the same
+minor version, which ``spark.pyspark.python`` names (else PYSPARK_PYTHON, else the path of the Python that runs here).
+Folders that are checked have to be where every worker finds them, under the same path.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import socket
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import click
+
+from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+LOCAL = "local[2]"
+PARAMETERS = frozenset({"spark_master", "spark_conf"})
+"""Click's names for the two options."""
+
+OWN = {
+    "spark.master": "give --spark-master",
+    "spark.submit.deployMode": "the driver is this process",
+    "spark.local.dir": "what is temporary goes under TMPDIR, and is removed",
+    "spark.sql.warehouse.dir": "there are no tables",
+}
+"""Settings that are not the user's, and why."""
+
+_ONE_PROCESS = re.compile(r"local(\[(\d+|\*)(, *\d+)?\])?")
+_LOCAL_CLUSTER = re.compile(r"local-cluster\[ *\d+ *, *\d+ *, *\d+ *\]")
+_HADOOP = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
+_CONNECT_S = 10.0
+
+
+@dataclass(frozen=True)
+class SparkOptions:
+    """Which Spark, and settings that win over the harness's own."""
+
+    master: str = LOCAL
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_on_this_host(self) -> bool:
+        """Whether every process of it is on this host."""
+        return self.master.startswith("local")
+
+    @property
+    def has_executors(self) -> bool:
+        """Whether processes other than the driver do the work."""
+        return not _ONE_PROCESS.fullmatch(self.master)
+
+
+def spark_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Add both options to a command, which gets ``spark``, a `SparkOptions`, in their place."""
+
+    @click.option(
+        "--spark-master",
+        default=LOCAL,
+        show_default=True,
+        metavar="URL",
+        help="The Spark to check on: spark://HOST:PORT, yarn, k8s://URL, local[N].",
+    )
+    @click.option(
+        "--spark-conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark's, such as memory; repeatable."
+    )
+    @functools.wraps(command)
+    def with_spark(*arguments: Any, spark_master: str, spark_conf: tuple[str, ...], **more: Any) -> int:
+        return command(*arguments, spark=parse_spark(spark_master, spark_conf), **more)
+
+    return with_spark
+
+
+def parse_spark(master: str, pairs: Iterable[str]) -> SparkOptions:
+    """Return what the options ask for.
+
+    Raises `UsageError` for settings that are no ``spark.NAME=VALUE`` or not the user's, for a master of no known kind,
+    and for one whose address nobody answers.
+    """
+    conf: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        name = name.strip()
+        if not (equals and name.startswith("spark.")):
+            raise UsageError(f"--spark-conf {pair}: give spark.NAME=VALUE, such as spark.executor.memory=4g")
+        if name in OWN:
+            raise UsageError(f"--spark-conf {pair}: the harness sets {name} itself ({OWN[name]})")
+        conf[name] = value.strip()
+    _raise_if_unusable(master)
+    return SparkOptions(master, conf)
+
+
+def _raise_if_unusable(master: str) -> None:
+    if _ONE_PROCESS.fullmatch(master) or _LOCAL_CLUSTER.fullmatch(master):
+        return
+    if master == "yarn":
+        if not any(os.environ.get(name) for name in _HADOOP):
+            raise UsageError(f"--spark-master yarn: set {' or '.join(_HADOOP)} to the folder of the cluster's settings")
+        return
+    try:
+        addresses = _addresses(master)
+    except ValueError as error:
+        raise UsageError(f"--spark-master {master}: {error}") from error
+    if not addresses:
+        raise UsageError(f"--spark-master {master}: give spark://HOST:PORT, yarn, k8s://URL, or local[N]")
+    failures = [why for address in addresses if (why := _why_silent(address))]
+    if len(failures) == len(addresses):
+        raise UsageError(f"--spark-master {master} cannot be reached: {'; '.join(failures)}")
+
+
+def _addresses(master: str) -> list[tuple[str, int]]:
+    """Return where a master of Spark's own or of Kubernetes listens. Raises ``ValueError`` for a port that is none."""
+    if master.startswith("spark://"):
+        urls = [urlsplit(f"//{place}") for place in master.removeprefix("spark://").split(",")]
+        default_port = 7077
+    elif master.startswith("k8s://"):
+        rest = master.removeprefix("k8s://")
+        urls = [urlsplit(rest if "://" in rest else f"https://{rest}")]
+        default_port = 80 if urls[0].scheme == "http" else 443
+    else:
+        return []
+    return [(url.hostname, url.port or default_port) for url in urls if url.hostname]
+
+
+def _why_silent(address: tuple[str, int]) -> str | None:
+    try:
+        socket.create_connection(address, _CONNECT_S).close()
+    except OSError as error:
+        return f"{address[0]}:{address[1]}: {error.strerror or error}"
+    return None

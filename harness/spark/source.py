@@ -1,0 +1,254 @@
+"""Segment files as Spark tables: the Python data source ``kafka-segments``.
+
+    from harness.spark.source import register
+
+    register(spark)
+    segments = spark.read.format("kafka-segments")
+    records = segments.load("/backup/broker-1")                              # a log directory: all its partitions
+    batches = segments.option("table", "batches").load("/backup/broker-*/orders-0")
+    records.where("topic = 'orders'").groupBy("partition").count().show()
+
+The path is a segment file, a partition's folder, a log directory with such folders, or a glob of any of these; here,
+or at ``s3a://`` or ``hdfs://`` (`harness.storage`). Of a folder, only what a broker would load is read
+(``harness.segments.folder``). Options:
+
+- ``table``: ``records`` (the default) or ``batches``;
+- ``tombstones``: ``null`` (the default) or ``kip-87``, what the column ``tombstone`` goes by;
+- ``spark.hadoop.fs.s3a.…`` and ``spark.hadoop.dfs.namenode.http-address``: as a session has them; Spark does not tell
+  Python sources what its own settings are;
+- ``columns``: names between commas. Spark does not tell Python sources which columns a query needs; what is not named
+  here is not made. A ``.schema("offset long, key binary")`` has the same effect.
+
+Rows have the columns of `PLACE` and then those of ``harness.segments.arrow``. A segment file is a Spark partition,
+and comes in its own order. Comparisons of topic, partition and offset with a value spare files that hold no such row.
+A file that cannot be read ends the query, with the file and the byte.
+"""
+
+from __future__ import annotations
+
+import glob
+import logging
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+from harness import storage
+from harness.errors import UsageError
+from harness.segments.arrow import SCHEMAS, Table, read_table
+from harness.segments.folder import live_segments
+from harness.segments.tombstones import TOMBSTONES, Tombstones
+from harness.storage.remote import RemotePath
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
+
+NAME: Final = "kafka-segments"
+PLACE: Final = pa.schema({"topic": pa.string(), "partition": pa.int32(), "segment": pa.int64(), "file": pa.string()})
+"""Of the file that a row is from: topic and partition by its folder's name (null if that is no partition's), its base
+offset (null if its name is none) and its path."""
+
+_PARTITION_FOLDER = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
+_BASE_OFFSET = re.compile(r"(\d{20})\.log.*")
+_OFFSETS = frozenset({"offset", "batch_offset", "base_offset", "last_offset"})
+_LOG = logging.getLogger(__name__)
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format known to a session, and turn on the push-down of filters to Python sources."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    spark.dataSource.register(KafkaSegments)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFile:
+    """A file to read. ``end`` is the next segment's base offset; None for the last, and where no folder was given."""
+
+    path: Path
+    topic: str | None
+    partition: int | None
+    segment: int | None
+    end: int | None = None
+
+
+class KafkaSegments(DataSource):
+    """What Spark makes of ``spark.read.format("kafka-segments")``: see the module."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        """Refuse unknown values of options with ``UsageError``."""
+        super().__init__(options)
+        self._table = cast("Table", _one_of(options, "table", ("records", *sorted(SCHEMAS))))
+        self._tombstones = cast("Tombstones", _one_of(options, "tombstones", TOMBSTONES))
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return NAME
+
+    def schema(self) -> StructType:
+        """Return the columns of option ``columns``, or all."""
+        known = _known(self._table)
+        chosen = self.options.get("columns")
+        names = known.names if chosen is None else [name.strip() for name in chosen.split(",")]
+        _refuse_unknown(names, known)
+        return from_arrow_schema(pa.schema([known.field(name) for name in names]))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of these columns."""
+        path = self.options.get("path")
+        if path is None:
+            raise UsageError(f"{NAME} is given no path: .load(PATH)")
+        known = _known(self._table)
+        wanted = to_arrow_schema(schema)
+        _refuse_unknown(wanted.names, known)
+        for field in from_arrow_schema(pa.schema([known.field(name) for name in wanted.names])):
+            if schema[field.name].dataType != field.dataType:
+                raise UsageError(f"column {field.name} is of type {field.dataType.simpleString()}")
+        return _Reader(path, dict(self.options), self._table, self._tombstones, wanted)
+
+
+class _Reader(DataSourceReader):
+    def __init__(
+        self, path: str, options: Mapping[str, str], table: Table, tombstones: Tombstones, schema: pa.Schema
+    ) -> None:
+        self._path = path
+        self._options = options
+        self._table: Table = table
+        self._tombstones: Tombstones = tombstones
+        self._schema = schema
+        self._filters: list[Filter] = []
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  (Spark's name)
+        """Keep what may spare files. Spark still has to apply all: a file may hold other rows too."""
+        self._filters = filters
+        return filters
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the files, one each."""
+        found = find_files(self._path, self._options)
+        files = [file for file in found if all(_may_hold(file, one) for one in self._filters)]
+        return [InputPartition(file) for file in files]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one file; nothing where filters have left none."""
+        file: SegmentFile | None = partition.value
+        if file is None:
+            return
+        columns = [name for name in self._schema.names if name not in PLACE.names]
+        place = _place(file)
+        with file.path.open("rb", buffering=0) as opened:
+            for batch in read_table(opened, self._table, columns, source=str(file.path), tombstones=self._tombstones):
+                arrays = [
+                    pa.repeat(pa.scalar(place[field.name], field.type), batch.num_rows)
+                    if field.name in place
+                    else batch.column(field.name).cast(field.type)
+                    for field in self._schema
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def find_files(pattern: str, conf: Mapping[str, str] | None = None) -> list[SegmentFile]:
+    """Return the segment files of a path or glob, in order. Raises ``UsageError`` where there is none."""
+    places = sorted(_matching(pattern, conf))
+    files = [file for place in places for file in _files_of(place)]
+    if not files:
+        raise UsageError(f"{pattern}: no segment files, and no folders of partitions with any")
+    return files
+
+
+def _matching(pattern: str, conf: Mapping[str, str] | None) -> Iterable[Path]:
+    """Return what there is of a path whose parts may be patterns."""
+    path: Any = storage.place(pattern, conf)
+    if isinstance(path, RemotePath):
+        return cast("Iterable[Path]", path.matches())
+    return [Path(name) for name in glob.glob(str(path))]  # noqa: PTH207  (of a whole path)
+
+
+def _files_of(place: Path) -> Iterator[SegmentFile]:
+    if place.is_file():
+        match = _BASE_OFFSET.fullmatch(place.name)
+        yield SegmentFile(place, *_topic_partition(place.parent), int(match[1]) if match else None)
+    elif _PARTITION_FOLDER.fullmatch(place.absolute().name):
+        yield from _files_of_partition(place)
+    else:
+        for folder in sorted(place.iterdir()):
+            if folder.is_dir() and _PARTITION_FOLDER.fullmatch(folder.name):
+                yield from _files_of_partition(folder)
+
+
+def _files_of_partition(folder: Path) -> Iterator[SegmentFile]:
+    live = live_segments(folder)
+    for sentence in live.left_out:
+        _LOG.warning("%s/%s", folder, sentence)
+    bases = [segment.base_offset for segment in live.segments]
+    for segment, end in zip(live.segments, [*bases[1:], None], strict=True):
+        yield SegmentFile(folder / segment.log, *_topic_partition(folder), segment.base_offset, end)
+
+
+def _topic_partition(folder: Path) -> tuple[str | None, int | None]:
+    match = _PARTITION_FOLDER.fullmatch(folder.absolute().name)
+    return (match["topic"], int(match["partition"])) if match else (None, None)
+
+
+def _may_hold(file: SegmentFile, condition: Filter) -> bool:
+    """Whether a file may hold a row that meets a condition; of what is not known here, it may."""
+    match condition:
+        case EqualTo((("topic" | "partition" | "segment" | "file") as name,), value):
+            return bool(_place(file)[name] == value)
+        case In((("topic" | "partition" | "segment" | "file") as name,), values):
+            return _place(file)[name] in values
+        case EqualTo((name,), value) if name in _OFFSETS:
+            return _starts_by(file, value) and _ends_after(file, value)
+        case LessThan((name,), value) | LessThanOrEqual((name,), value) if name in _OFFSETS:
+            return _starts_by(file, value)
+        case GreaterThan((name,), value) | GreaterThanOrEqual((name,), value) if name in _OFFSETS:
+            return _ends_after(file, value)
+        case _:
+            return True
+
+
+def _starts_by(file: SegmentFile, offset: int) -> bool:
+    return file.segment is None or file.segment <= offset
+
+
+def _ends_after(file: SegmentFile, offset: int) -> bool:
+    return file.end is None or file.end > offset
+
+
+def _place(file: SegmentFile) -> dict[str, Any]:
+    return {"topic": file.topic, "partition": file.partition, "segment": file.segment, "file": str(file.path)}
+
+
+def _known(table: Table) -> pa.Schema:
+    return pa.schema([*PLACE, *SCHEMAS[table]])
+
+
+def _refuse_unknown(names: Sequence[str], known: pa.Schema) -> None:
+    if unknown := [name for name in names if name not in known.names]:
+        raise UsageError(f"{NAME} has no column {', '.join(unknown)}: it has {', '.join(known.names)}")
+
+
+def _one_of(options: MutableMapping[str, str], name: str, choices: Sequence[str]) -> str:
+    """Return an option's value, by default the first choice."""
+    value = options.get(name, choices[0])
+    if value not in choices:
+        raise UsageError(f"option {name} is {value!r}: {' or '.join(dict.fromkeys(choices))}")
+    return value

@@ -1,0 +1,221 @@
+"""Paths on storage that is not this host's: the few methods of ``pathlib.Path`` that reading copies takes."""
+
+from __future__ import annotations
+
+import errno
+import io
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import PurePosixPath
+
+_PATTERN = re.compile(r"[*?\[]")
+READ_AHEAD_BYTES: Final = 4 << 20
+"""Read at once where a reader asks for little: each request takes milliseconds."""
+
+
+class Storage(Protocol):
+    """Where files lie. Every method raises ``OSError`` for whatever goes wrong."""
+
+    @property
+    def root(self) -> str:
+        """What stands before a path, such as ``s3a://bucket``."""
+        ...
+
+    @property
+    def advice(self) -> str:
+        """What to look at where it cannot be reached."""
+        ...
+
+    def listing(self, folder: str) -> dict[str, int | None]:
+        """Return what is in a folder by name: the size of files in bytes, None for folders."""
+        ...
+
+    def opened(self, path: str) -> Any:
+        """Open a file for reading: ``readinto``, ``seek`` and ``tell``, unbuffered."""
+        ...
+
+
+class Tree:
+    """A storage as it was when it was first looked at: no folder is listed twice.
+
+    Where it is sent to another process, that looks anew.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        """Look at nothing yet."""
+        self.storage = storage
+        self._listings: dict[str, Mapping[str, int | None]] = {}
+
+    def __reduce__(self) -> tuple[type[Tree], tuple[Storage]]:
+        return Tree, (self.storage,)
+
+    def listing(self, folder: str) -> Mapping[str, int | None]:
+        """Return as `Storage.listing` does."""
+        if folder not in self._listings:
+            self._listings[folder] = self.storage.listing(folder)
+        return self._listings[folder]
+
+
+@dataclass(frozen=True)
+class Stat:
+    """What of ``os.stat_result`` is known."""
+
+    st_size: int
+
+
+@dataclass(frozen=True, eq=False)
+class RemotePath:
+    """A path; ``pure`` is absolute. Errors are ``OSError`` with the whole URI, and say what to look at."""
+
+    tree: Tree
+    pure: PurePosixPath
+
+    def __str__(self) -> str:
+        return f"{self.tree.storage.root}{self.pure}"
+
+    def __lt__(self, other: RemotePath) -> bool:
+        return str(self) < str(other)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RemotePath) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __truediv__(self, name: str) -> RemotePath:
+        return RemotePath(self.tree, self.pure / name)
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+        return self.pure.name
+
+    @property
+    def stem(self) -> str:
+        """The last part without its suffix."""
+        return self.pure.stem
+
+    @property
+    def parent(self) -> RemotePath:
+        """The folder that it is in."""
+        return RemotePath(self.tree, self.pure.parent)
+
+    def absolute(self) -> RemotePath:
+        """Return itself."""
+        return self
+
+    def iterdir(self) -> Iterator[RemotePath]:
+        """Yield what is in this folder."""
+        yield from (self / name for name in self._listed(self))
+
+    def glob(self, pattern: str) -> Iterator[RemotePath]:
+        """Yield what is in this folder by names that match; a pattern has no folders of its own."""
+        yield from (path for path in self.iterdir() if fnmatchcase(path.name, pattern))
+
+    def matches(self) -> list[RemotePath]:
+        """Return what there is of a path whose parts may be patterns, itself where none is one."""
+        if self.parent == self:
+            return [self]
+        folders = self.parent.matches()
+        if not _PATTERN.search(self.name):
+            return [path for folder in folders if (path := folder / self.name).exists()]
+        return [path for folder in folders if folder.is_dir() for path in folder.glob(self.name)]
+
+    def is_dir(self) -> bool:
+        """Whether it is a folder."""
+        return self._among_siblings() == (True, None)
+
+    def is_file(self) -> bool:
+        """Whether it is a file."""
+        is_there, size_bytes = self._among_siblings()
+        return is_there and size_bytes is not None
+
+    def exists(self) -> bool:
+        """Whether it is there."""
+        return self._among_siblings()[0]
+
+    def stat(self) -> Stat:
+        """Return its size; of a folder, 0."""
+        is_there, size_bytes = self._among_siblings()
+        if not is_there:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(self))
+        return Stat(size_bytes or 0)
+
+    def open(self, mode: str = "rb", buffering: int = -1) -> Any:
+        """Open it to read bytes: with a read-ahead of `READ_AHEAD_BYTES`, or without where ``buffering`` is 0."""
+        if mode != "rb":
+            raise ValueError(f"mode {mode}: {self} is only read")
+        with told_of(self):
+            raw = _Telling(self, self.tree.storage.opened(str(self.pure)))
+        return raw if buffering == 0 else io.BufferedReader(raw, READ_AHEAD_BYTES)
+
+    def read_bytes(self) -> bytes:
+        """Return all that it holds."""
+        with self.open() as file:
+            content: bytes = file.read()
+        return content
+
+    def read_text(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """Return all that it holds as text."""
+        return self.read_bytes().decode(encoding, errors)
+
+    def _listed(self, folder: RemotePath) -> Mapping[str, int | None]:
+        with told_of(folder):
+            return self.tree.listing(str(folder.pure))
+
+    def _among_siblings(self) -> tuple[bool, int | None]:
+        """Return whether it is there, and as which entry of its folder."""
+        if self.parent == self:
+            return True, None
+        try:
+            siblings = self._listed(self.parent)
+        except FileNotFoundError:
+            return False, None
+        return self.name in siblings, siblings.get(self.name)
+
+
+class _Telling(io.RawIOBase):
+    """An open file whose errors name it: a reader only has the file."""
+
+    def __init__(self, path: RemotePath, file: Any) -> None:
+        self._path, self._file = path, file
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        with told_of(self._path):
+            return int(self._file.readinto(buffer))
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        with told_of(self._path):
+            return int(self._file.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
+
+
+@contextmanager
+def told_of(path: RemotePath) -> Iterator[None]:
+    """Have errors name the path, and say what to look at unless it is just not there."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path)) from error
+    except OSError as error:
+        said = " ".join((error.strerror or str(error)).split())
+        raise OSError(error.errno or errno.EIO, f"{said} ({path.tree.storage.advice})", str(path)) from error

@@ -1,0 +1,126 @@
+"""Files in HDFS, through its HTTP interface (WebHDFS), which every namenode and datanode has: no native library.
+
+The user is HADOOP_USER_NAME, else who runs this. Kerberos and delegation tokens are not there.
+"""
+
+from __future__ import annotations
+
+import getpass
+import io
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import requests
+
+from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from urllib.parse import SplitResult
+
+HTTP_ADDRESS = "spark.hadoop.dfs.namenode.http-address"
+HTTPS_ADDRESS = "spark.hadoop.dfs.namenode.https-address"
+HTTP_PORT = 9870
+_TIMEOUT_S = (10.0, 60.0)
+_FOLDER = "DIRECTORY"
+
+
+@dataclass(frozen=True)
+class WebHdfs:
+    """A namenode. ``address``: of its HTTP interface, ``http://host:port``."""
+
+    root: str
+    address: str
+    user: str
+
+    @property
+    def advice(self) -> str:
+        """As `remote.Storage` has it."""
+        return f"WebHDFS was asked at {self.address} as {self.user}: see --spark-conf {HTTP_ADDRESS}, HADOOP_USER_NAME"
+
+    def listing(self, folder: str) -> dict[str, int | None]:
+        """As `remote.Storage` has it; one request."""
+        answer = self._ask("LISTSTATUS", folder).json()
+        return {
+            one["pathSuffix"]: None if one["type"] == _FOLDER else one["length"]
+            for one in answer["FileStatuses"]["FileStatus"]
+            if one["pathSuffix"]  # empty where the path itself is a file
+        }
+
+    def opened(self, path: str) -> Any:
+        """As `remote.Storage` has it; a request for the size, and one each time that it is read from."""
+        return _File(self, path, self._ask("GETFILESTATUS", path).json()["FileStatus"]["length"])
+
+    def read(self, path: str, offset: int, length_bytes: int) -> bytes:
+        """Return a part of a file, from the datanode that the namenode names."""
+        return self._ask("OPEN", path, offset=offset, length=length_bytes).content
+
+    def _ask(self, operation: str, path: str, **parameters: int) -> requests.Response:
+        told: dict[str, str | int] = {"op": operation, "user.name": self.user, **parameters}
+        try:
+            answer = requests.get(f"{self.address}/webhdfs/v1{quote(path)}", told, timeout=_TIMEOUT_S)
+        except requests.ConnectionError as error:
+            raise OSError(str(_innermost(error))) from error
+        if answer.ok:
+            return answer
+        said = _exception(answer)
+        if answer.status_code == requests.codes.not_found and said is not None:
+            raise FileNotFoundError(said)
+        raise OSError(said or f"HTTP {answer.status_code} {answer.reason}")
+
+
+class _File(io.RawIOBase):
+    """A file of which each reading is a request."""
+
+    def __init__(self, storage: WebHdfs, path: str, size_bytes: int) -> None:
+        self._storage, self._path, self._size_bytes, self._position = storage, path, size_bytes, 0
+
+    def readinto(self, buffer: Any, /) -> int:
+        view = memoryview(buffer).cast("B")
+        wanted = min(len(view), self._size_bytes - self._position)
+        if wanted <= 0:
+            return 0
+        content = self._storage.read(self._path, self._position, wanted)
+        view[: len(content)] = content
+        self._position += len(content)
+        return len(content)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        starts = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size_bytes}
+        self._position = starts[whence] + offset
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+
+def storage_of(url: SplitResult, conf: Mapping[str, str]) -> WebHdfs:
+    """Return the namenode of a URI. Raises `UsageError` for one without."""
+    user = os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+    root = f"{url.scheme}://{url.netloc}"
+    if url.scheme == "webhdfs" and url.netloc:
+        return WebHdfs(root, f"http://{url.netloc}", user)
+    if HTTPS_ADDRESS in conf:
+        return WebHdfs(root, f"https://{conf[HTTPS_ADDRESS]}", user)
+    if HTTP_ADDRESS in conf:
+        return WebHdfs(root, f"http://{conf[HTTP_ADDRESS]}", user)
+    if not url.hostname:
+        raise UsageError(f"{root}{url.path}: name the namenode, as in hdfs://HOST:PORT/PATH, or give {HTTP_ADDRESS}")
+    return WebHdfs(root, f"http://{url.hostname}:{HTTP_PORT}", user)
+
+
+def _innermost(error: BaseException) -> BaseException:
+    while error.__context__ is not None:
+        error = error.__context__
+    return error
+
+
+def _exception(answer: requests.Response) -> str | None:
+    """Return what Hadoop says, None where it is not Hadoop that answers."""
+    try:
+        told = answer.json()["RemoteException"]
+        return f"{told['exception']}: {told['message']}"
+    except (ValueError, KeyError, TypeError):
+        return None

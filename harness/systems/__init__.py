@@ -1,0 +1,130 @@
+"""The systems under test: what Kafka and Redpanda are set up and asked with differently, in one table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from harness.targets import KAFKA, REDPANDA
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from harness.placement import Placement
+    from harness.protocol.admin import Admin, PartitionState
+    from harness.protocol.replica import OpenTransaction, TopicPartition
+    from harness.protocol.wire import Connection
+    from harness.runtimes.base import Runtime
+    from harness.targets import Target
+    from harness.timers import Timers
+
+
+class Control(Protocol):
+    """What the harness asks of a cluster and does to it in other ways on each system.
+
+    What takes effect only later is asked for once, and then looked at until it holds.
+    """
+
+    @property
+    def coordinator(self) -> TopicPartition:
+        """The partition whose leader coordinates every transaction of a run."""
+        ...
+
+    def registered(self) -> set[int]:
+        """Return the brokers that are part of the cluster now. Raises `HarnessError` while nobody tells."""
+        ...
+
+    def active_controller(self) -> int | None:
+        """Return who leads the controllers; None while nobody does. Raises `HarnessError` while nobody tells."""
+        ...
+
+    def states(self, topics: Sequence[str]) -> dict[TopicPartition, PartitionState]:
+        """Return every partition's leader, replicas, and which of them count as in sync."""
+        ...
+
+    def lead(self, orders: Mapping[TopicPartition, Sequence[int]]) -> None:
+        """Ask that partitions have these replicas, the first of which is to lead."""
+        ...
+
+    def leads(self, orders: Mapping[TopicPartition, Sequence[int]]) -> bool:
+        """Whether each of them leads, and every broker knows; asks again for those that do not."""
+        ...
+
+    def freeze(self, topics: Sequence[str]) -> None:
+        """Ask that no compaction begins any more."""
+        ...
+
+    def is_frozen(self, topics: Sequence[str]) -> bool:
+        """Whether every broker that can be reached knows."""
+        ...
+
+    def thaw(self, topics: Sequence[str], settings: Mapping[str, str]) -> None:
+        """Take that back; ``settings`` are the topics' own."""
+        ...
+
+    def rest(self, brokers: Sequence[int]) -> None:
+        """Ask that these brokers compact nothing for a long time, wherever they can be reached meanwhile."""
+        ...
+
+    def is_resting(self, brokers: Sequence[int]) -> bool:
+        """Whether they know."""
+        ...
+
+    def wake(self, brokers: Sequence[int]) -> None:
+        """Take that back."""
+        ...
+
+    def open_transactions(
+        self, connection: Connection, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, tuple[OpenTransaction, ...] | None]:
+        """Return what a broker says that its replicas hold open; None where it does not tell."""
+        ...
+
+    def compaction(self, partition: TopicPartition) -> dict[int, dict[str, int | None]]:
+        """Return what each replica says of its compaction, by broker; nothing where a system has no such words."""
+        ...
+
+    def identities(self) -> dict[int, str]:
+        """Return what tells a broker's data from those of another life, by broker, where no file does."""
+        ...
+
+    def file_logs(self, folder: Path, *, is_up: bool) -> None:
+        """Make evidence of a partition's files that were just copied, of a broker that is up or not."""
+        ...
+
+    def coordination(self) -> dict[str, bool]:
+        """Return what is needed for replicas to compact together, and whether it is there."""
+        ...
+
+
+@dataclass(frozen=True)
+class System:
+    """How a system is set up, and what it can be put through.
+
+    ``settings``: topic and broker settings of a target on some timers, with those that a nemesis asks of Kafka's
+    brokers. ``why_unfit`` says why a placement cannot be; ``nemeses``: those that it can be put through, all where it
+    is None. ``proof``: what `Control.coordination` has to show before a run can be clean. ``has_odd_replicas``: of each
+    partition. ``least_window_s``: how long removal has to be given, whatever the timers say.
+    """
+
+    name: str
+    settings: Callable[[Target, Timers, Mapping[str, str]], tuple[dict[str, str], dict[str, str]]]
+    control: Callable[[Runtime, Admin], Control]
+    why_unfit: Callable[[Placement], str | None] = lambda _: None
+    nemeses: tuple[str, ...] | None = None
+    proof: tuple[str, ...] = ()
+    has_odd_replicas: bool = False
+    least_window_s: float = 0.0
+
+
+def find_system(name: str) -> System:
+    """Return the system of a target by `Target.system`."""
+    if name == REDPANDA:
+        from harness.systems.redpanda import SYSTEM  # noqa: PLC0415  (it takes an HTTP client, which takes a while)
+
+        return SYSTEM
+    assert name == KAFKA  # noqa: S101  (a row of the table of targets)
+    from harness.systems.kafka import SYSTEM  # noqa: PLC0415
+
+    return SYSTEM

@@ -1,0 +1,122 @@
+"""Apache Kafka under test: everything by its own protocol."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.protocol import replica
+from harness.runtimes.base import live_addresses
+from harness.systems import System
+from harness.timers import DAY_MS, FREEZE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from harness.protocol.admin import Admin, PartitionState
+    from harness.protocol.replica import OpenTransaction, TopicPartition
+    from harness.protocol.wire import Connection
+    from harness.runtimes.base import Runtime
+    from harness.targets import Target
+    from harness.timers import Timers
+
+TRANSACTION_STATE = ("__transaction_state", 0)
+CLEANER_BACKOFF, A_LONG_REST_MS = "log.cleaner.backoff.ms", str(DAY_MS)
+"""Setting it has the cleaner look once more, and then no more for as long."""
+
+
+class KafkaControl:
+    """Implements `harness.systems.Control`."""
+
+    coordinator = TRANSACTION_STATE
+
+    def __init__(self, runtime: Runtime, admin: Admin) -> None:
+        """Remember whom to ask."""
+        self._runtime = runtime
+        self._admin = admin
+
+    def registered(self) -> set[int]:
+        """Return the brokers that the metadata has: registered, and not fenced."""
+        return self._admin.brokers()
+
+    def active_controller(self) -> int | None:
+        """Return who leads the quorum."""
+        return self._admin.active_controller()
+
+    def states(self, topics: Sequence[str]) -> dict[TopicPartition, PartitionState]:
+        """Return the metadata; in sync is who is in the ISR."""
+        return self._admin.partitions(topics)
+
+    def lead(self, orders: Mapping[TopicPartition, Sequence[int]]) -> None:
+        """Reassign replicas; their order makes the preferred leader."""
+        self._admin.reassign(orders)
+
+    def leads(self, orders: Mapping[TopicPartition, Sequence[int]]) -> bool:
+        """Look at every broker's metadata: a client that asks one which does not know yet is sent to the old leader."""
+        topics = sorted({topic for topic, _ in orders})
+        views = [self._admin.partitions(topics, at=address) for address in live_addresses(self._runtime)]
+        late = [tp for tp, order in orders.items() if any(tp not in v or v[tp].leader != order[0] for v in views)]
+        if late:
+            self._admin.elect_preferred(late)
+        return not late
+
+    def freeze(self, topics: Sequence[str]) -> None:
+        """Give the topics settings under which no cleaner pass begins."""
+        self._admin.alter_topics(topics, FREEZE)
+
+    def is_frozen(self, topics: Sequence[str]) -> bool:
+        """Look at the topics' settings on every broker."""
+        settings = [self._admin.topic_settings(address, topics) for address in live_addresses(self._runtime)]
+        return all(FREEZE.items() <= held.items() for by_topic in settings for held in by_topic.values())
+
+    def thaw(self, topics: Sequence[str], settings: Mapping[str, str]) -> None:
+        """Give the topics their own settings again."""
+        self._admin.alter_topics(topics, {name: settings.get(name) for name in FREEZE})
+
+    def rest(self, brokers: Sequence[int]) -> None:
+        """Give each broker's cleaner a long backoff of its own."""
+        for broker in brokers:
+            self._admin.alter_broker(broker, self._runtime.address(broker), {CLEANER_BACKOFF: A_LONG_REST_MS})
+
+    def is_resting(self, brokers: Sequence[int]) -> bool:
+        """Look at each broker's settings."""
+        return all(
+            self._admin.broker_settings(broker, self._runtime.address(broker))[CLEANER_BACKOFF] == A_LONG_REST_MS
+            for broker in brokers
+        )
+
+    def wake(self, brokers: Sequence[int]) -> None:
+        """Take the backoff back."""
+        for broker in brokers:
+            self._admin.alter_broker(broker, self._runtime.address(broker), {CLEANER_BACKOFF: None})
+
+    def open_transactions(
+        self, connection: Connection, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, tuple[OpenTransaction, ...] | None]:
+        """Ask for the producers of each replica (KIP-664), which followers tell too."""
+        return replica.open_transactions(connection, partitions)
+
+    def compaction(self, _partition: TopicPartition) -> dict[int, dict[str, int | None]]:
+        """Return nothing: a checkpoint file tells how far the cleaner came."""
+        return {}
+
+    def identities(self) -> dict[int, str]:
+        """Return nothing: ``meta.properties`` carries the log directory's id."""
+        return {}
+
+    def file_logs(self, _folder: Path, *, is_up: bool) -> None:
+        """Leave files as they are: checkers read them, ``is_up`` or not."""
+
+    def coordination(self) -> dict[str, bool]:
+        """Return nothing: replicas compact each by itself."""
+        return {}
+
+
+def _settings(
+    target: Target, timers: Timers, nemesis_settings: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    topic = {**timers.topic, **target.topic_settings}
+    return topic, {**timers.broker, **nemesis_settings, **target.broker_settings}
+
+
+SYSTEM = System(name="Kafka", settings=_settings, control=KafkaControl)

@@ -1,0 +1,37 @@
+"""Two halves that a single broker connects: it hears both, they do not hear each other.
+
+Jepsen's *bridge*. The absent brokers are the half without the controller. The bridge leads nothing: a follower that
+still hears its leader is not away, whatever the controller thinks of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nemesis import topology
+
+if TYPE_CHECKING:
+    from harness.placement import Placement
+    from nemesis import Grounds
+
+FEWEST = 5
+
+
+def shape(placement: Placement) -> topology.Graph:
+    """Return two graphs that share the bridge, the last of the brokers that stay."""
+    *half, bridge = placement.staying
+    return topology.groups((*placement.absent, bridge), (*half, bridge))
+
+
+def why_unfit(placement: Placement) -> str | None:
+    """Return why these brokers have no bridge."""
+    if len(placement.brokers) < FEWEST:
+        return f"a bridge between two halves takes {FEWEST} brokers: give --brokers {FEWEST} or more"
+    if placement.partitions >= len(placement.staying):
+        return f"the bridge would lead a partition: give --partitions {len(placement.staying) - 1} or fewer"
+    return None
+
+
+def leave(grounds: Grounds) -> None:
+    """Connect the halves by the bridge alone."""
+    topology.impose(grounds, shape(grounds.cluster.placement))

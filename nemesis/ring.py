@@ -1,0 +1,38 @@
+"""A ring: every broker hears its two neighbours, so that no two brokers agree on who is there.
+
+Jepsen's *majorities ring* with five brokers. The leader, which is the controller too, has two brokers that stay for
+neighbours; the absent ones lie opposite. Followers that stay do not hear each other either: only the leader's own
+neighbours follow it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nemesis import topology
+
+if TYPE_CHECKING:
+    from harness.placement import Placement
+    from nemesis import Grounds
+
+FEWEST, STAYING = 5, 3
+
+
+def shape(placement: Placement) -> topology.Graph:
+    """Return the ring: leader, a neighbour, the absent brokers, the other neighbour."""
+    leader, left, right = placement.staying
+    return topology.circle([leader, left, *placement.absent, right])
+
+
+def why_unfit(placement: Placement) -> str | None:
+    """Return why these brokers cannot stand in a ring."""
+    if len(placement.brokers) < FEWEST or len(placement.staying) != STAYING:
+        return f"a ring takes {FEWEST} brokers or more, of which {STAYING} stay: give --brokers 5 --absent 2, say"
+    if placement.partitions > 1:
+        return "one broker leads in a ring, the controller: give --partitions 1"
+    return None
+
+
+def leave(grounds: Grounds) -> None:
+    """Leave every broker its two neighbours."""
+    topology.impose(grounds, shape(grounds.cluster.placement))

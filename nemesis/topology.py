@@ -1,0 +1,61 @@
+"""Network topologies: who still hears whom while brokers are away.
+
+A topology is a directed graph of the brokers: an edge from u to v says that what u sends reaches v. The absent
+brokers are those without a controller that hears them and is heard by them, whatever else they still hear.
+"""
+
+# ruff: noqa: PLC0415  (importing networkx takes a fifth of a second, and most runs need no topology)
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import networkx as nx
+
+    from nemesis import Grounds
+
+    Graph: TypeAlias = nx.DiGraph[int]
+
+
+def everybody(brokers: Iterable[int]) -> Graph:
+    """Return the graph in which all of these hear each other."""
+    import networkx as nx
+
+    graph: Graph = nx.complete_graph(list(brokers), create_using=nx.DiGraph)
+    return graph
+
+
+def groups(*members: Iterable[int]) -> Graph:
+    """Return the graph in which a broker hears those that share a group with it."""
+    import networkx as nx
+
+    graph: Graph = nx.compose_all([everybody(group) for group in members])
+    return graph
+
+
+def circle(brokers: Iterable[int]) -> Graph:
+    """Return the graph in which a broker hears the one before it and the one after it."""
+    import networkx as nx
+
+    graph: Graph = nx.cycle_graph(list(brokers), create_using=nx.Graph).to_directed()
+    return graph
+
+
+def lost(topology: Graph) -> list[tuple[int, int]]:
+    """Return the links (from, to) that a topology lacks."""
+    import networkx as nx
+
+    return sorted(nx.complement(topology).edges)
+
+
+def impose(grounds: Grounds, topology: Graph) -> None:
+    """Drop everything that is sent over links that the topology lacks."""
+    grounds.cluster.runtime.block(lost(topology))
+
+
+def lift(grounds: Grounds) -> None:
+    """Let everybody hear everybody again."""
+    grounds.cluster.runtime.clear_links()

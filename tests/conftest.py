@@ -1,0 +1,28 @@
+"""One Spark session for every test that needs one, as pyspark has one in a process; and which cases are generated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.spark.session import SparkSpec, start_session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quality-seed", type=int, default=0, help="the first seed of each kind of generated case")
+    parser.addoption("--quality-runs", type=int, default=None, help="how many seeds of each kind")
+    parser.addoption("--mutants", default=None, help="all, or a text in their names; a few of all unless given")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    scratch = tmp_path_factory.mktemp("spark")
+    session = start_session(SparkSpec("tests", scratch_dir=scratch / "scratch", log_path=scratch / "spark.log"))
+    yield session
+    session.stop()

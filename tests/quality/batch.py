@@ -1,0 +1,90 @@
+"""Record batches as the model keeps them: what a broker stores, and which transaction it truly is part of."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from harness.segments.encode import encode_batch
+
+if TYPE_CHECKING:
+    from harness.segments.codecs import Codec
+    from harness.segments.records import Record
+
+COMMIT: Final = "commit"
+ABORT: Final = "abort"
+
+_CONTROL_KEY = struct.Struct(">hh")
+_CONTROL_VALUE = struct.Struct(">hi")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """One batch; no two are equal, so that the same batch on several replicas is encoded once.
+
+    ``txn`` is the number of the transaction that it truly is part of, which no broker stores. Everything else is
+    what the file shows: a control batch without records shows no type.
+    """
+
+    base_offset: int
+    last_offset: int
+    records: tuple[Record, ...]
+    max_timestamp_ms: int
+    leader_epoch: int = 0
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
+    transactional: bool = False
+    control: bool = False
+    codec: Codec = "none"
+    append_time: bool = False
+    delete_horizon_ms: int | None = None
+    txn: int | None = None
+
+    @property
+    def marker(self) -> str | None:
+        """COMMIT or ABORT; None for data, and for what is left of a marker that the cleaner has emptied."""
+        if not self.control or not self.records:
+            return None
+        return COMMIT if self.records[0].key == control_key(COMMIT) else ABORT
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence number of the last record ever in it: compaction keeps the offsets that it counts from."""
+        return -1 if self.base_sequence < 0 else self.base_sequence + self.last_offset - self.base_offset
+
+
+def control_key(outcome: str) -> bytes:
+    """Key of a marker's record (``ControlRecordType``)."""
+    return _CONTROL_KEY.pack(0, int(outcome == COMMIT))
+
+
+def control_value(coordinator_epoch: int) -> bytes:
+    """Value of a marker's record (``EndTransactionMarker``)."""
+    return _CONTROL_VALUE.pack(0, coordinator_epoch)
+
+
+def coordinator_epoch(batch: Batch) -> int:
+    """Return what a marker's value says; raises ``struct.error`` for a batch that is no marker."""
+    epoch: int = _CONTROL_VALUE.unpack(batch.records[0].value or b"")[1]
+    return epoch
+
+
+def encode(batch: Batch) -> bytes:
+    """Return the bytes that a broker stores."""
+    return encode_batch(
+        base_offset=batch.base_offset,
+        records=batch.records,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        is_transactional=batch.transactional,
+        is_control=batch.control,
+        leader_epoch=batch.leader_epoch,
+        codec=batch.codec,
+        max_timestamp_ms=batch.max_timestamp_ms,
+        append_time=batch.append_time,
+        delete_horizon_ms=batch.delete_horizon_ms,
+        last_offset=batch.last_offset,
+    )

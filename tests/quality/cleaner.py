@@ -1,0 +1,209 @@
+"""One pass of the log cleaner over one replica, by the rules of ``Cleaner`` and ``MemoryRecords.filterTo``.
+
+* Whole segments are cleaned, up to the one that holds the last stable offset or is active. What was written since
+  the last pass (the dirty part) gives the last offset of each key; aborted batches do not count.
+* An aborted batch loses all of its records at once. A marker may go once no batch of its transaction is met.
+* A batch that keeps a tombstone, or a marker that may go, gets its delete horizon in this pass; a pass at or after
+  that horizon removes it.
+* A producer's last batch and the last one of the pass stay, empty at least.
+* The ``.txnindex`` is written anew: an aborted transaction stays in it while batches of it are met.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from batch import ABORT, COMMIT
+from replica import Segment
+
+if TYPE_CHECKING:
+    from batch import Batch
+    from replica import Replica
+
+    from harness.segments.records import Record
+    from harness.segments.txnindex import AbortedTxn
+
+
+@dataclass(slots=True)
+class _Ongoing:
+    entry: AbortedTxn
+    data_met: bool = False
+
+
+@dataclass(slots=True)
+class _Transactions:
+    """Which transactions a pass is inside of (``CleanedTransactionMetadata``)."""
+
+    committed: set[int] = field(default_factory=set)
+    aborted: dict[int, _Ongoing] = field(default_factory=dict)
+    ahead: list[tuple[int, int, AbortedTxn]] = field(default_factory=list)
+    """Heap of the entries not yet reached, by first offset; the number is there to order equal ones."""
+    collected: int = 0
+    retained: list[AbortedTxn] = field(default_factory=list)
+
+    def expect(self, entries: list[AbortedTxn]) -> None:
+        for entry in entries:
+            self.collected += 1
+            heapq.heappush(self.ahead, (entry.first_offset, self.collected, entry))
+
+    def may_discard(self, batch: Batch) -> bool:
+        """Tell whether a data batch is aborted, or whether a marker has no batch of its transaction left."""
+        while self.ahead and self.ahead[0][0] <= batch.last_offset:
+            entry = heapq.heappop(self.ahead)[2]
+            self.aborted.setdefault(entry.producer_id, _Ongoing(entry))
+        if batch.control:
+            return self._marker(batch)
+        if not batch.transactional:
+            return False
+        if ongoing := self.aborted.get(batch.producer_id):
+            ongoing.data_met = True
+            return True
+        self.committed.add(batch.producer_id)
+        return False
+
+    def _marker(self, batch: Batch) -> bool:
+        if batch.marker == ABORT:
+            ongoing = self.aborted.pop(batch.producer_id, None)
+            if ongoing and ongoing.data_met:
+                self.retained.append(ongoing.entry)
+                return False
+        elif batch.marker == COMMIT and batch.producer_id in self.committed:
+            self.committed.remove(batch.producer_id)
+            return False
+        return True
+
+
+def cleanable_segments(replica: Replica) -> int:
+    """Return how many segments, from the first on, a pass may clean now; 0 where none of them is dirty."""
+    limit = min(replica.last_stable_offset, replica.segments[-1].base_offset)
+    count = sum(segment.base_offset <= limit for segment in replica.segments) - 1
+    return count if count > 0 and replica.segments[count].base_offset > first_dirty(replica) else 0
+
+
+def first_dirty(replica: Replica) -> int:
+    """Return where the next pass begins to take note of keys."""
+    at = replica.log_start if replica.cleaned_to is None else replica.cleaned_to
+    return at if replica.log_start <= at <= replica.log_end else replica.log_start
+
+
+def clean(
+    replica: Replica, *, now_ms: int, delete_retention_ms: int, producer_expiration_ms: int, group_batches: int
+) -> bool:
+    """Clean once, and tell whether there was anything dirty.
+
+    Neighbouring segments become one of at most ``group_batches`` batches, as counted before cleaning.
+    """
+    replica.expire(now_ms, producer_expiration_ms)
+    count = cleanable_segments(replica)
+    if not count:
+        return False
+    end = replica.segments[count].base_offset
+    last_of_keys = _last_offsets(replica, first_dirty(replica), end, count)
+    seen = _Transactions()
+    cleaned: list[Segment] = []
+    at = 0
+    while at < count:
+        group = _group(replica.segments[at:count], group_batches)
+        target = Segment(group[0].base_offset)
+        seen.retained = target.aborted
+        for number, segment in enumerate(group):
+            upper = group[number + 1].base_offset if number + 1 < len(group) else segment.next_offset
+            seen.expect(_aborted_before(replica, at + number, upper))
+            for batch in segment.batches:
+                may_discard = seen.may_discard(batch)
+                stays = _is_last_of_producer(batch, replica) or batch.last_offset + 1 == end
+                due = batch.delete_horizon_ms is not None and batch.delete_horizon_ms <= now_ms
+                records = _retained(batch, last_of_keys, may_discard=may_discard, due=due)
+                if records:
+                    stamp_ms = now_ms + delete_retention_ms if _ages(batch, records, may_discard=may_discard) else None
+                    target.batches.append(_rewritten(batch, records, stamp_ms))
+                elif stays:
+                    target.batches.append(replace(batch, records=(), delete_horizon_ms=None))
+        cleaned.append(target)
+        at += len(group)
+    replica.replaced = replica.segments[:count]
+    replica.segments[:count] = cleaned
+    bases = {segment.base_offset for segment in replica.segments}
+    replica.snapshots = {at: producers for at, producers in replica.snapshots.items() if at in bases}
+    replica.cleaned_to = end
+    return True
+
+
+def _group(segments: list[Segment], group_batches: int) -> list[Segment]:
+    group = [segments[0]]
+    size = len(segments[0].batches)
+    for segment in segments[1:]:
+        size += len(segment.batches)
+        if size > group_batches:
+            break
+        group.append(segment)
+    return group
+
+
+def _aborted_before(replica: Replica, from_segment: int, upper: int) -> list[AbortedTxn]:
+    """Collect the aborted transactions that begin before ``upper`` (``LocalLog.collectAbortedTransactions``)."""
+    found = []
+    for segment in replica.segments[from_segment:]:
+        for entry in segment.aborted:
+            if entry.last_offset >= replica.log_start and entry.first_offset < upper:
+                found.append(entry)
+            if entry.last_stable_offset >= upper:
+                return found
+    return found
+
+
+def _last_offsets(replica: Replica, start: int, end: int, count: int) -> dict[bytes, int]:
+    first = max(index for index, segment in enumerate(replica.segments) if index == 0 or segment.base_offset <= start)
+    seen = _Transactions()
+    seen.expect(_aborted_before(replica, first, end))
+    last: dict[bytes, int] = {}
+    for segment in replica.segments[first:count]:
+        for batch in segment.batches:
+            if not seen.may_discard(batch) and not batch.control:
+                last.update({r.key: r.offset for r in batch.records if r.key is not None and r.offset >= start})
+    return last
+
+
+def _retained(batch: Batch, last_of_keys: dict[bytes, int], *, may_discard: bool, due: bool) -> tuple[Record, ...]:
+    """Return the records that stay; ``due``: the batch's delete horizon has come."""
+    if batch.control:
+        return () if may_discard and due else batch.records
+    if may_discard:
+        return ()
+    return tuple(
+        record
+        for record in batch.records
+        if record.key is not None
+        and record.offset >= last_of_keys.get(record.key, -1)
+        and (record.value is not None or not due)
+    )
+
+
+def _ages(batch: Batch, records: tuple[Record, ...], *, may_discard: bool) -> bool:
+    """Tell whether a batch gets its delete horizon in this pass."""
+    goes = may_discard if batch.control else any(record.value is None for record in records)
+    return goes and batch.delete_horizon_ms is None
+
+
+def _rewritten(batch: Batch, records: tuple[Record, ...], stamp_ms: int | None) -> Batch:
+    """Return the batch with these records, itself where nothing changes."""
+    if len(records) == len(batch.records) and stamp_ms is None:
+        return batch
+    return replace(
+        batch,
+        records=records,
+        max_timestamp_ms=batch.max_timestamp_ms if batch.append_time else max(r.timestamp_ms for r in records),
+        delete_horizon_ms=batch.delete_horizon_ms if stamp_ms is None else stamp_ms,
+    )
+
+
+def _is_last_of_producer(batch: Batch, replica: Replica) -> bool:
+    """Tell whether it holds the producer's last sequence number or, where that is a marker's, its last epoch."""
+    producer = replica.producers.get(batch.producer_id)
+    if batch.producer_id < 0 or producer is None:
+        return False
+    if producer.last_offset >= 0:
+        return batch.last_offset == producer.last_offset
+    return batch.control and batch.producer_epoch == producer.epoch

@@ -1,0 +1,31 @@
+"""Mutants that no test can fail for, and why: what they change makes no difference."""
+
+from __future__ import annotations
+
+from typing import Final
+
+NO_DATA_THERE: Final = "an offset is that of a marker or of data, never of both"
+
+EQUIVALENT: Final[dict[str, str]] = {
+    "committed_to_aborted._records: max -> min": "one replica has all records of a transaction end at one marker",
+    "committed_to_aborted._spans: marker_offset > offset -> marker_offset >= offset": NO_DATA_THERE,
+    "doubts._delivered_is_not_derived: f = 'poll' AND type = 'ok' -> type = 'ok'": "only polls have records",
+    "doubts._delivered_is_not_derived: offset < frozen_at -> offset <= frozen_at": "what is open is not committed",
+    "exposure.criticals: .where(f.col('f') == 'produce') -> nothing": "only what was produced has a partition",
+    "exposure.criticals: f.col('marker_offset') > f.col('payload_offset') -> "
+    "f.col('marker_offset') >= f.col('payload_offset')": NO_DATA_THERE,
+    "hidden.hidden_records: (f.col('truth') == COMMITTED) & f.col('transactional') -> f.col('truth') == COMMITTED": (
+        "what is in no transaction is not believed aborted, and no producer of transactions writes it"
+    ),
+    "hidden._undone_deletes: here_offset < true_offset -> here_offset <= true_offset": "a tombstone is not alive",
+    "lineage.stale_tails: greatest -> least": "nothing lies between where an epoch began and the tail",
+    "lineage.without_stale_tails: .where('first_in_batch') -> nothing": "all records of a batch tell the same of it",
+    "missed_marker._as: marker_offset > offset -> marker_offset >= offset": NO_DATA_THERE,
+    "missed_marker._as: marker_offset < overtaken_at -> marker_offset <= overtaken_at": NO_DATA_THERE,
+    "own_state._indexes: .where('transactional') -> nothing": "no producer of transactions writes what is in none",
+    "own_words.with_told_aborts: marker_offset > first_offset -> marker_offset >= first_offset": NO_DATA_THERE,
+    "stuck_lso.check: marker_offset > first_offset -> marker_offset >= first_offset": NO_DATA_THERE,
+    "unexplained._states: .where(f.col('belief') == OPEN) -> nothing": (
+        "where the true record is believed committed, what is believed later is aborted in truth, or not known"
+    ),
+}

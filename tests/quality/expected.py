@@ -1,0 +1,39 @@
+"""One wrong that an audit must or may find."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+TOMBSTONE_DIVERGENCE: Final = "tombstone-divergence"
+ABORTED_TO_COMMITTED: Final = "aborted-to-committed"
+COMMITTED_TO_ABORTED: Final = "committed-to-aborted"
+STUCK_LSO: Final = "stuck-lso"
+VISIBLE: Final = "visible"
+LATENT: Final = "latent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """One wrong of one replica.
+
+    ``broker``, ``offset`` and ``key`` are the usual ones; ``brokers``, ``offsets`` and ``keys`` all that name the same
+    wrong: without the record a finding can only tell where the transaction began, or which value is alive, and of a
+    delete that only one has it cannot tell whether that one or the others are right. ``effect`` is None where
+    either is right: the value is wrong, and nobody is delivered it because the replica is stuck before it.
+    """
+
+    anomaly: str
+    topic: str
+    partition: int
+    broker: int
+    offset: int
+    key: bytes | None
+    effect: str | None
+    evidence: str
+    decided: bool
+    required: bool
+    producer_id: int | None = None
+    brokers: frozenset[int] = frozenset()
+    offsets: frozenset[int] = frozenset()
+    keys: frozenset[bytes | None] = frozenset()

@@ -1,0 +1,54 @@
+"""Findings of an audit against what a case expects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from expected import Expected
+    from generate import Case
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a finding says; ``candidates`` are the names that it cannot tell apart, none where it is sure."""
+
+    anomaly: str
+    candidates: frozenset[str]
+    topic: str
+    partition: int
+    broker: int
+    offset: int
+    key: bytes | None
+    effect: str
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether it has one name."""
+        return not self.candidates
+
+
+def complaints(case: Case, found: list[Found]) -> list[str]:
+    """Return what is wrong with the findings on a case, a line each: missing, misnamed, or of nothing."""
+    missing = [
+        f"{case.name}: not found: {wrong}"
+        for wrong in case.expected
+        if not any(_is(wrong, one) and (one.is_sure or not wrong.decided) for one in found)
+    ]
+    wrongs = (*case.expected, *case.tolerated)
+    false = [f"{case.name}: of nothing: {one}" for one in found if not any(_is(wrong, one) for wrong in wrongs)]
+    return missing + false
+
+
+def _is(wrong: Expected, found: Found) -> bool:
+    """Tell whether a finding is of this wrong, and says no more than is known."""
+    place = (wrong.topic, wrong.partition) == (found.topic, found.partition) and found.broker in wrong.brokers
+    named = found.anomaly == wrong.anomaly or wrong.anomaly in found.candidates
+    return (
+        place
+        and found.offset in wrong.offsets
+        and (found.key is None or found.key in wrong.keys)
+        and named
+        and (wrong.effect is None or found.effect == wrong.effect or not found.is_sure)
+    )

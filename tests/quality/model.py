@@ -1,0 +1,280 @@
+"""One partition: clients that write to its leader, replicas that copy it and clean it by their own clocks.
+
+Time is virtual. Nothing that a replica believes is set by hand: it follows from the batches that it was given,
+and from when. What is true is kept beside it: every record ever written, and how each transaction ended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from batch import ABORT, COMMIT, Batch, control_key, control_value
+from cleaner import clean
+
+from harness.segments.records import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from random import Random
+
+    from replica import Replica
+
+    from harness.segments.codecs import Codec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Topic and broker settings; retention is virtual, so short is as good as long.
+
+    ``roll_share``: the chance that a replica begins a segment before a batch. ``epoch_bump``: transactions of
+    version 2 (KIP-890), where each end of one raises the producer epoch, also in its marker.
+    """
+
+    codecs: tuple[Codec, ...] = ("none",)
+    append_time: bool = False
+    delete_retention_ms: int = 1000
+    producer_expiration_ms: int = 3000
+    group_batches: int = 40
+    roll_share: float = 0.1
+    epoch_bump: bool = False
+    header_share: float = 0.0
+
+
+@dataclass(slots=True)
+class Txn:
+    """What is true of one transaction; ``marker_offset`` and ``outcome`` are None while it is open."""
+
+    number: int
+    producer_id: int
+    first_offset: int
+    marker_offset: int | None = None
+    outcome: str | None = None
+
+
+@dataclass(slots=True)
+class Client:
+    """A producer's own state: its epoch, its next sequence number, its open transaction."""
+
+    producer_id: int
+    transactional: bool
+    epoch: int = 0
+    sequence: int = 0
+    txn: Txn | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One record that the partition accepted for good."""
+
+    offset: int
+    key: bytes | None
+    tombstone: bool
+    txn: int | None
+
+
+@dataclass(slots=True)
+class Partition:
+    """The state of the world. ``away`` are the brokers that neither fetch nor clean."""
+
+    topic: str
+    number: int
+    settings: Settings
+    random: Random
+    replicas: dict[int, Replica]
+    leader_id: int
+    now_ms: int
+    away: set[int] = field(default_factory=set)
+    leader_epoch: int = 0
+    coordinator_epoch: int = 0
+    next_producer_id: int = 1000
+    written: dict[int, Written] = field(default_factory=dict)
+    txns: list[Txn] = field(default_factory=list)
+    in_step_ms: dict[int, int] = field(default_factory=dict)
+    """When each replica last had all that was written."""
+
+    @property
+    def leader(self) -> Replica:
+        """The replica that clients write to."""
+        return self.replicas[self.leader_id]
+
+    def client(self, *, transactional: bool) -> Client:
+        """Return a producer with a new id; transactional, or else idempotent."""
+        self.next_producer_id += 1
+        return Client(self.next_producer_id, transactional)
+
+    def write(
+        self, records: Sequence[tuple[bytes | None, bytes | None]], client: Client | None = None, *, roll: bool = False
+    ) -> Batch:
+        """Append one batch of keys and values, to a new segment with ``roll``; without a client, without an id."""
+        base = self.leader.log_end
+        if client and client.transactional and client.txn is None:
+            client.txn = Txn(len(self.txns), client.producer_id, base)
+            self.txns.append(client.txn)
+        txn = client.txn.number if client and client.txn else None
+        batch = self.batch(base, records, client, txn)
+        for record in batch.records:
+            self.written[record.offset] = Written(record.offset, record.key, record.value is None, txn)
+        if client:
+            client.sequence += len(records)
+        self._append(batch, roll=roll)
+        return batch
+
+    def batch(
+        self, base: int, records: Sequence[tuple[bytes | None, bytes | None]], client: Client | None, txn: int | None
+    ) -> Batch:
+        """Return the batch that ``write`` would append, without doing so."""
+        return Batch(
+            base_offset=base,
+            last_offset=base + len(records) - 1,
+            records=tuple(
+                Record(base + index, self.now_ms, key, value, self._headers())
+                for index, (key, value) in enumerate(records)
+            ),
+            max_timestamp_ms=self.now_ms,
+            leader_epoch=self.leader_epoch,
+            producer_id=client.producer_id if client else -1,
+            producer_epoch=client.epoch if client else -1,
+            base_sequence=client.sequence if client else -1,
+            transactional=client is not None and client.transactional,
+            codec=self.random.choice(self.settings.codecs),
+            append_time=self.settings.append_time,
+            txn=txn,
+        )
+
+    def _headers(self) -> tuple[tuple[str, bytes | None], ...]:
+        if self.random.random() >= self.settings.header_share:
+            return ()
+        return (("h", self.random.randbytes(3)), ("", None))
+
+    def end(self, client: Client, outcome: str, *, timed_out: bool = False) -> Batch:
+        """Append the marker of the client's open transaction.
+
+        The epoch rises with transactions of version 2, and when the coordinator itself aborts.
+        """
+        txn = client.txn
+        if txn is None:
+            raise ValueError(f"producer {client.producer_id} has no open transaction")
+        if self.settings.epoch_bump or timed_out:
+            self.bump(client)
+        batch = self.marker(client, outcome, txn.number)
+        txn.marker_offset, txn.outcome = batch.base_offset, outcome
+        client.txn = None
+        self._append(batch)
+        return batch
+
+    def marker(self, client: Client, outcome: str, txn: int | None) -> Batch:
+        """Return the marker that ``end`` would append, without doing so."""
+        base = self.leader.log_end
+        record = Record(base, self.now_ms, control_key(outcome), control_value(self.coordinator_epoch))
+        return Batch(
+            base_offset=base,
+            last_offset=base,
+            records=(record,),
+            max_timestamp_ms=self.now_ms,
+            leader_epoch=self.leader_epoch,
+            producer_id=client.producer_id,
+            producer_epoch=client.epoch,
+            transactional=True,
+            control=True,
+            append_time=self.settings.append_time,
+            txn=txn,
+        )
+
+    def end_elsewhere(self, client: Client) -> None:
+        """End a transaction that had registered this partition and wrote nothing to it: a lone marker."""
+        if self.settings.epoch_bump:
+            self.bump(client)
+        self._append(self.marker(client, self.random.choice((COMMIT, ABORT)), None))
+
+    @staticmethod
+    def bump(client: Client, by: int = 1) -> None:
+        """Raise the epoch, as ends of transactions in other partitions do; sequence numbers begin anew."""
+        client.epoch += by
+        client.sequence = 0
+
+    def _append(self, batch: Batch, *, roll: bool = False) -> None:
+        self._put(self.leader, batch, roll=roll)
+        self._advance()
+
+    def _put(self, replica: Replica, batch: Batch, *, roll: bool = False) -> None:
+        replica.append(batch, roll=roll or self.random.random() < self.settings.roll_share)
+
+    def _advance(self) -> None:
+        in_sync = [replica for broker, replica in self.replicas.items() if broker not in self.away]
+        self.leader.advance_high_watermark(min(replica.log_end for replica in in_sync))
+        for broker, replica in self.replicas.items():
+            if replica.log_end == self.leader.log_end and replica.diverged_from is None:
+                self.in_step_ms[broker] = self.now_ms
+
+    def fetch(self, broker: int, most: int | None = None) -> None:
+        """Copy up to ``most`` batches from the leader, or all; a diverged tail goes first."""
+        replica, leader = self.replicas[broker], self.leader
+        if replica is leader:
+            return
+        if replica.diverged_from is not None:
+            replica.truncate(replica.diverged_from)
+        if replica.log_end < leader.log_start:
+            replica.restart_at(leader.log_start)
+        for batch in islice(leader.from_offset(replica.log_end), most):
+            self._put(replica, batch)
+        replica.advance_high_watermark(leader.high_watermark)
+        replica.delete_before(min(leader.log_start, replica.high_watermark))
+        self._advance()
+
+    def fetch_all(self) -> None:
+        """Let every replica that is there have everything, and know that the others have it."""
+        for _ in range(2):
+            for broker in self.replicas:
+                if broker not in self.away:
+                    self.fetch(broker)
+
+    def clean(self, broker: int) -> bool:
+        """Run one pass of a broker's cleaner; tell whether anything was dirty."""
+        return broker not in self.away and clean(
+            self.replicas[broker],
+            now_ms=self.now_ms,
+            delete_retention_ms=self.settings.delete_retention_ms,
+            producer_expiration_ms=self.settings.producer_expiration_ms,
+            group_batches=self.settings.group_batches,
+        )
+
+    def leave(self, broker: int) -> None:
+        """Take a broker away; a leader must have been replaced first."""
+        if broker == self.leader_id:
+            raise ValueError(f"broker {broker} leads")
+        self.away.add(broker)
+        self._advance()
+
+    def come_back(self, broker: int) -> None:
+        """Bring a broker back and let it have everything; it joins the ISR."""
+        self.fetch(broker)
+        self.away.discard(broker)
+        self.fetch(broker)
+
+    def elect(self, broker: int) -> None:
+        """Make an in-sync replica the leader, once it has everything."""
+        if broker in self.away:
+            raise ValueError(f"broker {broker} is away")
+        self.fetch(broker)
+        self.leader_id = broker
+        self.leader_epoch += 1
+        self._advance()
+
+    def lose_leader(self, successor: int, lost: Sequence[Batch]) -> None:
+        """Let the leader fail with batches that nobody copied; they count as never written.
+
+        They must begin where every in-sync replica ends.
+        """
+        failed = self.leader
+        failed.diverged_from = failed.log_end
+        for batch in lost:
+            self._put(failed, batch)
+        self.leader_id = successor
+        self.leader_epoch += 1
+        self.leave(failed.broker)
+
+    def delete_records(self, before: int) -> None:
+        """Move the leader's log start; followers learn of it with their next fetch."""
+        self.leader.delete_before(min(before, self.leader.high_watermark))

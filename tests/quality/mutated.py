@@ -1,0 +1,65 @@
+"""A mutant in place of a module, with all that judges loaded anew around it."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mutants import Mutant
+
+PACKAGE: Final = "checkers"
+JUDGES: Final = ("harness.check", "harness.audit.judge")
+
+
+@dataclass(frozen=True)
+class Code:
+    """The modules that judge runs and copies, and all of theirs by name."""
+
+    runs: Any
+    copies: Any
+    modules: dict[str, ModuleType]
+
+
+@contextmanager
+def in_place(mutant: Mutant) -> Iterator[Code]:
+    """Load all checkers and what judges by them, the mutant for its module; then put back what was there.
+
+    Spark's Python workers still run the files: a mutant of what runs there would have no effect.
+    """
+    kept = _taken_out()
+    try:
+        import_module(PACKAGE)
+        _put(mutant)
+        runs, copies = map(import_module, JUDGES)
+        yield Code(runs, copies, {name: module for name, module in sys.modules.items() if _is_ours(name)})
+    finally:
+        _taken_out()
+        sys.modules.update(kept)
+        for name, module in kept.items():
+            above, _, last = name.rpartition(".")
+            if above:
+                setattr(sys.modules[above], last, module)
+
+
+def _put(mutant: Mutant) -> None:
+    module = ModuleType(mutant.module)
+    module.__file__ = mutant.code.co_filename
+    sys.modules[mutant.module] = module
+    above, _, last = mutant.module.rpartition(".")
+    setattr(sys.modules[above], last, module)
+    exec(mutant.code, module.__dict__)  # noqa: S102  (the code of the project itself, but for one change)
+
+
+def _is_ours(name: str) -> bool:
+    return name in JUDGES or name.partition(".")[0] == PACKAGE
+
+
+def _taken_out() -> dict[str, ModuleType]:
+    return {name: sys.modules.pop(name) for name in list(sys.modules) if _is_ours(name)}

@@ -1,0 +1,216 @@
+"""One replica's log and what its broker derives while appending: open transactions, ``.txnindex``, snapshots.
+
+The rules are those of ``UnifiedLog``, ``ProducerStateManager`` and ``ProducerAppendInfo`` (Kafka 3.9 to 4.4), with
+one batch an append. A replica never looks at what is true: its beliefs come from the batches that it was given.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from batch import ABORT, Batch, coordinator_epoch
+
+from harness.segments.producer_snapshot import ProducerEntry
+from harness.segments.txnindex import AbortedTxn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Producer(NamedTuple):
+    """What a broker remembers of one producer id (``ProducerStateEntry``); -1 stands for none.
+
+    ``open_from`` is the first offset of its open transaction. Of the last batches only the last is kept: the
+    others serve to recognize retries.
+    """
+
+    epoch: int = -1
+    last_sequence: int = -1
+    last_offset: int = -1
+    offset_delta: int = 0
+    timestamp_ms: int = -1
+    coordinator_epoch: int = -1
+    open_from: int | None = None
+
+
+@dataclass(slots=True)
+class Segment:
+    """Batches from ``base_offset`` on, and the aborted transactions whose markers were appended here."""
+
+    base_offset: int
+    batches: list[Batch] = field(default_factory=list)
+    aborted: list[AbortedTxn] = field(default_factory=list)
+
+    @property
+    def next_offset(self) -> int:
+        """Where its last batch ends (``LogSegment.readNextOffset``)."""
+        return self.batches[-1].last_offset + 1 if self.batches else self.base_offset
+
+
+@dataclass(slots=True)
+class Replica:
+    """A partition's log on one broker.
+
+    ``cleaned_to`` is the cleaner's checkpoint, None before its first pass. ``received`` holds the offset of every
+    record that was ever appended here. ``diverged_from`` is where an unreplicated tail begins, which must be
+    truncated before the next fetch. ``replaced`` keeps the segments that the last pass of the cleaner replaced.
+    """
+
+    broker: int
+    segments: list[Segment] = field(default_factory=lambda: [Segment(0)])
+    producers: dict[int, Producer] = field(default_factory=dict)
+    snapshots: dict[int, dict[int, Producer]] = field(default_factory=dict)
+    log_start: int = 0
+    log_end: int = 0
+    high_watermark: int = 0
+    cleaned_to: int | None = None
+    received: set[int] = field(default_factory=set)
+    diverged_from: int | None = None
+    replaced: list[Segment] = field(default_factory=list)
+    unreplicated: list[tuple[int, int]] = field(default_factory=list)
+    """First offset and marker of every transaction whose marker the high watermark has not passed."""
+    epochs: dict[int, int] = field(default_factory=dict)
+    """Where each leader epoch begins here (``LeaderEpochFileCache``)."""
+
+    @property
+    def last_stable_offset(self) -> int:
+        """First offset of the first open or unreplicated transaction, at most the high watermark."""
+        firsts = [producer.open_from for producer in self.producers.values() if producer.open_from is not None]
+        firsts += [first for first, _ in self.unreplicated]
+        return min(self.high_watermark, max(min(firsts, default=self.high_watermark), self.log_start))
+
+    def batches(self) -> Iterator[Batch]:
+        """Walk the whole log, also what lies before the log start in its first segment."""
+        for segment in self.segments:
+            yield from segment.batches
+
+    def append(self, batch: Batch, *, roll: bool = False) -> None:
+        """Append, to a new segment with ``roll``; the offset may be beyond the log end: compaction leaves gaps."""
+        if roll and self.segments[-1].batches:
+            self.segments.append(Segment(self.log_end))
+            self.snapshots[self.log_end] = dict(self.producers)
+        segment = self.segments[-1]
+        segment.batches.append(batch)
+        self.log_end = batch.last_offset + 1
+        self.epochs.setdefault(batch.leader_epoch, batch.base_offset)
+        self.received.update(record.offset for record in batch.records)
+        ended = self._note(batch)
+        if ended is not None:
+            self.unreplicated.append((ended, batch.last_offset))
+            if batch.marker == ABORT:
+                segment.aborted.append(
+                    AbortedTxn(batch.producer_id, ended, batch.last_offset, self._stable_after(batch))
+                )
+
+    def _note(self, batch: Batch) -> int | None:
+        """Update the producer; return the first offset of the transaction that this batch ends, if it does."""
+        if batch.producer_id < 0:
+            return None
+        before = self.producers.get(batch.producer_id, Producer())
+        if not batch.control:
+            begins = batch.transactional and before.open_from is None
+            self.producers[batch.producer_id] = Producer(
+                epoch=batch.producer_epoch,
+                last_sequence=batch.last_sequence,
+                last_offset=batch.last_offset,
+                offset_delta=batch.last_offset - batch.base_offset,
+                timestamp_ms=batch.max_timestamp_ms,
+                coordinator_epoch=before.coordinator_epoch,
+                open_from=batch.base_offset if begins else before.open_from,
+            )
+            return None
+        if batch.marker is None:
+            # Its entry is updated with itself, which creates one where there was none.
+            self.producers[batch.producer_id] = before
+            return None
+        same_epoch = before.epoch == batch.producer_epoch
+        self.producers[batch.producer_id] = (before if same_epoch else Producer())._replace(
+            epoch=batch.producer_epoch,
+            timestamp_ms=batch.max_timestamp_ms,
+            coordinator_epoch=coordinator_epoch(batch),
+            open_from=None,
+        )
+        return before.open_from
+
+    def _stable_after(self, marker: Batch) -> int:
+        firsts = [other.open_from for other in self.producers.values() if other.open_from is not None]
+        return min(firsts, default=marker.last_offset + 1)
+
+    def advance_high_watermark(self, leaders: int) -> None:
+        """Take the leader's high watermark, as far as this log goes."""
+        self.high_watermark = max(self.high_watermark, min(leaders, self.log_end))
+        self.unreplicated = [(first, last) for first, last in self.unreplicated if last >= self.high_watermark]
+
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
+        """Forget idle producers; one with an open transaction never expires."""
+        self.producers = {
+            producer_id: producer
+            for producer_id, producer in self.producers.items()
+            if producer.open_from is not None or now_ms - producer.timestamp_ms < expiration_ms
+        }
+
+    def from_offset(self, offset: int) -> Iterator[Batch]:
+        """Walk the batches that end at or after ``offset``, as a fetch does."""
+        for segment in self.segments[max(0, bisect_right(self.segments, offset, key=_BASE) - 1) :]:
+            yield from segment.batches[bisect_left(segment.batches, offset, key=_LAST) :]
+
+    def truncate(self, offset: int) -> None:
+        """Drop everything from ``offset`` on, which is where a batch begins, and derive the producers again."""
+        self.segments = [s for s in self.segments if s.base_offset < offset] or [Segment(offset)]
+        last = self.segments[-1]
+        last.batches = [batch for batch in last.batches if batch.base_offset < offset]
+        last.aborted = [entry for entry in last.aborted if entry.last_offset < offset]
+        self.log_end = min(self.log_end, offset)
+        self.high_watermark = min(self.high_watermark, self.log_end)
+        self.cleaned_to = None if self.cleaned_to is None else min(self.cleaned_to, self.log_end)
+        self.received = {received for received in self.received if received < offset}
+        self.unreplicated.clear()
+        self.epochs = {epoch: start for epoch, start in self.epochs.items() if start < offset}
+        self.diverged_from = None
+        self.snapshots = {at: producers for at, producers in self.snapshots.items() if at <= self.log_end}
+        known_to = max(self.snapshots, default=self.log_start)
+        self.producers = dict(self.snapshots.get(known_to, {}))
+        for batch in self.from_offset(known_to):
+            self._note(batch)
+
+    def restart_at(self, offset: int) -> None:
+        """Drop everything: the leader's log starts beyond this one's end (``truncateFullyAndStartAt``)."""
+        self.segments = [Segment(offset)]
+        self.producers.clear()
+        self.snapshots.clear()
+        self.unreplicated.clear()
+        self.received.clear()
+        self.epochs.clear()
+        self.diverged_from = None
+        self.log_start = self.log_end = self.high_watermark = offset
+
+    def delete_before(self, offset: int) -> None:
+        """Move the log start, and remove the segments that lie wholly before it."""
+        self.log_start = max(self.log_start, offset)
+        while len(self.segments) > 1 and self.segments[1].base_offset <= self.log_start:
+            gone = self.segments.pop(0)
+            self.snapshots.pop(gone.base_offset, None)
+
+    def producer_entries(self, at: int) -> list[ProducerEntry]:
+        """Return the snapshot taken at an offset, as it is stored."""
+        return [_entry(producer_id, producer) for producer_id, producer in self.snapshots[at].items()]
+
+
+_BASE = attrgetter("base_offset")
+_LAST = attrgetter("last_offset")
+
+
+def _entry(producer_id: int, producer: Producer) -> ProducerEntry:
+    return ProducerEntry(
+        producer_id=producer_id,
+        producer_epoch=producer.epoch,
+        last_sequence=producer.last_sequence,
+        last_offset=producer.last_offset,
+        offset_delta=producer.offset_delta,
+        timestamp_ms=producer.timestamp_ms,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_first_offset=producer.open_from,
+    )

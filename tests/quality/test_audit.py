@@ -1,0 +1,141 @@
+"""The audit against generated clusters: all that was planted is found, by its name and place, and nothing else.
+
+All cases are judged in one job, once by all that they hold and once by what the reduction leaves of them: both must
+say the same. To see a case again: ``python -m pytest tests/quality --quality-seed SEED --quality-runs 1``.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from generate import KINDS, LEGAL, generate
+from matching import Found, complaints
+from planted import SAME_OUTCOME
+
+from checkers.evidence import load_copies
+from checkers.finding import UNEXPLAINED_DIVERGENCE
+from checkers.reduce import reduce_copies
+from harness.audit.copies import find_copies
+from harness.audit.judge import assemble, judge_reduced, judge_whole
+from harness.verdict import ANOMALY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from generate import Case
+    from pyspark.sql import SparkSession
+
+    from harness.audit.copies import Copies
+    from harness.audit.judge import Rows
+
+Verdicts = dict[str, dict[str, Any]]
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture(scope="module")
+def cases(all_seeds: dict[str, range]) -> list[Case]:
+    return [generate(seed, kind) for kind, seeds in all_seeds.items() for seed in seeds]
+
+
+@pytest.fixture(scope="module")
+def copies(cases: list[Case], tmp_path_factory: pytest.TempPathFactory) -> list[Copies]:
+    top = tmp_path_factory.mktemp("cases")
+    found = []
+    for case in cases:
+        folders = case.write(top)
+        found.append(find_copies({broker: [folder] for broker, folder in folders.items()}, ["*"], case.name))
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(spark: SparkSession, copies: list[Copies]) -> Verdicts:
+    return verdicts(copies, judge_whole(load_copies(spark, copies)))
+
+
+@pytest.fixture(scope="module")
+def reduced(spark: SparkSession, copies: list[Copies]) -> Verdicts:
+    return verdicts(copies, judge_reduced(reduce_copies(spark, copies, tasks=2)))
+
+
+def verdicts(copies: list[Copies], rows: dict[str, Rows]) -> Verdicts:
+    assert rows["raised"] == []
+    rows_of = dealt(copies, rows)
+    return {one.run_id: assemble(one, rows_of[one.run_id], timings_s={}) for one in copies}
+
+
+def dealt(copies: Sequence[Copies], rows: Mapping[str, Rows]) -> dict[str, dict[str, Rows]]:
+    """Return the rows of each case: assembling thousands of verdicts, each would look at all of them."""
+    rows_of: dict[str, dict[str, Rows]] = {
+        one.run_id: {**{name: [] for name in rows}, "raised": rows["raised"]} for one in copies
+    }
+    for name, table in rows.items():
+        for row in table:
+            if "run" in row:
+                rows_of[row["run"]][name].append(row)
+    return rows_of
+
+
+def found_in(verdict: dict[str, Any]) -> list[Found]:
+    return [
+        Found(
+            anomaly=finding["anomaly"],
+            candidates=frozenset(finding["candidates"]),
+            topic=finding["topic"],
+            partition=finding["partition"],
+            broker=finding["broker"],
+            offset=finding["offset"],
+            key=_key(finding["key"]),
+            effect=finding["effect"],
+        )
+        for finding in verdict["findings"]
+    ]
+
+
+def _key(told: dict[str, str] | None) -> bytes | None:
+    if told is None:
+        return None
+    return told["text"].encode() if "text" in told else base64.b64decode(told["base64"])
+
+
+def is_missed_marker(kind: str, found: Found) -> bool:
+    """A marker was missed, and the next one said the same: the log alone shows the former, and may be told of."""
+    return kind == SAME_OUTCOME and found.anomaly == UNEXPLAINED_DIVERGENCE and bool(found.candidates)
+
+
+@pytest.mark.parametrize("how", ["whole", "reduced"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_that_was_planted_is_found_and_nothing_else(
+    kind: str, how: str, cases: list[Case], request: pytest.FixtureRequest
+) -> None:
+    judged: Verdicts = request.getfixturevalue(how)
+    mine = [case for case in cases if case.name.rpartition("-")[0] == kind]
+    wrong = [
+        line
+        for case in mine
+        for line in complaints(case, [one for one in found_in(judged[case.name]) if not is_missed_marker(kind, one)])
+    ]
+    assert not wrong, "\n".join(wrong)
+    if kind == LEGAL:
+        assert not [case.name for case in mine if judged[case.name]["verdict"] == ANOMALY]
+
+
+def test_nothing_contradicts_itself(whole: Verdicts) -> None:
+    assert [(name, verdict["doubts"]) for name, verdict in whole.items() if verdict["doubts"]] == []
+
+
+def test_the_reduction_leaves_what_the_checkers_need(whole: Verdicts, reduced: Verdicts) -> None:
+    def said(verdict: dict[str, Any]) -> list[tuple[Any, ...]]:
+        return sorted(
+            (f["topic"], f["partition"], f["broker"], f["offset"], f["anomaly"], f["candidates"], f["effect"])
+            for f in verdict["findings"]
+        )
+
+    differ = [
+        (name, said(verdict), said(reduced[name]))
+        for name, verdict in whole.items()
+        if (verdict["verdict"], said(verdict)) != (reduced[name]["verdict"], said(reduced[name]))
+    ]
+    assert differ == []

@@ -1,0 +1,268 @@
+"""The model's rules on logs of a few batches, written out: what the cleaner keeps and what a broker believes.
+
+Each batch is its own segment unless said otherwise, and the last one is active, so never cleaned.
+"""
+
+from __future__ import annotations
+
+import pytest
+from batch import ABORT, COMMIT, Batch, control_key, control_value
+from cleaner import clean
+from replica import Replica
+
+from harness.segments.records import Record
+from harness.segments.txnindex import AbortedTxn
+
+RETENTION_MS = 100
+EXPIRATION_MS = 1000
+
+
+def data(
+    base: int, *pairs: str, txn: int | None = None, epoch: int = 0, idempotent: int | None = None, at_ms: int = 0
+) -> Batch:
+    """Return a batch of ``K=v`` values and ``K`` tombstones; ``txn`` and ``idempotent`` are producer ids."""
+    parts = [pair.partition("=") for pair in pairs]
+    producer_id = txn if txn is not None else -1 if idempotent is None else idempotent
+    return Batch(
+        base_offset=base,
+        last_offset=base + len(pairs) - 1,
+        records=tuple(
+            Record(base + n, at_ms, key.encode(), value.encode() if sign else None)
+            for n, (key, sign, value) in enumerate(parts)
+        ),
+        max_timestamp_ms=at_ms,
+        producer_id=producer_id,
+        producer_epoch=epoch if producer_id >= 0 else -1,
+        base_sequence=0 if producer_id >= 0 else -1,
+        transactional=txn is not None,
+    )
+
+
+def marker(base: int, outcome: str, txn: int, epoch: int = 0) -> Batch:
+    return Batch(
+        base_offset=base,
+        last_offset=base,
+        records=(Record(base, 0, control_key(outcome), control_value(0)),),
+        max_timestamp_ms=0,
+        producer_id=txn,
+        producer_epoch=epoch,
+        transactional=True,
+        control=True,
+    )
+
+
+def emptied(base: int, txn: int, epoch: int = 0) -> Batch:
+    return Batch(base, base, (), 0, producer_id=txn, producer_epoch=epoch, transactional=True, control=True)
+
+
+def replica(*batches: Batch, high_watermark: int | None = None) -> Replica:
+    log = Replica(1)
+    for batch in batches:
+        log.append(batch, roll=True)
+    log.advance_high_watermark(log.log_end if high_watermark is None else high_watermark)
+    return log
+
+
+def grow(log: Replica, key: str = "filler") -> None:
+    """Roll, so that what was active can be cleaned."""
+    log.append(data(log.log_end, f"{key}=x"), roll=True)
+    log.advance_high_watermark(log.log_end)
+
+
+def run(log: Replica, now_ms: int = 0) -> bool:
+    return clean(
+        log,
+        now_ms=now_ms,
+        delete_retention_ms=RETENTION_MS,
+        producer_expiration_ms=EXPIRATION_MS,
+        group_batches=1000,
+    )
+
+
+def shown(log: Replica) -> list[str]:
+    """Show each batch: its offsets, then its records, a marker's type, or nothing."""
+    return [_shown(batch) for batch in log.batches()]
+
+
+def _shown(batch: Batch) -> str:
+    what = batch.marker or " ".join(
+        (record.key or b"").decode() + ("" if record.value is None else f"={record.value.decode()}")
+        for record in batch.records
+    )
+    return f"{batch.base_offset}-{batch.last_offset} {what}".strip()
+
+
+def test_the_last_value_of_a_key_stays_and_batches_keep_their_offsets() -> None:
+    log = replica(data(0, "a=1", "b=1", "a=2"), data(3, "b=2", "a=3"), data(5, "c=1"), data(6, "a=4"))
+    assert run(log)
+    assert shown(log) == ["3-4 b=2 a=3", "5-5 c=1", "6-6 a=4"]
+    assert [segment.base_offset for segment in log.segments] == [0, 6]
+    assert log.cleaned_to == 6
+
+
+def test_the_last_batch_of_a_pass_stays_empty() -> None:
+    log = replica(data(0, "a=1"), data(1, "k=1", txn=7), data(2, "l=1", txn=7), marker(3, ABORT, 7))
+    log.producers.clear()
+    assert run(log)
+    assert shown(log) == ["0-0 a=1", "2-2", "3-3 abort"]
+
+
+def test_a_pass_without_anything_dirty_changes_nothing() -> None:
+    log = replica(data(0, "a"), data(1, "b=1"))
+    assert run(log)
+    before = shown(log)
+    assert not run(log, now_ms=10 * RETENTION_MS)
+    assert shown(log) == before
+
+
+@pytest.mark.parametrize(
+    ("log", "cleaned_to"),
+    [
+        (replica(data(0, "a=1"), data(1, "a=2"), data(2, "b=1", txn=7), data(3, "c=1")), 2),
+        (replica(data(0, "a=1"), data(1, "a=2"), data(2, "a=3"), high_watermark=1), 1),
+        (replica(data(0, "a=1"), data(1, "b=1", txn=7), marker(2, COMMIT, 7), data(3, "a=2"), high_watermark=2), 1),
+        (replica(data(0, "a=1", txn=7), data(1, "a=2"), data(2, "a=3")), None),
+    ],
+    ids=["open transaction", "high watermark", "marker beyond the high watermark", "open from the start"],
+)
+def test_nothing_is_cleaned_from_the_segment_of_the_last_stable_offset_on(log: Replica, cleaned_to: int | None) -> None:
+    assert run(log) == (cleaned_to is not None)
+    assert log.cleaned_to == cleaned_to
+
+
+def test_a_tombstone_waits_for_the_horizon_that_the_first_pass_stamps() -> None:
+    log = replica(data(0, "k=1"), data(1, "k", "l=1"))
+    grow(log)
+    assert run(log, now_ms=50)
+    assert shown(log) == ["1-2 k l=1", "3-3 filler=x"]
+    assert [batch.delete_horizon_ms for batch in log.batches()] == [150, None]
+    grow(log)
+    assert run(log, now_ms=149)
+    assert shown(log)[0] == "1-2 k l=1"
+    grow(log)
+    assert run(log, now_ms=150)
+    assert shown(log)[0] == "1-2 l=1"
+
+
+def test_an_older_value_outlives_an_aborted_one_and_the_marker_goes_two_passes_later() -> None:
+    log = replica(data(0, "k=1"), data(1, "k=2", txn=7), marker(2, ABORT, 7))
+    grow(log)
+    log.producers.clear()
+    assert run(log, now_ms=0)
+    assert shown(log) == ["0-0 k=1", "2-2 abort", "3-3 filler=x"]
+    assert log.segments[0].aborted == [AbortedTxn(7, 1, 2, 3)]
+    grow(log)
+    assert run(log, now_ms=10)
+    assert [batch.delete_horizon_ms for batch in log.batches()][:2] == [None, 110]
+    assert [segment.aborted for segment in log.segments] == [[], []]
+    grow(log)
+    assert run(log, now_ms=109)
+    assert "2-2 abort" in shown(log)
+    grow(log)
+    assert run(log, now_ms=110)
+    assert "2-2 abort" not in shown(log)
+
+
+def test_a_commit_stays_while_a_batch_of_its_transaction_does() -> None:
+    log = replica(data(0, "k=1", txn=7), marker(1, COMMIT, 7))
+    log.producers.clear()
+    for now_ms in range(0, 1000, 200):
+        grow(log)
+        run(log, now_ms)
+    assert shown(log)[:2] == ["0-0 k=1", "1-1 commit"]
+    assert next(log.batches()).delete_horizon_ms is None
+
+
+def test_each_commit_is_judged_by_its_own_transaction() -> None:
+    log = replica(data(0, "k=1", txn=7), marker(1, COMMIT, 7), data(2, "l=1", txn=7), marker(3, COMMIT, 7))
+    log.append(data(4, "l=2"), roll=True)
+    log.producers.clear()
+    for now_ms in range(0, 1000, 200):
+        grow(log)
+        run(log, now_ms)
+    assert shown(log)[:3] == ["0-0 k=1", "1-1 commit", "4-4 l=2"]
+
+
+def test_a_producers_last_batch_stays_empty_and_pins_its_commit_until_it_expires() -> None:
+    log = replica(data(0, "k=1", txn=7), marker(1, COMMIT, 7), data(2, "k=2"))
+    for now_ms in range(0, EXPIRATION_MS, 200):
+        grow(log)
+        run(log, now_ms)
+    assert shown(log)[:3] == ["0-0", "1-1 commit", "2-2 k=2"]
+    for now_ms in range(EXPIRATION_MS, 2 * EXPIRATION_MS, 200):
+        grow(log)
+        run(log, now_ms)
+    assert shown(log)[0] == "2-2 k=2"
+
+
+def test_where_the_end_raises_the_epoch_the_marker_is_what_stays_empty() -> None:
+    log = replica(data(0, "k=1", txn=7), marker(1, COMMIT, 7, epoch=1), data(2, "k=2"))
+    for now_ms in range(0, EXPIRATION_MS, 200):
+        grow(log)
+        run(log, now_ms)
+    assert shown(log)[:2] == ["1-1", "2-2 k=2"]
+    left = next(log.batches())
+    assert left.control
+    assert left.marker is None
+
+
+def test_the_next_marker_closes_all_that_is_open_whatever_the_epochs() -> None:
+    log = replica(data(0, "k=1", txn=7), data(1, "l=1", txn=7, epoch=1), marker(2, ABORT, 7, epoch=2))
+    assert [segment.aborted for segment in log.segments] == [[], [], [AbortedTxn(7, 0, 2, 3)]]
+    assert log.last_stable_offset == 3
+
+
+def test_an_emptied_marker_closes_nothing() -> None:
+    log = replica(data(0, "k=1", txn=7), emptied(1, 7))
+    assert log.producers[7].open_from == 0
+    assert log.last_stable_offset == 0
+
+
+def test_a_marker_without_data_is_no_aborted_transaction() -> None:
+    log = replica(marker(0, ABORT, 7))
+    assert log.segments[0].aborted == []
+    assert log.producers[7].open_from is None
+
+
+def test_an_entry_tells_the_first_offset_that_is_still_open() -> None:
+    log = replica(data(0, "k=1", txn=7), data(1, "l=1", txn=8), marker(2, ABORT, 8))
+    assert log.segments[-1].aborted == [AbortedTxn(8, 1, 2, 0)]
+
+
+def test_a_producer_with_an_open_transaction_never_expires() -> None:
+    log = replica(data(0, "k=1", txn=7), data(1, "l=1", idempotent=8), data(2, "m=1", idempotent=9, at_ms=500))
+    log.expire(EXPIRATION_MS, EXPIRATION_MS)
+    assert sorted(log.producers) == [7, 9]
+
+
+def test_truncation_takes_the_producers_back() -> None:
+    log = replica(data(0, "k=1", txn=7), data(1, "l=1"), marker(2, ABORT, 7), data(3, "m=1", txn=8))
+    log.truncate(2)
+    assert shown(log) == ["0-0 k=1", "1-1 l=1"]
+    assert {producer_id: producer.open_from for producer_id, producer in log.producers.items()} == {7: 0}
+    assert (log.log_end, log.high_watermark) == (2, 2)
+    assert [segment.aborted for segment in log.segments] == [[], []]
+
+
+def test_truncation_inside_a_segment_takes_back_its_aborted_transactions() -> None:
+    log = replica(data(0, "k=1", txn=7))
+    log.append(marker(1, ABORT, 7))
+    log.append(data(2, "l=1", txn=7))
+    log.append(marker(3, ABORT, 7))
+    log.truncate(3)
+    assert log.segments[0].aborted == [AbortedTxn(7, 0, 1, 2)]
+    assert log.producers[7].open_from == 2
+
+
+def test_a_log_start_takes_whole_segments_only() -> None:
+    log = replica(data(0, "a=1", "b=1"), data(2, "c=1", "d=1"), data(4, "e=1"))
+    log.delete_before(3)
+    assert shown(log) == ["2-3 c=1 d=1", "4-4 e=1"]
+    assert log.log_start == 3
+
+
+def test_neighbours_become_one_segment_up_to_a_size() -> None:
+    log = replica(*(data(n, f"k{n}=1") for n in range(6)))
+    assert clean(log, now_ms=0, delete_retention_ms=0, producer_expiration_ms=0, group_batches=2)
+    assert [segment.base_offset for segment in log.segments] == [0, 2, 4, 5]
+    assert sorted(log.snapshots) == [2, 4, 5]

@@ -1,0 +1,84 @@
+"""Checkers that are wrong on purpose: a test must fail for each mutant that is not listed as equivalent.
+
+A spread over all checkers by default, others with another ``--quality-seed``; all of them with ``--mutants all``, and
+those whose name has some text in it with ``--mutants TEXT``.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from equivalent import EQUIVALENT
+from expected import ABORTED_TO_COMMITTED
+from generate import LEGAL, generate
+from mutants import mutants, unchanged
+from mutated import in_place
+from planted import ABORTED_DELETE, SAME_OUTCOME
+from trial import build, failed
+
+import checkers.truth
+
+if TYPE_CHECKING:
+    from mutants import Mutant
+    from pyspark.sql import SparkSession
+    from trial import Stand
+
+CHECKERS: Final = (
+    "aborted_to_committed", "committed_to_aborted", "doubts", "exposure", "hanging_transaction", "hidden",
+    "lineage", "missed_marker", "other_spans", "own_state", "own_words", "stuck_lso", "tombstone_divergence",
+    "unexplained",
+)  # fmt: skip
+"""All that says what is wrong. Not yet: what they are given (`judged`, `replay`, `survivors`, `truth`), and
+the way of big data (`scan`, `plain`, `sieve`, `pick`, `reduce`), parts of which run in Spark's Python workers."""
+
+CASES: Final = ((LEGAL, 0), (SAME_OUTCOME, 1), (ABORTED_DELETE, 0), (ABORTED_TO_COMMITTED, 0))
+"""Generated clusters, by kind and seed: a test fails for some mutants with them alone."""
+
+SAMPLE: Final = 60
+ALL: Final = "all"
+
+pytestmark = pytest.mark.timeout(3600)
+
+
+def every() -> list[Mutant]:
+    return [mutant for name in CHECKERS for mutant in mutants(import_module(f"checkers.{name}"))]
+
+
+@pytest.fixture(scope="module")
+def stand(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stand:
+    return build(spark, tmp_path_factory.mktemp("mutants"), [generate(seed, kind) for kind, seed in CASES])
+
+
+@pytest.fixture(scope="module")
+def chosen(request: pytest.FixtureRequest) -> list[Mutant]:
+    text = request.config.getoption("--mutants")
+    if text is not None:
+        return [mutant for mutant in every() if text in (ALL, "") or text in mutant.name]
+    random = Random(request.config.getoption("--quality-seed"))  # noqa: S311
+    return sorted(random.sample(every(), SAMPLE), key=lambda mutant: mutant.name)
+
+
+def test_nothing_fails_for_unchanged_code(stand: Stand) -> None:
+    assert failed(stand, unchanged(checkers.truth)) is None
+
+
+def test_a_test_fails_for_each_mutant(stand: Stand, chosen: list[Mutant]) -> None:
+    survivors = {mutant.name for mutant in chosen if failed(stand, mutant) is None}
+    assert sorted(survivors - EQUIVALENT.keys()) == [], "no test fails for these"
+    assert sorted({mutant.name for mutant in chosen} & EQUIVALENT.keys() - survivors) == [], "these are not equivalent"
+
+
+def test_what_is_listed_as_equivalent_is_there() -> None:
+    assert sorted(EQUIVALENT.keys() - {mutant.name for mutant in every()}) == []
+
+
+def test_modules_are_put_back() -> None:
+    before = {name: id(module) for name, module in sys.modules.items()}
+    with in_place(unchanged(checkers.truth)):
+        assert id(sys.modules["checkers.truth"]) != before["checkers.truth"]
+    assert {name: id(module) for name, module in sys.modules.items()} == before
+    assert sys.modules["checkers"].truth is checkers.truth

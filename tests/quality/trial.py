@@ -1,0 +1,267 @@
+"""What tests say of a mutant: the first that fails for it.
+
+The literal histories of ``tests/unit`` and a few generated clusters are read once, and judged once by the code as is.
+Of a mutant only those tables are computed whose plans it changes; then the tests are called on what came of all.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from functools import partial
+from itertools import product
+from typing import TYPE_CHECKING, Any, Final
+
+import networkx as nx
+import test_audit_checkers
+import test_audit_spooled
+import test_checkers
+from copied import write_copies
+from literal import write_run
+from matching import complaints
+from mutants import unchanged
+from mutated import Code, in_place
+from pyspark import SparkContext
+from test_audit import dealt, found_in, is_missed_marker
+
+import checkers.truth
+from checkers.evidence import load, load_copies
+from harness.audit.copies import find_copies
+from harness.check import FINDERS, dictionaries
+from harness.store import RunFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+    from types import ModuleType
+
+    from generate import Case
+    from mutants import Mutant
+    from pyspark.sql import DataFrame, SparkSession
+
+    from checkers.evidence import Evidence
+    from checkers.judged import Judged
+    from harness.audit.copies import Copies
+
+Rows = dict[str, list[dict[str, Any]]]
+RUNS, COPIES = "runs", "copies"
+
+_THREADS = 2
+
+
+class Remembered:
+    """What was made of DataFrames, by their plans, and what they hold: the same need not be computed again.
+
+    ``is_full``: nothing more is to be kept. Mutants would fill the JVM's heap.
+    """
+
+    def __init__(self) -> None:
+        self.is_full = False
+        self._made: dict[int, list[tuple[DataFrame, Any]]] = {}
+        self._holding: dict[tuple[Any, ...], DataFrame] = {}
+
+    def get(self, rows: DataFrame, make: Callable[[DataFrame], Any]) -> Any:
+        """Return what was made of a plan that is the same, else make it."""
+        number = rows.semanticHash()
+        for plan, made in self._made.get(number, []):
+            if plan.sameSemantics(rows):
+                return made
+        made = make(rows)
+        if not self.is_full:
+            self._made.setdefault(number, []).append((rows, made))
+        return made
+
+    def alike(self, rows: DataFrame) -> DataFrame:
+        """Compute a small table; return the one that holds the same, so that what is planned from it is the same."""
+        content = (*rows.dtypes, *sorted(map(repr, rows.collect())))
+        if not self.is_full:
+            self._holding.setdefault(content, rows)
+        return self._holding.get(content, rows)
+
+
+DERIVED: Final = {
+    RUNS: frozenset({"checkers.judged"}),
+    COPIES: frozenset({"checkers.judged", "checkers.lineage", "checkers.own_words"}),
+}
+"""The modules that make of the evidence what checkers are given."""
+
+
+@dataclass(frozen=True)
+class Stand:
+    """What is judged, and what the unchanged code makes of it.
+
+    ``judged`` and ``rows``: by runs and copies. ``users``: of a module all that import it, by whatever way.
+    """
+
+    top: Path
+    cases: tuple[Case, ...]
+    copies: tuple[Copies, ...]
+    evidence: Mapping[str, Evidence]
+    remembered: Remembered
+    judged: dict[str, Judged]
+    rows: dict[str, Rows]
+    users: dict[str, frozenset[str]]
+
+
+def build(spark: SparkSession, top: Path, cases: Sequence[Case]) -> Stand:
+    """Write and read all cases, and judge them by the code as it is."""
+    (top / RUNS).mkdir()
+    histories = [*(case.history for case in test_checkers.CASES), *test_checkers.EXPOSURES]
+    folders = [write_run(top / RUNS, history) for history in histories]
+    copies = []
+    for literal in test_audit_checkers.CASES:
+        brokers = write_copies(top / literal.name, *literal.copies)
+        literal.spoil(top / literal.name)
+        copies.append(find_copies(brokers, ["t"], literal.name))
+    for name, served in test_audit_spooled.CASES.items():
+        copies.append(test_audit_spooled.spooled(name, served, RunFolder(top / name)))
+    for case in cases:
+        brokers = {broker: [folder] for broker, folder in case.write(top / COPIES).items()}
+        copies.append(find_copies(brokers, ["*"], case.name))
+    evidence = {RUNS: load(spark, folders), COPIES: load_copies(spark, copies)}
+    with in_place(unchanged(checkers.truth)) as code:
+        stand = Stand(top, tuple(cases), tuple(copies), evidence, Remembered(), {}, {}, _users(code))
+        _remember(stand, code)
+        for kind, read in evidence.items():
+            stand.judged[kind] = _judged(code, kind, read)
+            stand.rows[kind] = _rows(stand, _tables(code, kind, stand.judged[kind]))
+    stand.remembered.is_full = True
+    return stand
+
+
+def failed(stand: Stand, mutant: Mutant) -> str | None:
+    """Return the name of the first test that fails for a mutant, or what was raised; None where all pass."""
+    with in_place(mutant) as code, _letting_go():
+        _remember(stand, code)
+        for kind, fails in ((RUNS, _failed_runs), (COPIES, _failed_copies)):
+            try:
+                failure = fails(stand, code, _rows_of(stand, mutant, code, kind))
+            except Exception as error:  # noqa: BLE001  (whatever it is, it would be seen)
+                return f"{kind}: {type(error).__name__}"
+            if failure is not None:
+                return failure
+    return None
+
+
+@contextmanager
+def _letting_go() -> Iterator[None]:
+    """Let the JVM forget what Python does: a session that ends with its check does not (`harness.spark.session`)."""
+    gateway: Any = SparkContext._gateway
+    properties = gateway.gateway_property
+    properties.enable_memory_management = True
+    try:
+        yield
+    finally:
+        properties.enable_memory_management = False
+
+
+def _rows_of(stand: Stand, mutant: Mutant, code: Code, kind: str) -> Rows:
+    """Return what all checkers say; what the mutant has no part in is not even planned."""
+    users = stand.users[mutant.module]
+    is_judged = users.isdisjoint(DERIVED[kind])
+    tables = _tables(code, kind, stand.judged[kind] if is_judged else _judged(code, kind, stand.evidence[kind]))
+    changed = {name: table for name, table in tables.items() if not is_judged or table.module in users}
+    return {**stand.rows[kind], **_rows(stand, changed)}
+
+
+def _users(code: Code) -> dict[str, frozenset[str]]:
+    uses = nx.DiGraph([(name, used) for name, module in code.modules.items() for used in _imported(module)])
+    return {name: frozenset({name, *nx.ancestors(uses, name)}) for name in code.modules}
+
+
+def _imported(module: ModuleType) -> set[str]:
+    return {
+        name
+        for node in ast.walk(ast.parse(inspect.getsource(module)))
+        if isinstance(node, ast.ImportFrom) and node.module
+        for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
+    }
+
+
+def _remember(stand: Stand, code: Code) -> None:
+    """Let the code that is in place keep nothing twice: not what the unchanged code has kept."""
+    keep = code.modules["checkers.evidence"].held
+
+    def held(rows: DataFrame) -> DataFrame:
+        found: DataFrame = stand.remembered.get(rows, lambda plan: stand.remembered.alike(keep(plan)))
+        return found
+
+    for module in code.modules.values():
+        if vars(module).get("held") is keep:
+            vars(module)["held"] = held
+
+
+@dataclass(frozen=True)
+class _Table:
+    """What a checker of that module returns."""
+
+    module: str
+    plan: Callable[[], DataFrame]
+
+
+def _judged(code: Code, kind: str, known: Evidence) -> Judged:
+    modules = code.modules
+    evidence = modules["checkers.evidence"].Evidence(**{one.name: getattr(known, one.name) for one in fields(known)})
+    judged: Judged = (modules["checkers.judged"].judge if kind == RUNS else code.copies.judge_copied)(evidence)
+    return judged
+
+
+def _tables(code: Code, kind: str, judged: Judged) -> dict[str, _Table]:
+    """Return what `harness.check.prepare` and `harness.audit.judge.judge_whole` ask for."""
+    checks = code.runs.CHECKERS if kind == RUNS else code.copies.CHECKERS
+    return {name: _Table(check.__module__, partial(check, judged)) for name, check in checks.items()}
+
+
+def _rows(stand: Stand, tables: Mapping[str, _Table]) -> Rows:
+    with ThreadPoolExecutor(_THREADS) as pool:
+        rows = pool.map(lambda table: stand.remembered.get(table.plan(), dictionaries), tables.values())
+        return dict(zip(tables, rows, strict=True))
+
+
+def _failed_runs(_: Stand, __: Code, rows: Rows) -> str | None:
+    by_run = test_checkers.by_run
+    findings = [row for name in FINDERS for row in rows[name]]
+    said = test_checkers.Said(by_run(findings), by_run(rows["doubts"]), by_run(rows["exposure"]))
+    return _failing(test_checkers, said=said)
+
+
+def _failed_copies(stand: Stand, code: Code, rows: Rows) -> str | None:
+    rows_of = dealt(stand.copies, {**code.copies.NO_ROWS, **rows})
+    verdicts = {one.run_id: code.copies.assemble(one, rows_of[one.run_id], timings_s={}) for one in stand.copies}
+    both = dict.fromkeys((test_audit_checkers.WHOLE, test_audit_checkers.REDUCED), verdicts)
+    said = test_audit_checkers.Said(stand.top, both)
+    failure = _failing(test_audit_checkers, said=said) or _failing(test_audit_spooled, verdicts=verdicts)
+    if failure is not None:
+        return failure
+    for case in stand.cases:
+        kind = case.name.rpartition("-")[0]
+        found = [one for one in found_in(verdicts[case.name]) if not is_missed_marker(kind, one)]
+        for complaint in (*complaints(case, found), *verdicts[case.name]["doubts"]):
+            return str(complaint)
+    return None
+
+
+def _failing(module: ModuleType, **given: Any) -> str | None:
+    """Call the tests of a module that look at what is given; return the first one that fails."""
+    for name, test in vars(module).items():
+        if name.startswith("test_") and given.keys() <= inspect.signature(test).parameters.keys():
+            for arguments in _arguments(test):
+                try:
+                    test(**given, **arguments)
+                except (AssertionError, LookupError, ValueError):
+                    return f"{module.__name__}.{name}: {', '.join(map(_name, arguments.values()))}"
+    return None
+
+
+def _name(argument: Any) -> str:
+    return str(getattr(argument, "name", None) or getattr(getattr(argument, "history", None), "name", argument))
+
+
+def _arguments(test: Any) -> Iterator[dict[str, Any]]:
+    """Yield each set of arguments that a test is parametrized with."""
+    marks = [mark.args for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
+    for values in product(*(given for _, given in marks)):
+        yield {name: getattr(value, "values", (value,))[0] for (name, _), value in zip(marks, values, strict=True)}

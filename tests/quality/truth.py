@@ -1,0 +1,111 @@
+"""What is true of a partition, beside what each replica's files give."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from batch import COMMIT
+from view import View, view
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from batch import Batch
+    from model import Partition, Txn, Written
+
+
+@dataclass(slots=True)
+class Judged:
+    """What is true, and each replica's view.
+
+    ``bound`` is the offset below which replicas are compared: the smaller of the highest high watermark in any
+    checkpoint and the shortest log end.
+    """
+
+    partition: Partition
+    views: dict[int, View]
+    bound: int
+    by_key: dict[bytes, list[Written]]
+
+    def txn_of(self, batch: Batch) -> Txn:
+        """Return the transaction that a transactional batch truly is part of."""
+        if batch.txn is None:
+            raise ValueError(f"the batch at {batch.base_offset} is of no transaction")
+        return self.partition.txns[batch.txn]
+
+    def others(self, here: View) -> Iterator[View]:
+        """Walk the other replicas."""
+        return (other for other in self.views.values() if other is not here)
+
+    def is_committed(self, written: Written) -> bool:
+        """Tell what is true of a record; open is not committed."""
+        return written.txn is None or self.partition.txns[written.txn].outcome == COMMIT
+
+    def last_committed(self, key: bytes) -> Written | None:
+        """Return a key's last committed record."""
+        return next((written for written in reversed(self.by_key[key]) if self.is_committed(written)), None)
+
+    def is_settled(self, key: bytes, log_end: int) -> bool:
+        """Tell whether a replica that ends here has had all that can change a key.
+
+        One that stopped while it copied a cleaned log has passed offsets of which a later record, beyond its end,
+        has removed everything.
+        """
+        for written in self.by_key[key]:
+            marker = None if written.txn is None else self.partition.txns[written.txn].marker_offset
+            if self.is_committed(written) and max(written.offset, marker or 0) >= log_end:
+                return False
+        return True
+
+    def only_here(self, here: View, key: bytes, offset: int) -> bool:
+        """Tell whether another replica has removed what this one holds, and whatever removed it is not ahead."""
+        return (
+            offset < self.bound
+            and self.nothing_hidden_ahead(here)
+            and any(
+                other.covers(offset)
+                and offset < other.log_end <= here.log_end
+                and other.last_of_keys.get(key, -1) < offset
+                for other in self.others(here)
+            )
+        )
+
+    def nothing_hidden_ahead(self, here: View) -> bool:
+        """Tell whether all that was written beyond a replica's end is still on every replica that goes further.
+
+        Else a record that is gone may have taken away, on the leader that this replica copied, what it lacks.
+        """
+        return all(
+            other.log_end <= here.log_end or (other.replica.cleaned_to or 0) <= here.log_end
+            for other in self.others(here)
+        )
+
+    def own_marker(self, here: View, txn: Txn) -> bool:
+        """Tell whether another replica shows the marker of a transaction, below the bound."""
+        return is_below(txn.marker_offset, min(self.bound, here.log_end)) and any(
+            batch.marker and batch.base_offset == txn.marker_offset
+            for other in self.others(here)
+            for batch in other.control[txn.producer_id]
+        )
+
+
+def is_below(offset: int | None, end: int) -> bool:
+    """Tell whether there is such an offset, and it lies below an end."""
+    return offset is not None and offset < end
+
+
+def judge(partition: Partition, high_watermarks: Iterable[int]) -> Judged:
+    """Read every replica; no checkpoint at all leaves the shortest log end as the bound."""
+    by_key = defaultdict(list)
+    for written in partition.written.values():
+        if written.key is not None:
+            by_key[written.key].append(written)
+    shortest = min(replica.log_end for replica in partition.replicas.values())
+    return Judged(
+        partition=partition,
+        views={broker: view(replica) for broker, replica in partition.replicas.items()},
+        bound=min(max(high_watermarks, default=shortest), shortest),
+        by_key=by_key,
+    )

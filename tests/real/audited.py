@@ -1,0 +1,193 @@
+"""A cluster to be audited by a user who may only read and describe.
+
+Brokers log in to each other without a name, and that nobody may do everything; the auditor comes by the clients'
+listener, where ACLs hold.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import Producer
+from kafka.protocol.admin import CreateAclsRequest, ListGroupsRequest
+from kafka.protocol.metadata import MetadataRequest
+
+from harness.audit.cluster import Cluster, describe
+from harness.audit.line import Line
+from harness.audit.looks import look_at
+from harness.clients.librdkafka import CONFIG
+from harness.clock import RealClock
+from harness.errors import HarnessError, UsageError
+from harness.java import find_java
+from harness.protocol import wire
+from harness.protocol.admin import Admin
+from harness.protocol.offsets import log_ends
+from harness.protocol.security import read_security
+from harness.runtimes.base import ClusterSpec
+from harness.runtimes.local import LocalRuntime
+from harness.store import new_run_id
+from harness.targets import find_target
+from harness.targets.jars import jars_for
+from harness.timers import FAST
+from harness.workspace import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+BOUND_S = 60.0
+BROKERS = (1, 2, 3)
+TOPIC, SECOND = ("audited", 0), ("audited", 1)
+LOGIN = "auditor.properties"
+HIDDEN = ("hidden", 0)
+AUTHORIZED = {
+    **FAST.broker,
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+KEPT = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(1 << 20),
+    "delete.retention.ms": "600000",
+    "min.cleanable.dirty.ratio": "1",
+}
+"""Several segments, which no cleaner changes under the test."""
+TOPICS, CLUSTER, TRANSACTIONAL_IDS = 2, 4, 5
+READ, DESCRIBE, DESCRIBE_CONFIGS = 3, 8, 10
+PREFIXED, ALLOW = 4, 3
+LITERAL = 3
+MAY = (
+    (TOPICS, "audited", READ),
+    (TOPICS, "audited", DESCRIBE_CONFIGS),
+    (CLUSTER, "kafka-cluster", DESCRIBE),
+    (TRANSACTIONAL_IDS, "*", DESCRIBE),
+)
+"""All that the auditor may do; who may read may describe."""
+
+
+@dataclass(frozen=True)
+class Audited:
+    """A running cluster, and who looks at it. ``open_producer`` has a transaction open in partition 0."""
+
+    runtime: LocalRuntime
+    admin: Admin
+    auditor: list[wire.Address]
+    open_producer: Producer
+    inside: tuple[wire.Address, ...]
+    work: Path
+
+    def describe(self, *patterns: str) -> Cluster:
+        return describe(self.auditor, patterns or ("audited",))
+
+
+@contextmanager
+def running(target: str, folder: Path) -> Iterator[Audited]:
+    """Boot a cluster whose clients' listener has ACLs, fill it, and end it."""
+    (folder / LOGIN).write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config="
+        'org.apache.kafka.common.security.plain.PlainLoginModule required username="auditor" password="secret";\n'
+    )
+    security = read_security(folder / LOGIN)
+    with Workspace(f"audited-{new_run_id()}", folder) as workspace:
+        spec = ClusterSpec(workspace.run_id, workspace.path, folder, AUTHORIZED, BROKERS, security=security)
+        classpath = jars_for(find_target(target)).classpath
+        with closing(LocalRuntime(spec, find_java().path, classpath)) as runtime:
+            inside = tuple(runtime._inner[broker] for broker in BROKERS)
+            admin = Admin(lambda: inside)
+            runtime.start_cluster()
+            fill(runtime, admin, ",".join(map(str, inside)))
+            open_producer = hold_open(",".join(map(str, inside)))
+            auditor = [replace(runtime.address(broker), security=security) for broker in BROKERS]
+            wait_for_replication(auditor)
+            yield Audited(runtime, admin, auditor, open_producer, inside, folder)
+
+
+def fill(runtime: LocalRuntime, admin: Admin, bootstrap: str) -> None:
+    """Make the topics, give the auditor its rights, and write some megabytes and transactions of both ends."""
+    clock = RealClock()
+
+    def is_up() -> bool:
+        runtime.raise_if_died()
+        try:
+            return admin.brokers() == set(BROKERS)
+        except HarnessError:
+            return False  # nobody listens yet
+
+    clock.wait_until(is_up, BOUND_S, "the brokers to register")
+    admin.create_topics({TOPIC: (1, 2, 3), SECOND: (2, 3, 1)}, KEPT)
+    admin.create_topics({HIDDEN: (1, 2, 3)}, {})
+    Creation = CreateAclsRequest.AclCreation  # noqa: N806
+    creations = [
+        Creation(
+            resource_type=kind,
+            resource_name=name,
+            resource_pattern_type=PREFIXED if kind == TOPICS else LITERAL,
+            principal="User:auditor",
+            host="*",
+            operation=operation,
+            permission_type=ALLOW,
+        )
+        for kind, name, operation in MAY
+    ]
+    answer = wire.call(runtime._inner[1], CreateAclsRequest[3](creations=creations))
+    assert [result.error_code for result in answer.results] == [0] * len(MAY)
+    producer = Producer({**CONFIG, "bootstrap.servers": bootstrap, "transactional.id": "filler"})
+    producer.init_transactions(BOUND_S)
+    for number in range(6):
+        producer.begin_transaction()
+        for record in range(400):
+            topic, partition = (TOPIC, SECOND)[record % 2]
+            producer.produce(topic, f"{number}-{record}", b"v" * 2000, partition)
+        producer.flush(BOUND_S)
+        (producer.abort_transaction if number % 3 == 1 else producer.commit_transaction)(BOUND_S)
+
+
+def write_plainly(audited: Audited, partition: tuple[str, int]) -> None:
+    producer = Producer({**CONFIG, "bootstrap.servers": ",".join(map(str, audited.inside))})
+    for number in range(1500):
+        producer.produce(partition[0], str(number), b"v" * 2000, partition[1])
+    producer.flush(BOUND_S)
+
+
+def hold_open(bootstrap: str) -> Producer:
+    settings = {"bootstrap.servers": bootstrap, "transactional.id": "open", "transaction.timeout.ms": 600_000}
+    producer = Producer({**CONFIG, **settings})
+    producer.init_transactions(BOUND_S)
+    producer.begin_transaction()
+    producer.produce(TOPIC[0], "undecided", b"v", TOPIC[1])
+    producer.flush(BOUND_S)
+    return producer
+
+
+def wait_for_replication(auditor: list[wire.Address]) -> None:
+    """Wait until every replica knows that all is replicated."""
+    clock = RealClock()
+
+    def is_level() -> bool:
+        try:
+            looks = look_at(describe(auditor, ("audited",)), clock)
+        except UsageError:
+            return False  # ACLs reach brokers one after the other
+        ends = {tp: {(one.log_end, one.high_watermark) for one in looks.of(tp).values()} for tp in (TOPIC, SECOND)}
+        seen = all(len(looks.of(tp)) == len(BROKERS) for tp in ends)
+        return seen and all(len(told) == 1 and len(set(*told)) == 1 for told in ends.values())
+
+    clock.wait_until(is_level, BOUND_S, "the replicas to be level")
+
+
+def everything(audited: Audited) -> dict[str, Any]:
+    """Return what an audit could have changed, as an administrator sees it on every broker."""
+    broker = audited.inside[0]
+    groups = wire.call(broker, ListGroupsRequest[3]())
+    every = wire.call(broker, MetadataRequest[8](topics=None, allow_auto_topic_creation=False))
+    topics = [topic.name for topic in every.topics]
+    return {
+        "topics": sorted(topics),
+        "states": [audited.admin.partitions(topics, at=address) for address in audited.inside],
+        "settings": [audited.admin.topic_settings(address, topics) for address in audited.inside],
+        "brokers": [audited.admin.broker_settings(b, a) for b, a in zip(BROKERS, audited.inside, strict=True)],
+        "groups": [group.group_id for group in groups.groups],
+        "ends": [log_ends(Line(a, RealClock()), [TOPIC, SECOND]) for a in audited.inside],
+    }

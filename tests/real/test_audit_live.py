@@ -1,0 +1,207 @@
+"""An audit of a running cluster by a user who may only read and describe, which is the proof that it does no more.
+
+The cluster is that of `audited`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from audited import BOUND_S, BROKERS, KEPT, SECOND, TOPIC, everything, wait_for_replication, write_plainly
+
+from harness.audit.cluster import Cluster, describe, parse_bootstrap
+from harness.audit.exposure import Level, exposure
+from harness.audit.line import Line
+from harness.audit.looks import Looks, look_at
+from harness.audit.prefilter import prefilter
+from harness.audit.span import spans_between
+from harness.audit.spool import Progress, Spool, spool
+from harness.clock import RealClock
+from harness.errors import EXIT_ANOMALY, HarnessError, UsageError
+from harness.protocol.admin import Admin
+from harness.protocol.offsets import log_ends
+from harness.segments.batches import iter_batches
+from harness.store import RunFolder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from audited import Audited
+    from sandbox import Sandbox
+
+pytestmark = pytest.mark.timeout(900)
+
+COPIED = ("audited-copy", 0)
+THROTTLED_REPLICAS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+THROTTLES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+
+
+def spooled(audited: Audited, folder: RunFolder, **how: Any) -> tuple[Cluster, Looks]:
+    clock = RealClock()
+    cluster = audited.describe()
+    looks = look_at(cluster, clock)
+    told = spool(cluster, looks, folder, Spool(clock, **how))
+    assert told.failures == {}
+    assert told.readings.keys() == {(broker, tp) for broker in BROKERS for tp in (TOPIC, SECOND)}
+    assert all(reading.is_settled for reading in told.readings.values())
+    return cluster, looks
+
+
+def logs(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
+
+
+def test_the_cluster_is_described(audited: Audited) -> None:
+    cluster = audited.describe("aud*")
+    assert list(cluster.topics) == ["audited"]
+    assert cluster.partitions[TOPIC].replicas == (1, 2, 3)
+    settings = cluster.topics["audited"].settings
+    assert settings is not None
+    assert settings["delete.retention.ms"] == "600000"
+    assert cluster.notes == ()
+    assert [str(cluster.brokers[b]) for b in BROKERS] == [str(a) for a in audited.auditor]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [("hidden", "may not describe"), ("audted", "may not describe"), ("nothing*", "no topic matches")],
+)
+def test_a_topic_that_cannot_be_audited_is_told_in_one_sentence(audited: Audited, pattern: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        audited.describe(pattern)
+
+
+def test_a_spool_is_what_is_on_disk(audited: Audited, tmp_path: Path) -> None:
+    told: list[Progress] = []
+    folder = RunFolder(tmp_path / "audit")
+    spooled(audited, folder, on_progress=told.append, piece_bytes=1 << 19)
+    for broker in BROKERS:
+        for topic, partition in (TOPIC, SECOND):
+            copied = tmp_path / f"disk-{broker}-{partition}"
+            audited.runtime.copy_partition(broker, topic, partition, copied)
+            fetched = folder.fetched_snapshot(broker, "after-rejoin") / f"{topic}-{partition}"
+            assert logs(fetched) == logs(copied)
+            assert len(list(fetched.glob("*.log"))) > 1
+            for path in fetched.glob("*.log"):
+                first = next(iter_batches(path.read_bytes(), source=path.name))
+                assert path.name == f"{first.base_offset:020}.log"
+            state = json.loads((fetched / "state.json").read_text())
+            assert (state["read_to"], state["settled"]) == (state["high_watermark"], True)
+            assert len(state["aborted"]) == 2
+            assert len(state["open"]) == (1 if partition == TOPIC[1] else 0)
+    assert told[-1].bytes_total is not None
+    assert told[-1].bytes_done == told[-1].bytes_total
+    assert told[-1].offsets_done == told[-1].offsets_total
+
+
+def test_a_span_of_time_is_read_alone(audited: Audited, tmp_path: Path) -> None:
+    clock = RealClock()
+    cluster = audited.describe()
+    looks = look_at(cluster, clock)
+    copied = tmp_path / "disk"
+    audited.runtime.copy_partition(1, *TOPIC, copied)
+    batches = list(iter_batches(logs(copied), source="disk"))
+    since = batches[len(batches) // 3].max_timestamp_ms
+    until = batches[len(batches) * 2 // 3].max_timestamp_ms
+    spans = spans_between(cluster, clock, since, until)
+    folder = RunFolder(tmp_path / "audit")
+    told = spool(cluster, looks, folder, Spool(clock, spans=spans), [(3, TOPIC)])
+    assert told.readings.keys() == {(3, TOPIC)}
+    served = list(iter_batches(logs(folder.fetched_snapshot(3, "after-rejoin") / "audited-0"), source="served"))
+    start, stop = spans[TOPIC].start, spans[TOPIC].stop
+    assert stop is not None
+    assert 0 < start < stop < batches[-1].base_offset
+    wanted = [b.base_offset for b in batches if b.last_offset >= start and b.base_offset < stop]
+    assert [b.base_offset for b in served] == wanted
+
+
+def test_a_transaction_that_goes_on_is_seen_and_not_suspected(audited: Audited) -> None:
+    told = prefilter(audited.describe(), RealClock())
+    assert (told.suspicions, told.notes) == ((), ())
+    held = {look.open for (_, tp), look in told.looks.replicas.items() if tp == TOPIC}
+    (same,) = held
+    assert same is not None
+    (transaction,) = same
+    word = told.words.told[transaction.producer_id]
+    assert (word.transactional_id, word.state, word.producer_epoch) == ("open", "Ongoing", transaction.producer_epoch)
+    assert word.partitions == {TOPIC}
+    assert word.start_time_ms > 0
+
+
+def test_nothing_is_changed_by_a_user_who_may_change_nothing(audited: Audited, tmp_path: Path) -> None:
+    """What the auditor may do is in `MAY`, and everything works with that alone."""
+    before = everything(audited)
+    cluster, looks = spooled(audited, RunFolder(tmp_path / "audit"))
+    assert prefilter(cluster, RealClock()).notes == ()
+    told = exposure(cluster, RealClock(), looks=looks)
+    assert (told.level, told.notes) == (Level.OK, ())
+    assert everything(audited) == before
+    with pytest.raises(HarnessError, match="Authorization failed"):
+        Admin(lambda: audited.auditor).create_topics({("made", 0): (1,)}, {})
+
+
+def test_a_copy_that_is_slower_than_the_retention_is_seen(audited: Audited) -> None:
+    """Two replicas, some megabytes, and a third that is given them at a crawl."""
+    admin, clock = audited.admin, RealClock()
+    admin.create_topics({COPIED: (1, 2)}, {**KEPT, "delete.retention.ms": "4000"})
+    write_plainly(audited, COPIED)
+    admin.alter_topics([COPIED[0]], dict.fromkeys(THROTTLED_REPLICAS, "*"))
+    for broker, address in zip(BROKERS, audited.inside, strict=True):
+        admin.alter_broker(broker, address, dict.fromkeys(THROTTLES, "200000"))
+    admin.reassign({COPIED: (1, 2, 3)})
+    clock.wait_until(
+        lambda: isinstance(log_ends(Line(audited.inside[2], clock), [COPIED])[COPIED], int),
+        BOUND_S,
+        "the third replica",
+    )
+    told = exposure(audited.describe("audited-copy"), clock)
+    ((copy,),) = (topic.replicas for topic in told.topics)
+    assert copy.broker == 3
+    assert copy.level > Level.OK
+    assert copy.left_s is not None
+    assert 1 < copy.left_s < 60
+    for broker, address in zip(BROKERS, audited.inside, strict=True):
+        admin.alter_broker(broker, address, dict.fromkeys(THROTTLES))
+    clock.wait_until(lambda: len(admin.partitions(["audited-copy"])[COPIED].isr) == 3, BOUND_S, "the copy to be made")
+
+
+def test_a_broker_that_is_away_is_named_and_the_others_are_read(audited: Audited, tmp_path: Path) -> None:
+    clock = RealClock()
+    audited.runtime.kill(3)
+    try:
+        clock.wait_until(lambda: 3 not in audited.admin.brokers(), BOUND_S, "the broker to be fenced")
+        cluster = audited.describe()
+        looks = look_at(cluster, clock)
+        told = spool(cluster, looks, RunFolder(tmp_path / "audit"), Spool(clock))
+        assert told.readings.keys() == {(broker, tp) for broker in (1, 2) for tp in (TOPIC, SECOND)}
+        assert told.failures.keys() == {(3, TOPIC), (3, SECOND)}
+        exposed = exposure(cluster, clock, looks=looks)
+        assert exposed.level == Level.AT_RISK
+        assert [(one.broker, one.partition) for topic in exposed.topics for one in topic.replicas] == [(3, 0), (3, 1)]
+    finally:
+        audited.runtime.start(3)
+        wait_for_replication(audited.auditor)
+
+
+def test_a_stuck_replica_is_found_without_reading_data(sandbox: Sandbox) -> None:
+    ran = sandbox.run("kafka-4.4", "--anomaly", "stuck-lso", "--keep").end()
+    assert ran.code == EXIT_ANOMALY, ran.said
+    kept = re.findall(r"kept: broker \d+ at (\S+)", ran.stderr)
+    (run_id,) = re.findall(r"harness clean (\S+)", ran.stderr)
+    try:
+        told = prefilter(describe(parse_bootstrap(",".join(kept)), ["stuck*"]), RealClock())
+        (found,) = told.suspicions
+        verdict = json.loads((sandbox.latest("kafka-4.4", "stuck-lso") / "verdict.json").read_text())
+        judged = [(one["anomaly"], one["broker"], one["offset"]) for one in verdict["findings"]]
+        assert [(found.anomaly, found.broker, found.offset)] == judged
+        assert found.decided_on == (1, 3)
+        assert found.coordinator is not None
+        assert found.coordinator.state == "CompleteCommit"
+        assert told.notes == ()
+    finally:
+        cleaned = sandbox.call("clean", run_id)
+    assert cleaned.code == 0, cleaned.said
+    sandbox.wait_until_nothing_is_left()

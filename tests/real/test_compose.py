@@ -1,0 +1,91 @@
+"""Compose files, as the compose tool of this machine understands them."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from harness import commands
+from harness.runtimes import engine
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ADMIN = {f"HARNESS_ADMIN_PORT_{broker}": str(28000 + broker) for broker in range(1, 8)}
+VARIABLES = {
+    "HARNESS_RUN_ID": "2026-A-Run",
+    "HARNESS_IMAGE": "sha256:brokers",
+    "HARNESS_CLUSTER_ID": "a-cluster",
+    **{f"HARNESS_PORT_{broker}": str(18000 + broker) for broker in range(1, 8)},
+    **ADMIN,
+}
+BROKERS = {f"broker-{number}" for number in range(1, 8)}
+
+
+def understood(path: Path, *names: str) -> dict[str, Any]:
+    """Return what the tool makes of these files together."""
+    given = []
+    for name in names:
+        (path / name).write_text((files("compose") / name).read_text())
+        given += ["--file", str(path / name)]
+    said = commands.run(
+        *engine.find_compose(), *given, "config", timeout_s=60, variables={**engine.OWN_MODULES, **VARIABLES}
+    )
+    understood: dict[str, Any] = yaml.safe_load(said)
+    return understood
+
+
+def published(service: dict[str, Any]) -> set[tuple[str, int, int]]:
+    """Return (address of this host, its port, the container's) of a service, in either of the tool's spellings."""
+    ports = set()
+    for port in service.get("ports", []):
+        if isinstance(port, str):
+            address, here, there = port.removesuffix("/tcp").split(":")
+            ports.add((address, int(here), int(there)))
+        else:
+            ports.add((port["host_ip"], int(port["published"]), int(port["target"])))
+    return ports
+
+
+@pytest.mark.parametrize(
+    ("names", "beside", "admin"),
+    [
+        (("kafka.yaml",), set(), False),
+        (("redpanda.yaml",), set(), True),
+        (("redpanda.yaml", "redpanda-cloud.yaml"), {"store"}, True),
+    ],
+    ids=["kafka", "redpanda", "redpanda with cloud topics"],
+)
+def test_the_compose_tool_understands_it(
+    tmp_path: Path, names: tuple[str, ...], beside: set[str], *, admin: bool
+) -> None:
+    told = understood(tmp_path, *names)
+    assert set(told["services"]) == BROKERS | beside
+    for name, service in told["services"].items():
+        assert service["labels"] == {engine.LABEL: "2026-A-Run"}, name
+        for volume in service["volumes"]:
+            is_bind = volume.startswith(("/", ".", "~")) if isinstance(volume, str) else volume["type"] == "bind"
+            assert not is_bind, f"{name} sees a folder of this host"
+        if name in BROKERS:
+            number = int(name.removeprefix("broker-"))
+            wanted = {("127.0.0.1", 18000 + number, 9092), *({("127.0.0.1", 28000 + number, 9644)} if admin else ())}
+            assert published(service) == wanted
+            assert service["image"] == "sha256:brokers"
+        else:
+            assert not published(service), "the store is for the brokers alone"
+    for kind in ("networks", "volumes"):
+        for name, made in told[kind].items():
+            assert made["labels"] == {engine.LABEL: "2026-A-Run"}, f"{kind} {name}"
+
+
+def test_every_redpanda_broker_but_the_first_seeks_that(tmp_path: Path) -> None:
+    services = understood(tmp_path, "redpanda.yaml")["services"]
+    for number in range(1, 8):
+        words = services[f"broker-{number}"]["command"]
+        assert f"--node-id={number}" in words
+        assert f"--advertise-kafka-addr=internal://broker-{number}:9094,external://127.0.0.1:{18000 + number}" in words
+        assert "--unsafe-bypass-fsync=false" in words, "what was acknowledged survives SIGKILL"
+        assert ("--seeds=broker-1:33145" in words) is (number > 1)

@@ -1,0 +1,245 @@
+"""Runs in containers, on an engine of this machine: what they find, and that nothing of them is left."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from docker.errors import APIError
+from sandbox import ALL_TOPICS, Sandbox, long_timers, wait_until
+
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN, EXIT_USAGE, UsageError
+from harness.runtimes import engine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from docker import DockerClient
+    from docker.models.containers import Container
+
+pytestmark = pytest.mark.timeout(600)
+
+TARGETS = ("kafka-3.9", "kafka-4.4")
+TARGET = "kafka-3.9"
+BUILD_S, GONE_S = 300, 30
+
+
+@pytest.fixture(scope="session")
+def client() -> DockerClient:
+    """Connect to the engine, which has to be there: a missing one fails."""
+    return engine.connect()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _images(client: DockerClient, make_sandbox: Callable[[str], Sandbox]) -> None:
+    assert client.ping()
+    sandbox = make_sandbox("images")
+    for target in TARGETS:
+        ran = sandbox.call("images", "build", target)
+        assert ran.code == EXIT_CLEAN, ran.said
+        assert "compaction-harness/kafka:" in ran.stdout
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left(client: DockerClient) -> Any:
+    """Look at the engine after every test, whatever it did."""
+    yield
+    wait_until(lambda: not everything(client), GONE_S, "the engine to have nothing of any run")
+
+
+def everything(client: DockerClient) -> list[str]:
+    mine: dict[str, str | list[str] | bool] = {"label": engine.LABEL}
+    containers = client.containers.list(all=True, filters=mine, ignore_removed=True)
+    networks, volumes = client.networks.list(filters=mine), client.volumes.list(filters=mine)
+    return [str(thing.id) for thing in (*containers, *networks, *volumes)]
+
+
+@pytest.mark.parametrize(
+    ("target", "nemesis"),
+    [
+        ("kafka-3.9", "kill"),
+        ("kafka-4.4", "kill"),
+        ("kafka-3.9", "partition"),
+        ("kafka-4.4", "pause"),
+        ("kafka-3.9", "one-way"),
+        ("kafka-4.4", "join"),
+    ],
+)
+def test_every_anomaly_in_containers(sandbox: Sandbox, target: str, nemesis: str) -> None:
+    chosen = ("--runtime", "docker", "--anomaly", "all", "--nemesis", nemesis, "--format", "json")
+    ran = sandbox.run(target, *chosen).end()
+    assert ran.code == EXIT_ANOMALY, ran.said
+    assert {finding["topic"] for finding in ran.verdict["findings"]} == ALL_TOPICS
+    assert {finding["broker"] for finding in ran.verdict["findings"]} == {2}
+    folder = sandbox.latest(target, "all")
+    runtime = json.loads((folder / "manifest.json").read_text())["runtime"]
+    assert runtime["name"] == "docker"
+    assert runtime["image"]["id"].startswith("sha256:")
+    assert all("started" in (folder / "logs" / str(b) / "server.log").read_text() for b in (1, 2, 3))
+
+
+def test_a_healthy_run_in_containers_is_clean(sandbox: Sandbox) -> None:
+    ran = sandbox.run("kafka-4.4", "--runtime", "auto", "--anomaly", "all", "--nemesis", "none").end()
+    assert ran.code == EXIT_CLEAN, ran.said
+    manifest = json.loads((sandbox.latest("kafka-4.4", "all") / "manifest.json").read_text())
+    assert manifest["runtime"]["name"] == "docker", "auto takes containers where there is an image"
+
+
+def test_killed_in_mid_outage(sandbox: Sandbox, client: DockerClient) -> None:
+    going = sandbox.run(TARGET, "--runtime", "docker", "--anomaly", "stuck-lso", "--nemesis", "pause")
+    going.wait_for_stage("clean")
+    assert len(everything(client)) >= 7, "three containers, three volumes and a network"
+    going.process.kill()
+    assert going.end().code == -signal.SIGKILL
+    sandbox.wait_until_nothing_is_left()
+
+
+def test_clean_finds_by_label_what_a_crash_left(sandbox: Sandbox, client: DockerClient) -> None:
+    going = sandbox.run(TARGET, "--runtime", "docker", "--anomaly", "stuck-lso")
+    going.wait_for_stage("clean")
+    for process in sandbox.processes():
+        process.kill()
+    going.process.wait()
+    assert everything(client)
+    ran = sandbox.call("clean")
+    assert ran.code == EXIT_CLEAN, ran.said
+    assert f"removed {sandbox.latest(TARGET, 'stuck-lso').name}" in ran.stdout
+
+
+def test_a_container_that_is_killed_by_somebody_else(sandbox: Sandbox, client: DockerClient) -> None:
+    going = sandbox.run(TARGET, "--runtime", "docker", "--anomaly", "stuck-lso")
+    going.wait_for_stage("boot")
+    name = f"compaction-harness-{sandbox.latest(TARGET, 'stuck-lso').name.lower()}"
+
+    def third() -> Any:
+        labels = [f"com.docker.compose.project={name}", "com.docker.compose.service=broker-3"]
+        return client.containers.list(filters={"label": labels})
+
+    wait_until(third, GONE_S, "broker 3 to run")
+    third()[0].kill()
+    ran = going.end()
+    assert ran.code == EXIT_FAILED, ran.said
+    assert "broker 3 ended by itself (exit code 137)" in ran.stderr
+
+
+def test_a_container_that_runs_out_of_memory(sandbox: Sandbox, client: DockerClient) -> None:
+    # What is critical is not removed for minutes: the window is open until the container ends.
+    slow = ("--anomaly", "tombstone-divergence", "--set", "topic.delete.retention.ms=600000")
+    going = sandbox.run("kafka-4.4", "--runtime", "docker", *slow, "--format", "json")
+    going.wait_for_stage("clean")
+    folder = sandbox.latest("kafka-4.4", "tombstone-divergence")
+    labels = [f"{engine.LABEL}={folder.name}", "com.docker.compose.service=broker-3"]
+    (third,) = client.containers.list(filters={"label": labels})
+    squeeze(third)
+    ran = going.end()
+    assert ran.code == EXIT_UNKNOWN, ran.said
+    assert "broker 3 ended by itself (out of memory)" in ran.verdict["reason"]
+    assert (folder / "history.jsonl").stat().st_size > 0
+    assert (folder / "observations.jsonl").stat().st_size > 0
+
+
+def squeeze(container: Container) -> None:
+    """Allow a container no more memory than it has: the next page that it takes is one too many."""
+    for limit_mib in range(64, 1024, 2):
+        # An engine refuses less than is in use (version 1 of cgroups), or ends the process at once.
+        with suppress(APIError):
+            container.update(mem_limit=f"{limit_mib}m", memswap_limit=f"{limit_mib}m")
+            return
+    pytest.fail("no limit was taken")
+
+
+def test_a_run_in_containers_that_is_cut_off_in_its_window_goes_on(sandbox: Sandbox, client: DockerClient) -> None:
+    going = sandbox.run(TARGET, "--runtime", "docker", "--anomaly", "stuck-lso", *long_timers())
+    going.wait_for_stage("clean")
+    folder = sandbox.latest(TARGET, "stuck-lso")
+    going.process.kill()
+    going.process.wait()
+    mine = {"label": f"{engine.LABEL}={folder.name}"}
+    wait_until(lambda: not client.containers.list(filters=dict(mine)), GONE_S, "the containers to be ended")
+    assert len(client.containers.list(all=True, filters=dict(mine))) == 3
+    resumed = sandbox.call("run", "--resume", str(folder), "--format", "json")
+    assert resumed.code == EXIT_ANOMALY, resumed.said
+    assert {finding["topic"] for finding in resumed.verdict["findings"]} == {"stuck-lso"}
+    sandbox.wait_until_nothing_is_left()
+
+
+@pytest.fixture
+def own_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DockerClient]:
+    """Give an engine of our own that has a single subnet; commands use it, and nothing else of the host's."""
+    host, pid_file = f"unix://{tmp_path}/e.sock", tmp_path / "pid"
+    command = (
+        *("dockerd", "--data-root", str(tmp_path / "data"), "--exec-root", str(tmp_path / "exec"), "--host", host),
+        *("--pidfile", str(pid_file), "--bridge", "none", "--iptables=false", "--ip6tables=false"),
+        *("--default-address-pool", "base=10.201.7.0/24,size=24"),
+    )
+    with (tmp_path / "log").open("wb") as log:
+        daemon = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    try:
+        monkeypatch.setenv("DOCKER_HOST", host)
+
+        def answers() -> DockerClient | None:
+            assert daemon.poll() is None, (tmp_path / "log").read_text()
+            try:
+                return engine.connect()
+            except UsageError:
+                return None
+
+        wait_until(answers, GONE_S, "an engine of our own")
+        client = engine.connect()
+        yield client
+        # Its bridges would outlive it.
+        client.networks.prune()
+    finally:
+        daemon.terminate()
+        daemon.wait(timeout=GONE_S)
+
+
+def test_an_engine_without_a_free_subnet(sandbox: Sandbox, own_engine: DockerClient) -> None:
+    built = sandbox.call("images", "build", TARGET)
+    assert built.code == EXIT_CLEAN, built.said
+    own_engine.networks.create("takes-the-only-one")
+    ran = sandbox.run(TARGET, "--runtime", "docker", "--anomaly", "stuck-lso").end()
+    assert ran.code == EXIT_FAILED, ran.said
+    assert ran.stdout == ""
+    (error,) = [line for line in ran.stderr.splitlines() if line.startswith("harness: ")]
+    assert "the engine has no free subnet for the run's network: remove networks that nobody uses" in error
+    assert (sandbox.latest(TARGET, "stuck-lso") / "manifest.json").exists()
+    assert everything(own_engine) == []
+    sandbox.wait_until_nothing_is_left()
+
+
+@pytest.mark.parametrize(
+    ("variables", "arguments", "told"),
+    [
+        ({"DOCKER_HOST": "unix:///nowhere/engine.sock"}, ("kafka-3.9",), "no container engine can be used"),
+        ({}, ("kafka-4.1", "--image", "compaction-harness/kafka:none"), "`harness images build kafka-4.1`"),
+        ({}, ("kafka-4.4", "--nemesis", "clock-skew"), "containers share the clock of their host; --runtime local has"),
+        ({}, ("kafka-4.4", "--nemesis", "disk-full"), "containers share the disk of the engine; --runtime local has"),
+    ],
+    ids=["no engine", "no image", "no clock", "no disk"],
+)
+def test_what_is_missing_is_told_before_anything_starts(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], arguments: tuple[str, ...], told: str
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    ran = sandbox.run(*arguments, "--runtime", "docker", "--anomaly", "stuck-lso").end()
+    assert ran.code == EXIT_USAGE, ran.said
+    assert told in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert not sandbox.results.exists()
+
+
+def test_two_runs_in_containers_at_once(sandbox: Sandbox) -> None:
+    both = [
+        sandbox.run(target, "--runtime", "docker", "--anomaly", "stuck-lso", "--nemesis", nemesis)
+        for target, nemesis in (("kafka-3.9", "kill"), ("kafka-4.4", "partition"))
+    ]
+    for going in both:
+        ran = going.end()
+        assert ran.code == EXIT_ANOMALY, ran.said

@@ -1,0 +1,132 @@
+"""Every other way to be away, on real local brokers: what each leads to, and that it was really in force."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sandbox import ALL_TOPICS, GONE_S, Going, Sandbox, wait_until
+
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE
+from harness.leftovers import processes_of
+from harness.runtimes import network
+from nemesis import NEMESES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.timeout(300)
+
+FIVE = ("--brokers", "5", "--replication-factor", "4", "--absent", "2")
+FOUR = ("--brokers", "4")
+AWAY = (
+    ("kafka-3.9", "one-way", (), {2}),
+    ("kafka-4.4", "split", FIVE, {2, 3}),
+    ("kafka-3.9", "bridge", FIVE, {2, 3}),
+    ("kafka-4.4", "ring", FIVE, {2, 3}),
+    ("kafka-3.9", "rolling", (), {2}),
+    ("kafka-4.4", "controller-kill", FOUR, {2}),
+    ("kafka-3.9", "disk-full", (), {2}),
+)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left(sandbox: Sandbox) -> Any:
+    """Look at the machine after every test, whatever it did."""
+    yield
+    sandbox.wait_until_nothing_is_left()
+    for run_dir in sandbox.results.glob("*/*/2*"):
+        assert left_on_host(run_dir.name) == []
+
+
+def left_on_host(run_id: str) -> list[str]:
+    """Describe what of a run is left outside of its folders: namespaces, links, disks, rules, processes."""
+    bridge = network._bridge(run_id)
+    lines = [*said("ip", "netns"), *said("ip", "-oneline", "link"), *said("mount"), *said("iptables", "-S", "FORWARD")]
+    return [line for line in lines if run_id in line or bridge in line] + [str(p) for p in processes_of(run_id)]
+
+
+def said(*command: str) -> list[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def start(sandbox: Sandbox, target: str, nemesis: str, *more: str) -> Going:
+    return sandbox.run(target, "--anomaly", "all", "--nemesis", nemesis, *more, "--format", "json")
+
+
+@pytest.mark.parametrize(("target", "nemesis", "shape", "absent"), AWAY, ids=[row[1] for row in AWAY])
+def test_every_payload_is_found_on_who_was_away(
+    sandbox: Sandbox, target: str, nemesis: str, shape: tuple[str, ...], absent: set[int]
+) -> None:
+    ran = start(sandbox, target, nemesis, *shape).end()
+    assert ran.code == EXIT_ANOMALY, ran.said
+    has_shape = NEMESES[nemesis].shape is not None
+    assert any(sandbox.results.glob("*/all/2*/topology.svg")) is has_shape
+    found = {(finding["broker"], finding["topic"]) for finding in ran.verdict["findings"]}
+    assert found == {(broker, topic) for broker in absent for topic in ALL_TOPICS}, ran.said
+
+
+def test_a_lossy_link_loses_packets(sandbox: Sandbox) -> None:
+    going = start(sandbox, "kafka-4.4", "lossy")
+    going.wait_for_stage("clean")
+    namespace = network._namespace(sandbox.latest("kafka-4.4", "all").name, 2)
+
+    def dropped() -> list[int]:
+        """Packets that each rule has dropped so far."""
+        rules = [
+            line.split() for chain in ("INPUT", "OUTPUT")
+            for line in said("ip", "netns", "exec", namespace, "iptables", "-vnxL", chain)
+        ]  # fmt: skip
+        return [int(words[0]) for words in rules if words[2:3] == ["DROP"]]
+
+    wait_until(lambda: len(dropped()) == 2 and all(dropped()), GONE_S, "packets to be lost in both directions")
+    ran = going.end()
+    # Nobody is away. But TCP may take longer than the retention to bring something across: what was deleted on the
+    # others meanwhile is then alive on this broker, and on no other.
+    # And what takes longer than a wait is given ends the run: then it says so, and judges nothing.
+    assert ran.code in {EXIT_CLEAN, EXIT_ANOMALY, EXIT_UNKNOWN}, ran.said
+    assert ran.verdict["reason"], ran.said
+    assert {finding["broker"] for finding in ran.verdict["findings"]} <= {2}, ran.said
+
+
+def test_a_clock_that_is_ahead_for_a_while_harms_nobody(sandbox: Sandbox) -> None:
+    ran = start(sandbox, "kafka-3.9", "clock-skew").end()
+    assert ran.code == EXIT_CLEAN, ran.said
+    folder = sandbox.latest("kafka-3.9", "all")
+    jumps = {broker: jumps_of_clock(folder / "logs" / str(broker) / "server.log") for broker in (1, 2, 3)}
+    assert jumps == {1: set(), 2: {1, 23}, 3: set()}, "an hour ahead, and an hour back"
+
+
+def jumps_of_clock(server_log: Path) -> set[int]:
+    """By how many hours, on the face of a clock, a line of a broker's log is later than the one before."""
+    times = re.findall(r"^(\d\d):(\d\d):(\d\d)\.", server_log.read_text(), re.MULTILINE)
+    seconds = [int(hours) * 3600 + int(minutes) * 60 + int(seconds) for hours, minutes, seconds in times]
+    return {round((after - before) / 3600) % 24 for before, after in pairwise(seconds)} - {0}
+
+
+def has_netem() -> bool:
+    """Ask the kernel, on a link of our own."""
+    name = f"t-{os.getpid()}"
+    subprocess.run(["ip", "link", "add", name, "type", "bridge"], check=True)
+    try:
+        emulator = ("tc", "qdisc", "add", "dev", name, "root", "netem", "delay", "1ms")
+        return subprocess.run(emulator, capture_output=True, check=False).returncode == 0
+    finally:
+        subprocess.run(["ip", "link", "delete", name], check=True)
+
+
+def test_a_slow_link_is_had_where_the_kernel_has_it(sandbox: Sandbox) -> None:
+    ran = start(sandbox, "kafka-4.4", "slow").end()
+    if has_netem():
+        assert ran.code == EXIT_CLEAN, ran.said
+        manifest = json.loads((sandbox.latest("kafka-4.4", "all") / "manifest.json").read_text())
+        assert manifest["nemesis"] == "slow"
+    else:
+        assert ran.code == EXIT_USAGE, ran.said
+        assert "this nemesis takes the kernel's network emulator: this kernel has none:" in ran.stderr
+        assert not sandbox.results.exists()

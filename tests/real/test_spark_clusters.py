@@ -1,0 +1,96 @@
+"""Audits on executors in processes of their own, which is what a Spark cluster has."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyspark
+import pytest
+from expected import STUCK_LSO
+from generate import generate
+from sandbox import Sandbox, command_line, wait_until
+
+from harness.errors import EXIT_ANOMALY, EXIT_FAILED, EXIT_USAGE
+from harness.leftovers import SPARK_MARKER
+from harness.segments.blocks import WORTH_COMPILING_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import psutil
+    from sandbox import Going
+
+pytestmark = pytest.mark.timeout(900)
+
+EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+EXECUTORS = 2
+EXECUTORS_S = 120
+
+
+@dataclass(frozen=True)
+class Diverged:
+    """Copies from three brokers, one of which is wrong, and where commands on them run."""
+
+    sandbox: Sandbox
+    brokers: dict[int, Path]
+
+    def audit(self, *more: str) -> Going:
+        """Start the audit on a cluster of this host."""
+        cluster = ("--spark-master", f"local-cluster[{EXECUTORS},1,1024]")
+        places = [word for broker, folder in self.brokers.items() for word in ("--broker", f"{broker}={folder}")]
+        return self.sandbox.start("audit", "disk", "--topic", "*", *places, *cluster, "--format", "json", *more)
+
+    def executors(self) -> list[psutil.Process]:
+        """Return those that are there."""
+        return [one for one in self.sandbox.processes() if EXECUTOR in command_line(one)]
+
+
+@pytest.fixture
+def diverged(make_sandbox: Callable[[str], Sandbox], monkeypatch: pytest.MonkeyPatch) -> Diverged:
+    sandbox = make_sandbox("cluster")
+    # The workers of such a cluster write under SPARK_HOME.
+    home = sandbox.root / "spark"
+    home.mkdir()
+    for name in ("jars", "bin"):
+        (home / name).symlink_to(Path(pyspark.__file__).parent / name)
+    monkeypatch.setenv("SPARK_HOME", str(home))
+    return Diverged(sandbox, generate(0, STUCK_LSO).write(sandbox.root / "copies"))
+
+
+@pytest.mark.parametrize("is_big", [False, True])
+def test_executors_find_what_was_planted(diverged: Diverged, *, is_big: bool) -> None:
+    if is_big:
+        # Preallocated room for records that are yet to come is read, too, and that by the reader for big files.
+        log = max(next(iter(diverged.brokers.values())).glob("*/*.log"))
+        os.truncate(log, WORTH_COMPILING_BYTES)
+    going = diverged.audit()
+    wait_until(lambda: len(diverged.executors()) == EXECUTORS, EXECUTORS_S, "the executors to be there")
+    assert all(SPARK_MARKER in command_line(one) for one in diverged.executors())
+    ran = going.end()
+    assert ran.code == EXIT_ANOMALY, ran.said
+    (planted,) = generate(0, STUCK_LSO).expected
+    told = [(one["anomaly"], one["broker"], one["offset"]) for one in ran.verdict["findings"]]
+    assert told == [(planted.anomaly, planted.broker, planted.offset)]
+    diverged.sandbox.wait_until_nothing_is_left()
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_executors_go_with_an_audit_that_is_cut_off(diverged: Diverged, how: signal.Signals) -> None:
+    going = diverged.audit()
+    going.wait_for_stage(f"check {len(diverged.brokers)} replicas")
+    assert diverged.executors()
+    going.process.send_signal(how)
+    assert going.end().code == (EXIT_FAILED if how == signal.SIGINT else -how)
+    diverged.sandbox.wait_until_nothing_is_left()
+
+
+def test_executors_that_cannot_work_are_told_of(diverged: Diverged) -> None:
+    ran = diverged.audit("--spark-conf", "spark.pyspark.python=/usr/bin/false").end()
+    assert ran.code == EXIT_USAGE, ran.said
+    (told,) = [line for line in ran.stderr.splitlines() if line.startswith("harness: ")]
+    assert "executors on local-cluster[2,1,1024] cannot run this (each needs its wheel" in told
+    diverged.sandbox.wait_until_nothing_is_left()

@@ -1,0 +1,194 @@
+"""Runs on other hosts: three network namespaces with a real sshd each, that share this host's files."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+from sandbox import GONE_S, Sandbox, wait_until
+
+from harness import commands
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN, EXIT_USAGE
+from harness.runtimes.network import create_network, remove_network
+from harness.runtimes.ssh import WORK_ROOT, node_marker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from harness.runtimes.network import Network
+
+pytestmark = pytest.mark.timeout(600)
+
+TARGET = "kafka-3.9"
+SSH_PORT, ANSWER_S = 22, 20
+CONFIG = """\
+ListenAddress {address}
+HostKey {folder}/host_key
+AuthorizedKeysFile {folder}/key.pub
+PidFile none
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+Subsystem sftp internal-sftp
+"""
+
+
+@dataclass(frozen=True)
+class Rig:
+    """Three hosts, and what it takes to log in to them."""
+
+    network: Network
+    folder: Path
+
+    @property
+    def hosts(self) -> list[str]:
+        """Their addresses."""
+        return [self.network.address(broker) for broker in self.network.brokers]
+
+    @property
+    def fingerprint(self) -> str:
+        """Return that of the key that they share."""
+        return commands.run("ssh-keygen", "-lf", str(self.folder / "host_key.pub")).split()[1]
+
+    def login(self, *, known: bool = True, with_key: bool = True) -> list[str]:
+        """Return the options of a run there."""
+        trusted = ["--ssh-known-hosts", str(self.folder / ("known_hosts" if known else "none"))]
+        key = ["--ssh-key", str(self.folder / "key")] if with_key else []
+        return ["--runtime", "ssh", "--nodes", ",".join(self.hosts), "--ssh-user", "root", *trusted, *key]
+
+    def chains(self) -> list[str]:
+        """Return the firewalls' chains of runs."""
+        listed = [
+            commands.run(*self.network.prefix(b), commands.find("iptables") or "iptables", "-S")
+            for b in self.network.brokers
+        ]
+        return [line for text in listed for line in text.splitlines() if line.startswith("-N ch-")]
+
+
+@pytest.fixture(scope="session")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    folder = tmp_path_factory.mktemp("rig")
+    for name in ("host_key", "key"):
+        commands.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name))
+    run_id = f"test-{secrets.token_hex(4)}"
+    network = create_network(run_id, (1, 2, 3))
+    daemons = []
+    try:
+        subject = Rig(network, folder)
+        public = (folder / "host_key.pub").read_text()
+        (folder / "known_hosts").write_text("".join(f"{host} {public}" for host in subject.hosts))
+        (folder / "none").write_text("")
+        Path("/run/sshd").mkdir(exist_ok=True)
+        for broker in network.brokers:
+            config = folder / f"sshd-{broker}"
+            config.write_text(CONFIG.format(address=network.address(broker), folder=folder))
+            command = [*network.prefix(broker), commands.find("sshd") or "sshd", "-D", "-e", "-f", str(config)]
+            with (folder / f"sshd-{broker}.log").open("wb") as log:
+                daemons.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
+        for host in subject.hosts:
+            wait_until(lambda host=host: answers(host), ANSWER_S, f"sshd on {host}")  # type: ignore[misc]
+        yield subject
+    finally:
+        for daemon in daemons:
+            daemon.kill()
+            daemon.wait()
+        remove_network(run_id)
+
+
+def answers(host: str) -> bool:
+    with suppress(OSError), socket.create_connection((host, SSH_PORT), timeout=1):
+        return True
+    return False
+
+
+def left_on_nodes(rig: Rig, run_id: str) -> list[str]:
+    brokers = [p for p in psutil.process_iter(["cmdline"]) if node_marker(run_id) in (p.info["cmdline"] or ())]
+    processes = [f"process {p.pid}" for p in brokers]
+    return processes + rig.chains() + [str(path) for path in Path(WORK_ROOT).glob(run_id)]
+
+
+@pytest.mark.parametrize("nemesis", ["kill", "partition"])
+def test_an_anomaly_on_other_hosts(sandbox: Sandbox, rig: Rig, nemesis: str) -> None:
+    ran = sandbox.run(TARGET, "--anomaly", "stuck-lso", "--nemesis", nemesis, *rig.login(), "--format", "json").end()
+    assert ran.code == EXIT_ANOMALY, ran.said
+    folder = sandbox.latest(TARGET, "stuck-lso")
+    runtime = json.loads((folder / "manifest.json").read_text())["runtime"]
+    assert runtime["name"] == "ssh"
+    assert sorted(runtime["nodes"]) == sorted(f"root@{host}:22" for host in rig.hosts)
+    assert all("started" in (folder / "logs" / str(b) / "server.log").read_text() for b in (1, 2, 3))
+    assert left_on_nodes(rig, folder.name) == []
+
+
+def test_a_paused_broker_where_the_agent_has_the_key(
+    sandbox: Sandbox, rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door = {"SSH_AUTH_SOCK": str(tmp_path / "agent")}
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", door["SSH_AUTH_SOCK"]], stdout=subprocess.DEVNULL)
+    try:
+        wait_until((tmp_path / "agent").exists, ANSWER_S, "the agent")
+        commands.run("ssh-add", str(rig.folder / "key"), variables=door)
+        monkeypatch.setenv("SSH_AUTH_SOCK", door["SSH_AUTH_SOCK"])
+        chosen = ("--anomaly", "stuck-lso", "--nemesis", "pause", *rig.login(with_key=False))
+        ran = sandbox.run(TARGET, *chosen, "--format", "json").end()
+    finally:
+        agent.kill()
+        agent.wait()
+    assert ran.code == EXIT_ANOMALY, ran.said
+    assert {finding["broker"] for finding in ran.verdict["findings"]} == {2}
+
+
+def test_a_host_that_is_not_known_is_refused_and_can_be_pinned(sandbox: Sandbox, rig: Rig) -> None:
+    chosen = ("--anomaly", "stuck-lso", *rig.login(known=False))
+    ran = sandbox.run(TARGET, *chosen).end()
+    assert ran.code == EXIT_USAGE, ran.said
+    assert "its host key is not known" in ran.stderr
+    assert f"--ssh-host-key {rig.fingerprint}" in ran.stderr
+    assert not sandbox.results.exists()
+    ran = sandbox.run(TARGET, *chosen, "--ssh-host-key", rig.fingerprint).end()
+    assert ran.code == EXIT_ANOMALY, ran.said
+
+
+def test_a_host_that_refuses_the_key(sandbox: Sandbox, rig: Rig) -> None:
+    commands.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(sandbox.root / "another"))
+    ran = sandbox.run(TARGET, "--anomaly", "all", *rig.login(), "--ssh-key", str(sandbox.root / "another")).end()
+    assert ran.code == EXIT_USAGE, ran.said
+    assert "it refuses the key of root" in ran.stderr
+
+
+def test_killed_in_a_partition(sandbox: Sandbox, rig: Rig) -> None:
+    going = sandbox.run(TARGET, "--anomaly", "stuck-lso", "--nemesis", "partition", *rig.login())
+    going.wait_for_stage("clean")
+    run_id = sandbox.latest(TARGET, "stuck-lso").name
+    assert len(rig.chains()) == 1
+    going.process.kill()
+    assert going.end().code == -signal.SIGKILL
+    sandbox.wait_until_nothing_is_left()
+    wait_until(lambda: not left_on_nodes(rig, run_id), GONE_S, "nothing to be left on the nodes")
+
+
+def test_a_host_that_disappears_in_mid_run_is_cleaned_once_it_is_back(sandbox: Sandbox, rig: Rig) -> None:
+    going = sandbox.run(TARGET, "--anomaly", "stuck-lso", *rig.login())
+    going.wait_for_stage("clean")
+    run_id = sandbox.latest(TARGET, "stuck-lso").name
+    rig.network.cut(3)
+    try:
+        ran = going.end()
+    finally:
+        rig.network.heal(3)
+    assert ran.code in {EXIT_UNKNOWN, EXIT_FAILED}, ran.said
+    assert rig.hosts[2] in ran.said
+    assert "Traceback" not in ran.stderr
+    ran = sandbox.call("clean")
+    assert ran.code == EXIT_CLEAN, ran.said
+    assert left_on_nodes(rig, run_id) == []
+    assert os.listdir(sandbox.work_root) == []  # noqa: PTH208  (names are what a failure should show)

@@ -1,0 +1,223 @@
+"""Stand-ins for brokers that are asked read-only things: what their replicas hold is literal, and changes by script."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import kafka.errors
+
+from harness.audit.cluster import Cluster, Topic
+from harness.protocol.admin import PartitionState
+from harness.protocol.wire import Address
+from harness.segments.batches import iter_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.audit.coordinators import Word
+    from harness.protocol.replica import OpenTransaction
+
+OUT_OF_RANGE = kafka.errors.OffsetOutOfRangeError.errno
+NOT_LEADER = kafka.errors.NotLeaderForPartitionError.errno
+LATEST, EARLIEST = -1, -2
+READ_COMMITTED = 1
+TP = ("t", 0)
+
+
+@dataclass(frozen=True)
+class Held:
+    """A replica. ``log_end`` is the high watermark where none is given; ``batches`` are whole, in order."""
+
+    high_watermark: int
+    last_stable_offset: int
+    log_start: int = 0
+    log_end: int | None = None
+    open: tuple[OpenTransaction, ...] = ()
+    batches: tuple[bytes, ...] = ()
+    aborted: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def end(self) -> int:
+        return self.high_watermark if self.log_end is None else self.log_end
+
+
+@dataclass
+class FakeBroker:
+    """Answers as Kafka's brokers do, or refuses what Redpanda's followers refuse.
+
+    ``states``: each of its partitions' replica, one after the other: a question for the log end brings the next one.
+    ``coordinators``: who leads each partition of ``__transaction_state``; nothing where that may not be seen.
+    ``growth_bytes``: by how much its replicas grow until they are asked for their sizes (again).
+    ``dies_after``: how many requests it answers before it is gone.
+    """
+
+    states: dict[tuple[str, int], list[Held]]
+    words: list[Word] = field(default_factory=list)
+    coordinators: tuple[int, ...] = ()
+    is_redpanda_follower: bool = False
+    sizes: dict[tuple[str, int], int] = field(default_factory=dict)
+    fetch_versions: tuple[int, int] = (4, 17)
+    dies_after: int | None = None
+    error: int = 0
+    asked: list[Any] = field(default_factory=list)
+    answer_bytes: int = 1 << 20
+    adding: dict[tuple[str, int], list[int]] = field(default_factory=dict)
+    growth_bytes: int = 0
+    by_time: dict[int, int] = field(default_factory=dict)
+    now: dict[tuple[str, int], Held] = field(default_factory=dict)
+
+    def call(self, request: Any) -> Any:
+        if self.dies_after is not None and len(self.asked) >= self.dies_after:
+            raise ConnectionResetError("gone")
+        self.asked.append(request)
+        name = type(request).__name__
+        return getattr(self, f"_{name.removesuffix('Request').lower()}")(request)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def named(self, kind: str) -> list[Any]:
+        return [request for request in self.asked if type(request).__name__ == f"{kind}Request"]
+
+    def _apiversions(self, _request: Any) -> Any:
+        low, high = self.fetch_versions
+        return SimpleNamespace(api_keys=[SimpleNamespace(api_key=1, min_version=low, max_version=high)])
+
+    def _listoffsets(self, request: Any) -> Any:
+        def told(partition: tuple[str, int], timestamp: int) -> Any:
+            states = self.states[partition]
+            if timestamp == LATEST:
+                self.now[partition] = states.pop(0) if len(states) > 1 else states[0]
+            held = self._held(partition)
+            offset = {LATEST: held.end, EARLIEST: held.log_start}.get(timestamp, self.by_time.get(timestamp, -1))
+            code = NOT_LEADER if self.is_redpanda_follower else 0
+            return SimpleNamespace(partition_index=partition[1], error_code=code, offset=offset)
+
+        return SimpleNamespace(
+            topics=[
+                _named(t, [told((t.name, p.partition_index), p.timestamp) for p in t.partitions])
+                for t in request.topics
+            ]
+        )
+
+    def _held(self, partition: tuple[str, int]) -> Held:
+        return self.now.get(partition, self.states[partition][0])
+
+    def _fetch(self, request: Any) -> Any:
+        def told(topic: str, wanted: Any) -> Any:
+            held = self._held((topic, wanted.partition))
+            code = self.error or (0 if held.log_start <= wanted.fetch_offset <= held.end else OUT_OF_RANGE)
+            until = held.last_stable_offset if request.isolation_level == READ_COMMITTED else held.high_watermark
+            served = b""
+            for batch in held.batches:
+                (header,) = iter_batches(batch, source="a stand-in")
+                if header.last_offset >= wanted.fetch_offset and header.base_offset < until:
+                    if served and len(served) + len(batch) > min(wanted.partition_max_bytes, self.answer_bytes):
+                        break
+                    served += batch
+            return SimpleNamespace(
+                partition_index=wanted.partition,
+                error_code=code,
+                log_start_offset=held.log_start,
+                high_watermark=held.high_watermark,
+                last_stable_offset=held.last_stable_offset,
+                aborted_transactions=[SimpleNamespace(producer_id=p, first_offset=o) for p, o in held.aborted]
+                if request.isolation_level == READ_COMMITTED
+                else None,
+                records=served,
+            )
+
+        responses = [
+            SimpleNamespace(topic=t.topic, partitions=[told(t.topic, p) for p in t.partitions]) for t in request.topics
+        ]
+        return SimpleNamespace(responses=responses)
+
+    def _describeproducers(self, request: Any) -> Any:
+        def told(topic: str, number: int) -> Any:
+            producers = [
+                SimpleNamespace(
+                    producer_id=one.producer_id,
+                    producer_epoch=one.producer_epoch,
+                    current_txn_start_offset=one.first_offset,
+                )
+                for one in self._held((topic, number)).open
+            ]
+            code = NOT_LEADER if self.is_redpanda_follower else 0
+            return SimpleNamespace(partition_index=number, error_code=code, active_producers=producers)
+
+        return SimpleNamespace(
+            topics=[_named(t, [told(t.name, number) for number in t.partition_indexes]) for t in request.topics]
+        )
+
+    def _metadata(self, request: Any) -> Any:
+        (wanted,) = request.topics
+        partitions = [
+            SimpleNamespace(partition_index=number, leader_id=leader) for number, leader in enumerate(self.coordinators)
+        ]
+        code = 0 if partitions else kafka.errors.TopicAuthorizationFailedError.errno
+        return SimpleNamespace(topics=[SimpleNamespace(name=wanted.name, error_code=code, partitions=partitions)])
+
+    def _listtransactions(self, request: Any) -> Any:
+        states = [
+            SimpleNamespace(transactional_id=word.transactional_id)
+            for word in self.words
+            if not request.producer_id_filters or word.producer_id in request.producer_id_filters
+        ]
+        return SimpleNamespace(error_code=self.error, transaction_states=states)
+
+    def _describetransactions(self, request: Any) -> Any:
+        return SimpleNamespace(
+            transaction_states=[
+                SimpleNamespace(
+                    error_code=0,
+                    transactional_id=word.transactional_id,
+                    transaction_state=word.state,
+                    transaction_start_time_ms=word.start_time_ms,
+                    producer_id=word.producer_id,
+                    producer_epoch=word.producer_epoch,
+                    topics=[SimpleNamespace(topic=topic, partitions=[number]) for topic, number in word.partitions],
+                )
+                for word in self.words
+                if word.transactional_id in request.transactional_ids
+            ]
+        )
+
+    def _listpartitionreassignments(self, _request: Any) -> Any:
+        topics = [
+            SimpleNamespace(name=topic, partitions=[SimpleNamespace(partition_index=number, adding_replicas=brokers)])
+            for (topic, number), brokers in self.adding.items()
+        ]
+        return SimpleNamespace(error_code=self.error, error_message=None, topics=topics)
+
+    def _describelogdirs(self, _request: Any) -> Any:
+        self.sizes = {tp: size + self.growth_bytes for tp, size in self.sizes.items()}
+        topics = [
+            SimpleNamespace(
+                name=topic,
+                partitions=[SimpleNamespace(partition_index=number, partition_size=size, is_future_key=False)],
+            )
+            for (topic, number), size in self.sizes.items()
+        ]
+        return SimpleNamespace(results=[SimpleNamespace(error_code=0, topics=topics)])
+
+
+def _named(topic: Any, partitions: list[Any]) -> Any:
+    return SimpleNamespace(name=topic.name, partitions=partitions)
+
+
+def cluster_of(
+    brokers: dict[int, FakeBroker],
+    *,
+    settings: dict[str, str] | None = None,
+    absent: tuple[int, ...] = (),
+    isr: tuple[int, ...] | None = None,
+) -> tuple[Cluster, Callable[..., Any]]:
+    """Return a cluster with partition `TP` on all of these and the absent, led by the first, and how to dial them."""
+    replicas = (*brokers, *absent)
+    state = PartitionState(leader=replicas[0], replicas=replicas, isr=tuple(brokers) if isr is None else isr)
+    addresses = {broker: Address("127.0.0.1", 9000 + broker) for broker in brokers}
+    by_port = {address.port: brokers[broker] for broker, address in addresses.items()}
+    cluster = Cluster("id", addresses, {TP[0]: Topic(TP[0], {TP[1]: state}, settings)})
+    return cluster, lambda address, _clock: by_port[address.port]

@@ -1,0 +1,129 @@
+"""Literal logs as copies of brokers' log directories: what an audit is given.
+
+A case is a few replicas of one partition, ``t-0``, each on a broker of its own::
+
+    write_copies(top, copy(1, put(0, "K"), END), copy(2, END))
+
+Whatever is not given agrees with the log: the high watermark is replicated to the shortest log's end, ``.txnindex``
+files have what the log aborts. Producer snapshots and a checkpoint of leader epochs are there where they are given.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from literal import ABORT, TOPIC, aborted, encode, transactions
+
+from harness.segments.batches import Record
+from harness.segments.encode import encode_batch
+from harness.segments.producer_snapshot import ProducerEntry, encode_producer_snapshot
+from harness.segments.transaction_state import STATES
+from harness.segments.txnindex import encode_txnindex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from literal import Entry, Txn
+
+    from harness.segments.txnindex import AbortedTxn
+
+
+@dataclass(frozen=True)
+class Copy:
+    """One broker's replica as it lies on its disk.
+
+    ``rolled_at``: base offsets of the segments. ``snapshots``: by offset, each producer that the broker remembered
+    then and the first offset of its open transaction. ``coordinator``: transactional id, producer id and state of each
+    record in its ``__transaction_state-0``; without a producer id and state, a tombstone.
+    """
+
+    broker: int
+    log: tuple[Entry, ...]
+    rolled_at: tuple[int, ...] = (0,)
+    checkpoints: bool = True
+    log_start: int = 0
+    high_watermark: int | None = None
+    index: tuple[AbortedTxn, ...] | None = None
+    snapshots: Mapping[int, Mapping[Txn, int | None]] = field(default_factory=dict)
+    epochs: Mapping[int, int] | None = None
+    coordinator: tuple[tuple[str, int | None, str | None], ...] = ()
+
+    @property
+    def log_end(self) -> int:
+        """The offset after the last entry."""
+        return max((entry.records[-1].offset + 1 for entry in self.log), default=self.log_start)
+
+
+def copy(broker: int, *log: Entry, **said: Any) -> Copy:
+    """Return a replica; ``said`` are fields of `Copy`."""
+    return Copy(broker, log, **said)
+
+
+def write_copies(top: Path, *copies: Copy) -> dict[int, list[Path]]:
+    """Write a log directory for each replica below ``top``, and return them by broker."""
+    replicated = min(one.log_end for one in copies)
+    for one in copies:
+        _write(top / str(one.broker), one, replicated)
+    return {one.broker: [top / str(one.broker)] for one in copies}
+
+
+def segment_name(base_offset: int, suffix: str = "log") -> str:
+    """Return the name of a file of the segment."""
+    return f"{base_offset:020}.{suffix}"
+
+
+def _write(log_dir: Path, one: Copy, replicated: int) -> None:
+    folder = log_dir / f"{TOPIC}-0"
+    folder.mkdir(parents=True)
+    _, ended = transactions(one.log)
+    index = [aborted(txn, first, last) for txn, kind, first, last in ended if kind == ABORT]
+    _write_segments(folder, one, index if one.index is None else one.index)
+    for as_of, remembered in one.snapshots.items():
+        entries = [
+            ProducerEntry(txn.producer_id, txn.epoch, -1, -1, 0, -1, 0, first) for txn, first in remembered.items()
+        ]
+        (folder / segment_name(as_of, "snapshot")).write_bytes(encode_producer_snapshot(entries))
+    if one.epochs is not None:
+        _write_lines(folder / "leader-epoch-checkpoint", [f"{epoch} {at}" for epoch, at in one.epochs.items()])
+    if one.checkpoints:
+        high_watermark = replicated if one.high_watermark is None else one.high_watermark
+        for name, offset in (("replication-offset", high_watermark), ("log-start-offset", one.log_start)):
+            _write_lines(log_dir / f"{name}-checkpoint", [f"{TOPIC} 0 {offset}"])
+    if one.coordinator:
+        states = log_dir / "__transaction_state-0"
+        states.mkdir()
+        log = b"".join(
+            encode_batch(base_offset=offset, records=[state_record(*told, offset=offset)])
+            for offset, told in enumerate(one.coordinator)
+        )
+        (states / segment_name(0)).write_bytes(log)
+
+
+def _write_segments(folder: Path, one: Copy, index: Sequence[AbortedTxn]) -> None:
+    ends = (*one.rolled_at[1:], 1 << 62)
+    for base, end in zip(one.rolled_at, ends, strict=True):
+        batches = [entry for entry in one.log if base <= entry.offset < end]
+        (folder / segment_name(base)).write_bytes(encode(batches))
+        mine = [entry for entry in index if base <= entry.last_offset < end]
+        if mine:
+            (folder / segment_name(base, "txnindex")).write_bytes(encode_txnindex(mine))
+
+
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
+    entries = list(lines)
+    path.write_text("\n".join(["0", str(len(entries)), *entries]) + "\n")
+
+
+def state_record(
+    transactional_id: str, producer_id: int | None, state: str | None, *, version: int = 0, offset: int = 0
+) -> Record:
+    """Return a record of ``__transaction_state``; without producer id and state, a tombstone."""
+    name = transactional_id.encode()
+    value = None
+    if producer_id is not None and state is not None:
+        # No partitions, and when it was last updated and started (``TransactionLogValue``, version 0).
+        value = struct.pack(">hqhibiqq", version, producer_id, 0, 60_000, STATES.index(state), -1, 0, 0)
+    return Record(offset, 0, struct.pack(">hh", 0, len(name)) + name, value)

@@ -1,0 +1,65 @@
+"""A stand-in for Redpanda's admin API: HTTP servers that answer as the facts say."""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass
+class StandIn:
+    """One broker's admin listener. ``answers`` by path: a status and a body; ``asked`` has method, path and body."""
+
+    answers: dict[str, tuple[int, Any]] = field(default_factory=dict)
+    asked: list[tuple[str, str, Any]] = field(default_factory=list)
+    port: int = 0
+
+
+@contextmanager
+def served(count: int) -> Iterator[dict[int, StandIn]]:
+    """Serve so many of them while the context lasts."""
+    stand_ins = {broker: StandIn() for broker in range(1, count + 1)}
+    servers = []
+    for stand_in in stand_ins.values():
+        server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(stand_in))
+        stand_in.port = server.server_port
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        servers.append((server, thread))
+    try:
+        yield stand_ins
+    finally:
+        for server, thread in servers:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+
+def _handler(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            length = int(self.headers.get("Content-Length") or 0)
+            body = json.loads(self.rfile.read(length)) if length else None
+            stand_in.asked.append((self.command, self.path, body))
+            status, said = stand_in.answers.get(self.path, (404, {"message": "Not found", "code": 404}))
+            content = b"" if said is None else json.dumps(said).encode()
+            self.send_response(status)
+            if status in {307, 302}:
+                self.send_header("Location", said)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_POST = do_PUT = answer  # noqa: N815  (names of the library)
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    return Handler

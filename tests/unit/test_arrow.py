@@ -1,0 +1,166 @@
+"""Arrow tables of segment files: every value as the reference reads it, and nothing done for columns not asked for."""
+
+from __future__ import annotations
+
+import io
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sample_logs import SOURCE, old_entry, random_log, read_by_reference
+
+from harness.errors import UsageError
+from harness.segments import arrow, blocks
+from harness.segments.arrow import SCHEMAS, read_table
+from harness.segments.batches import CorruptLogError, Record
+from harness.segments.encode import encode_batch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from harness.segments.batches import Batch
+
+
+def rows(data: bytes, table: arrow.Table, columns: list[str] | None = None, **options: Any) -> list[dict[str, Any]]:
+    batches = read_table(io.BytesIO(data), table, columns, source=SOURCE, **options)
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def batch_row(batch: Batch, marker: str | None) -> dict[str, Any]:
+    return {
+        "magic": 2,
+        "position": batch.position,
+        "size_bytes": batch.size_bytes,
+        "base_offset": batch.base_offset,
+        "last_offset": batch.last_offset,
+        "record_count": batch.record_count,
+        "leader_epoch": batch.leader_epoch,
+        "crc": batch.crc,
+        "codec": batch.codec,
+        "timestamp_type": batch.timestamp_type,
+        "base_timestamp_ms": batch.base_timestamp_ms,
+        "max_timestamp_ms": batch.max_timestamp_ms,
+        "delete_horizon_ms": batch.delete_horizon_ms,
+        "producer_id": batch.producer_id,
+        "producer_epoch": batch.producer_epoch,
+        "base_sequence": batch.base_sequence,
+        "transactional": batch.is_transactional,
+        "control": batch.is_control,
+        "marker": marker,
+    }
+
+
+def record_row(record: Record, batch: Batch) -> dict[str, Any]:
+    return {
+        "batch_offset": batch.base_offset,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        "key": record.key,
+        "value": record.value,
+        "headers": [{"name": name, "value": value} for name, value in record.headers],
+        "tombstone": record.value is None,
+        "attributes": record.attributes,
+        "leader_epoch": batch.leader_epoch,
+        "producer_id": batch.producer_id,
+        "producer_epoch": batch.producer_epoch,
+        "transactional": batch.is_transactional,
+    }
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_tables_are_what_the_reference_reads(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "_ROWS", 100)
+    data = b"".join(random_log(random.Random(seed), 40))  # noqa: S311
+    expected = read_by_reference(data)
+    words = {None: None, "commit": "commit", "abort": "abort"}
+    assert rows(data, "batches", block_bytes=5000) == [
+        batch_row(batch, words.get(told.type if told else None, "other")) for batch, told in expected.batches
+    ]
+    of = [batch for batch, _ in expected.batches if not batch.is_control for _ in range(batch.record_count)]
+    wanted = [record_row(record, batch) for record, batch in zip(expected.records, of, strict=True)]
+    assert rows(data, "records", block_bytes=5000) == wanted
+    some = ["value", "offset"]
+    assert rows(data, "records", some) == [{name: row[name] for name in some} for row in wanted]
+    assert sum(batch.num_rows for batch in read_table(io.BytesIO(data), "records", [], source=SOURCE)) == len(wanted)
+
+
+def test_tombstones_by_null_and_by_kip_87() -> None:
+    records = [
+        Record(0, 0, b"a", None),
+        Record(1, 0, b"b", b"v", attributes=0x20),
+        Record(2, 0, b"c", None, attributes=0xDF),
+        Record(3, 0, b"d", b"v"),
+    ]
+    data = encode_batch(base_offset=0, records=records)
+    by_null = [row["tombstone"] for row in rows(data, "records", ["tombstone"])]
+    by_bit = [row["tombstone"] for row in rows(data, "records", ["tombstone"], tombstones="kip-87")]
+    assert by_null == [True, False, True, False]
+    assert by_bit == [False, True, False, False]
+
+
+def test_old_entries_are_batches_without_fields_and_no_records(caplog: pytest.LogCaptureFixture) -> None:
+    new = encode_batch(base_offset=3, records=[Record(3, 0, b"k", b"v")])
+    data = old_entry(0, 0) + old_entry(2, 1) + new
+    new_row, *old_rows = rows(data, "batches")
+    assert new_row["magic"] == 2
+    assert [(row["magic"], row["position"], row["size_bytes"], row["last_offset"]) for row in old_rows] == [
+        (0, 0, 28, 0),
+        (1, 28, 36, 2),
+    ]
+    assert {name for row in old_rows for name, value in row.items() if value is not None} == {
+        "magic", "position", "size_bytes", "last_offset", "crc",
+    }  # fmt: skip
+    assert [row["offset"] for row in rows(data, "records")] == [3]
+    assert f"{SOURCE}: 2 entries of magic 0 or 1 are not read" in caplog.text
+
+
+def test_header_names_that_are_not_utf_8_keep_their_bytes() -> None:
+    batch = encode_batch(base_offset=0, records=[Record(0, 0, b"k", b"v", (("ab", b"1"), ("é", None)))])
+    (at,) = (n for n in range(len(batch)) if batch[n : n + 2] == b"ab")
+    data = batch[:at] + b"\xff" + batch[at + 1 :]
+    (row,) = rows(data, "records", ["headers"], verify_crc=False)
+    assert row == {"headers": [{"name": "\\xffb", "value": b"1"}, {"name": "é", "value": None}]}
+
+
+def test_only_columns_asked_for_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(arrow, "_binary", refuse)
+    data = encode_batch(base_offset=0, records=[Record(0, 0, b"k", None, (("h", b"v"),))])
+    assert rows(data, "records", ["tombstone", "offset"]) == [{"tombstone": True, "offset": 0}]
+    for name in ("key", "value", "headers"):
+        with pytest.raises(AssertionError):
+            rows(data, "records", [name])
+
+
+def test_only_records_are_unpacked() -> None:
+    data = encode_batch(base_offset=0, records=[Record(0, 0, b"k", b"v")], codec="zstd")
+    broken = data[:61] + bytes(len(data) - 61)
+    assert len(rows(broken, "batches", verify_crc=False)) == 1
+    with pytest.raises(CorruptLogError, match="at byte 0: zstd does not unpack"):
+        rows(broken, "records", ["offset"], verify_crc=False)
+
+
+def test_what_is_before_the_bad_place_is_given() -> None:
+    good = encode_batch(base_offset=0, records=[Record(0, 0, b"k", b"v")])
+    bad = good[:20] + b"?" + good[21:]
+    got: list[pa.RecordBatch] = []
+    with pytest.raises(CorruptLogError, match=f"{SOURCE} at byte {len(good)}: CRC"):
+        got.extend(read_table(io.BytesIO(good + bad), "records", ["offset"], source=SOURCE))
+    assert [batch.to_pylist() for batch in got] == [[{"offset": 0}]]
+
+
+def test_unknown_columns_are_refused() -> None:
+    with pytest.raises(UsageError, match="table records has no column crc, nonsense: it has batch_offset, "):
+        rows(b"", "records", ["offset", "nonsense", "crc"])
+    assert rows(b"", "records") == []
+
+
+def test_schemas_are_those_of_the_batches() -> None:
+    data = b"".join(random_log(random.Random(3), 10))  # noqa: S311
+    tables: tuple[arrow.Table, ...] = ("batches", "records")
+    for table in tables:
+        for batch in read_table(io.BytesIO(data), table, source=SOURCE):
+            assert batch.schema == SCHEMAS[table]
+            batch.validate(full=True)

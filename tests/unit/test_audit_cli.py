@@ -1,0 +1,112 @@
+"""What is given to the audit commands: one clear sentence for what cannot be used."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from brokers import TP, FakeBroker, Held, cluster_of
+from click.testing import CliRunner
+from fakes import TickingClock
+
+from harness.audit import live
+from harness.audit.cli import audit, parse_time_ms, show
+from harness.audit.prefilter import Prefiltered, prefilter
+from harness.audit.show import replica_table
+from harness.console import JSON, TEXT
+from harness.errors import EXIT_ANOMALY, EXIT_UNKNOWN, UsageError
+from harness.protocol.replica import OpenTransaction
+
+LIVE = ("live", "--topic", "t", "--bootstrap-server", "127.0.0.1:1")
+
+
+class Quiet:
+    """Tells nobody."""
+
+    def stage(self, text: str) -> None:
+        """Say nothing."""
+
+    def reading(self, fraction: float, done_bytes: int) -> None:
+        """Say nothing."""
+
+
+def refusal(*arguments: str) -> str:
+    ended = CliRunner().invoke(audit, arguments, standalone_mode=False)
+    assert isinstance(ended.exception, UsageError), ended
+    assert ended.stdout == ""
+    return str(ended.exception)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((*LIVE,), "no broker answers"),
+        ((*LIVE, "--quick"), "no broker answers"),
+        (("exposure", *LIVE[1:]), "no broker answers"),
+        ((*LIVE[:-1], "localhost"), "--bootstrap-server localhost: give host:port"),
+        ((*LIVE, "--quick", "--since", "2026-01-01"), "--quick reads no data: leave out"),
+        ((*LIVE, "--since", "yesterday"), "--since yesterday: give a time such as 2026-01-31T12:00Z"),
+        ((*LIVE, "--since", "2026-01-02", "--until", "2026-01-01"), "--since 2026-01-02 is not before"),
+        ((*LIVE, "--command-config", "/nowhere.properties"), "/nowhere.properties"),
+        ((*LIVE, "--keep", "/proc/nowhere"), "--keep /proc/nowhere: No such file or directory"),
+        ((*LIVE, "--keep", "/proc"), "--keep /proc: there is something in it already"),
+    ],
+)
+def test_what_cannot_be_used_is_told_in_one_sentence(arguments: tuple[str, ...], told: str) -> None:
+    assert told in refusal(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("text", "time_ms"),
+    [
+        ("1700000000123", 1_700_000_000_123),
+        ("2023-11-14T22:13:20Z", 1_700_000_000_000),
+        ("2023-11-14T22:13:20", 1_700_000_000_000),
+        ("2023-11-14T23:13:20.5+01:00", 1_700_000_000_500),
+        ("2023-11-14", 1_699_920_000_000),
+    ],
+)
+def test_times(text: str, time_ms: int) -> None:
+    assert parse_time_ms("--since", text) == time_ms
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Prefiltered:
+    """Replace the cluster by two brokers, of which the second holds open what the first has decided."""
+    stuck = Held(3, 0, open=(OpenTransaction(7, 0, 0),))
+    cluster, dial = cluster_of({1: FakeBroker({TP: [Held(3, 3)]}), 2: FakeBroker({TP: [stuck]})})
+    told = prefilter(cluster, TickingClock(), dial=dial)
+    monkeypatch.setattr(live, "describe", lambda *_: cluster)
+    monkeypatch.setattr(live, "prefilter", lambda *_: told)
+    return told
+
+
+def test_what_brokers_say_is_a_finding_with_advice(asked: Prefiltered, capsys: pytest.CaptureFixture[str]) -> None:
+    said, told = live.audit_quickly(live.Request([], ["t"]), Quiet())
+    assert told is asked
+    (found,) = said["findings"]
+    assert {name: found[name] for name in ("anomaly", "broker", "offset", "producer_id")} == {
+        "anomaly": "stuck-lso",
+        "broker": 2,
+        "offset": 0,
+        "producer_id": 7,
+    }
+    assert "The truth is on broker 1" in found["means"]
+    assert "take broker 2 out of the replicas of t-0" in found["do"]
+    assert show(said, JSON) == EXIT_ANOMALY
+    assert json.loads(capsys.readouterr().out) == said
+    assert show(said, TEXT) == EXIT_ANOMALY
+    assert "ANOMALY stuck-lso: broker 2, t-0, offset 0" in capsys.readouterr().out
+    assert replica_table(told.looks).row_count == 2
+
+
+def test_nothing_suspicious_is_unknown_until_data_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, dial = cluster_of({broker: FakeBroker({TP: [Held(3, 3)]}) for broker in (1, 2)})
+    told = prefilter(cluster, TickingClock(), dial=dial)
+    monkeypatch.setattr(live, "describe", lambda *_: cluster)
+    monkeypatch.setattr(live, "prefilter", lambda *_: told)
+    said: dict[str, Any] = live.audit_quickly(live.Request([], ["t"]), Quiet())[0]
+    assert (said["verdict"], said["reason"]) == ("unknown", "t-0: no replica was read")
+    assert live.NOT_READ in said["notes"]
+    assert show(said, JSON) == EXIT_UNKNOWN

@@ -1,0 +1,210 @@
+"""Which replicas of which topics copied folders hold: literal directories, empty segments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from copied import segment_name
+
+from harness.audit.copies import LEADER_EPOCHS, UNTOLD, find_copies
+from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from harness.audit.copies import Copies
+
+
+def make(log_dir: Path, *folders: str, files: Sequence[str] = (segment_name(0),)) -> Path:
+    """Make partition folders with empty files, and return their log directory."""
+    log_dir.mkdir(exist_ok=True)
+    for folder in folders:
+        (log_dir / folder).mkdir()
+        for file in (*files, LEADER_EPOCHS):
+            (log_dir / folder / file).write_bytes(b"")
+    return log_dir
+
+
+def find(brokers: Mapping[int, Sequence[Path]], *topics: str) -> Copies:
+    return find_copies(brokers, topics, "run")
+
+
+def places(found: Copies) -> list[tuple[int, str, int]]:
+    return [(copy.broker, copy.topic, copy.partition) for copy in found.replicas]
+
+
+def test_replicas_of_a_log_directory(tmp_path: Path) -> None:
+    make(tmp_path, "t-0", "t-11", "a.b_c-d-2", "other-0", "no partition", "t-x")
+    make(tmp_path, "empty-0", files=())
+    (tmp_path / "t-7").write_bytes(b"")
+    found = find({3: [tmp_path]}, "t", "a.b_c-d", "empty")
+    assert places(found) == [(3, "a.b_c-d", 2), (3, "t", 0), (3, "t", 11)]
+    assert (found.run_id, found.transaction_states, found.notes) == ("run", (), ())
+    assert found.replicas[1].folder == tmp_path / "t-0"
+
+
+def test_segments_are_in_the_order_of_the_log(tmp_path: Path) -> None:
+    files = [segment_name(base) for base in (100, 0, 20)]
+    make(tmp_path, "t-0", files=[*files, segment_name(20, "txnindex"), segment_name(100, "index")])
+    (replica,) = find({1: [tmp_path]}, "t").replicas
+    assert [(s.base_offset, s.txnindex) for s in replica.segments] == [
+        (0, None), (20, segment_name(20, "txnindex")), (100, None),
+    ]  # fmt: skip
+    assert replica.logs == [tmp_path / "t-0" / segment_name(base) for base in (0, 20, 100)]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "topics"),
+    [
+        (["orders-*"], ["orders-eu", "orders-us"]),
+        (["orders-?s"], ["orders-us"]),
+        (["orders-[a-e]u", "prices"], ["orders-eu", "prices"]),
+        (["*"], ["orders-eu", "orders-us", "prices"]),
+        (["prices", "price*"], ["prices"]),
+        (["__*"], ["__consumer_offsets", "__transaction_state"]),
+        (["__consumer_offsets"], ["__consumer_offsets"]),
+        (["*", "__c*"], ["__consumer_offsets", "orders-eu", "orders-us", "prices"]),
+        (["Prices", "prices"], ["prices"]),
+    ],
+)
+def test_patterns(patterns: list[str], topics: list[str], tmp_path: Path) -> None:
+    make(tmp_path, *(f"{name}-0" for name in ("orders-eu", "orders-us", "prices")))
+    make(tmp_path, "__consumer_offsets-0", "__transaction_state-0")
+    assert [copy.topic for copy in find({1: [tmp_path]}, *patterns).replicas] == topics
+
+
+def test_the_coordinators_logs_are_found_whatever_the_topics_are(tmp_path: Path) -> None:
+    one, two = make(tmp_path / "1", "t-0", "__transaction_state-3"), make(tmp_path / "2", "t-0")
+    found = find({1: [one], 2: [two]}, "t")
+    assert places(found) == [(1, "t", 0), (2, "t", 0)]
+    assert [(copy.broker, copy.partition) for copy in found.transaction_states] == [(1, 3)]
+    with pytest.raises(UsageError, match=r"broker 2 has no replica of __\*"):
+        find({1: [one], 2: [two]}, "__*")
+
+
+def test_a_broker_with_several_directories(tmp_path: Path) -> None:
+    one, two = make(tmp_path / "a", "t-1"), make(tmp_path / "b", "t-0")
+    assert places(find({1: [one, two]}, "t")) == [(1, "t", 1), (1, "t", 0)]
+    # Only one of them has to have some of it.
+    make(tmp_path / "c", "other-0")
+    assert places(find({1: [one, tmp_path / "c"]}, "t")) == [(1, "t", 1)]
+
+
+def test_a_partition_folder_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log_dir = make(tmp_path / "1", "t-0", "t-1")
+    assert places(find({1: [log_dir / "t-1"]}, "t")) == [(1, "t", 1)]
+    monkeypatch.chdir(log_dir / "t-0")
+    (replica,) = find({1: [Path()]}, "t").replicas
+    assert (replica.folder, replica.partition) == (log_dir / "t-0", 0)
+
+
+def test_a_replica_twice(tmp_path: Path) -> None:
+    one, two = make(tmp_path / "a", "t-0"), make(tmp_path / "b", "t-0")
+    with pytest.raises(UsageError) as caught:
+        find({1: [one, two]}, "t")
+    assert str(caught.value) == f"broker 1 has t-0 twice: {one / 't-0'} and {two / 't-0'}"
+    with pytest.raises(UsageError, match="broker 1 has t-0 twice"):
+        find({1: [one, one]}, "t")
+    assert len(find({1: [one], 2: [two]}, "t").replicas) == 2
+
+
+def test_a_topic_that_is_not_there(tmp_path: Path) -> None:
+    log_dir = make(tmp_path, "t-0", "t-1", "u-0")
+    with pytest.raises(UsageError) as caught:
+        find({7: [log_dir]}, "nothing", "x*")
+    assert str(caught.value) == f"broker 7 has no replica of nothing, x* in {log_dir}; there are t, u"
+
+
+def test_of_many_topics_some_are_named(tmp_path: Path) -> None:
+    log_dir = make(tmp_path, *(f"t{number:02}-0" for number in range(12)))
+    with pytest.raises(UsageError, match=r"there are t00, t01, .*t09 and 2 more$"):
+        find({1: [log_dir]}, "nothing")
+
+
+def test_a_topic_that_one_broker_does_not_have(tmp_path: Path) -> None:
+    one, two = make(tmp_path / "1", "t-0"), make(tmp_path / "2", "u-0")
+    with pytest.raises(UsageError, match=r"^broker 2 has no replica of t in .*; there are u$"):
+        find({1: [one], 2: [two]}, "t")
+
+
+def test_a_folder_without_partitions(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no partition folder at all"):
+        find({1: [tmp_path]}, "t")
+
+
+def test_folders_that_cannot_be_read(tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    with pytest.raises(UsageError) as caught:
+        find({4: [missing]}, "t")
+    assert str(caught.value) == f"the folder of broker 4 cannot be read: {missing}: No such file or directory"
+    missing.write_bytes(b"")
+    with pytest.raises(UsageError, match=r"the folder of broker 4 cannot be read: .*: Not a directory"):
+        find({4: [missing]}, "t")
+
+
+def test_a_missing_checkpoint_of_leader_epochs_is_noted(tmp_path: Path) -> None:
+    make(tmp_path, "t-0", "t-1", "u-0")
+    for folder in ("t-1", "u-0"):
+        (tmp_path / folder / LEADER_EPOCHS).unlink()
+    assert find({1: [tmp_path]}, "t").notes == (f"broker 1: t-1 has no leader-epoch-checkpoint: {UNTOLD}",)
+
+
+def test_folders_that_are_set_aside_are_noted(tmp_path: Path) -> None:
+    make(tmp_path, "t-0")
+    aside = [f"t-{number}.0123456789abcdef0123456789abcdef-{why}" for number, why in enumerate(("delete", "future"), 1)]
+    make(tmp_path, *aside, "t-3.AAAAAAAAAAAAAAAAAAAAAQ-stray")
+    found = find({1: [tmp_path]}, "t")
+    assert places(found) == [(1, "t", 0)]
+    assert found.notes == tuple(
+        f"broker 1: {tmp_path / name} is no replica in use: left out"
+        for name in (*aside, "t-3.AAAAAAAAAAAAAAAAAAAAAQ-stray")
+    )
+
+
+def test_leftovers_of_the_cleaner_are_noted(tmp_path: Path) -> None:
+    gone = {
+        segment_name(0, "log.deleted"): "marked for deletion",
+        segment_name(0): "replaced by what a cleaner or a split has written anew",
+        segment_name(20, "log.cleaned"): "not yet whole when its writer, a cleaner or a split, was interrupted",
+    }
+    swap = segment_name(0, "log.swap")
+    make(tmp_path, "t-0", files=[*gone, swap, segment_name(20)])
+    found = find({1: [tmp_path]}, "t")
+    assert [path.name for path in found.replicas[0].logs] == [swap, segment_name(20)]
+    assert sorted(found.notes) == sorted(f"broker 1: t-0/{name}: {why}: left out" for name, why in gone.items())
+
+
+def test_a_leftover_that_cannot_be_read(tmp_path: Path) -> None:
+    make(tmp_path, "t-0")
+    swap = tmp_path / "t-0" / segment_name(0, "log.swap")
+    swap.write_bytes(b"no batch at all, and longer than a header of one is: sixty-one bytes")
+    with pytest.raises(UsageError, match=rf"broker 1 cannot be told from its leftovers: {swap} at byte 0: "):
+        find({1: [tmp_path]}, "t")
+    # What was not asked for does not matter.
+    make(tmp_path, "u-0", "t-1.AAAAAAAAAAAAAAAAAAAAAQ-stray")
+    assert find({1: [tmp_path]}, "u").notes == ()
+
+
+def test_a_folder_of_leftovers_alone(tmp_path: Path) -> None:
+    make(tmp_path, "t-0", files=[segment_name(0, "log.deleted")])
+    with pytest.raises(UsageError) as caught:
+        find({1: [tmp_path]}, "t")
+    assert str(caught.value) == f"broker 1: {tmp_path / 't-0'} has no segment that is in use"
+
+
+def test_topics_that_had_one_name_after_the_other(tmp_path: Path) -> None:
+    brokers = {broker: [make(tmp_path / str(broker), "t-0", "t-1")] for broker in (1, 2, 3)}
+    files = {(b, p): tmp_path / str(b) / f"t-{p}" / "partition.metadata" for b in brokers for p in (0, 1)}
+    # Brokers before 2.8 wrote none.
+    for place in ((1, 0), (1, 1), (2, 0)):
+        files[place].write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
+    assert len(find(brokers, "t").replicas) == 6
+    files[2, 1].write_text("version: 0\ntopic_id: BBBBBBBBBBBBBBBBBBBBBQ\n")
+    with pytest.raises(UsageError) as caught:
+        find(brokers, "t")
+    assert str(caught.value) == (
+        f"two topics were named t: {files[1, 0]} says AAAAAAAAAAAAAAAAAAAAAQ, "
+        f"{files[2, 1]} says BBBBBBBBBBBBBBBBBBBBBQ; compare copies that were taken together"
+    )

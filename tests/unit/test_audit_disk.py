@@ -1,0 +1,175 @@
+"""``harness audit disk`` at the command line: exit codes, one sentence for bad input, text and JSON."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from copied import copy, write_copies
+from literal import Txn, delete, put
+
+from harness.audit import disk
+from harness.audit.cli import parse_brokers
+from harness.cli import cli
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    Command = Callable[..., tuple[int, str]]
+
+COMMAND_S = 120
+T1 = Txn(5, "t/1")
+END = put(9, "end")
+EPOCHS = {0: 0}
+AGREE = (copy(1, delete(1, "K"), END, epochs=EPOCHS), copy(2, put(0, "K"), delete(1, "K"), END, epochs=EPOCHS))
+DIFFER = (copy(1, delete(1, "K"), END, epochs=EPOCHS), copy(2, put(0, "K"), END, epochs=EPOCHS))
+
+
+def audit(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "harness.cli", "audit", "disk", *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        timeout=COMMAND_S,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr + done.stdout, done.stderr
+    return done
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--broker", "1=a"], "--topic"),
+        (["--topic", "t"], "--broker"),
+        (["--topic", "t", "--broker", "a"], "--broker a: give it as ID=DIR"),
+        (["--topic", "t", "--broker", "one=a"], "--broker one=a: give it as ID=DIR"),
+        (["--topic", "t", "--broker", "1=missing"], "the folder of broker 1 cannot be read: missing: No such file"),
+        (["--topic", "t", "--broker", "1=.", "--format", "xml"], "xml"),
+        (["--topic", "u", "--broker", "1=1"], "broker 1 has no replica of u in 1; there are t"),
+    ],
+)
+def test_bad_input_is_one_sentence(arguments: list[str], told: str, tmp_path: Path) -> None:
+    write_copies(tmp_path, copy(1, END))
+    done = audit(tmp_path, *arguments)
+    assert done.returncode == EXIT_USAGE, done.stderr
+    errors = [line for line in done.stderr.splitlines() if line.startswith("harness: ")]
+    assert len(errors) == 1
+    assert told in errors[0]
+    assert done.stdout == ""
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1"]
+
+
+@pytest.mark.parametrize("text", ["", "1", "=d", "1=", "-1=d", "²=d", "1 =d"])
+def test_brokers_that_are_no_brokers(text: str) -> None:
+    with pytest.raises(UsageError, match=r"give it as ID=DIR, such as 1=/backup/broker-1$"):
+        parse_brokers([text], {})
+
+
+def test_brokers_with_several_folders() -> None:
+    folders = parse_brokers(["1=a", "2=b", "1=c=d"], {})
+    assert {broker: [str(path) for path in paths] for broker, paths in folders.items()} == {1: ["a", "c=d"], 2: ["b"]}
+
+
+@pytest.fixture
+def command(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    """Run ``harness audit disk`` on the log directories 1 and 2 here, in the tests' own session."""
+
+    @contextmanager
+    def the_same(*_: object) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr(disk, "session_of", the_same)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*more: str) -> tuple[int, str]:
+        arguments = ["audit", "disk", "--topic", "t*", "--broker", "1=1", "--broker", "2=2", *more]
+        code = cli.main(arguments, prog_name="harness", standalone_mode=False)
+        return code, capsys.readouterr().out
+
+    return run
+
+
+def test_clean_copies(command: Command, tmp_path: Path) -> None:
+    write_copies(tmp_path, *AGREE)
+    code, text = command()
+    assert code == EXIT_CLEAN
+    assert text.splitlines() == [
+        "CLEAN t-0: 2 replicas were read to offset 10 and agree, with themselves too",
+        "partitions: 0 anomaly, 1 clean, 0 unknown   (exit code 0)",
+    ]
+
+
+def test_diverged_copies(command: Command, tmp_path: Path) -> None:
+    write_copies(tmp_path, *DIFFER)
+    (tmp_path / "1" / "t-1.AAAAAAAAAAAAAAAAAAAAAQ-stray").mkdir()
+    code, text = command()
+    assert code == EXIT_ANOMALY
+    found, _, means, do, note, counts = text.splitlines()
+    assert found.startswith("ANOMALY tombstone-divergence: broker 2, t-0, offset 0: deleted key K is alive")
+    assert means.startswith("what it means: a key that was deleted still has its value on broker 2")
+    assert do.startswith("what to do: make a broker that is right the leader")
+    assert note.endswith("t-1.AAAAAAAAAAAAAAAAAAAAAQ-stray is no replica in use: left out")
+    assert counts == "partitions: 1 anomaly, 0 clean, 0 unknown, 1 finding   (exit code 1)"
+
+
+def test_diverged_copies_as_json(command: Command, tmp_path: Path) -> None:
+    write_copies(tmp_path, *DIFFER)
+    code, text = command("--format", "json")
+    assert code == EXIT_ANOMALY
+    said: dict[str, Any] = json.loads(text)
+    assert (said["schema"], said["verdict"], said["notes"]) == (1, "anomaly", [])
+    assert said["reason"].startswith("tombstone-divergence on broker 2, t-0: deleted key K is alive")
+    assert said["target"] == {"name": "copies", "brokers": [1, 2]}
+    assert said["timings_s"].keys() == {"check"}
+    (partition,) = said["scenarios"]
+    assert {name: partition[name] for name in ("scenario", "anomaly", "payload", "verdict")} == {
+        "scenario": "t-0", "anomaly": None, "payload": None, "verdict": "anomaly",
+    }  # fmt: skip
+    assert [replica["bound"] for replica in partition["exposure"]["replicas"]] == [10, 10]
+    (finding,) = said["findings"]
+    facts = ("anomaly", "candidates", "broker", "topic", "partition", "offset", "key", "producer_id", "effect")
+    assert [finding[name] for name in facts] == [
+        "tombstone-divergence", [], 2, "t", 0, 0, {"text": "K"}, -1, "visible",
+    ]  # fmt: skip
+    assert finding["explanation"] == partition["reason"]
+    assert finding["witness"]["deleted_at"] == 1
+    assert "The truth is on broker 1: " in finding["means"]
+    assert "take broker 2 out of the replicas of t-0" in finding["do"]
+
+
+def test_what_cannot_be_told_of_one_partition_of_two(command: Command, tmp_path: Path) -> None:
+    write_copies(tmp_path, copy(1, put(0, "K", T1), END), copy(2, put(0, "K", T1), END))
+    (tmp_path / "1" / "t-0").rename(tmp_path / "1" / "t2-3")
+    (tmp_path / "2" / "t-0").rename(tmp_path / "2" / "t2-3")
+    write_copies(tmp_path / "more", copy(1, END))
+    (tmp_path / "more" / "1" / "t-0").rename(tmp_path / "1" / "t-0")
+    code, text = command()
+    assert code == EXIT_UNKNOWN
+    assert text.splitlines()[0] == (
+        "UNKNOWN t-0: there is only the replica of broker 1, and nothing to compare it with"
+    )
+    assert text.splitlines()[1].startswith("CLEAN t2-3: ")
+    assert text.splitlines()[-1] == "partitions: 0 anomaly, 1 clean, 1 unknown   (exit code 2)"
+
+
+def test_a_whole_audit_in_a_process_of_its_own(tmp_path: Path) -> None:
+    write_copies(tmp_path, *DIFFER)
+    done = audit(tmp_path, "--topic", "t", "--broker", "1=1", "--broker", "2=2", "--format", "json")
+    assert done.returncode == EXIT_ANOMALY, done.stderr
+    assert [found["anomaly"] for found in json.loads(done.stdout)["findings"]] == ["tombstone-divergence"]
+    assert "start Spark" in done.stderr
+    # Nothing is written where it runs.
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2"]

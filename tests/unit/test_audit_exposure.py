@@ -1,0 +1,245 @@
+"""What a cluster is exposed to: who is away since when, what is being copied how fast, against the retention."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from io import StringIO
+from typing import Any
+
+import kafka.errors
+import pytest
+from brokers import TP, FakeBroker, Held, cluster_of
+from fakes import NOW_MS, TickingClock
+from rich.console import Console
+
+from harness.audit.exposure import Exposed, Exposure, Level, Settings, exposure, judge_copy, judge_lag, read_settings
+from harness.audit.lags import Lag
+from harness.audit.looks import look_at
+from harness.audit.prefilter import prefilter
+from harness.audit.reassignments import BYTES, OFFSETS, Copy
+from harness.audit.show import exposure_json, exposure_table, prefiltered_json, replica_table
+from harness.audit.stake import MARKER, TOMBSTONES, AtStake, next_removal
+from harness.protocol.replica import OpenTransaction
+from harness.segments.batches import Batch, Record, iter_batches
+from harness.segments.encode import encode_batch
+
+DAY_MS = 86_400_000
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "delete.retention.ms": "100000",
+    "min.compaction.lag.ms": "20000",
+    "segment.ms": "5000",
+    "min.cleanable.dirty.ratio": "0.5",
+}
+SETTINGS = Settings(100_000, 20_000, 5_000, 0.5)
+DAILY = Settings(DAY_MS, 0, DAY_MS, 0.5)
+
+
+def written(offset: int, time_ms: int, *, is_append_time: bool = False) -> bytes:
+    batch = encode_batch(base_offset=offset, records=[Record(offset, time_ms, b"K", b"v")])
+    return batch if not is_append_time else batch[:22] + bytes([batch[22] | 8]) + batch[23:]
+
+
+def header(offset: int, **fields: Any) -> Batch:
+    """Return a batch as its header has it: attributes 0x20 control, 0x40 delete horizon."""
+    (batch,) = iter_batches(written(offset, 0), source="literal")
+    return replace(batch, **fields)
+
+
+def lag(time_ms: int | None, *, is_append_time: bool = False) -> Lag:
+    if time_ms is None:
+        return Lag(2, TP, 5, (), None)
+    batches = iter_batches(written(5, time_ms, is_append_time=is_append_time), source="literal", verify_crc=False)
+    return Lag(2, TP, 5, tuple(batches), None)
+
+
+def judged(time_ms: int | None, now_ms: int, settings: Settings = DAILY) -> Exposed:
+    return judge_lag(lag(time_ms), settings, now_ms)
+
+
+class TestLags:
+    def test_one_that_lacks_less_than_the_window_is_at_risk(self) -> None:
+        told = judged(DAY_MS, DAY_MS + DAY_MS - 1)
+        assert (told.level, told.since_ms) == (Level.AT_RISK, DAY_MS)
+        assert told.sentence.startswith(
+            "broker 2 is out of the ISR of t-0 and lacks what was written since 1970-01-02 00:00:00 UTC (24.0 h ago, by"
+            " producers' clocks); tombstones and markers stay for at least 24.0 h: until the ISR is full, no removal"
+        )
+
+    def test_one_that_lacks_what_is_as_old_as_the_window_may_be_too_late(self) -> None:
+        told = judged(DAY_MS, DAY_MS + DAY_MS)
+        assert told.level == Level.TOO_LATE
+        assert "some that it never saw may be gone" in told.sentence
+
+    def test_the_compaction_lag_belongs_to_the_window(self) -> None:
+        assert judged(0, 119_999, SETTINGS).level == Level.AT_RISK
+        assert judged(0, 120_000, SETTINGS).level == Level.TOO_LATE
+
+    def test_whose_clock_it_is_is_said(self) -> None:
+        told = judge_lag(lag(1000, is_append_time=True), DAILY, 2000)
+        assert told.by_brokers_clock
+        assert "by the broker's clock" in told.sentence
+
+    def test_one_that_lacks_nothing_is_fine(self) -> None:
+        told = judged(None, 0)
+        assert told.level == Level.OK
+        assert told.sentence == "broker 2 is out of the ISR of t-0, and lacks nothing that its leader shows"
+
+    @pytest.mark.parametrize(
+        ("away", "words"),
+        [
+            (Lag(2, TP, None, None, "refused"), "was not seen (refused): since when cannot be told"),
+            (Lag(2, TP, 5, None, None), "no leader shows what it lacks"),
+            (lag(-1), "what it lacks carries no time"),
+        ],
+    )
+    def test_where_nothing_tells_since_when_it_is_at_risk(self, away: Lag, words: str) -> None:
+        told = judge_lag(away, DAILY, DAY_MS * 99)
+        assert (told.level, told.since_ms) == (Level.AT_RISK, None)
+        assert words in told.sentence
+
+    def test_without_a_known_retention_nothing_is_too_late_for_certain(self) -> None:
+        told = judged(0, DAY_MS * 99, read_settings(None))
+        assert told.level == Level.AT_RISK
+        assert "how long tombstones and markers stay is not told" in told.sentence
+
+    def test_what_goes_first_of_what_it_lacks_is_said(self) -> None:
+        away = Lag(2, TP, 5, (header(5, max_timestamp_ms=0), header(6, attributes=0x40, timestamp_base_ms=7_000)), None)
+        told = judge_lag(away, DAILY, 0)
+        assert told.at_stake == AtStake(6, TOMBSTONES, 7_000, is_stamped=True)
+        assert "the tombstones at offset 6 may go from 1970-01-01 00:00:07 UTC on" in told.sentence
+
+
+class TestCopies:
+    """A window of two minutes."""
+
+    @pytest.mark.parametrize(
+        ("done", "total", "pace", "level"),
+        [
+            (10, 119, 1.0, Level.OK),
+            (10, 120, 1.0, Level.AT_RISK),
+            (119, 120, 1.0, Level.AT_RISK),
+            (120, 121, 1.0, Level.TOO_LATE),
+            (10, 120, 0.0, Level.AT_RISK),
+        ],
+    )
+    def test_the_whole_copy_has_to_fit_into_the_window(self, done: int, total: int, pace: float, level: Level) -> None:
+        assert judge_copy(Copy(2, TP, BYTES, done, total, pace), SETTINGS).level == level
+
+    def test_how_long_it_takes_is_said(self) -> None:
+        told = judge_copy(Copy(2, TP, BYTES, 600, 1200, 10.0), SETTINGS)
+        assert told.left_s == pytest.approx(60)
+        assert "600 of 1200 bytes, about 60.0 s so far and 60.0 s to go; " in told.sentence
+
+    def test_one_that_stands_still_says_so(self) -> None:
+        told = judge_copy(Copy(2, TP, BYTES, 600, 1200, 0.0), SETTINGS)
+        assert told.left_s is None
+        assert "and it did not grow" in told.sentence
+
+
+class TestStake:
+    def test_what_is_stamped_goes_first_by_its_horizon(self) -> None:
+        batches = [
+            header(1, attributes=0x30, max_timestamp_ms=5),
+            header(2, attributes=0x70, timestamp_base_ms=900),
+            header(3, attributes=0x40, timestamp_base_ms=800),
+        ]
+        assert next_removal(batches, 100) == AtStake(3, TOMBSTONES, 800, is_stamped=True)
+
+    def test_else_the_oldest_marker_counts_from_its_writing(self) -> None:
+        batches = [header(1, max_timestamp_ms=0), *(header(n, attributes=0x30, max_timestamp_ms=n) for n in (9, 5, 7))]
+        assert next_removal(batches, 100) == AtStake(5, MARKER, 105, is_stamped=False)
+
+    def test_empty_batches_have_nothing_to_lose(self) -> None:
+        assert next_removal([header(1, attributes=0x70, timestamp_base_ms=1, record_count=0)], 100) is None
+
+
+def exposed(brokers: dict[int, FakeBroker], **cluster: object) -> Exposure:
+    described, dial = cluster_of(brokers, settings=COMPACTED, **cluster)  # type: ignore[arg-type]
+    return exposure(described, TickingClock(), dial=dial)
+
+
+LEADER = Held(10, 10, batches=tuple(written(n, NOW_MS - 130_000 + n * 1000) for n in range(10)))
+
+
+class TestClusters:
+    def test_a_full_isr_is_fine(self) -> None:
+        told = exposed({1: FakeBroker({TP: [LEADER]}), 2: FakeBroker({TP: [LEADER]})})
+        (topic,) = told.topics
+        assert (told.level, topic.settings, topic.replicas, told.notes) == (Level.OK, SETTINGS, (), ())
+        assert topic.sentence == ("t: every replica is in the ISR; tombstones and markers stay for at least 2.0 min")
+
+    def test_a_replica_out_of_the_isr_lacks_what_its_leader_shows_from_its_log_end_on(self) -> None:
+        behind = Held(4, 4, log_end=5, batches=LEADER.batches[:5])
+        told = exposed({1: FakeBroker({TP: [LEADER]}), 2: FakeBroker({TP: [behind]})}, isr=(1,))
+        ((one,),) = (topic.replicas for topic in told.topics)
+        assert (one.broker, one.level, one.since_ms) == (2, Level.TOO_LATE, NOW_MS - 125_000)
+
+    def test_a_broker_that_is_down_is_at_risk(self) -> None:
+        told = exposed({1: FakeBroker({TP: [LEADER]})}, absent=(2,))
+        ((one,),) = (topic.replicas for topic in told.topics)
+        assert (one.broker, one.level) == (2, Level.AT_RISK)
+        assert "it is not registered with the cluster" in one.sentence
+
+    def test_a_copy_is_measured_by_bytes(self) -> None:
+        leader = FakeBroker({TP: [LEADER]}, adding={TP: [2]}, sizes={TP: 3000})
+        added = FakeBroker({TP: [Held(3, 3)]}, sizes={TP: 300}, growth_bytes=30)
+        told = exposed({1: leader, 2: added}, isr=(1,))
+        ((one,),) = (topic.replicas for topic in told.topics)
+        assert (one.broker, one.level) == (2, Level.AT_RISK)
+        assert one.left_s == pytest.approx((3000 - 360) / 10)
+
+    def test_a_copy_that_grows_in_steps_is_looked_at_until_it_does(self) -> None:
+        leader = FakeBroker({TP: [LEADER]}, adding={TP: [2]})
+        added = FakeBroker({TP: [*[Held(1, 1)] * 4, Held(7, 7)]})
+        ((one,),) = (topic.replicas for topic in exposed({1: leader, 2: added}, isr=(1,)).topics)
+        assert one.left_s == pytest.approx(3 / (6 / 9))
+
+    def test_or_by_offsets_where_no_sizes_are_told(self) -> None:
+        leader = FakeBroker({TP: [LEADER]}, adding={TP: [2]})
+        added = FakeBroker({TP: [Held(1, 1), Held(1, 1), Held(4, 4)]})
+        told = exposed({1: leader, 2: added}, isr=(1,))
+        ((one,),) = (topic.replicas for topic in told.topics)
+        assert one.left_s == pytest.approx(6.0)
+        assert f"4 of 10 {OFFSETS}" in one.sentence
+
+    def test_what_may_not_be_asked_is_a_note(self) -> None:
+        brokers = {1: FakeBroker({TP: [LEADER]})}
+        cluster, dial = cluster_of(brokers, settings=COMPACTED)
+        looks = look_at(cluster, TickingClock(), dial)
+        brokers[1].error = kafka.errors.ClusterAuthorizationFailedError.errno
+        told = exposure(cluster, TickingClock(), looks=looks, dial=dial)
+        assert told.notes == ("reassignments are not known: ClusterAuthorizationFailedError",)
+
+    def test_a_topic_that_is_not_compacted_loses_no_tombstones(self) -> None:
+        cluster, dial = cluster_of({1: FakeBroker({TP: [LEADER]})}, settings={"cleanup.policy": "delete"}, absent=(2,))
+        (topic,) = exposure(cluster, TickingClock(), dial=dial).topics
+        assert (topic.level, topic.replicas, topic.sentence) == (Level.OK, (), "t is not compacted")
+
+
+def printed(table: object) -> str:
+    console = Console(width=400, file=StringIO())
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get()
+
+
+def test_it_can_be_printed_and_is_json() -> None:
+    told = exposed({1: FakeBroker({TP: [LEADER]})}, absent=(2,))
+    text = printed(exposure_table(told))
+    assert "at risk" in text
+    assert "(it is not registered with the cluster)" in text
+    parsed = json.loads(json.dumps(exposure_json(told)))
+    assert parsed["level"] == parsed["topics"][0]["replicas"][0]["level"] == "at risk"
+    assert parsed["topics"][0]["settings"]["delete_retention_ms"] == 100_000
+
+
+def test_so_can_what_the_prefilter_says() -> None:
+    held = Held(20, 10, open=(OpenTransaction(7, 3, 10),))
+    cluster, dial = cluster_of({1: FakeBroker({TP: [Held(20, 20)]}), 2: FakeBroker({TP: [held]})})
+    told = prefilter(cluster, TickingClock(), dial=dial)
+    assert "producer 7 from 10" in printed(replica_table(told.looks))
+    parsed = json.loads(json.dumps(prefiltered_json(told)))
+    assert [one["broker"] for one in parsed["suspicions"]] == [2]
+    assert parsed["replicas"][1]["open"] == [{"producer_id": 7, "producer_epoch": 3, "first_offset": 10}]

@@ -1,0 +1,188 @@
+"""What is suspicious before anything is read, and what is not: replicas that lag, transactions that go on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import kafka.errors
+import pytest
+from brokers import TP, FakeBroker, Held, cluster_of
+from fakes import TickingClock
+
+from harness.audit.coordinators import NOTHING_SEEN, Word
+from harness.audit.prefilter import HANGING_TRANSACTION, STUCK_LSO, Prefiltered, prefilter
+from harness.errors import UsageError
+from harness.protocol.replica import OpenTransaction
+
+PRODUCER, EPOCH, FIRST = 7, 3, 10
+OPEN = (OpenTransaction(PRODUCER, EPOCH, FIRST),)
+HOLDS = Held(high_watermark=20, last_stable_offset=FIRST, open=OPEN)
+PAST = Held(high_watermark=20, last_stable_offset=20)
+WORD = Word(1, "tx", "Ongoing", PRODUCER, EPOCH, 1000, frozenset({TP}))
+
+
+def filtered(
+    replicas: dict[int, list[Held]], words: tuple[Word, ...] = (), absent: tuple[int, ...] = (), **first: Any
+) -> Prefiltered:
+    """Filter one partition; the first broker leads, coordinates, and has ``first`` set."""
+    brokers = {broker: FakeBroker({TP: list(states)}) for broker, states in replicas.items()}
+    leader = brokers[min(brokers)]
+    leader.words = list(words)
+    for name, value in first.items():
+        setattr(leader, name, value)
+    return filtered_of(brokers, absent)
+
+
+def filtered_of(brokers: dict[int, FakeBroker], absent: tuple[int, ...] = ()) -> Prefiltered:
+    cluster, dial = cluster_of(brokers, absent=absent)
+    return prefilter(cluster, TickingClock(), dial=dial)
+
+
+def test_a_quiet_cluster_is_looked_at_and_nothing_is_said() -> None:
+    told = filtered({1: [PAST], 2: [PAST], 3: [PAST]})
+    assert (told.suspicions, told.notes) == ((), ())
+    assert told.looks.replicas[2, TP].log_end == 20
+
+
+def test_a_transaction_that_others_decided_is_stuck() -> None:
+    told = filtered({1: [PAST], 2: [HOLDS], 3: [PAST]}, (replace(WORD, state="CompleteCommit"),))
+    (found,) = told.suspicions
+    assert (found.anomaly, found.broker, found.offset, found.decided_on) == (STUCK_LSO, 2, FIRST, (1, 3))
+    assert found.transaction == OPEN[0]
+    assert "broker 2 holds the transaction of producer 7 open from offset 10 of t-0" in found.explanation
+    assert "brokers 1, 3 decided it; the coordinator of tx says CompleteCommit" in found.explanation
+
+
+def test_a_later_transaction_of_the_producer_elsewhere_is_another_one() -> None:
+    later = Held(20, 15, open=(OpenTransaction(PRODUCER, EPOCH + 2, 15),))
+    (found,) = filtered({1: [later], 2: [HOLDS]}, (replace(WORD, producer_epoch=EPOCH + 2),)).suspicions
+    assert (found.anomaly, found.broker, found.decided_on) == (STUCK_LSO, 2, (1,))
+
+
+def test_a_follower_that_has_the_marker_a_moment_later_is_not_stuck() -> None:
+    lags = replace(HOLDS, high_watermark=12)
+    assert filtered({1: [PAST], 2: [lags, lags, lags, PAST]}).suspicions == ()
+
+
+def test_a_follower_that_stays_stuck_once_it_has_caught_up_is() -> None:
+    lags = replace(HOLDS, high_watermark=12)
+    (found,) = filtered({1: [PAST], 2: [lags, lags, lags, HOLDS]}).suspicions
+    assert found.broker == 2
+
+
+def test_a_follower_that_never_catches_up_is_named_and_not_suspected() -> None:
+    told = filtered({1: [PAST], 2: [replace(HOLDS, high_watermark=12)]}, (replace(WORD, state="CompleteCommit"),))
+    assert told.suspicions == ()
+    (note,) = told.notes
+    assert "broker 2 holds the transaction" in note
+    assert note.endswith("too far behind to tell")
+
+
+def test_a_replica_whose_log_starts_later_decided_nothing() -> None:
+    assert filtered({1: [replace(PAST, log_start=11)], 2: [HOLDS]}, (WORD,)).suspicions == ()
+
+
+def test_a_last_stable_offset_that_lags_is_no_decision() -> None:
+    lags = Held(high_watermark=20, last_stable_offset=FIRST)
+    assert filtered({1: [HOLDS], 2: [lags]}, (WORD,)).suspicions == ()
+
+
+@pytest.mark.parametrize("state", ["Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence", "unheard-of"])
+def test_a_transaction_that_goes_on_or_is_being_ended_is_not_suspicious(state: str) -> None:
+    assert filtered({1: [HOLDS], 2: [HOLDS]}, (replace(WORD, state=state),)).suspicions == ()
+
+
+@pytest.mark.parametrize(
+    ("word", "words"),
+    [
+        (replace(WORD, state="CompleteAbort", partitions=frozenset()), "(broker 1) says CompleteAbort"),
+        (replace(WORD, state="Empty"), "says Empty"),
+        (replace(WORD, partitions=frozenset({("t", 5)})), "has a transaction without that partition"),
+        (replace(WORD, producer_epoch=EPOCH + 1), "is at epoch 4 already, not 3"),
+        (replace(WORD, producer_id=99), "no coordinator knows that producer"),
+    ],
+)
+def test_a_transaction_that_is_open_everywhere_and_over_for_its_coordinator_hangs(word: Word, words: str) -> None:
+    told = filtered({1: [HOLDS], 2: [HOLDS]}, (word,))
+    assert [(one.anomaly, one.broker) for one in told.suspicions] == [
+        (HANGING_TRANSACTION, 1),
+        (HANGING_TRANSACTION, 2),
+    ]
+    assert words in told.suspicions[0].explanation
+
+
+def test_a_transaction_that_ends_while_it_is_looked_at_does_not_hang() -> None:
+    ended = replace(PAST, high_watermark=21, last_stable_offset=21)
+    told = filtered({1: [HOLDS, ended], 2: [HOLDS, HOLDS, ended]}, (replace(WORD, state="CompleteCommit"),))
+    assert told.suspicions == ()
+
+
+def test_a_transaction_that_began_after_the_coordinators_were_asked_does_not_hang() -> None:
+    assert filtered({1: [PAST, HOLDS]}).suspicions == ()
+
+
+def test_a_coordinator_that_does_not_tell_may_know_better() -> None:
+    told = filtered({1: [HOLDS], 2: [HOLDS]}, error=kafka.errors.CoordinatorLoadInProgressError.errno)
+    assert told.suspicions == ()
+    assert any("broker 1 does not tell of transactions: CoordinatorLoadInProgressError" in note for note in told.notes)
+
+
+def test_a_coordinator_that_nobody_leads_may_know_better() -> None:
+    another = (replace(WORD, producer_id=99),)
+    told = filtered({1: [HOLDS], 2: [HOLDS]}, another, coordinators=(1, -1))
+    assert told.suspicions == ()
+    assert told.notes == ("partition 1 of __transaction_state has no leader",)
+    assert len(filtered({1: [HOLDS], 2: [HOLDS]}, another, coordinators=(1, 2)).suspicions) == 2
+
+
+def test_a_user_who_sees_no_transactional_ids_suspects_nobody_for_it() -> None:
+    told = filtered({1: [HOLDS], 2: [HOLDS]})
+    assert told.suspicions == ()
+    assert told.notes == (NOTHING_SEEN,)
+
+
+def test_what_is_open_on_a_follower_alone_is_told_by_the_coordinator() -> None:
+    """Where retention has taken its offset from the leader, nobody else is left to compare with."""
+    leader = Held(20, 20, log_start=15)
+    (found,) = filtered({1: [leader], 2: [HOLDS]}, (replace(WORD, state="CompleteCommit"),)).suspicions
+    assert (found.anomaly, found.broker, found.decided_on) == (STUCK_LSO, 2, ())
+
+
+def test_brokers_that_are_down_are_named() -> None:
+    told = filtered({1: [PAST], 2: [PAST]}, absent=(3,))
+    assert told.notes == ("broker 3 does not answer: it is not registered with the cluster",)
+
+
+def test_a_user_who_may_not_read_is_told_so() -> None:
+    with pytest.raises(UsageError, match="may not read topic t: an audit needs Describe and Read"):
+        filtered({1: [PAST]}, error=kafka.errors.TopicAuthorizationFailedError.errno)
+
+
+class TestRedpanda:
+    """Followers tell neither their log end nor their open transactions."""
+
+    def brokers(self, *follower: Held) -> dict[int, FakeBroker]:
+        return {1: FakeBroker({TP: [PAST]}), 2: FakeBroker({TP: list(follower)}, is_redpanda_follower=True)}
+
+    def test_a_follower_is_looked_at_where_the_leader_starts(self) -> None:
+        told = filtered_of(self.brokers(PAST))
+        assert told.suspicions == ()
+        look = told.looks.replicas[2, TP]
+        assert (look.high_watermark, look.log_end, look.open) == (20, None, None)
+        (note,) = told.notes
+        assert note.startswith("broker 2 told no open transactions")
+
+    def test_a_last_stable_offset_that_stays_behind_is_suspicious(self) -> None:
+        (found,) = filtered_of(self.brokers(replace(HOLDS, open=()))).suspicions
+        assert (found.broker, found.offset, found.transaction, found.decided_on) == (2, FIRST, None, (1,))
+        assert "stays at 10, which broker 1 passed" in found.explanation
+
+    def test_one_that_lags_for_a_moment_is_not(self) -> None:
+        lags = replace(HOLDS, open=())
+        assert filtered_of(self.brokers(lags, lags, lags, lags, PAST)).suspicions == ()
+
+    def test_one_whose_replica_is_behind_is_named(self) -> None:
+        told = filtered_of(self.brokers(Held(12, FIRST)))
+        assert told.suspicions == ()
+        assert any("too far behind" in note for note in told.notes)

@@ -1,0 +1,337 @@
+"""Replicas read whole: in pieces, past gaps and cuts, from brokers that come and go; and never faster than allowed."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from brokers import NOT_LEADER, TP, FakeBroker, Held, cluster_of
+from fakes import TickingClock
+from kafka.protocol.metadata import ApiVersionsRequest
+
+from harness.audit.line import Line, fetch_version
+from harness.audit.looks import look_at
+from harness.audit.pieces import Entry, Pieces, SpoolDiskError, whole_entries
+from harness.audit.rate import RateLimit
+from harness.audit.reading import TURNS, Span
+from harness.audit.span import spans_between
+from harness.audit.spool import Progress, Spool, Spooled, spool
+from harness.errors import HarnessError
+from harness.protocol.replica import OpenTransaction
+from harness.segments.batches import CorruptLogError, Record
+from harness.segments.encode import encode_batch
+from harness.store import RunFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def batch(*offsets: int) -> bytes:
+    return encode_batch(base_offset=offsets[0], records=[Record(o, 1000 + o, b"K", b"v") for o in offsets])
+
+
+BATCHES = tuple(batch(number) for number in range(10))
+WHOLE = Held(10, 10, batches=BATCHES)
+
+
+class JumpingClock(TickingClock):
+    """Its time passes only in waits, and there in steps of a tenth of a second."""
+
+    def wait_until(self, condition: Callable[[], Any], timeout_s: float, what: str) -> Any:
+        deadline = self.now + timeout_s
+        while not (value := condition()):
+            assert self.now < deadline, what
+            self.now += 0.1
+        return value
+
+
+def read(tmp_path: Path, brokers: dict[int, FakeBroker], **how: Any) -> Spooled:
+    cluster, dial = cluster_of(brokers)
+    clock = how.pop("clock", None) or TickingClock()
+    looks = look_at(cluster, clock, dial)
+    return spool(cluster, looks, RunFolder(tmp_path), Spool(clock, dial=dial, **how))
+
+
+def stored(tmp_path: Path, broker: int = 1) -> dict[str, bytes]:
+    folder = tmp_path / "fetched" / str(broker) / "after-rejoin" / "t-0"
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.log"))}
+
+
+def state(tmp_path: Path, broker: int = 1) -> dict[str, Any]:
+    path = tmp_path / "fetched" / str(broker) / "after-rejoin" / "t-0" / "state.json"
+    told: dict[str, Any] = json.loads(path.read_text())
+    return told
+
+
+def test_a_replica_is_read_in_pieces_of_bounded_size(tmp_path: Path) -> None:
+    broker = FakeBroker({TP: [WHOLE]}, answer_bytes=2 * len(BATCHES[0]))
+    told = read(tmp_path, {1: broker}, piece_bytes=5 * len(BATCHES[0]))
+    assert told.failures == {}
+    pieces = stored(tmp_path)
+    assert list(pieces) == [f"{0:020}.log", f"{4:020}.log", f"{8:020}.log"]
+    assert b"".join(pieces.values()) == b"".join(BATCHES)
+    assert state(tmp_path) == {
+        "log_start": 0,
+        "high_watermark": 10,
+        "last_stable_offset": 10,
+        "aborted": [],
+        "open": [],
+        "read_from": 0,
+        "read_to": 10,
+        "settled": True,
+        "until": None,
+    }
+
+
+def test_what_is_undecided_is_read_too_and_aborted_transactions_are_those_below_it(tmp_path: Path) -> None:
+    held = replace(WHOLE, last_stable_offset=6, open=(OpenTransaction(7, 0, 6),), aborted=((5, 2),))
+    read(tmp_path, {1: FakeBroker({TP: [held]})})
+    assert b"".join(stored(tmp_path).values()) == b"".join(BATCHES)
+    assert state(tmp_path)["aborted"] == [[5, 2]]
+    assert state(tmp_path)["open"] == [[7, 0, 6]]
+    assert state(tmp_path)["settled"] is True
+
+
+def test_what_is_appended_meanwhile_is_read_in_another_turn(tmp_path: Path) -> None:
+    early = Held(4, 4, batches=BATCHES[:4])
+    told = read(tmp_path, {1: FakeBroker({TP: [early, WHOLE]})})
+    assert b"".join(stored(tmp_path).values()) == b"".join(BATCHES)
+    assert told.readings[1, TP].is_settled
+
+
+def test_a_transaction_that_was_undecided_when_it_was_read_is_among_the_aborted_ones_later(tmp_path: Path) -> None:
+    undecided = Held(9, 4, batches=BATCHES[:9], open=(OpenTransaction(7, 0, 4),))
+    decided = replace(WHOLE, aborted=((7, 4),))
+    read(tmp_path, {1: FakeBroker({TP: [undecided, decided]})})
+    assert b"".join(stored(tmp_path).values()) == b"".join(BATCHES)
+    assert state(tmp_path)["aborted"] == [[7, 4]]
+
+
+def test_a_producer_that_never_pauses_does_not_keep_the_reader_for_ever(tmp_path: Path) -> None:
+    growing = [Held(n, n, batches=BATCHES[:n]) for n in range(1, 11)]
+    told = read(tmp_path, {1: FakeBroker({TP: growing})})
+    assert not told.readings[1, TP].is_settled
+    assert told.readings[1, TP].read_to == TURNS
+    assert state(tmp_path)["settled"] is False
+
+
+def test_gaps_are_passed(tmp_path: Path) -> None:
+    held = Held(10, 10, log_start=2, batches=(batch(3), batch(6, 7)))
+    told = read(tmp_path, {1: FakeBroker({TP: [held]})})
+    assert b"".join(stored(tmp_path).values()) == batch(3) + batch(6, 7)
+    reading = told.readings[1, TP]
+    assert (reading.read_from, reading.read_to, reading.is_settled) == (2, 10, True)
+
+
+def test_retention_may_take_what_was_to_be_read_next(tmp_path: Path) -> None:
+    moved = Held(10, 10, log_start=6, batches=BATCHES[6:])
+    broker = FakeBroker({TP: [WHOLE]})
+    cluster, dial = cluster_of({1: broker})
+    looks = look_at(cluster, TickingClock(), dial)
+    broker.now[TP] = moved
+    broker.states[TP] = [moved]
+    told = spool(cluster, looks, RunFolder(tmp_path), Spool(TickingClock(), dial=dial))
+    assert told.failures == {}
+    assert list(stored(tmp_path)) == [f"{6:020}.log"]
+
+
+def test_a_replica_that_was_cut_back_is_a_failure_and_leaves_nothing(tmp_path: Path) -> None:
+    broker = FakeBroker({TP: [WHOLE]})
+    cluster, dial = cluster_of({1: broker})
+    looks = look_at(cluster, TickingClock(), dial)
+    broker.now[TP] = Held(4, 4, batches=BATCHES[:4])
+    broker.states[TP] = [broker.now[TP]]
+    told = spool(cluster, looks, RunFolder(tmp_path), Spool(TickingClock(), dial=dial, spans={TP: Span(6)}))
+    assert told.failures == {(1, TP): "t-0 was cut back below offset 6 while it was read"}
+    assert stored(tmp_path) == {}
+
+
+def test_a_span_is_read_in_whole_batches(tmp_path: Path) -> None:
+    held = Held(10, 10, batches=(batch(0, 1), batch(2, 3, 4), batch(5, 6), batch(7, 8, 9)))
+    told = read(tmp_path, {1: FakeBroker({TP: [held]})}, spans={TP: Span(3, 6)})
+    assert b"".join(stored(tmp_path).values()) == batch(2, 3, 4) + batch(5, 6)
+    assert (told.readings[1, TP].read_from, told.readings[1, TP].read_to) == (3, 7)
+
+
+def test_spans_are_what_the_leader_says_of_times() -> None:
+    broker = FakeBroker({TP: [WHOLE]}, by_time={100: 3, 200: 8})
+    cluster, dial = cluster_of({1: broker})
+    clock = TickingClock()
+    assert spans_between(cluster, clock, 100, 200, dial) == {TP: Span(3, 8)}
+    assert spans_between(cluster, clock, None, 200, dial) == {TP: Span(0, 8)}
+    assert spans_between(cluster, clock, 100, 999, dial) == {TP: Span(3)}
+    assert spans_between(cluster, clock, 999, None, dial) == {TP: Span(10)}
+
+
+def test_a_leader_that_does_not_tell_times_is_an_error() -> None:
+    cluster, dial = cluster_of({1: FakeBroker({TP: [WHOLE]}, is_redpanda_follower=True)})
+    with pytest.raises(HarnessError, match="leader of t-0 does not tell offsets by time: NotLeader"):
+        spans_between(cluster, TickingClock(), 1, None, dial)
+
+
+def test_a_broker_that_goes_away_is_named_and_the_others_are_read(tmp_path: Path) -> None:
+    brokers = {1: FakeBroker({TP: [WHOLE]}), 2: FakeBroker({TP: [WHOLE]}, dies_after=7)}
+    told = read(tmp_path, brokers)
+    assert told.readings.keys() == {(1, TP)}
+    assert told.failures == {(2, TP): "gone"}
+    assert stored(tmp_path, 2) == {}
+
+
+def test_brokers_that_were_not_seen_are_failures(tmp_path: Path) -> None:
+    cluster, dial = cluster_of({1: FakeBroker({TP: [WHOLE]})}, absent=(3,))
+    looks = look_at(cluster, TickingClock(), dial)
+    told = spool(cluster, looks, RunFolder(tmp_path), Spool(TickingClock(), dial=dial))
+    assert told.failures == {(3, TP): "it is not registered with the cluster"}
+
+
+def test_single_replicas_are_read_again_elsewhere(tmp_path: Path) -> None:
+    brokers = {number: FakeBroker({TP: [WHOLE]}) for number in (1, 2)}
+    cluster, dial = cluster_of(brokers)
+    looks = look_at(cluster, TickingClock(), dial)
+    told = spool(cluster, looks, RunFolder(tmp_path / "again"), Spool(TickingClock(), dial=dial), [(2, TP)])
+    assert told.readings.keys() == {(2, TP)}
+    assert stored(tmp_path / "again") == {}
+    with pytest.raises(HarnessError, match="holds a replica already"):
+        Pieces(tmp_path / "again" / "fetched" / "2" / "after-rejoin" / "t-0")
+
+
+def test_progress_is_told_in_bytes_where_brokers_tell_sizes(tmp_path: Path) -> None:
+    total = sum(map(len, BATCHES))
+    told: list[Progress] = []
+    broker = FakeBroker({TP: [WHOLE]}, sizes={TP: total}, answer_bytes=total // 2)
+    read(tmp_path, {1: broker}, on_progress=told.append)
+    assert [p.fraction for p in told] == pytest.approx([0.5, 1.0])
+    assert told[0].left_s(elapsed_s=3.0) == pytest.approx(3.0)
+    assert told[-1] == Progress(total, total, 10, 10)
+
+
+def test_progress_is_told_in_offsets_where_they_do_not(tmp_path: Path) -> None:
+    told: list[Progress] = []
+    read(tmp_path, {1: FakeBroker({TP: [WHOLE]}, answer_bytes=5 * len(BATCHES[0]))}, on_progress=told.append)
+    assert [(p.bytes_total, p.fraction) for p in told] == [(None, 0.5), (None, 1.0)]
+    assert Progress(0, None, 0, 10).left_s(5.0) is None
+
+
+def test_a_disk_that_is_too_small_is_found_before_anything_is_read(tmp_path: Path) -> None:
+    broker = FakeBroker({TP: [WHOLE]}, sizes={TP: 1 << 60})
+    with pytest.raises(SpoolDiskError, match="reading takes"):
+        read(tmp_path, {1: broker})
+    assert stored(tmp_path) == {}
+
+
+def test_a_disk_that_fills_up_ends_the_reading_of_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = iter([1 << 40, 0, 0, 0])
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=next(free), f_frsize=1))
+    with pytest.raises(SpoolDiskError):
+        read(tmp_path, {number: FakeBroker({TP: [WHOLE]}) for number in (1, 2)})
+    assert stored(tmp_path, 1) == stored(tmp_path, 2) == {}
+
+
+class TestRedpanda:
+    """Followers tell neither their log end nor their open transactions."""
+
+    def test_a_follower_is_read_to_its_high_watermark(self, tmp_path: Path) -> None:
+        follower = FakeBroker({TP: [WHOLE]}, is_redpanda_follower=True)
+        told = read(tmp_path, {1: FakeBroker({TP: [WHOLE]}), 2: follower})
+        assert told.failures == {}
+        assert b"".join(stored(tmp_path, 2).values()) == b"".join(BATCHES)
+        assert (state(tmp_path, 2)["open"], state(tmp_path, 2)["settled"]) == (None, True)
+        assert all(request.rack_id == "x" for request in follower.named("Fetch"))
+
+
+class TestEntries:
+    def test_an_entry_that_is_not_all_there_is_left_for_the_next_answer(self) -> None:
+        cut = batch(4, 5) + batch(6)[:-1]
+        assert list(whole_entries(cut, "s")) == [Entry(0, len(batch(4, 5)), 4, 5)]
+        assert list(whole_entries(cut + batch(6)[-1:] + b"\0" * 9, "s"))[-1].base_offset == 6
+
+    def test_old_magics_pass_as_they_are(self) -> None:
+        message = struct.pack(">qiibb", 12, 14, 0, 1, 0) + struct.pack(">ii", -1, -1)
+        assert list(whole_entries(message, "s")) == [Entry(0, 26, 12, 12)]
+
+    @pytest.mark.parametrize(
+        "damaged",
+        [
+            struct.pack(">qiib", 0, 13, 0, 2) + b"\0" * 60,
+            struct.pack(">qiib", 0, -5, 0, 2) + b"\0" * 60,
+            struct.pack(">qiib", 0, 14, 0, 2) + b"\0" * 60,
+            struct.pack(">qiib", -3, 50, 0, 2) + b"\0" * 60,
+            struct.pack(">qiib", 3, 50, 0, 2) + b"\xff" * 60,
+        ],
+    )
+    def test_what_no_broker_serves_is_damage(self, damaged: bytes) -> None:
+        with pytest.raises(CorruptLogError, match="s at byte 62: impossible"):
+            list(whole_entries(struct.pack(">qiib", 0, 50, 0, 1) + b"\0" * 45 + damaged, "s"))
+
+
+def test_the_rate_limit_holds_for_all_readers_together(tmp_path: Path) -> None:
+    clock = JumpingClock()
+    total = 3 * sum(map(len, BATCHES))
+    brokers = {number: FakeBroker({TP: [WHOLE]}, answer_bytes=len(BATCHES[0])) for number in (1, 2, 3)}
+    read(tmp_path, brokers, clock=clock, limit=RateLimit(total // 10, clock))
+    assert 9 <= clock.now <= 11  # ten seconds' worth, the first of which the bucket had
+
+
+def test_a_bucket_fills_up_to_one_second() -> None:
+    clock = JumpingClock()
+    limit = RateLimit(100, clock)
+    clock.now = 50
+    limit.pay(100)
+    assert clock.now == 50
+    limit.pay(200)
+    assert clock.now == pytest.approx(52, abs=0.2)
+
+
+@dataclass
+class Dialled:
+    """Connections that fail as often as told, then answer."""
+
+    failures: int
+    dials: int = 0
+
+    def __call__(self, _address: Any) -> Any:
+        self.dials += 1
+        return self
+
+    def call(self, _request: Any) -> str:
+        if self.failures:
+            self.failures -= 1
+            raise TimeoutError("timed out")
+        return "answer"
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_a_line_outlives_its_connections() -> None:
+    dialled = Dialled(failures=2)
+    line = Line("broker:9092", TickingClock(), dialled)  # type: ignore[arg-type]
+    assert line.call(None) == "answer"
+    assert dialled.dials == 3
+
+
+def test_a_broker_that_stays_silent_is_given_up() -> None:
+    line = Line("broker:9092", TickingClock(), Dialled(failures=1000))  # type: ignore[arg-type]
+    with pytest.raises(ConnectionError, match="broker:9092 does not answer: timed out"):
+        line.call(ApiVersionsRequest[0]())
+
+
+@pytest.mark.parametrize(("spoken", "wanted"), [((4, 17), 11), ((12, 17), 12), ((0, 11), 11)])
+def test_fetch_is_asked_for_in_a_version_that_names_topics(spoken: tuple[int, int], wanted: int) -> None:
+    assert fetch_version(FakeBroker({}, fetch_versions=spoken)) == wanted
+
+
+def test_a_broker_without_such_a_version_is_refused(tmp_path: Path) -> None:
+    told = read(tmp_path, {1: FakeBroker({TP: [WHOLE]}, fetch_versions=(13, 17))})
+    assert "speaks no version of Fetch that names topics" in told.failures[1, TP]
+
+
+def test_a_replica_that_is_not_served_is_a_failure(tmp_path: Path) -> None:
+    told = read(tmp_path, {1: FakeBroker({TP: [WHOLE]}), 2: FakeBroker({TP: [WHOLE]}, error=NOT_LEADER)})
+    assert told.failures == {(2, TP): "NotLeaderForPartitionError"}

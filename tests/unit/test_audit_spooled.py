@@ -1,0 +1,184 @@
+"""What was read from brokers is judged with what they and the coordinators say, each case a run of one job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from brokers import TP, FakeBroker, Held, cluster_of
+from fakes import TickingClock
+
+from checkers.evidence import load_copies
+from checkers.reduce import reduce_copies
+from harness.audit.coordinators import Word, Words
+from harness.audit.judge import assemble, judge_reduced, judge_whole
+from harness.audit.looks import look_at
+from harness.audit.reading import Span
+from harness.audit.spool import Spool, spool
+from harness.audit.spooled import copies_of, store_words
+from harness.protocol.replica import OpenTransaction
+from harness.segments.batches import Record
+from harness.segments.encode import encode_batch, encode_marker
+from harness.store import RunFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from harness.audit.copies import Copies
+
+P = 5
+
+
+def put(offset: int, key: str, producer: int = -1) -> bytes:
+    record = Record(offset, 1000 + offset, key.encode(), b"v")
+    if producer < 0:
+        return encode_batch(base_offset=offset, records=[record])
+    return encode_batch(
+        base_offset=offset, records=[record], producer_id=producer, producer_epoch=0, is_transactional=True
+    )
+
+
+def end(offset: int, *, commit: bool) -> bytes:
+    return encode_marker(base_offset=offset, commit=commit, producer_id=P, producer_epoch=0, timestamp_ms=1000 + offset)
+
+
+def held(end: int, *batches: bytes, **more: Any) -> Held:
+    return Held(end, **{"last_stable_offset": end, **more}, batches=batches)
+
+
+OPEN = {"last_stable_offset": 0, "open": (OpenTransaction(P, 0, 0),)}
+FINISHED = Word(1, "id", "CompleteCommit", P, 0, -1, frozenset())
+WHOLE = (put(0, "K", P), end(1, commit=True), put(2, "L"))
+STUCK = (put(0, "K", P), put(2, "L"))
+TWO_ABORTED = (put(0, "K", P), end(1, commit=False), put(2, "L", P), end(3, commit=False), put(4, "K"))
+TWO_ENDS = (put(0, "K", P), end(1, commit=True), put(2, "L", P), end(3, commit=False), put(4, "K"))
+
+
+@dataclass(frozen=True)
+class Case:
+    """Two brokers' replicas: what each holds, or one state after the other while it is read."""
+
+    one: Held | list[Held]
+    two: Held | list[Held]
+    verdict: str
+    reason: str
+    finding: tuple[str, int, int] | None = None
+    words: tuple[Word, ...] = ()
+    spans: dict[tuple[str, int], Span] = field(default_factory=dict)
+    effect: str = "visible"
+
+
+def growing(first: Held) -> list[Held]:
+    """Something is appended at each look."""
+    return [replace(first, log_end=first.high_watermark + more) for more in range(1, 9)]
+
+
+CASES = {
+    "same": Case(held(3, *WHOLE), held(3, *WHOLE), "clean", "agree"),
+    "stuck": Case(held(3, *WHOLE), held(3, *STUCK, **OPEN), "anomaly", "frozen at 0", ("stuck-lso", 2, 0)),
+    "open-is-not-open": Case(
+        held(3, *WHOLE), held(3, *WHOLE, **OPEN), "unknown", "broker 2: the broker says that producer 5 has an open"
+    ),
+    "stable-past-open": Case(
+        held(3, *STUCK), held(3, *STUCK, **OPEN), "unknown", "broker 1: the broker says that producer 5 has no open"
+    ),
+    "words-about-more": Case(held(3, *WHOLE), growing(held(3, *WHOLE, **OPEN)), "clean", "agree"),
+    "hidden-by-the-told-list": Case(
+        held(5, *TWO_ENDS, aborted=((P, 2),)),
+        held(5, *TWO_ENDS[2:], aborted=((P, 0),)),
+        "anomaly",
+        "hidden as aborted",
+        ("committed-to-aborted", 2, 0),
+        effect="latent",
+    ),
+    "other-beliefs-in-the-same-log": Case(
+        held(5, *TWO_ENDS[2:], aborted=((P, 2),)),
+        held(5, *TWO_ENDS[2:], aborted=((P, 0),)),
+        "unknown",
+        "broker 2: it counts what producer 5 wrote from offset 0 to 3 as aborted, broker 1 only from 2 on",
+    ),
+    "aborted-and-not-told": Case(
+        held(5, *TWO_ENDS, aborted=((P, 2),)),
+        held(5, *TWO_ENDS),
+        "unknown",
+        "the broker does not have the batch at offset 2 among aborted transactions",
+    ),
+    "aborted-and-not-yet-to-be-told": Case(
+        held(5, *TWO_ENDS, aborted=((P, 2),)), held(5, *TWO_ENDS, last_stable_offset=2), "clean", "agree"
+    ),
+    "aborted-twice": Case(
+        held(5, *TWO_ABORTED, aborted=((P, 0), (P, 2))), held(5, *TWO_ABORTED, aborted=((P, 0), (P, 2))),
+        "clean", "agree",
+    ),
+    "hanging": Case(
+        held(3, *STUCK, **OPEN), held(3, *STUCK, **OPEN), "anomaly", "CompleteCommit", ("hanging-transaction", 1, 0),
+        words=(FINISHED,),
+    ),
+    "going-on": Case(
+        held(3, *STUCK, **OPEN), held(3, *STUCK, **OPEN), "clean", "agree", words=(replace(FINISHED, state="Ongoing"),)
+    ),
+    "alive": Case(
+        held(3, put(0, "K"), put(2, "L")), held(3, put(2, "L")), "anomaly", "is alive", ("tombstone-divergence", 1, 0)
+    ),
+    "alive-as-far-as-was-read": Case(
+        held(3, put(0, "K"), put(1, "N"), put(2, "L")), held(3, put(1, "N"), put(2, "L")), "unknown", "cleaned beyond",
+        spans={TP: Span(0, 2)},
+    ),
+    "before-what-was-read": Case(
+        held(3, put(0, "K"), put(1, "N"), put(2, "L")), held(3, put(1, "N"), put(2, "L")), "clean", "agree",
+        spans={TP: Span(1)},
+    ),
+    "alive-and-not-yet-served": Case(
+        held(3, put(0, "K"), put(2, "L"), last_stable_offset=0), held(3, put(2, "L")), "anomaly", "is alive",
+        ("tombstone-divergence", 1, 0), effect="latent",
+    ),
+    "poison-and-not-yet-served": Case(
+        held(4, put(0, "K"), put(1, "K", P), end(3, commit=True), last_stable_offset=1),
+        held(4, put(0, "K"), end(3, commit=True)),
+        "anomaly", "as after an abort", ("aborted-to-committed", 1, 1), effect="latent",
+    ),
+    "nothing-there": Case(held(0), held(0), "clean", "offset 0"),
+}  # fmt: skip
+
+
+def whole(spark: SparkSession, copies: Sequence[Copies]) -> dict[str, Any]:
+    return judge_whole(load_copies(spark, copies))
+
+
+def reduced(spark: SparkSession, copies: Sequence[Copies]) -> dict[str, Any]:
+    return judge_reduced(reduce_copies(spark, copies, 2))
+
+
+@pytest.fixture(scope="module", params=[whole, reduced])
+def verdicts(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict[str, Any]]:
+    top = tmp_path_factory.mktemp("spooled")
+    copies = [spooled(name, case, RunFolder(top / name)) for name, case in CASES.items()]
+    rows = request.param(spark, copies)
+    return {one.run_id: assemble(one, rows, timings_s={}) for one in copies}
+
+
+def spooled(name: str, case: Case, folder: RunFolder) -> Copies:
+    brokers = {
+        number: FakeBroker({TP: list(states) if isinstance(states, list) else [states]})
+        for number, states in ((1, case.one), (2, case.two))
+    }
+    cluster, dial = cluster_of(brokers)
+    clock = TickingClock()
+    read = spool(cluster, look_at(cluster, clock, dial), folder, Spool(clock, spans=case.spans, dial=dial))
+    assert read.failures == {}
+    words = store_words(folder, Words({word.producer_id: word for word in case.words}))
+    return copies_of(folder, name, read, words)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_was_read_is_judged(verdicts: dict[str, dict[str, Any]], name: str) -> None:
+    case, said = CASES[name], verdicts[name]
+    assert said["checker_errors"] == {}
+    assert (said["verdict"], case.reason in said["reason"]) == (case.verdict, True), said["reason"]
+    found = [(one["anomaly"], one["broker"], one["offset"], one["effect"]) for one in said["findings"]]
+    assert found[:1] == ([] if case.finding is None else [(*case.finding, case.effect)])

@@ -1,0 +1,120 @@
+"""The compiled reader against the reference: on what brokers write it says the same, and on anything else too."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from both_readers import assert_same, read
+from sample_logs import SOURCE, old_entry, random_log, read_by_reference
+
+from harness.segments import blocks, codecs
+from harness.segments.batches import Record
+from harness.segments.blocks import iter_blocks, key_hashes, unpack
+from harness.segments.encode import encode_batch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SPARK_HASHES = [
+    42, -7444071767201028348, -8959994473701255385, 6019482000716350659, -6625277557348586272, -5507563483608914162,
+    4522324563441226749, -7143238906056518746, -7989831429045113014, -7576144055863289344, -8988936099728967847,
+    -8644129751861931918, 2046936095001747419, 182631115370802890, -3582744155969569138, -9107075101236275961,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_agrees_with_the_reference(seed: int) -> None:
+    rng = random.Random(seed)  # noqa: S311
+    data = b"".join(random_log(rng, 40, old=True))
+    assert read_by_reference(data).error is None
+    for block_bytes in (1, 1000, 1 << 16, len(data)):
+        assert_same(data, block_bytes)
+
+
+@pytest.mark.parametrize("codec", codecs.CODECS)
+def test_every_codec_in_parts_of_bounded_size(codec: codecs.Codec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "_ROWS", 7)
+    monkeypatch.setattr(blocks, "_UNPACKED_BYTES", 1000)
+    data = b"".join(random_log(random.Random(5), 60, codecs=(codec,)))  # noqa: S311
+    assert_same(data, 20_000)
+    for block in iter_blocks(io.BytesIO(data), source=SOURCE):
+        assert max(len(part.offset) for part in unpack(block)) == 7
+
+
+def test_some_batches_only() -> None:
+    log = [
+        encode_batch(base_offset=n * 10, records=[Record(n * 10, 0, b"%d" % n, None)], codec=codec, is_control=n == 3)
+        for n, codec in enumerate(codecs.CODECS)
+    ]
+    plain, mixed = b"".join([log[0], *(b"" for _ in log)]), b"".join(log[:3] + log[4:])
+    (block,) = iter_blocks(io.BytesIO(mixed), source=SOURCE)
+    mask = np.array([True, False, True, False])
+    assert [part.offset.tolist() for part in unpack(block, mask)] == [[0, 20]]
+    assert [part.batch.tolist() for part in unpack(block, np.array([1, 3]))] == [[1, 3]]
+    assert [part.offset.tolist() for part in unpack(block, np.array([], np.int64))] == []
+    (block,) = iter_blocks(io.BytesIO(plain), source=SOURCE)
+    (part,) = unpack(block)
+    assert part.data is block.data
+
+
+def test_batches_larger_than_a_block() -> None:
+    big = [Record(n, 0, b"k", b"\0" * 300_000) for n in range(4)]
+    data = encode_batch(base_offset=0, records=big[:1]) + encode_batch(base_offset=1, records=big[1:])
+    assert_same(data + random_log(random.Random(1), 1)[0][:3], 1000)  # noqa: S311
+    sizes = [len(block.data) for block in iter_blocks(io.BytesIO(data), source=SOURCE, block_bytes=1000)]
+    assert sizes == [300_000 + 61 + 12, 3 * (300_000 + 12) + 61]
+
+
+def test_zero_tail() -> None:
+    data = b"".join(random_log(random.Random(2), 5))  # noqa: S311
+    for zeros in (0, 1, 11, 12, 16, 17, 61, 5000, 100_000):
+        for end in (b"", b"\1"):
+            for block_bytes in (100, len(data), len(data) + 14, 1 << 20):
+                assert_same(data + bytes(zeros) + end, block_bytes)
+
+
+def test_offsets_must_rise_across_blocks_too() -> None:
+    one = encode_batch(base_offset=5, records=[Record(5, 0, b"k", b"v")])
+    for data in (one + one, one + old_entry(5, 1), old_entry(7, 0) + one):
+        assert_same(data, 1)
+        assert_same(data, 1 << 16)
+        assert read(data, 1)[0].error is not None
+
+
+def test_hashes_are_what_spark_gives() -> None:
+    # SELECT xxhash64(key) of Spark 4.3, for sizes around every step of the algorithm.
+    keys = [None, *(bytes(range(n)) for n in (0, 1, 3, 4, 5, 7, 8, 9, 12, 31, 32, 33, 63, 64, 100))]
+    batch = encode_batch(base_offset=0, records=[Record(n, 0, key, b"v") for n, key in enumerate(keys)])
+    (block,) = iter_blocks(io.BytesIO(batch), source=SOURCE)
+    (part,) = unpack(block)
+    assert key_hashes(part).view(np.int64).tolist() == SPARK_HASHES
+
+
+WITHOUT_NUMBA = """
+import sys
+import harness.segments.arrow, harness.segments.blocks, harness.segments.folder, harness.spark.source
+sys.exit("numba" in sys.modules)
+"""
+
+
+def test_nobody_pays_for_what_is_not_used() -> None:
+    subprocess.run([sys.executable, "-c", WITHOUT_NUMBA], timeout=60, check=True)
+
+
+@pytest.mark.parametrize("chosen", [True, False])
+def test_compiled_loops_are_kept_for_the_user(chosen: bool, tmp_path: Path) -> None:  # noqa: FBT001
+    script = "from harness.segments import blocks; import io; list(blocks.iter_blocks(io.BytesIO(), source=''))"
+    environment = {**os.environ, "COMPACTION_HARNESS_CACHE": str(tmp_path / "cache")}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    if chosen:
+        environment["NUMBA_CACHE_DIR"] = str(tmp_path / "chosen")
+    subprocess.run([sys.executable, "-c", script], env=environment, timeout=120, check=True)
+    kept = {path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("*.nbc")}
+    assert kept == {"chosen" if chosen else "cache"}

@@ -1,0 +1,60 @@
+"""Disks of brokers' own: found where they are mounted, filled to the last byte and freed again."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.runtimes import disk
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+
+
+def test_mounts_below_a_folder_are_found_the_deepest_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounts = tmp_path / "mounts"
+    places = ("/run", "/work/a", "/work/a/data\\0402", "/workshop")
+    mounts.write_text("".join(f"tmpfs {place} tmpfs rw 0 0\n" for place in places))
+    monkeypatch.setattr(disk, "MOUNTS", mounts)
+    root = type(tmp_path)("/work")
+    assert [str(place) for place in disk.mounted_below(root)] == ["/work/a/data 2", "/work/a"]
+
+
+def test_where_mounts_cannot_be_read_there_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "MOUNTS", tmp_path / "nowhere")
+    assert disk.mounted_below(tmp_path) == []
+
+
+@NEEDS_ROOT
+def test_a_disk_is_full_until_it_is_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "SIZE_MIB", 2)
+    folder = tmp_path / "broker" / "data"
+    disk.mount(folder)
+    try:
+        (folder / "log").write_text("kept")
+        disk.fill(folder)
+        with pytest.raises(OSError, match="No space left") as full:
+            (folder / "other").write_bytes(b"\0")
+        assert full.value.errno == errno.ENOSPC
+        disk.free(folder)
+        (folder / "other").write_bytes(b"\0" * (1 << 20))
+        assert (folder / "log").read_text() == "kept"
+    finally:
+        disk.unmount_below(tmp_path)
+    assert disk.mounted_below(tmp_path) == []
+    assert list(folder.iterdir()) == []
+
+
+@NEEDS_ROOT
+def test_it_is_possible_here() -> None:
+    assert disk.why_impossible() is None
+
+
+def test_without_root_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert "needs root" in str(disk.why_impossible())

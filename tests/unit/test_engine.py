@@ -1,0 +1,198 @@
+"""The container engine: what is said of one that cannot be used, and what of a run is removed."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import docker
+import pytest
+from docker.errors import APIError, DockerException, NotFound
+from requests.exceptions import ReadTimeout
+
+from harness import commands
+from harness.errors import HarnessError, UsageError
+from harness.runtimes import engine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NOWHERE = Path()
+RUN_ID = "2026-11-21T22-00-00Z-abcd"
+
+
+def no_socket(_path: Path) -> None:
+    """Leave nothing where the socket should be."""
+
+
+def nobody_listens(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.bind(str(path))
+
+
+@pytest.mark.parametrize(
+    ("make", "told"), [(no_socket, "none is running"), (nobody_listens, "it is not running")], ids=["none", "ended"]
+)
+def test_an_engine_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None], told: str
+) -> None:
+    make(tmp_path / "engine.sock")
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/engine.sock")
+    with pytest.raises(UsageError, match=f"no container engine can be used: {told}"):
+        engine.connect()
+
+
+def test_a_socket_that_is_not_ours_to_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As the client puts it; root may use any socket, so that this cannot be had for real in a test.
+    said = "Error while fetching server API version: ('Connection aborted.', PermissionError(13, 'Permission denied'))"
+
+    def refuse(**_: Any) -> None:
+        raise DockerException(said)
+
+    monkeypatch.setattr(docker, "from_env", refuse)
+    with pytest.raises(UsageError, match="add it to the group docker"):
+        engine.connect()
+
+
+def test_an_engine_on_another_host_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "tcp://10.0.0.1:2375")
+    with pytest.raises(UsageError, match=r"DOCKER_HOST is tcp://10\.0\.0\.1:2375: .* use a local engine"):
+        engine.connect()
+
+
+def script(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def own_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands be found in this folder only."""
+    monkeypatch.setattr(commands, "_PATH", str(folder))
+    monkeypatch.setitem(commands._ENVIRONMENT, "PATH", str(folder))
+
+
+@pytest.mark.parametrize(
+    ("programs", "found"),
+    [
+        ({"docker": "true", "docker-compose": "true"}, ("docker", "compose")),
+        ({"docker": "exit 1", "docker-compose": "true"}, ("docker-compose",)),
+        ({"docker-compose": "true"}, ("docker-compose",)),
+    ],
+    ids=["the plugin", "no plugin", "no command line"],
+)
+def test_either_compose_will_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, programs: dict[str, str], found: tuple[str, ...]
+) -> None:
+    for name, text in programs.items():
+        script(tmp_path / name, text)
+    own_path(tmp_path, monkeypatch)
+    assert engine.find_compose() == found
+
+
+def test_no_compose_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script(tmp_path / "docker", "exit 1")
+    own_path(tmp_path, monkeypatch)
+    with pytest.raises(UsageError, match="neither `docker compose` nor `docker-compose` works here"):
+        engine.find_compose()
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "told"),
+    [
+        (NotFound("404", explanation="No such container: x"), engine.NotThereError, "x is lost: No such container: x"),
+        (APIError("500", explanation="no space left"), HarnessError, "x is lost: no space left"),
+        (ReadTimeout("..."), HarnessError, "x is lost: the container engine does not answer (ReadTimeout)"),
+    ],
+    ids=["not there", "refused", "silent"],
+)
+def test_what_the_engine_says_becomes_one_sentence(error: Exception, kind: type[HarnessError], told: str) -> None:
+    with pytest.raises(HarnessError) as raised, engine.told("x is lost"):
+        raise error
+    assert type(raised.value) is kind
+    assert str(raised.value) == told
+
+
+@dataclass
+class Thing:
+    """A container, a network or a volume; ``refusal`` is raised when it is removed."""
+
+    name: str
+    run_id: str
+    removed: list[str]
+    refusal: Exception | None = None
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {engine.LABEL: self.run_id}
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        return {"Labels": self.labels}
+
+    def remove(self, **_: Any) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self.removed.append(self.name)
+
+
+@dataclass
+class Things:
+    """All things of a kind."""
+
+    held: list[Thing] = field(default_factory=list)
+
+    def list(self, *, filters: dict[str, str], **_: Any) -> list[Thing]:
+        name, _equals, run_id = filters["label"].partition("=")
+        assert name == engine.LABEL
+        return [thing for thing in self.held if run_id in {"", thing.run_id}]
+
+
+@dataclass
+class FakeEngine:
+    """What a client shows of its engine."""
+
+    containers: Things = field(default_factory=Things)
+    networks: Things = field(default_factory=Things)
+    volumes: Things = field(default_factory=Things)
+
+
+def furnish(monkeypatch: pytest.MonkeyPatch, refusal: Exception | None = None) -> list[str]:
+    """Connect to an engine with a container, a network and a volume for each of two runs; return what is removed."""
+    removed: list[str] = []
+    fake = FakeEngine()
+    for run_id in (RUN_ID, "other"):
+        fake.containers.held.append(Thing(f"container of {run_id}", run_id, removed, refusal))
+        fake.networks.held.append(Thing(f"network of {run_id}", run_id, removed))
+        fake.volumes.held.append(Thing(f"volume of {run_id}", run_id, removed))
+    monkeypatch.setattr(engine, "connect", lambda: fake)
+    return removed
+
+
+def test_what_is_removed_is_the_runs_own_and_containers_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    removed = furnish(monkeypatch)
+    assert engine.remove(NOWHERE, RUN_ID) == 1
+    assert removed == [f"{kind} of {RUN_ID}" for kind in ("container", "network", "volume")]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [NotFound("404"), APIError("409", explanation="removal of container x is already in progress")],
+    ids=["gone", "going"],
+)
+def test_what_somebody_else_removes_is_left_to_them(monkeypatch: pytest.MonkeyPatch, refusal: Exception) -> None:
+    removed = furnish(monkeypatch, refusal)
+    engine.remove(NOWHERE, RUN_ID)
+    assert removed == [f"{kind} of {RUN_ID}" for kind in ("network", "volume")]
+
+
+def test_what_cannot_be_removed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    furnish(monkeypatch, APIError("500", explanation="device or resource busy"))
+    with pytest.raises(HarnessError, match=f"the containers of {RUN_ID} cannot be removed: device or resource busy"):
+        engine.remove(NOWHERE, RUN_ID)
+
+
+def test_runs_are_known_by_anything_they_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    furnish(monkeypatch)
+    assert engine.runs_with_containers() == {RUN_ID, "other"}

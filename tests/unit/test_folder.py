@@ -1,0 +1,102 @@
+"""Which files of a partition's folder are its log, at every step of what a cleaner does to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.segments import folder
+from harness.segments.batches import CorruptLogError, Record
+from harness.segments.encode import encode_batch
+from harness.segments.folder import Live, Segment, choose_segments, live_segments, next_offset
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def name(base_offset: int, suffix: str = "log") -> str:
+    return f"{base_offset:020}.{suffix}"
+
+
+def choose(*names: str, **ends: int) -> Live:
+    """Choose among names; ``ends`` are the next offsets of ``.swap`` files by base offset, as ``at_7=9``."""
+    by_name = {name(int(key.removeprefix("at_")), "log.swap"): end for key, end in ends.items()}
+    return choose_segments(names, by_name.get)
+
+
+def bases(live: Live) -> list[int]:
+    return [segment.base_offset for segment in live.segments]
+
+
+def why(live: Live) -> dict[str, str]:
+    return dict(line.split(": ") for line in live.left_out)
+
+
+def test_a_folder_at_rest() -> None:
+    others = [name(10, kind) for kind in ("index", "timeindex", "snapshot")]
+    rest = ["leader-epoch-checkpoint", "partition.metadata", "0-1-v1.log", name(10, "log.copy"), "10.log"]
+    live = choose(name(10), name(0), name(10, "txnindex"), *others, *rest)
+    assert live == Live([Segment(0, name(0), None), Segment(10, name(10), name(10, "txnindex"))], [])
+
+
+def test_what_is_deleted_or_not_yet_whole_is_left_out() -> None:
+    deleted, cleaned = name(0, "log.deleted"), name(10, "log.cleaned")
+    live = choose(deleted, name(0, "txnindex.deleted"), name(10), cleaned, name(10, "txnindex.cleaned"))
+    assert live.segments == [Segment(10, name(10), None)]
+    assert why(live) == {
+        deleted: "marked for deletion",
+        cleaned: "not yet whole when its writer, a cleaner or a split, was interrupted",
+    }
+
+
+def test_a_swap_file_replaces_what_it_covers() -> None:
+    swap, index = name(10, "log.swap"), name(10, "txnindex.swap")
+    names = [name(base) for base in (0, 10, 20, 30)]
+    live = choose(*names, name(10, "txnindex"), name(20, "txnindex"), swap, index, at_10=30)
+    assert live.segments == [
+        Segment(0, name(0), None),
+        Segment(10, swap, index),
+        Segment(30, name(30), None),
+    ]
+    replaced = "replaced by what a cleaner or a split has written anew"
+    assert why(live) == {name(10): replaced, name(20): replaced}
+
+
+def test_swap_files_cover_from_the_first_to_the_end_of_the_last() -> None:
+    names = [name(base) for base in (0, 10, 20, 30, 40)]
+    live = choose(*names, name(10, "log.swap"), name(30, "log.swap"), at_10=15, at_30=35)
+    assert [(s.base_offset, s.log) for s in live.segments] == [
+        (0, name(0)), (10, name(10, "log.swap")), (30, name(30, "log.swap")), (40, name(40)),
+    ]  # fmt: skip
+
+
+def test_a_swap_file_without_batches_replaces_its_namesake_alone() -> None:
+    live = choose(name(0), name(10), name(20), name(10, "log.swap"))
+    assert [segment.log for segment in live.segments] == [name(0), name(10, "log.swap"), name(20)]
+
+
+def test_swap_files_of_an_interrupted_split_are_left_out() -> None:
+    swap = name(15, "log.swap")
+    live = choose(name(0), name(10), name(10, "index.cleaned"), swap, at_15=20)
+    assert bases(live) == [0, 10]
+    assert why(live) == {swap: "part of a split that was interrupted"}
+    # One before what is still being written stays.
+    assert bases(choose(name(0), name(5, "log.swap"), name(10, "log.cleaned"), at_5=9)) == [0, 5]
+
+
+@pytest.mark.parametrize("worth_compiling", [0, 1 << 30])
+def test_of_files(worth_compiling: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder, "WORTH_COMPILING_BYTES", worth_compiling)
+    for base in (0, 10, 20):
+        (tmp_path / name(base)).write_bytes(encode_batch(base_offset=base, records=[Record(base, 0, b"k", b"v")]))
+    (tmp_path / name(30, "log.deleted")).mkdir()
+    swap = tmp_path / name(0, "log.swap")
+    swap.write_bytes(b"".join(encode_batch(base_offset=base, last_offset=base + 4) for base in (3, 11)))
+    assert next_offset(swap) == 16
+    assert [segment.log for segment in live_segments(tmp_path).segments] == [swap.name, name(20)]
+    swap.write_bytes(swap.read_bytes()[:-1])
+    with pytest.raises(CorruptLogError, match=r"log\.swap at byte 61: batch is cut"):
+        live_segments(tmp_path)
+    swap.write_bytes(b"")
+    assert next_offset(swap) is None

@@ -1,0 +1,69 @@
+"""Which image a target gets, and what is said where there is none."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from docker.errors import APIError, ImageNotFound
+
+from harness.errors import UsageError
+from harness.targets import find_target, images
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+TARGET = find_target("kafka-3.9")
+OFFICIAL = f"apache/kafka:{TARGET.version}"
+BUILT = f"compaction-harness/kafka:{TARGET.version}"
+
+
+class FakeImages:
+    """An engine's images, and a registry's."""
+
+    def __init__(self, held: Iterable[str], registry: Iterable[str] = ()) -> None:
+        self.held, self.registry = set(held), set(registry)
+
+    def get(self, reference: str) -> Any:
+        if reference not in self.held:
+            raise ImageNotFound(reference)
+        return SimpleNamespace(id=f"sha256:{reference}", attrs={"RepoDigests": [f"{reference}@sha256:1"]})
+
+    def pull(self, reference: str) -> None:
+        if reference not in self.registry:
+            raise APIError("500", explanation="dial tcp: lookup failed")
+        self.held.add(reference)
+
+
+def client(held: Iterable[str], registry: Iterable[str] = ()) -> Any:
+    return SimpleNamespace(images=FakeImages(held, registry))
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted", "found"),
+    [
+        ([OFFICIAL, BUILT], None, OFFICIAL),
+        ([BUILT], None, BUILT),
+        ([], None, None),
+        ([OFFICIAL, "mine:1"], "mine:1", "mine:1"),
+        ([OFFICIAL], "mine:1", None),
+    ],
+    ids=["the official one", "one built here", "none", "a chosen one", "a chosen one that is missing"],
+)
+def test_the_image_at_hand(held: list[str], wanted: str | None, found: str | None) -> None:
+    image = images.find(client(held), TARGET, wanted)
+    assert (image.reference if image else None) == found
+    assert image is None or image.digests == (f"{found}@sha256:1",)
+
+
+def test_the_official_image_is_pulled_where_there_is_none() -> None:
+    assert images.obtain(client([], [OFFICIAL]), TARGET).reference == OFFICIAL
+
+
+@pytest.mark.parametrize("wanted", [None, "mine:1"])
+def test_where_none_can_be_pulled_the_way_to_build_one_is_told(wanted: str | None) -> None:
+    with pytest.raises(UsageError) as refused:
+        images.obtain(client([]), TARGET, wanted)
+    assert f"{wanted or OFFICIAL} cannot be pulled (dial tcp: lookup failed)" in str(refused.value)
+    assert "`harness images build kafka-3.9`" in str(refused.value)

@@ -1,0 +1,102 @@
+"""Hosts for brokers: how they are named, and which are refused."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import paramiko
+import pytest
+from paramiko.ssh_exception import AuthenticationException, BadHostKeyException, SSHException
+
+from harness.errors import UsageError
+from harness.runtimes import nodes
+from harness.runtimes.nodes import Access, Connection, Node, fingerprint, from_json, parse_nodes, read_hosts_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+NODE = Node("n1", 22, "root")
+
+
+@pytest.mark.parametrize(
+    ("text", "node"),
+    [
+        ("n1", Node("n1", 2022, "me")),
+        ("n1:22", Node("n1", 22, "me")),
+        ("root@10.0.0.1", Node("10.0.0.1", 2022, "root")),
+        (" root@n1:22 ", Node("n1", 22, "root")),
+    ],
+)
+def test_a_host_may_name_its_login_and_its_port(text: str, node: Node) -> None:
+    assert parse_nodes([text], user="me", port=2022) == (node,)
+
+
+@pytest.mark.parametrize("text", ["", "root@", "@n1", "n1:", "n1:ssh"])
+def test_what_is_no_host_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"give hosts as \[user@\]host\[:port\]"):
+        parse_nodes(["n0", text])
+
+
+def test_two_brokers_on_one_host_are_refused() -> None:
+    with pytest.raises(UsageError, match="root@n1:22 is named twice"):
+        parse_nodes(["root@n1", "n2", "root@n1:22"])
+
+
+def test_a_hosts_file_has_one_a_line_and_comments(tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("# the rig\nn1\n\nroot@n2:2022  # in the other rack\n")
+    assert read_hosts_file(tmp_path / "hosts") == ["n1", "root@n2:2022"]
+
+
+def test_a_hosts_file_that_is_missing_or_names_none(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="hosts cannot be read: No such file"):
+        read_hosts_file(tmp_path / "hosts")
+    (tmp_path / "hosts").write_text("# none\n")
+    with pytest.raises(UsageError, match="hosts names no host"):
+        read_hosts_file(tmp_path / "hosts")
+
+
+def test_an_access_can_be_stored() -> None:
+    access = Access((NODE, Node("n2", 2022, "kafka")), key="id_ed25519", pins=("SHA256:abc",))
+    assert from_json(access.to_json()) == access
+
+
+def refuse(error: Exception) -> Callable[..., None]:
+    def connect(*_: Any, **__: Any) -> None:
+        raise error
+
+    return connect
+
+
+KEY = paramiko.RSAKey.generate(1024)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (TimeoutError("timed out"), "timed out"),
+        (AuthenticationException("Authentication failed."), "it refuses the key of root (Authentication failed.)"),
+        (BadHostKeyException("n1", KEY, KEY), f"its host key has changed (now {fingerprint(KEY)})"),
+        (SSHException("Error reading SSH protocol banner"), "Error reading SSH protocol banner"),
+    ],
+    ids=["silent", "the key", "another host", "no ssh"],
+)
+def test_a_login_that_is_refused_says_why(monkeypatch: pytest.MonkeyPatch, error: Exception, told: str) -> None:
+    monkeypatch.setattr(paramiko.SSHClient, "connect", refuse(error))
+    with pytest.raises(UsageError) as refused:
+        Connection(NODE, Access((NODE,)))
+    assert str(refused.value).startswith("root@n1:22 cannot be logged in to: ")
+    assert told in str(refused.value)
+
+
+def test_an_unknown_host_key_is_refused_unless_it_is_pinned() -> None:
+    told = re.escape(f"give --ssh-host-key {fingerprint(KEY)}")
+    with pytest.raises(SSHException, match=told):
+        nodes._Pinned(["SHA256:another"]).missing_host_key(None, "n1", KEY)
+    nodes._Pinned([fingerprint(KEY)]).missing_host_key(None, "n1", KEY)
+
+
+def test_known_hosts_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"root@n1:22 cannot be logged in to: .*No such file"):
+        Connection(NODE, Access((NODE,), known_hosts=str(tmp_path / "known_hosts")))

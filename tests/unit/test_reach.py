@@ -1,0 +1,48 @@
+"""Who is part of the cluster still: whoever some controller hears and is heard by."""
+
+from __future__ import annotations
+
+from harness.runtimes.reach import Reach
+
+BROKERS = (1, 2, 3, 4)
+
+
+def within(reach: Reach) -> list[int]:
+    return [broker for broker in BROKERS if reach.has(broker)]
+
+
+def test_a_broker_that_is_cut_off_is_not_even_if_it_is_the_controller() -> None:
+    reach = Reach([1])
+    reach.cut(1)
+    reach.cut(2)
+    assert within(reach) == [3, 4]
+    reach.heal(1)
+    assert within(reach) == [1, 3, 4]
+
+
+def test_one_direction_is_not_enough() -> None:
+    reach = Reach([1])
+    reach.block([(2, 1)])
+    reach.block([(1, 3)])
+    assert within(reach) == [1, 4]
+
+
+def test_any_controller_will_do() -> None:
+    reach = Reach([1, 3])
+    reach.block([(2, 1), (1, 2)])
+    assert within(reach) == [1, 2, 3, 4]
+    reach.block([(2, 3)])
+    assert within(reach) == [1, 3, 4]
+
+
+def test_links_among_others_do_not_count() -> None:
+    reach = Reach([1])
+    reach.block([(2, 3), (3, 2), (4, 2)])
+    assert within(reach) == [1, 2, 3, 4]
+
+
+def test_everybody_is_within_reach_once_links_are_cleared() -> None:
+    reach = Reach([1])
+    reach.block([(2, 1)])
+    reach.clear()
+    assert within(reach) == [1, 2, 3, 4]

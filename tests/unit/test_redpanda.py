@@ -1,0 +1,364 @@
+"""Redpanda as a cluster is handled: its admin API is a stand-in, its protocol and its brokers are made up."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from stand_in import StandIn, served
+
+from harness import run
+from harness.errors import HarnessError, UsageError
+from harness.protocol.admin import PartitionState
+from harness.protocol.wire import Address
+from harness.runtimes.base import ClusterSpec
+from harness.runtimes.docker import DockerRuntime
+from harness.runtimes.recipe import recipe_for
+from harness.segments.batches import iter_batches
+from harness.segments.encode import encode_batch
+from harness.segments.records import Record
+from harness.segments.redpanda import HEADER, RAFT_DATA
+from harness.systems.redpanda import RedpandaControl
+from harness.targets import TARGETS, find_target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+TOPIC = ("stuck-lso", 0)
+TX = ("tx", 0)
+INTERVAL = "log_compaction_interval_ms"
+
+
+class FakeRuntime:
+    """Three brokers, of which some are down."""
+
+    brokers = (1, 2, 3)
+
+    def __init__(self, admins: dict[int, StandIn]) -> None:
+        self.admins = admins
+        self.down: set[int] = set()
+
+    def is_up(self, broker: int) -> bool:
+        return broker not in self.down
+
+    def address(self, broker: int) -> Address:
+        return Address("127.0.0.1", 9000 + broker)
+
+    def admin_address(self, broker: int) -> Address:
+        return Address("127.0.0.1", self.admins[broker].port)
+
+
+class FakeKafka:
+    """What the brokers say by Kafka's protocol: ``leaders`` by broker that is asked."""
+
+    def __init__(self) -> None:
+        self.leaders = {1: 1, 2: 1, 3: 1}
+
+    def partitions(self, _topics: list[str], at: Address | None = None) -> dict[tuple[str, int], PartitionState]:
+        leader = self.leaders[at.port - 9000 if at else 1]
+        return {TOPIC: PartitionState(leader, (1, 3, 2), (1, 3, 2))}
+
+
+class Subject:
+    """A control and whom it asks."""
+
+    def __init__(self, admins: dict[int, StandIn]) -> None:
+        self.admins, self.runtime, self.kafka = admins, FakeRuntime(admins), FakeKafka()
+        runtime: Any = self.runtime
+        kafka: Any = self.kafka
+        self.control = RedpandaControl(runtime, kafka)
+
+    def answer(self, path: str, body: Any, status: int = 200) -> None:
+        """Have every broker answer so."""
+        for admin in self.admins.values():
+            admin.answers[path] = (status, body)
+
+    def asked(self, method: str) -> list[tuple[int, str, Any]]:
+        """Return what was asked by a method: broker, path, body."""
+        return [
+            (broker, path, body)
+            for broker, admin in self.admins.items()
+            for asked, path, body in admin.asked
+            if asked == method
+        ]
+
+
+@pytest.fixture
+def subject() -> Iterator[Subject]:
+    with served(3) as admins:
+        yield Subject(admins)
+
+
+def test_in_sync_is_who_is_alive_whatever_the_metadata_says(subject: Subject) -> None:
+    alive = [{"node_id": broker, "is_alive": broker != 2} for broker in (1, 2, 3)]
+    subject.answer("/v1/brokers", alive)
+    assert subject.control.registered() == {1, 3}
+    assert subject.control.states(["stuck-lso"]) == {TOPIC: PartitionState(1, (1, 3, 2), (1, 3))}
+
+
+def test_leadership_is_asked_for_until_every_broker_knows(subject: Subject) -> None:
+    path = "/v1/partitions/kafka/stuck-lso/0"
+    subject.answer(path, {"leader_id": 1})
+    subject.answer(f"{path}/transfer_leadership?target=2", None)
+    assert not subject.control.leads({TOPIC: (2, 1, 3)})
+    assert subject.asked("POST") == [(1, f"{path}/transfer_leadership?target=2", None)]
+    subject.answer(path, {"leader_id": 2})
+    subject.kafka.leaders = {1: 2, 2: 2, 3: 1}
+    assert not subject.control.leads({TOPIC: (2, 1, 3)}), "broker 3 would send clients to broker 1"
+    subject.kafka.leaders[3] = 2
+    assert subject.control.leads({TOPIC: (2, 1, 3)})
+    assert len(subject.asked("POST")) == 1
+
+
+def test_a_follower_that_has_not_caught_up_is_asked_again(subject: Subject) -> None:
+    path = "/v1/partitions/kafka/stuck-lso/0"
+    subject.answer(path, {"leader_id": 1})
+    subject.answer(f"{path}/transfer_leadership?target=2", {"message": "exponential backoff"}, 504)
+    assert not subject.control.leads({TOPIC: (2, 1, 3)})
+
+
+def test_the_coordinator_is_an_internal_partition_that_clients_do_not_see(subject: Subject) -> None:
+    subject.answer("/v1/partitions/kafka_internal/tx/0", {"leader_id": 3})
+    assert subject.control.coordinator == TX
+    assert subject.control.leads({TX: (3, 1)})
+
+
+def test_the_controller_is_who_leads_their_partition(subject: Subject) -> None:
+    subject.answer("/v1/partitions/redpanda/controller/0", {"leader_id": 3})
+    assert subject.control.active_controller() == 3
+
+
+def test_a_freeze_is_known_once_every_live_broker_has_it_and_is_taken_back(subject: Subject) -> None:
+    subject.answer("/v1/cluster_config", {INTERVAL: 60, "config_version": 7})
+    subject.answer(
+        "/v1/cluster_config/status", [{"node_id": b, "config_version": v} for b, v in ((1, 7), (2, 6), (3, 7))]
+    )
+    subject.control.freeze(["stuck-lso"])
+    assert not subject.control.is_frozen(["stuck-lso"])
+    subject.runtime.down.add(2)
+    assert subject.control.is_frozen(["stuck-lso"])
+    subject.control.thaw(["stuck-lso"], {})
+    assert [body["upsert"] for _, _, body in subject.asked("PUT")] == [{INTERVAL: 86_400_000}, {INTERVAL: 60}]
+
+
+def test_how_far_compaction_came_is_told_in_kafkas_offsets(subject: Subject) -> None:
+    replicas = [
+        {
+            "raft_state": {"node_id": broker}, "high_watermark": 20, "last_stable_offset": 20, "committed_offset": 24,
+            "max_cleanly_compacted_offset": compacted, "max_tombstone_removal_offset": 3,
+        }
+        for broker, compacted in ((1, 17), (2, -1), (3, None))
+    ]  # fmt: skip
+    subject.answer("/v1/debug/partition/kafka/stuck-lso/0", {"replicas": replicas})
+    told = subject.control.compaction(TOPIC)
+    assert {broker: said["cleaner_offset"] for broker, said in told.items()} == {1: 12, 2: 0, 3: 0}
+    assert told[1]["cleanly_compacted"] == 17
+    assert told[1]["tombstone_removable"] == 3
+    assert told[1]["transaction_removable"] is None
+    json.dumps(told)
+
+
+@pytest.mark.parametrize(
+    ("state", "removal", "told"),
+    [("active", True, (True, True)), ("unavailable", True, (False, True)), ("active", None, (True, False))],
+)
+def test_what_it_takes_to_compact_together_is_told(
+    subject: Subject, state: str, removal: object, told: tuple[bool, bool]
+) -> None:
+    subject.answer("/v1/features", {"features": [{"name": "coordinated_compaction", "state": state}]})
+    subject.answer(
+        "/v1/cluster_config", {} if removal is None else {"log_compaction_tx_batch_removal_enabled": removal}
+    )
+    assert tuple(subject.control.coordination().values()) == told
+
+
+def test_where_nobody_answers_nothing_is_proven(subject: Subject) -> None:
+    assert subject.control.coordination() == {
+        "coordinated_compaction": False, "log_compaction_tx_batch_removal_enabled": False,
+    }  # fmt: skip
+
+
+def test_a_data_directory_has_an_id(subject: Subject) -> None:
+    subject.answer("/v1/broker_uuids", [{"node_id": 1, "uuid": "a"}, {"node_id": 2, "uuid": "b"}])
+    assert subject.control.identities() == {1: "a", 2: "b"}
+
+
+def test_open_transactions_are_not_told(subject: Subject) -> None:
+    nobody: Any = None
+    assert subject.control.open_transactions(nobody, [TOPIC]) == {TOPIC: None}
+
+
+def segment() -> bytes:
+    batch = encode_batch(base_offset=0, records=[Record(0, 1000, b"K", b"V")])
+    fields = (0, len(batch), 0, RAFT_DATA, *_kafka_fields(batch)[4:])
+    return HEADER.pack(*fields) + batch[61:]
+
+
+def _kafka_fields(batch: bytes) -> tuple[Any, ...]:
+    from harness.segments.batches import HEADER as KAFKA_HEADER  # noqa: PLC0415
+
+    return KAFKA_HEADER.unpack_from(batch)
+
+
+@pytest.mark.parametrize("is_up", [True, False], ids=["up", "down"])
+def test_files_are_set_aside_and_rewritten_where_nobody_serves_them(
+    subject: Subject, tmp_path: Path, *, is_up: bool
+) -> None:
+    (tmp_path / "0-1-v1.log").write_bytes(segment())
+    subject.control.file_logs(tmp_path, is_up=is_up)
+    assert (tmp_path / "redpanda" / "0-1-v1.log").read_bytes() == segment()
+    logs = list(tmp_path.glob("*.log"))
+    assert len(logs) == (0 if is_up else 1)
+    for log in logs:
+        (batch,) = iter_batches(log.read_bytes(), source="rewritten")
+        assert batch.last_offset == 0
+
+
+REDPANDA = [target.name for target in TARGETS.values() if target.system == "redpanda"]
+
+
+@pytest.mark.parametrize("target", REDPANDA)
+def test_settings_are_mapped_from_the_timers(target: str) -> None:
+    test = run.test_of(run.RunOptions(target, "stuck-lso", nemesis="partition", broker_settings={"x_y": "1"}))
+    cloud = {"redpanda.storage.mode": "cloud"} if target.endswith("-cloud") else {}
+    assert test.topic_settings == {
+        "cleanup.policy": "compact", "delete.retention.ms": "300", "segment.ms": "100",
+        "min.cleanable.dirty.ratio": "0.0", **cloud,
+    }  # fmt: skip
+    assert test.broker_settings[INTERVAL] == "60"
+    assert test.broker_settings["alive_timeout_ms"] == "1000"
+    assert test.broker_settings["x_y"] == "1"
+    assert ("log_compaction_tx_batch_removal_enabled" in test.broker_settings) is (target != "redpanda-25.2")
+    assert not any("." in name for name in test.broker_settings), "those would be Kafka's"
+    assert test.replicas["control", 0] == (1,), "Redpanda takes odd numbers of replicas only"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"replication_factor": 2}, "--replication-factor 2: Redpanda takes odd numbers only"),
+        ({"brokers": 5, "absent": 2}, "--absent 2: with 3 replicas of a partition no majority is left"),
+        ({"nemesis": "join"}, "--nemesis join: Redpanda cannot be put through it; choose kill, pause, partition"),
+        ({"nemesis": "controller-kill"}, "--nemesis controller-kill: Redpanda cannot be put through it"),
+    ],
+)
+def test_what_cannot_be_is_refused(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        run.test_of(run.RunOptions("redpanda-25.3", "stuck-lso", **options))
+
+
+def packed(files: dict[str, bytes]) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as tar:
+        for name, held in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(held)
+            tar.addfile(member, io.BytesIO(held))
+    return content.getvalue()
+
+
+class FakeContainer:
+    """One broker's."""
+
+    def __init__(self, name: str) -> None:
+        self.labels = {"com.docker.compose.service": name}
+        self.id = name
+        self.given: dict[str, str] = {}
+        self.started = False
+        self.archives: dict[str, bytes] = {}
+
+    def put_archive(self, path: str, data: bytes) -> None:
+        with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+            for member in tar:
+                content = tar.extractfile(member)
+                assert content is not None
+                self.given[f"{path}/{member.name}"] = content.read().decode()
+
+    def get_archive(self, path: str, chunk_size: int) -> tuple[Iterator[bytes], None]:
+        assert chunk_size > 0
+        return iter([self.archives[path]]), None
+
+    def start(self) -> None:
+        self.started = True
+
+
+class Containers:
+    """An engine with the containers of a run on a target, and a runtime on it."""
+
+    def __init__(self, target: str, path: Path, monkeypatch: pytest.MonkeyPatch, **spec: Any) -> None:
+        names = ["broker-1", "broker-2", "broker-3", *(["store"] if target.endswith("cloud") else [])]
+        self.held = {name: FakeContainer(name) for name in names}
+        self.composed: list[tuple[tuple[str, ...], dict[str, str]]] = []
+        client: Any = SimpleNamespace(
+            containers=SimpleNamespace(list=lambda **_: list(self.held.values())),
+            images=SimpleNamespace(get=lambda _: SimpleNamespace(id="sha256:store")),
+        )
+
+        def command(*words: str, timeout_s: float, variables: dict[str, str]) -> str:
+            assert timeout_s > 0
+            self.composed.append((words, variables))
+            return ""
+
+        monkeypatch.setattr("harness.commands.run", command)
+        settings = {INTERVAL: "60", "partition_autobalancing_mode": "off"}
+        run_spec = ClusterSpec("2026-A-Run", path, path / "logs", settings, ports=(19001, 19002, 19003, 19004), **spec)
+        recipe = recipe_for(find_target(target), client)
+        self.runtime = DockerRuntime(run_spec, client, ("compose",), image="sha256:1", recipe=recipe)
+
+
+def test_brokers_get_their_properties_and_an_admin_port_of_this_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    containers = Containers("redpanda-26.2", tmp_path, monkeypatch)
+    containers.runtime.start_cluster()
+    ((words, variables),) = containers.composed
+    assert words[-3:] == ("broker-1", "broker-2", "broker-3")
+    assert variables["HARNESS_PORT_2"] == "19002"
+    assert variables["HARNESS_ADMIN_PORT_2"] == str(containers.runtime.admin_address(2).port)
+    given = containers.held["broker-2"].given["/etc/redpanda/.bootstrap.yaml"]
+    assert given == "log_compaction_interval_ms: 60\npartition_autobalancing_mode: off\n"
+    assert all(container.started for container in containers.held.values())
+
+
+def test_cloud_topics_have_a_store_beside_the_brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    containers = Containers("redpanda-26.2-cloud", tmp_path, monkeypatch)
+    containers.runtime.start_cluster()
+    ((words, variables),) = containers.composed
+    assert [word for word in words if word.endswith(".yaml")] == [
+        str(tmp_path / "compose.yaml"), str(tmp_path / "redpanda-cloud.yaml"),
+    ]  # fmt: skip
+    assert words[-4:] == ("store", "broker-1", "broker-2", "broker-3")
+    assert variables["HARNESS_STORE_IMAGE"] == "sha256:store"
+    assert containers.held["store"].started
+
+
+def test_a_partition_is_one_of_its_topics_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    containers = Containers("redpanda-26.2", tmp_path, monkeypatch)
+    containers.held["broker-2"].archives["/var/lib/redpanda/data/kafka/stuck-lso"] = packed(
+        {
+            "stuck-lso/0_23/0-1-v1.log": b"ours",
+            "stuck-lso/0_23/0-1-v1.base_index": b"-",
+            "stuck-lso/0_23/0-1-v1.log.compaction.staging": b"-",
+            "stuck-lso/10_24/0-1-v1.log": b"another partition's",
+        }
+    )
+    containers.runtime.start_cluster()
+    containers.runtime.copy_partition(2, "stuck-lso", 0, tmp_path / "copy")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "copy").iterdir()} == {"0-1-v1.log": b"ours"}
+
+
+def test_logins_are_not_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    login: Any = SimpleNamespace(scram_user=None)
+    with pytest.raises(UsageError, match="sets up no logins on Redpanda's brokers"):
+        Containers("redpanda-26.2", tmp_path, monkeypatch, security=login)
+
+
+def test_kafkas_brokers_have_no_http_api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    containers = Containers("kafka-4.4", tmp_path, monkeypatch)
+    with pytest.raises(HarnessError, match="broker 1 has no HTTP API"):
+        containers.runtime.admin_address(1)

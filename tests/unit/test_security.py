@@ -1,0 +1,177 @@
+"""How clients log in: one properties file, in the terms of each client, and never in anybody else's hands."""
+
+from __future__ import annotations
+
+import ssl
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
+from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
+from cryptography.x509.oid import NameOID
+
+from harness import manifest
+from harness.errors import UsageError
+from harness.protocol.security import read_security
+from harness.protocol.wire import Address
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PASSWORD = 'pass "word" \\ 1'  # noqa: S105
+MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+JAAS = rf'{MODULE} required username="ann" password="pass \\"word\\" \\\\ 1";'
+SASL = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": JAAS}
+
+
+def written(folder: Path, **properties: str) -> Path:
+    """Write a properties file; dots in names are underscores here."""
+    path = folder / "client.properties"
+    path.write_text("".join(f"{name.replace('_', '.')}={value}\n" for name, value in properties.items()))
+    return path
+
+
+def file_of(folder: Path, properties: dict[str, str]) -> Path:
+    return written(folder, **properties)
+
+
+@pytest.fixture(scope="module")
+def key() -> ec.EllipticCurvePrivateKey:
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+@pytest.fixture(scope="module")
+def certificate(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "authority")])
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now)
+        .not_valid_after(now + timedelta(days=1))
+        .sign(key, SHA256())
+    )
+
+
+@pytest.fixture
+def pem(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(Encoding.PEM).decode()
+
+
+@pytest.fixture
+def pem_store(tmp_path: Path, pem: str) -> dict[str, str]:
+    (tmp_path / "ca.pem").write_text(pem)
+    return {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(tmp_path / "ca.pem")}
+
+
+def test_sasl_and_tls_in_the_terms_of_each_client(tmp_path: Path, pem_store: dict[str, str], pem: str) -> None:
+    subject = read_security(file_of(tmp_path, {**SASL, **pem_store, "group.id": "mine"}))
+    assert subject.credentials == ("ann", PASSWORD)
+    assert subject.for_librdkafka() == {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "ann",
+        "sasl.password": PASSWORD,
+        "ssl.endpoint.identification.algorithm": "https",
+        "ssl.ca.pem": pem,
+    }
+    assert "group.id" not in subject.properties
+    assert subject.properties["sasl.mechanism"] == "SCRAM-SHA-512"
+    assert subject.tls is not None
+    assert subject.tls.check_hostname
+    assert subject.tls.verify_mode is ssl.CERT_REQUIRED
+
+
+def test_without_tls_there_is_none(tmp_path: Path) -> None:
+    subject = read_security(file_of(tmp_path, {**SASL, "security.protocol": "SASL_PLAINTEXT"}))
+    assert subject.tls is None
+    assert subject.for_librdkafka()["security.protocol"] == "SASL_PLAINTEXT"
+
+
+def test_the_brokers_name_may_be_anything_where_the_file_says_so(tmp_path: Path, pem_store: dict[str, str]) -> None:
+    properties = {"security.protocol": "SSL", **pem_store, "ssl.endpoint.identification.algorithm": ""}
+    subject = read_security(file_of(tmp_path, properties))
+    assert subject.mechanism is None
+    assert subject.tls is not None
+    assert not subject.tls.check_hostname
+    assert subject.for_librdkafka()["ssl.endpoint.identification.algorithm"] == "none"
+
+
+def test_a_key_in_a_store_of_java_is_the_clients_own(
+    tmp_path: Path, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate, pem_store: dict[str, str]
+) -> None:
+    store = serialize_key_and_certificates(b"me", key, certificate, None, BestAvailableEncryption(b"secret"))
+    (tmp_path / "own.p12").write_bytes(store)
+    own = {
+        "ssl.keystore.type": "PKCS12",
+        "ssl.keystore.location": str(tmp_path / "own.p12"),
+        "ssl.keystore.password": "secret",
+    }
+    config = read_security(file_of(tmp_path, {"security.protocol": "SSL", **pem_store, **own})).for_librdkafka()
+    plain = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    assert config["ssl.key.pem"].startswith(plain)
+    assert certificate.public_bytes(Encoding.PEM).decode() in config["ssl.certificate.pem"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"security.protocol": "TLS"}, "security.protocol is TLS; give one of PLAINTEXT, SSL"),
+        ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanism is GSSAPI; give one of PLAIN, SCRAM-SHA-256"),
+        ({"sasl.jaas.config": 'x required username="ann";'}, "sasl.jaas.config names no password"),
+        ({"sasl.jaas.config": None}, "there is no sasl.jaas.config"),
+        ({"ssl.truststore.type": "JKS"}, "is of type JKS, which only Java reads; convert it"),
+        ({"ssl.truststore.location": "/nowhere/ca.pem"}, "/nowhere/ca.pem: No such file"),
+        ({"ssl.truststore.type": "PKCS12"}, "cannot be opened"),
+    ],
+)
+def test_what_cannot_be_honoured_is_told_without_the_password(
+    tmp_path: Path, pem_store: dict[str, str], changes: dict[str, str | None], told: str
+) -> None:
+    held = {name: value for name, value in {**SASL, **pem_store, **changes}.items() if value is not None}
+    with pytest.raises(UsageError) as refused:
+        read_security(file_of(tmp_path, held))
+    assert told in str(refused.value)
+    assert "pass" not in str(refused.value).replace("password", "")
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--command-config .* cannot be read: .*No such file"):
+        read_security(tmp_path / "nowhere")
+
+
+def test_nothing_shows_the_password(tmp_path: Path, pem_store: dict[str, str]) -> None:
+    security = read_security(file_of(tmp_path, {**SASL, **pem_store}))
+    shown = f"{security!r} {security} {Address('broker', 9092, security)!r} {Address('broker', 9092, security)}"
+    assert "word" not in shown.replace("'client.properties'", "")
+
+
+def test_brokers_ask_for_the_login_that_the_file_has(tmp_path: Path, pem_store: dict[str, str]) -> None:
+    scram = read_security(file_of(tmp_path, {**SASL, **pem_store}))
+    assert scram.scram_user == f"SCRAM-SHA-512=[name=ann,password={PASSWORD}]"
+    assert scram.for_brokers("CLIENT") == {
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.client.scram-sha-512.sasl.jaas.config": (f"{MODULE} required;"),
+    }
+    plain = read_security(file_of(tmp_path, {**SASL, **pem_store, "sasl.mechanism": "PLAIN"}))
+    assert plain.scram_user is None
+    assert plain.for_brokers("CLIENT")["listener.name.client.plain.sasl.jaas.config"] == (
+        r'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="pass \"word\" \\ 1";'
+    )
+
+
+def test_settings_are_stored_without_secrets() -> None:
+    stored = manifest.without_secrets({"ssl.keystore.password": "x", "a.sasl.jaas.config": "x", "num.io.threads": "2"})
+    assert stored == {"ssl.keystore.password": "(hidden)", "a.sasl.jaas.config": "(hidden)", "num.io.threads": "2"}

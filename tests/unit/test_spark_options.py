@@ -1,0 +1,167 @@
+"""Which Spark: the two options, what becomes of them, and what is said where there is no session."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import checking, leftovers
+from harness.errors import UsageError
+from harness.leftovers import SPARK_MARKER
+from harness.spark.options import LOCAL, SparkOptions, parse_spark
+from harness.spark.probe import unseen
+from harness.spark.session import DRIVER_MEMORY, SparkSpec, _options, _public, _set_environment
+
+CLUSTER = "spark://master:7077"
+
+
+@pytest.fixture
+def closed_port() -> int:
+    """Return a port of loopback that nobody listens on: the first one is never given out."""
+    return 1
+
+
+@pytest.mark.parametrize(
+    ("master", "pair", "told"),
+    [
+        (LOCAL, "spark.executor.memory", "give spark.NAME=VALUE"),
+        (LOCAL, "executor.memory=1g", "give spark.NAME=VALUE"),
+        (LOCAL, "=1g", "give spark.NAME=VALUE"),
+        (LOCAL, "spark.master=yarn", "the harness sets spark.master itself"),
+        (LOCAL, "spark.local.dir=/tmp", "the harness sets spark.local.dir itself"),
+        ("mesos://a:1", "spark.a=b", "--spark-master mesos://a:1: give spark://HOST:PORT"),
+        ("local[0x2]", "spark.a=b", "give spark://HOST:PORT"),
+        ("spark://", "spark.a=b", "give spark://HOST:PORT"),
+        ("spark://a:port", "spark.a=b", "--spark-master spark://a:port: Port could not be cast"),
+        ("yarn", "spark.a=b", "set HADOOP_CONF_DIR or YARN_CONF_DIR"),
+    ],
+)
+def test_what_is_no_spark_is_one_sentence(master: str, pair: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(UsageError) as caught:
+        parse_spark(master, [pair])
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("master", ["spark://127.0.0.1:{},127.0.0.1:{}", "k8s://https://127.0.0.1:{}"])
+def test_a_master_that_nobody_is_at(master: str, closed_port: int) -> None:
+    address = master.format(closed_port, closed_port)
+    with pytest.raises(UsageError, match=f"{address} cannot be reached: 127.0.0.1:{closed_port}: Connection refused"):
+        parse_spark(address, [])
+
+
+def test_masters_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
+    told = {
+        master: (options.is_on_this_host, options.has_executors)
+        for master in ("local", "local[*]", "local[4,2]", "local-cluster[2,1,1024]", "yarn")
+        for options in [parse_spark(master, ["spark.a = b=c "])]
+        if options.conf == {"spark.a": "b=c"}
+    }
+    assert told == {
+        "local": (True, False),
+        "local[*]": (True, False),
+        "local[4,2]": (True, False),
+        "local-cluster[2,1,1024]": (True, True),
+        "yarn": (False, True),
+    }
+
+
+def spec(master: str = LOCAL, **conf: str) -> SparkSpec:
+    named = {f"spark.{name.replace('_', '.')}": value for name, value in conf.items()}
+    return SparkSpec("run-1", Path("/scratch"), Path("/log"), SparkOptions(master, named))
+
+
+def test_a_session_of_this_host_stays_on_loopback() -> None:
+    set_ = _options(spec())
+    assert (set_["spark.driver.host"], set_["spark.driver.memory"]) == ("127.0.0.1", DRIVER_MEMORY)
+    flags = set_["spark.driver.extraJavaOptions"].split()
+    assert {"-Dharness.run=run-1", SPARK_MARKER, f"-Xms{DRIVER_MEMORY}"} <= set(flags)
+    assert set_["spark.executor.extraJavaOptions"].split() == ["-Dharness.run=run-1", SPARK_MARKER]
+
+
+def test_a_cluster_is_left_to_find_its_driver() -> None:
+    assert not {"spark.driver.host", "spark.driver.bindAddress"} & _options(spec(CLUSTER)).keys()
+
+
+def test_what_a_user_sets_wins() -> None:
+    mine = {"driver_host": "me", "driver_memory": "512m", "driver_extraJavaOptions": "-Da=b"}
+    set_ = _options(spec(CLUSTER, **mine, sql_shuffle_partitions="9"))
+    told = [set_[f"spark.{name}"] for name in ("driver.host", "driver.memory", "sql.shuffle.partitions", "local.dir")]
+    assert told == ["me", "512m", "9", "/scratch"]
+    flags = set_["spark.driver.extraJavaOptions"].split()
+    # A heap that starts with more than it may have is refused by the JVM.
+    assert flags[-1] == "-Da=b"
+    assert not [flag for flag in flags if flag.startswith("-Xm")]
+    assert SPARK_MARKER in flags
+
+
+def test_secrets_are_kept_off_the_command_line() -> None:
+    names = {f"spark.hadoop.fs.s3a.{name}" for name in ("access.key", "secret.key", "session.token", "endpoint")}
+    assert names & _public(dict.fromkeys(names, "x")).keys() == {"spark.hadoop.fs.s3a.endpoint"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "python"),
+    [
+        (SparkOptions(), sys.executable),
+        (SparkOptions(CLUSTER), "theirs"),
+        (SparkOptions(CLUSTER, {"spark.pyspark.python": "named"}), "named"),
+        (SparkOptions(LOCAL, {"spark.pyspark.python": "named"}), "named"),
+    ],
+)
+def test_the_python_of_workers(asked: SparkOptions, python: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = {"PYSPARK_PYTHON": "theirs"}
+    monkeypatch.setattr("harness.spark.session.os.environ", environment)
+    _set_environment(asked)
+    assert environment["PYSPARK_PYTHON"] == python
+    assert ("SPARK_LOCAL_IP" in environment) == asked.is_on_this_host
+
+
+def test_folders_that_are_not_there(tmp_path: Path) -> None:
+    assert unseen([str(tmp_path), str(tmp_path / "away")]) == [str(tmp_path / "away")]
+
+
+@pytest.fixture
+def no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a session that only comes to an end where its JVM is ended."""
+    ended = threading.Event()
+
+    def start(_: SparkSpec) -> Any:
+        assert ended.wait(30)
+        raise ConnectionError("the JVM is gone")
+
+    monkeypatch.setattr(checking, "start_session", start)
+    monkeypatch.setattr(leftovers, "end_processes", lambda *_args, **_named: ended.set())
+
+
+@pytest.mark.usefixtures("no_end")
+def test_a_cluster_without_room_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checking, "START_LIMIT_S", 0.01)
+    with pytest.raises(UsageError, match=r"^Spark does not start on spark://master:7077: not within 0 s; are there"):
+        checking._start(spec(CLUSTER), [])
+
+
+@pytest.mark.parametrize(
+    ("error", "log", "cause"),
+    [
+        ("An error\n: org.SparkException: outer\nFile x\n  ImportError: no y\nPATH\norg.SparkException: EOF", "",
+         "ImportError: no y"),
+        (": java.lang.IllegalStateException: stopped", "WARN a\n12 ERROR Some: unresponsive\n13 ERROR Other: later\n",
+         "unresponsive"),
+        ("the gateway exited", "WARN a\nException in x a.b.FormatException: 1x\n\tat x.Exception\n",
+         "a.b.FormatException: 1x"),
+        ("error\n: a.OuterException: x\n\tat a.b\nCaused by: a.InnerError: y\n\t... 3 more", "", "a.InnerError: y"),
+        ("the gateway exited", "a\nb\nInvalid\nError: A", "b; Invalid; Error: A"),
+        ("", "", "RuntimeError"),
+    ],
+)  # fmt: skip
+def test_the_cause_that_is_told(error: str, log: str, cause: str, tmp_path: Path) -> None:
+    path = tmp_path / "spark.log"
+    path.write_text(log)
+    assert checking._cause(RuntimeError(error), path) == cause

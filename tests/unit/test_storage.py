@@ -1,0 +1,196 @@
+"""Paths elsewhere: what they make of a storage, and how a storage is told from a URI and from settings."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from harness.errors import UsageError
+from harness.segments.ends import end_of_segment
+from harness.segments.folder import live_segments
+from harness.storage import place
+from harness.storage.remote import READ_AHEAD_BYTES, RemotePath, Tree
+from harness.storage.s3 import S3
+from harness.storage.webhdfs import WebHdfs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+S3A = "spark.hadoop.fs.s3a."
+LOG = "00000000000000000007.log"
+
+
+class Counted(io.BytesIO):
+    """A file that keeps how much it was asked for."""
+
+    def __init__(self, content: bytes, asked: list[int]) -> None:
+        super().__init__(content)
+        self._asked = asked
+
+    def readinto(self, buffer: Any, /) -> int:
+        self._asked.append(len(buffer))
+        return super().readinto(buffer)
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """A storage of these files, which counts what it is asked for."""
+
+    files: Mapping[str, bytes]
+    listed: list[str] = field(default_factory=list)
+    asked: list[int] = field(default_factory=list)
+    failure: OSError | None = None
+    root: str = "mem://here"
+    advice: str = "look there"
+
+    def listing(self, folder: str) -> dict[str, int | None]:
+        self.listed.append(folder)
+        if self.failure:
+            raise self.failure
+        top = folder.rstrip("/") + "/"
+        inside = {path.removeprefix(top): data for path, data in self.files.items() if path.startswith(top)}
+        if not inside:
+            raise FileNotFoundError(folder)
+        return {name.partition("/")[0]: None if "/" in name else len(data) for name, data in inside.items()}
+
+    def opened(self, path: str) -> Counted:
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        return Counted(self.files[path], self.asked)
+
+
+def at(storage: InMemory, path: str) -> Path:
+    return cast("Path", RemotePath(Tree(storage), PurePosixPath(path)))
+
+
+@pytest.fixture
+def storage() -> InMemory:
+    return InMemory({
+        f"/b/t-0/{LOG}": b"",
+        "/b/t-0/00000000000000000007.snapshot": b"12",
+        "/b/t-1/00000000000000000000.log": b"x" * 100,
+        "/b/meta.properties": b"\xff",
+    })  # fmt: skip
+
+
+def test_a_path_does_what_reading_takes(storage: InMemory) -> None:
+    top = at(storage, "/b")
+    assert [(path.name, path.is_dir(), path.is_file()) for path in sorted(top.iterdir())] == [
+        ("meta.properties", False, True),
+        ("t-0", True, False),
+        ("t-1", True, False),
+    ]
+    log = top / "t-0" / LOG
+    assert (str(log), log.stem, log.parent, log.absolute()) == (f"mem://here/b/t-0/{LOG}", LOG[:-4], top / "t-0", log)
+    assert [path.name for path in (top / "t-0").glob("*.snapshot")] == ["00000000000000000007.snapshot"]
+    assert (top / "t-1" / "00000000000000000000.log").stat().st_size == 100
+    assert [(top / name).exists() for name in ("t-0", "t-9", "t-9/x")] == [True, False, False]
+    assert (top / "meta.properties").read_text(errors="replace") == "\ufffd"
+    assert len({top / "t-0", top / "t-0", top}) == 2
+    assert live_segments(top / "t-0").segments[0].log == LOG
+    assert end_of_segment(log) == 7
+    with pytest.raises(FileNotFoundError, match=r"No such file or directory: 'mem://here/b/t-9'"):
+        (top / "t-9").stat()
+    with pytest.raises(ValueError, match="is only read"):
+        log.open("wb")
+
+
+def test_folders_are_listed_once_in_a_process(storage: InMemory) -> None:
+    path = at(storage, "/b/t-0")
+    for _ in range(2):
+        assert (path / LOG).exists()
+    assert storage.listed == ["/b/t-0"]
+    sent = pickle.loads(pickle.dumps(path))  # noqa: S301
+    assert sent == path
+    assert (sent / LOG).exists()
+    assert sent.tree.storage.listed == ["/b/t-0", "/b/t-0"]
+
+
+def test_a_path_with_patterns(storage: InMemory) -> None:
+    path: Any = at(storage, "/*/t-[01]/*.log")
+    assert sorted(str(one) for one in path.matches()) == [
+        f"mem://here/b/t-0/{LOG}",
+        "mem://here/b/t-1/00000000000000000000.log",
+    ]
+    assert (path / "more").matches() == []
+
+
+def test_no_more_is_read_than_is_asked_for_or_the_read_ahead(storage: InMemory) -> None:
+    path = at(storage, "/b/t-1/00000000000000000000.log")
+    with path.open("rb", buffering=0) as file:
+        assert file.readinto(bytearray(30)) == 30
+    assert storage.asked == [30]
+    with path.open("rb") as file:
+        file.seek(90)
+        assert file.read(5) == b"x" * 5
+        assert file.read(1) == b"x"
+    assert storage.asked == [30, READ_AHEAD_BYTES]
+
+
+def test_errors_name_the_path_and_what_to_look_at() -> None:
+    failing = InMemory({}, failure=OSError("When listing\n  objects: no"))
+    with pytest.raises(OSError, match=r"When listing objects: no \(look there\): 'mem://here/b'$"):
+        list(at(failing, "/b").iterdir())
+    with pytest.raises(FileNotFoundError, match=r"No such file or directory: 'mem://here/b/x'$"):
+        at(InMemory({}), "/b/x").open()
+
+
+@pytest.mark.parametrize(
+    ("text", "path"), [("a/b", "a/b"), ("/a#b", "/a#b"), ("file:///a/b%20c", "/a/b c"), ("1=a:b", "1=a:b")]
+)
+def test_folders_of_this_host(text: str, path: str) -> None:
+    assert place(text) == Path(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "conf", "told"),
+    [
+        ("gs://b/x", {}, "give a folder, or a URI that begins with s3a://, s3://, hdfs://, webhdfs:// or file://"),
+        ("s3a:///x", {}, "s3a:///x: name the bucket"),
+        ("s3a://b/x", {f"{S3A}path.style.access": "maybe"}, f"{S3A}path.style.access is maybe: give true or false"),
+        ("s3a://b/x", {f"{S3A}access.key": "k"}, f"give both {S3A}access.key and {S3A}secret.key, or neither"),
+        ("hdfs:///x", {}, "hdfs:///x: name the namenode"),
+    ],
+)
+def test_what_is_no_place_is_one_sentence(text: str, conf: dict[str, str], told: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        place(text, conf)
+    assert told in str(caught.value)
+
+
+def test_a_bucket_and_its_settings() -> None:
+    conf = {
+        f"{S3A}endpoint": "http://minio:9000",
+        f"{S3A}path.style.access": "true",
+        f"{S3A}connection.ssl.enabled": "False",
+        f"{S3A}access.key": "k",
+        f"{S3A}secret.key": "hidden",
+        f"{S3A}bucket.other.endpoint": "elsewhere:1",
+    }
+    path: Any = place("s3a://b/x/y#1", conf)
+    assert (str(path), str(path.pure)) == ("s3a://b/x/y#1", "/x/y#1")
+    wanted = S3("s3a://b", "b", "http://minio:9000", None, "k", "hidden", path_style=True, tls=False)
+    assert path.tree.storage == wanted
+    assert "hidden" not in repr(wanted)
+    other: Any = place("s3://other/x", conf)
+    assert other.tree.storage.endpoint == "elsewhere:1"
+
+
+@pytest.mark.parametrize(
+    ("text", "conf", "address"),
+    [
+        ("hdfs://nn:8020/x", {}, "http://nn:9870"),
+        ("hdfs://cluster/x", {"spark.hadoop.dfs.namenode.http-address": "nn1:50070"}, "http://nn1:50070"),
+        ("hdfs://nn/x", {"spark.hadoop.dfs.namenode.https-address": "nn:9871"}, "https://nn:9871"),
+        ("webhdfs://nn:1/x", {"spark.hadoop.dfs.namenode.http-address": "other:2"}, "http://nn:1"),
+    ],
+)
+def test_a_namenode(text: str, conf: dict[str, str], address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HADOOP_USER_NAME", "me")
+    path: Any = place(text, conf)
+    assert path.tree.storage == WebHdfs(text.removesuffix("/x"), address, "me")

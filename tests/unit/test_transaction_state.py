@@ -1,0 +1,78 @@
+"""Records of ``__transaction_state``: against bytes written by Kafka's own classes, and broken ones."""
+
+from __future__ import annotations
+
+import pytest
+from copied import state_record
+
+from harness.segments.batches import Record
+from harness.segments.transaction_state import FINISHED, STATES, TransactionState, transaction_state
+
+# Written by TransactionLogKey and TransactionLogValue of Kafka 4.4.0.
+KEY = bytes.fromhex("0000000b7061796d656e74732dc3bc")
+VALUE_0 = bytes.fromhex(
+    "0000000000012a05f20000070000ea60040000000100017400000001000000000000018bcfe568000000018bcfe56418"
+)
+VALUE_1 = bytes.fromhex(
+    "0001000000012a05f20000070000ea60040202740200000000000000018bcfe568000000018bcfe56418"
+    "03000800000000000000040108000000000000000602020002"
+)
+STATE_AT = 16
+TOLD = TransactionState("payments-ü", 5_000_000_000, "CompleteCommit")
+
+
+def record(key: bytes | None = KEY, value: bytes | None = VALUE_0) -> Record:
+    return Record(0, 0, key, value)
+
+
+@pytest.mark.parametrize("value", [VALUE_0, VALUE_1])
+def test_values_of_kafka(value: bytes) -> None:
+    assert transaction_state(record(value=value)) == TOLD
+
+
+@pytest.mark.parametrize(("number", "name"), list(enumerate(STATES)))
+def test_every_state(number: int, name: str) -> None:
+    value = VALUE_0[:STATE_AT] + bytes([number]) + VALUE_0[STATE_AT + 1 :]
+    assert transaction_state(record(value=value)) == TransactionState("payments-ü", 5_000_000_000, name)
+    assert transaction_state(state_record("t", 5, name)) == TransactionState("t", 5, name)
+
+
+def test_what_is_finished() -> None:
+    assert [name for name in STATES if name not in FINISHED] == [
+        "Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence",
+    ]  # fmt: skip
+
+
+def test_a_tombstone_forgets_the_id() -> None:
+    assert transaction_state(record(value=None)) == TransactionState("payments-ü", None, None)
+
+
+def test_other_versions_are_not_known() -> None:
+    assert transaction_state(record(key=b"\0\1" + KEY[2:])) is None
+    assert transaction_state(record(value=b"\0\2" + VALUE_1[2:])) is None
+    assert transaction_state(record(value=b"\xff\xff" + VALUE_1[2:])) is None
+
+
+def test_an_id_that_is_not_utf8_keeps_its_bytes() -> None:
+    told = transaction_state(record(key=b"\0\0\0\1\xff"))
+    assert told is not None
+    assert told.transactional_id == "\\xff"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        (None, VALUE_0, "malformed transaction state: .*at least 4 bytes"),
+        (KEY[:3], VALUE_0, "malformed transaction state: .*at least 4 bytes"),
+        (KEY[:-1], VALUE_0, "a transactional id of 11 bytes in a key of 14"),
+        (KEY + b"x", VALUE_0, "a transactional id of 11 bytes in a key of 16"),
+        (b"\0\0\xff\xff", VALUE_0, "a transactional id of -1 bytes in a key of 4"),
+        (KEY, b"", "malformed transaction state: .*at least 17 bytes"),
+        (KEY, VALUE_0[:STATE_AT], "malformed transaction state: .*at least 17 bytes"),
+        (KEY, VALUE_0[:STATE_AT] + b"\x08", "transaction state 8"),
+        (KEY, VALUE_0[:STATE_AT] + b"\xff", "transaction state -1"),
+    ],
+)
+def test_malformed_records(key: bytes | None, value: bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=f"^{reason}"):
+        transaction_state(record(key, value))
