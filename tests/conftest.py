@@ -23,6 +23,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     scratch = tmp_path_factory.mktemp("spark")
-    session = start_session(SparkSpec("tests", scratch_dir=scratch / "scratch", log_path=scratch / "spark.log"))
+    session = start_session(SparkSpec("tests", scratch / "scratch", scratch / "spark.log", outlives_jobs=True))
     yield session
     session.stop()

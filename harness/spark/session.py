@@ -78,6 +78,8 @@ class SparkSpec:
     """Where Spark runs and where it may write; ``run_id`` marks its JVMs as the run's.
 
     ``asked``: what the user asks for, which wins over ``settings``. ``jvm_flags`` come on top of `JVM_FLAGS`.
+    ``outlives_jobs``: the JVM is told of each object that Python lets go of. That takes time, and without it a
+    session that goes on for hundreds of checks has its heap filled by their plans.
     """
 
     run_id: str
@@ -86,6 +88,7 @@ class SparkSpec:
     asked: SparkOptions = field(default_factory=SparkOptions)
     settings: Mapping[str, str] = field(default_factory=lambda: SMALL_DATA)
     jvm_flags: tuple[str, ...] = ()
+    outlives_jobs: bool = False
 
 
 def _ignore_broken_connection(*_: object) -> None:
@@ -113,7 +116,8 @@ def start_session(spec: SparkSpec) -> SparkSession:
         gateway = launch_gateway(public, {"stdout": log, "stderr": log, "cwd": spec.scratch_dir})
     _convert_only_own_errors(gateway)
     session = _session(SparkContext(conf=whole, gateway=gateway))
-    _spare_round_trips(gateway)
+    _look_up_once(gateway)
+    gateway.gateway_property.enable_memory_management = spec.outlives_jobs
     for name in ("callSite.short", "callSite.long"):
         # Otherwise every operator of every plan walks the stack, to name its origin in a user interface.
         session.sparkContext.setLocalProperty(name, "check")
@@ -206,12 +210,7 @@ class _Remembered:
         return found
 
 
-def _spare_round_trips(gateway: Any) -> None:
-    """Keep py4j from asking the JVM over and over: two commands in three would be that.
-
-    Names are looked up once, not in every package of all of Spark's jars for each column; and what Python
-    lets go of is not reported object by object, as the JVM ends with its session.
-    """
+def _look_up_once(gateway: Any) -> None:
+    """Keep py4j from asking the JVM for the same names over and over, in every package of all of Spark's jars."""
     for name in LOOKED_UP:
         setattr(gateway.jvm, name, _Remembered(getattr(gateway.jvm, name)))
-    gateway.gateway_property.enable_memory_management = False

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from trial import Stand
 
 CHECKERS: Final = (
-    "aborted_to_committed", "committed_to_aborted", "doubts", "exposure", "hanging_transaction", "hidden",
-    "lineage", "missed_marker", "other_spans", "own_state", "own_words", "stuck_lso", "tombstone_divergence",
-    "unexplained",
+    "aborted_to_committed", "committed_to_aborted", "doubts", "exposure", "finding", "hanging_transaction", "hidden",
+    "judged", "lineage", "missed_marker", "other_spans", "own_state", "own_words", "replay", "stuck_lso", "survivors",
+    "tombstone_divergence", "truth", "unexplained",
 )  # fmt: skip
-"""All that says what is wrong. Not yet: what they are given (`judged`, `replay`, `survivors`, `truth`), and
-the way of big data (`scan`, `plain`, `sieve`, `pick`, `reduce`), parts of which run in Spark's Python workers."""
+"""What says what is wrong, and what that is given. Not yet: the way of big data (`scan`, `plain`, `sieve`, `pick`,
+`reduce`), parts of which run in Spark's Python workers."""
 
 CASES: Final = ((LEGAL, 0), (SAME_OUTCOME, 1), (ABORTED_DELETE, 0), (ABORTED_TO_COMMITTED, 0))
 """Generated clusters, by kind and seed: a test fails for some mutants with them alone."""
@@ -68,8 +68,11 @@ def test_nothing_fails_for_unchanged_code(stand: Stand) -> None:
 
 def test_a_test_fails_for_each_mutant(stand: Stand, chosen: list[Mutant]) -> None:
     survivors = {mutant.name for mutant in chosen if failed(stand, mutant) is None}
-    assert sorted(survivors - EQUIVALENT.keys()) == [], "no test fails for these"
-    assert sorted({mutant.name for mutant in chosen} & EQUIVALENT.keys() - survivors) == [], "these are not equivalent"
+    told = {
+        "no test fails for": survivors - EQUIVALENT.keys(),
+        "not equivalent": {mutant.name for mutant in chosen} & EQUIVALENT.keys() - survivors,
+    }
+    assert not any(told.values()), "\n".join(f"{what}: {name}" for what, names in told.items() for name in sorted(names))
 
 
 def test_what_is_listed_as_equivalent_is_there() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import inspect
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import product
@@ -24,7 +23,6 @@ from literal import write_run
 from matching import complaints
 from mutants import unchanged
 from mutated import Code, in_place
-from pyspark import SparkContext
 from test_audit import dealt, found_in, is_missed_marker
 
 import checkers.truth
@@ -134,7 +132,7 @@ def build(spark: SparkSession, top: Path, cases: Sequence[Case]) -> Stand:
 
 def failed(stand: Stand, mutant: Mutant) -> str | None:
     """Return the name of the first test that fails for a mutant, or what was raised; None where all pass."""
-    with in_place(mutant) as code, _letting_go():
+    with in_place(mutant) as code:
         _remember(stand, code)
         for kind, fails in ((RUNS, _failed_runs), (COPIES, _failed_copies)):
             try:
@@ -144,18 +142,6 @@ def failed(stand: Stand, mutant: Mutant) -> str | None:
             if failure is not None:
                 return failure
     return None
-
-
-@contextmanager
-def _letting_go() -> Iterator[None]:
-    """Let the JVM forget what Python does: a session that ends with its check does not (`harness.spark.session`)."""
-    gateway: Any = SparkContext._gateway
-    properties = gateway.gateway_property
-    properties.enable_memory_management = True
-    try:
-        yield
-    finally:
-        properties.enable_memory_management = False
 
 
 def _rows_of(stand: Stand, mutant: Mutant, code: Code, kind: str) -> Rows:
