@@ -78,19 +78,16 @@ def overtaken_transactions(entries: DataFrame, beliefs: DataFrame) -> DataFrame:
     gap between epochs proves nothing: they rise with transactions on other partitions too.
     """
     in_order = Window.partitionBy(*REPLICA, "producer_id").orderBy("base_offset")
-    markers = entries.where("first_in_batch AND marker IN ('commit', 'abort')").select(
-        *REPLICA, "base_offset", "producer_id", f.lit(True).alias("ends")
-    )
+    # Without their epochs: a marker overtakes nothing, and nothing overtakes it.
+    markers = entries.where("marker IN ('commit', 'abort')").select(*REPLICA, "base_offset", "producer_id")
     batches = beliefs.where("transactional").select(
-        *REPLICA, "base_offset", "producer_id", "last_offset", "producer_epoch", "belief", "decided_by",
-        f.lit(False).alias("ends"),
-    )  # fmt: skip
+        *REPLICA, "base_offset", "producer_id", "last_offset", "producer_epoch", "belief", "decided_by"
+    )
     return (
         batches.unionByName(markers, allowMissingColumns=True)
-        .withColumn("next_ends", f.lead("ends").over(in_order))
         .withColumn("next_epoch", f.lead("producer_epoch").over(in_order))
         .withColumn("next_offset", f.lead("base_offset").over(in_order))
-        .where("NOT ends AND NOT next_ends AND next_epoch > producer_epoch")
+        .where("next_epoch > producer_epoch")
         .groupBy(*REPLICA, "producer_id", "belief", "decided_by")
         .agg(
             f.min("base_offset").alias("offset"),

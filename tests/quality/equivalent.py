@@ -24,6 +24,11 @@ EQUIVALENT: Final[dict[str, str]] = {
     "missed_marker._as: marker_offset < overtaken_at -> marker_offset <= overtaken_at": NO_DATA_THERE,
     "own_state._indexes: .where('transactional') -> nothing": "no producer of transactions writes what is in none",
     "own_words.with_told_aborts: marker_offset > first_offset -> marker_offset >= first_offset": NO_DATA_THERE,
+    "replay.believed_records: .where(f.col('offset').isNotNull()) -> nothing": (
+        "what is no record lies at no offset from the log start on"
+    ),
+    "replay.open_transactions: min_by -> max_by": "the reduction looks at more records than it needs to",
+    "replay.replay: .where('first_in_batch') -> nothing": "every record of a batch says the same of it",
     "stuck_lso.check: marker_offset > first_offset -> marker_offset >= first_offset": NO_DATA_THERE,
     "unexplained._states: .where(f.col('belief') == OPEN) -> nothing": (
         "where the true record is believed committed, what is believed later is aborted in truth, or not known"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from copied import Copy, copy, segment_name, write_copies
-from literal import Txn, abort, aborted, commit, delete, emptied, emptied_marker, led, put, together
+from literal import Txn, abort, aborted, commit, delete, emptied, emptied_marker, led, put, together, untied
 from sample_logs import old_entry
 
 from checkers.evidence import load_copies
@@ -791,6 +791,22 @@ EDGE_CASES = [
             ),
         ),
         Finding(UNEXPLAINED, 2, 0, "K", 6, LATENT, candidates=(UNEXPLAINED, POISON)),
+    ),
+    anomaly(
+        "overtaken twice before the next marker, and its first batch was emptied",
+        (
+            copy(1, put(6, "N", V3), commit(7, V4), put(8, "L"), END),
+            copy(2, emptied(0, V1), put(4, "L", V2), put(6, "N", V3), commit(7, V4), put(8, "L"), END),
+        ),
+        Finding(
+            UNEXPLAINED, 2, 0, None, 6, LATENT, candidates=(UNEXPLAINED, POISON),
+            witness={"overtaken_by_a_higher_epoch_at": 4},
+        ),
+    ),
+    clean(
+        "a producer without transactions goes on in a higher epoch",
+        copy(1, untied(put(0, "K", V1)), untied(put(4, "L", V2)), END),
+        copy(2, untied(put(0, "K", V1)), untied(put(4, "L", V2)), END),
     ),
 ]  # fmt: skip
 """At the edge of a rule: each of them is the only one for which some small change of a checker (`tests/quality`,
