@@ -53,13 +53,14 @@ class Reduced:
     ``evidence``: its entries are the picked ones; None where nothing is left to judge. ``replicas`` as `judged.judge`
     takes them. ``told``: the rows of ``replicas``, ``doubts`` (what `own_state` says of the whole logs), ``unsure``
     (what `other_spans` says) and ``damaged`` (REPLICA and ``problem``). ``left_out``: how many keys more differ than
-    are judged, by place.
+    are judged, by place. ``let_go``: the places in which nothing can be found.
     """
 
     evidence: Evidence | None
     replicas: DataFrame | None
     told: Mapping[str, Rows]
     left_out: Mapping[Place, int]
+    let_go: frozenset[Place] = frozenset()
 
 
 def reduce_copies(spark: SparkSession, copies: Sequence[Copies], tasks: int) -> Reduced:
@@ -72,9 +73,13 @@ def reduce_copies(spark: SparkSession, copies: Sequence[Copies], tasks: int) -> 
     told: dict[str, Rows] = {"replicas": settled.replicas, "doubts": [], "unsure": [], "damaged": damaged}
     doubtful = served + _without(readable, settled.places)
     if not doubtful:
-        return Reduced(None, None, told, {})
+        return Reduced(None, None, told, {}, frozenset(settled.places))
     reduced = _reduce(spark, doubtful, tasks)
-    return replace(reduced, told={name: rows + list(reduced.told[name]) for name, rows in told.items()})
+    return replace(
+        reduced,
+        told={name: rows + list(reduced.told[name]) for name, rows in told.items()},
+        let_go=frozenset(settled.places),
+    )
 
 
 def _facts(copies: Sequence[Copies]) -> tuple[Facts, Rows]:

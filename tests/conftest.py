@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quality-seed", type=int, default=0, help="the first seed of each kind of generated case")
     parser.addoption("--quality-runs", type=int, default=None, help="how many seeds of each kind")
-    parser.addoption("--mutants", default=None, help="all, or a text in their names; a few of all unless given")
+    parser.addoption("--mutants", action="append", help="all, or texts in their names; a few of all unless given")
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.cloudpickle import register_pickle_by_value, unregister_pickle_by_value
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -31,14 +33,14 @@ class Code:
 def in_place(mutant: Mutant) -> Iterator[Code]:
     """Load all checkers and what judges by them, the mutant for its module; then put back what was there.
 
-    Spark's Python workers still run the files: a mutant of what runs there would have no effect.
+    Spark's Python workers are sent the mutant's functions: by name they would run those of the file.
     """
     kept = _taken_out()
     try:
         import_module(PACKAGE)
-        _put(mutant)
-        runs, copies = map(import_module, JUDGES)
-        yield Code(runs, copies, {name: module for name, module in sys.modules.items() if _is_ours(name)})
+        with _sent_by_value(_put(mutant)):
+            runs, copies = map(import_module, JUDGES)
+            yield Code(runs, copies, {name: module for name, module in sys.modules.items() if _is_ours(name)})
     finally:
         _taken_out()
         sys.modules.update(kept)
@@ -48,13 +50,23 @@ def in_place(mutant: Mutant) -> Iterator[Code]:
                 setattr(sys.modules[above], last, module)
 
 
-def _put(mutant: Mutant) -> None:
+@contextmanager
+def _sent_by_value(module: ModuleType) -> Iterator[None]:
+    register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        unregister_pickle_by_value(module)
+
+
+def _put(mutant: Mutant) -> ModuleType:
     module = ModuleType(mutant.module)
     module.__file__ = mutant.code.co_filename
     sys.modules[mutant.module] = module
     above, _, last = mutant.module.rpartition(".")
     setattr(sys.modules[above], last, module)
     exec(mutant.code, module.__dict__)  # noqa: S102  (the code of the project itself, but for one change)
+    return module
 
 
 def _is_ours(name: str) -> bool:

@@ -46,6 +46,10 @@ if TYPE_CHECKING:
 
 Rows = dict[str, list[dict[str, Any]]]
 RUNS, COPIES = "runs", "copies"
+REDUCING: Final = frozenset(
+    f"checkers.{name}" for name in ("beliefs", "files", "groups", "pick", "plain", "reduce", "scan", "settled", "sieve")
+)
+"""The modules that are used for big copies alone."""
 
 _THREADS = 2
 
@@ -132,13 +136,15 @@ def build(spark: SparkSession, top: Path, cases: Sequence[Case]) -> Stand:
 
 def failed(stand: Stand, mutant: Mutant) -> str | None:
     """Return the name of the first test that fails for a mutant, or what was raised; None where all pass."""
+    is_for_big = mutant.module in REDUCING
     with in_place(mutant) as code:
-        _remember(stand, code)
-        for kind, fails in ((RUNS, _failed_runs), (COPIES, _failed_copies)):
+        if not is_for_big:
+            _remember(stand, code)
+        for trial in (_failed_reduced,) if is_for_big else (_failed_runs, _failed_copies):
             try:
-                failure = fails(stand, code, _rows_of(stand, mutant, code, kind))
+                failure = trial(stand, mutant, code)
             except Exception as error:  # noqa: BLE001  (whatever it is, it would be seen)
-                return f"{kind}: {type(error).__name__}"
+                return f"{trial.__name__}: {type(error).__name__}"
             if failure is not None:
                 return failure
     return None
@@ -207,14 +213,26 @@ def _rows(stand: Stand, tables: Mapping[str, _Table]) -> Rows:
         return dict(zip(tables, rows, strict=True))
 
 
-def _failed_runs(_: Stand, __: Code, rows: Rows) -> str | None:
+def _failed_runs(stand: Stand, mutant: Mutant, code: Code) -> str | None:
+    rows = _rows_of(stand, mutant, code, RUNS)
     by_run = test_checkers.by_run
     findings = [row for name in FINDERS for row in rows[name]]
     said = test_checkers.Said(by_run(findings), by_run(rows["doubts"]), by_run(rows["exposure"]))
     return _failing(test_checkers, said=said)
 
 
-def _failed_copies(stand: Stand, code: Code, rows: Rows) -> str | None:
+def _failed_copies(stand: Stand, mutant: Mutant, code: Code) -> str | None:
+    return _complaint(stand, code, _rows_of(stand, mutant, code, COPIES))
+
+
+def _failed_reduced(stand: Stand, _: Mutant, code: Code) -> str | None:
+    """Judge all copies as if they were big."""
+    spark = stand.evidence[COPIES].entries.sparkSession
+    reduced = code.modules["checkers.reduce"].reduce_copies(spark, stand.copies, _THREADS)
+    return _complaint(stand, code, code.copies.judge_reduced(reduced))
+
+
+def _complaint(stand: Stand, code: Code, rows: Rows) -> str | None:
     rows_of = dealt(stand.copies, {**code.copies.NO_ROWS, **rows})
     verdicts = {one.run_id: code.copies.assemble(one, rows_of[one.run_id], timings_s={}) for one in stand.copies}
     both = dict.fromkeys((test_audit_checkers.WHOLE, test_audit_checkers.REDUCED), verdicts)
