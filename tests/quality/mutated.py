@@ -9,7 +9,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.cloudpickle import register_pickle_by_value, unregister_pickle_by_value
+from pyspark import cloudpickle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,11 +52,12 @@ def in_place(mutant: Mutant) -> Iterator[Code]:
 
 @contextmanager
 def _sent_by_value(module: ModuleType) -> Iterator[None]:
-    register_pickle_by_value(module)
+    by_value: Any = cloudpickle
+    by_value.register_pickle_by_value(module)
     try:
         yield
     finally:
-        unregister_pickle_by_value(module)
+        by_value.unregister_pickle_by_value(module)
 
 
 def _put(mutant: Mutant) -> ModuleType:

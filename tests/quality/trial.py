@@ -222,21 +222,23 @@ def _failed_runs(stand: Stand, mutant: Mutant, code: Code) -> str | None:
 
 
 def _failed_copies(stand: Stand, mutant: Mutant, code: Code) -> str | None:
-    return _complaint(stand, code, _rows_of(stand, mutant, code, COPIES))
+    # Here nothing is let go.
+    return _complaint(stand, code, _rows_of(stand, mutant, code, COPIES), test_audit_checkers.LET_GO)
 
 
 def _failed_reduced(stand: Stand, _: Mutant, code: Code) -> str | None:
     """Judge all copies as if they were big."""
     spark = stand.evidence[COPIES].entries.sparkSession
     reduced = code.modules["checkers.reduce"].reduce_copies(spark, stand.copies, _THREADS)
-    return _complaint(stand, code, code.copies.judge_reduced(reduced))
+    let_go = {run for run, *_ in reduced.let_go} & {case.name for case in test_audit_checkers.CASES}
+    return _complaint(stand, code, code.copies.judge_reduced(reduced), let_go)
 
 
-def _complaint(stand: Stand, code: Code, rows: Rows) -> str | None:
+def _complaint(stand: Stand, code: Code, rows: Rows, let_go: set[str]) -> str | None:
     rows_of = dealt(stand.copies, {**code.copies.NO_ROWS, **rows})
     verdicts = {one.run_id: code.copies.assemble(one, rows_of[one.run_id], timings_s={}) for one in stand.copies}
     both = dict.fromkeys((test_audit_checkers.WHOLE, test_audit_checkers.REDUCED), verdicts)
-    said = test_audit_checkers.Said(stand.top, both)
+    said = test_audit_checkers.Said(stand.top, both, let_go)
     failure = _failing(test_audit_checkers, said=said) or _failing(test_audit_spooled, verdicts=verdicts)
     if failure is not None:
         return failure
