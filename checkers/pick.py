@@ -41,8 +41,7 @@ def pick(spark: SparkSession, wanted: DataFrame, segments: Sequence[SegmentFile]
         "run string, topic string, partition int, broker int, segment int, base_offset long",
     )
     by_file = (
-        wanted.where("from IS NOT NULL")
-        .join(f.broadcast(files), REPLICA)
+        wanted.join(f.broadcast(files), REPLICA)
         .where("base_offset <= to")
         # An offset is in the last segment that begins at or before it.
         .groupBy(*REPLICA, "from", "to")

@@ -109,21 +109,11 @@ def _reduce(spark: SparkSession, copies: Sequence[Copies], tasks: int) -> Reduce
     """Take the steps for partitions that are in doubt."""
     side = load_side_files(spark, copies)
     tails = held(spark.createDataFrame([], "run string, topic string, partition int, broker int, stale_from long"))
-    while True:
-        ends = held(_ends(side, tails))
-        segments = segment_files(copies, {tuple(row[name] for name in REPLICA): row.asDict() for row in ends.collect()})
-        stretches = scan(spark, segments).repartition(tasks, *PARTITION).localCheckpoint(eager=False)
-        with ThreadPoolExecutor(1) as pool:
-            # Planning what follows takes as long as reading.
-            read = pool.submit(stretches.count)
-            beliefs = Beliefs.of(side_files_before(side, tails), ends, stretches)
-            tables = _at_once(beliefs.small_tables())
-            read.result()
-        told = tables()
-        if not told["tails"]:
-            break
+    segments, beliefs, told = _believed(spark, copies, side, tails, tasks)
+    while told["tails"]:
         # Once more, without the tails that were never replicated.
         tails = held(tails.unionByName(beliefs.tails).groupBy(*REPLICA).agg(f.min("stale_from").alias("stale_from")))
+        segments, beliefs, told = _believed(spark, copies, side, tails, tasks)
     summary = told["summary"]
     differing = differing_places(summary)
     if not (differing or told["spans"] or any(row["open_stretches"] for row in summary)):
@@ -134,9 +124,25 @@ def _reduce(spark: SparkSession, copies: Sequence[Copies], tasks: int) -> Reduce
     return Reduced(evidence, beliefs.replicas, told, left_out)
 
 
+def _believed(
+    spark: SparkSession, copies: Sequence[Copies], side: Evidence, tails: DataFrame, tasks: int
+) -> tuple[list[SegmentFile], Beliefs, dict[str, Rows]]:
+    """Read all files without the known stale tails; return them, what replicas believe, and its small tables."""
+    ends = held(_ends(side, tails))
+    segments = segment_files(copies, {tuple(row[name] for name in REPLICA): row.asDict() for row in ends.collect()})
+    stretches = scan(spark, segments).repartition(tasks, *PARTITION).localCheckpoint(eager=False)
+    with ThreadPoolExecutor(1) as pool:
+        # Planning what follows takes as long as reading.
+        read = pool.submit(stretches.count)
+        beliefs = Beliefs.of(side_files_before(side, tails), ends, stretches)
+        tables = _at_once(beliefs.small_tables())
+        read.result()
+    return segments, beliefs, tables()
+
+
 def _ends(side: Evidence, tails: DataFrame) -> DataFrame:
     """Return the replicas with their log ends and bounds."""
-    states = in_one(side.states.where("problem IS NULL")).join(tails, REPLICA, "left")
+    states = in_one(side.states).join(tails, REPLICA, "left")
     return bounded(states.withColumn("log_end", f.least("log_end", "stale_from")))
 
 

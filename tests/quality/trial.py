@@ -39,9 +39,11 @@ if TYPE_CHECKING:
     from generate import Case
     from mutants import Mutant
     from pyspark.sql import DataFrame, SparkSession
+    from test_audit_checkers import Verdicts
 
     from checkers.evidence import Evidence
     from checkers.judged import Judged
+    from checkers.reduce import Reduced
     from harness.audit.copies import Copies
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -144,6 +146,8 @@ def failed(stand: Stand, mutant: Mutant) -> str | None:
             try:
                 failure = trial(stand, mutant, code)
             except Exception as error:  # noqa: BLE001  (whatever it is, it would be seen)
+                # But for a JVM that has died: from then on every mutant would raise.
+                _spark(stand).range(1).count()
                 return f"{trial.__name__}: {type(error).__name__}"
             if failure is not None:
                 return failure
@@ -222,23 +226,41 @@ def _failed_runs(stand: Stand, mutant: Mutant, code: Code) -> str | None:
 
 
 def _failed_copies(stand: Stand, mutant: Mutant, code: Code) -> str | None:
-    # Here nothing is let go.
-    return _complaint(stand, code, _rows_of(stand, mutant, code, COPIES), test_audit_checkers.LET_GO)
+    verdicts = _verdicts(stand, code, _rows_of(stand, mutant, code, COPIES))
+    # Nothing is let go, and nothing reduced by itself.
+    return _complaint(stand, verdicts, test_audit_checkers.LET_GO, alone=verdicts)
 
 
 def _failed_reduced(stand: Stand, _: Mutant, code: Code) -> str | None:
     """Judge all copies as if they were big."""
-    spark = stand.evidence[COPIES].entries.sparkSession
-    reduced = code.modules["checkers.reduce"].reduce_copies(spark, stand.copies, _THREADS)
-    let_go = {run for run, *_ in reduced.let_go} & {case.name for case in test_audit_checkers.CASES}
-    return _complaint(stand, code, code.copies.judge_reduced(reduced), let_go)
+
+    def reduced(copies: Sequence[Copies]) -> Reduced:
+        left: Reduced = code.modules["checkers.reduce"].reduce_copies(_spark(stand), copies, _THREADS)
+        return left
+
+    every = reduced(stand.copies)
+    let_go = {run for run, *_ in every.let_go} & {case.name for case in test_audit_checkers.CASES}
+    verdicts = _verdicts(stand, code, code.copies.judge_reduced(every))
+    failure = _complaint(stand, verdicts, let_go, alone=verdicts)
+    if failure is not None:
+        return failure
+    # Last, as it takes as long again.
+    alone = test_audit_checkers.judged_alone(stand.copies, lambda one: code.copies.judge_reduced(reduced([one])))
+    return _complaint(stand, verdicts, let_go, alone=alone)
 
 
-def _complaint(stand: Stand, code: Code, rows: Rows, let_go: set[str]) -> str | None:
+def _spark(stand: Stand) -> SparkSession:
+    return stand.evidence[COPIES].entries.sparkSession
+
+
+def _verdicts(stand: Stand, code: Code, rows: Rows) -> Verdicts:
     rows_of = dealt(stand.copies, {**code.copies.NO_ROWS, **rows})
-    verdicts = {one.run_id: code.copies.assemble(one, rows_of[one.run_id], timings_s={}) for one in stand.copies}
+    return {one.run_id: code.copies.assemble(one, rows_of[one.run_id], timings_s={}) for one in stand.copies}
+
+
+def _complaint(stand: Stand, verdicts: Verdicts, let_go: set[str], *, alone: Verdicts) -> str | None:
     both = dict.fromkeys((test_audit_checkers.WHOLE, test_audit_checkers.REDUCED), verdicts)
-    said = test_audit_checkers.Said(stand.top, both, let_go)
+    said = test_audit_checkers.Said(stand.top, both, let_go, alone)
     failure = _failing(test_audit_checkers, said=said) or _failing(test_audit_spooled, verdicts=verdicts)
     if failure is not None:
         return failure

@@ -24,10 +24,12 @@ from harness.audit.judge import assemble, judge_reduced, judge_whole
 from harness.verdict import ANOMALY, CLEAN, UNKNOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from harness.audit.copies import Copies
 
 T1, T2 = Txn(5, "t/1"), Txn(5, "t/2")
 """Transactions of one producer whose epoch stays (v1): a marker may be any of theirs."""
@@ -803,6 +805,14 @@ EDGE_CASES = [
             witness={"overtaken_by_a_higher_epoch_at": 4},
         ),
     ),
+    anomaly(
+        "the COMMIT inside the span of a .txnindex lies before the other log's start",
+        (
+            copy(1, commit(1, T1), abort(4, T2), put(5, "K"), END, log_start=3, index=(aborted(T2, 3, 4),)),
+            copy(2, abort(4, T2), put(5, "K"), END, index=(aborted(T1, 0, 4),)),
+        ),
+        Finding(HIDDEN, 2, 0, None, 5, LATENT, witness={"marker_taken_here_at": 4, "marker_seen_elsewhere_at": 1}),
+    ),
     clean(
         "a producer without transactions goes on in a higher epoch",
         copy(1, untied(put(0, "K", V1)), untied(put(4, "L", V2)), END),
@@ -833,17 +843,29 @@ LET_GO = {
 }
 """Where all logs end alike, nothing is open, and every marker that any replica shows decides on all of them."""
 
+ALONE = (
+    "alive, and the tombstone is still elsewhere",
+    "open everywhere, and its coordinator is done",
+    "the COMMIT inside the span of a .txnindex lies before the other log's start",
+)
+"""Replicas that differ, that hold a transaction open, whose `.txnindex` has a span: each is reason to look closer."""
+
 WHOLE, REDUCED = "whole", "reduced"
 Verdicts = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Said:
-    """Verdicts by name of the case, each way to judge; and the cases that the reduction let go without a judgement."""
+    """Verdicts by name of the case, each way to judge.
+
+    ``let_go``: the cases that the reduction let go without a judgement; ``alone``: verdicts of `ALONE`, each reduced in
+    a job of its own.
+    """
 
     top: Path
     verdicts: dict[str, Verdicts]
     let_go: set[str]
+    alone: Verdicts
 
 
 @pytest.fixture(scope="module")
@@ -861,7 +883,13 @@ def said(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Said:
         top,
         {way: {copies.run_id: assemble(copies, told, timings_s={}) for copies in every} for way, told in rows.items()},
         {run for run, *_ in reduced.let_go},
+        judged_alone(every, lambda one: judge_reduced(reduce_copies(spark, [one], tasks=2))),
     )
+
+
+def judged_alone(every: Sequence[Copies], judge: Callable[[Copies], Mapping[str, Any]]) -> Verdicts:
+    """Return the verdicts of `ALONE`."""
+    return {one.run_id: assemble(one, judge(one), timings_s={}) for one in every if one.run_id in ALONE}
 
 
 BOTH_WAYS = pytest.mark.parametrize("way", [WHOLE, REDUCED])
@@ -899,6 +927,11 @@ def test_verdicts(case: Case, way: str, said: Said) -> None:
 @EVERY_CASE
 def test_both_ways_say_the_same(case: Case, said: Said) -> None:
     assert said.verdicts[REDUCED][case.name] == said.verdicts[WHOLE][case.name]
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_one_reason_to_look_closer_is_enough(name: str, said: Said) -> None:
+    assert said.alone[name] == said.verdicts[WHOLE][name]
 
 
 def test_what_leaves_no_doubt_is_let_go(said: Said) -> None:
