@@ -35,14 +35,12 @@ def surviving_values(
 
     ``aborts``: `ABORTS`. ``believed``: every record of every replica from its log start to the bound, with its belief;
     ``later`` as `truth.later_keys` gives it. Adds ``transactional``, ``producer_id``, ``decided_by``, ``own_marker``
-    (whether the deciding marker is surely the transaction's own), ``removed_by`` (a broker), ``older_there`` (the
-    offset of an older value that is alive there, else null).
+    (whether the deciding marker is surely the transaction's own), ``removed_by`` (the first broker where an older value
+    is alive, else the first one), ``older_there`` (the offset of that value, else null).
     """
     compared = replicas.select(*REPLICA, "log_start", "nothing_beyond")
     truths = known.select(*PARTITION, "offset", "truth")
-    records = (
-        in_one(believed).join(truths, [*PARTITION, "offset"], "left").withColumn("counts", f.col("belief") == COMMITTED)
-    )
+    records = in_one(believed.join(truths, [*PARTITION, "offset"])).withColumn("counts", f.col("belief") == COMMITTED)
     surely_aborted = (f.col("belief") == ABORTED) & f.coalesce(f.col("truth") == ABORTED, f.lit(False))
     facts = ("offset", "tombstone", "transactional", "producer_id", "producer_epoch", "decided_by", "decided_in_epoch")
     last = f.max(f.when(f.col("counts"), f.struct(*facts, "truth")))
@@ -66,18 +64,19 @@ def surviving_values(
         in_one(alive.select(*REPLICA, "key", "last").join(others, PARTITION))
         .join(deleted, [*PARTITION, "key"], "left")
         .where("deleted_at IS NULL OR deleted_at < last.offset")
-        .where("removed_by != broker AND log_start <= last.offset")
+        .where("log_start <= last.offset")
+        # A replica is its own other one, too: it reaches what it has.
         .join(there, [*PARTITION, "removed_by", "key"], "left")
         .where("reaches IS NULL OR reaches < last.offset")
         .join(in_one(_counted_aborted(aborts, alive)), [*REPLICA, "key", "removed_by"], "left_anti")
         .where("nothing_beyond")
+        .withColumn("older_there", f.when(~f.col("last_there.tombstone"), f.col("last_there.offset")))
         .groupBy(*REPLICA, "key")
         .agg(
             f.first("last").alias("last"),
-            f.min("removed_by").alias("removed_by"),
-            f.max(f.when(~f.col("last_there.tombstone"), f.col("last_there.offset"))).alias("older_there"),
+            f.min(f.struct(f.col("older_there").isNull(), "removed_by", "older_there")).alias("remover"),
         )
-        .select(*REPLICA, "key", *(f.col(f"last.{name}").alias(name) for name in facts), "removed_by", "older_there")
+        .select(*REPLICA, "key", *(f"last.{name}" for name in facts), "remover.removed_by", "remover.older_there")
         .withColumn("own_marker", own_marker())
         .drop("tombstone")
     )
@@ -86,13 +85,12 @@ def surviving_values(
 def _counted_aborted(aborts: DataFrame, alive: DataFrame) -> DataFrame:
     """Return REPLICA, key, ``removed_by``: values whose transaction that broker's own ``.txnindex`` counts as aborted.
 
-    That it has removed such a one says nothing of who holds it: rightly aborted or not, a marker tells.
+    That it has removed such a one says nothing of who holds it: rightly aborted or not, a marker tells. Not so of one
+    that has lost its transactional bit (see `aborted_to_committed`).
     """
-    spans = aborts.where("first_offset IS NOT NULL").select(
-        *PARTITION, f.col("broker").alias("removed_by"), "producer_id", "first_offset", "last_offset"
-    )
+    spans = aborts.select(*PARTITION, f.col("broker").alias("removed_by"), "producer_id", "first_offset", "last_offset")
     values = alive.where("last.transactional").select(
-        *REPLICA, "key", f.col("last.offset").alias("at"), f.col("last.producer_id").alias("producer_id")
+        *REPLICA, "key", f.col("last.offset").alias("at"), "last.producer_id"
     )
     return (
         in_one(values.join(spans, [*PARTITION, "producer_id"]))

@@ -14,9 +14,6 @@ EQUIVALENT: Final[dict[str, str]] = {
     "exposure.criticals: .where(f.col('f') == 'produce') -> nothing": "only what was produced has a partition",
     "exposure.criticals: f.col('marker_offset') > f.col('payload_offset') -> "
     "f.col('marker_offset') >= f.col('payload_offset')": NO_DATA_THERE,
-    "hidden.hidden_records: (f.col('truth') == COMMITTED) & f.col('transactional') -> f.col('truth') == COMMITTED": (
-        "what is in no transaction is not believed aborted, and no producer of transactions writes it"
-    ),
     "hidden._undone_deletes: here_offset < true_offset -> here_offset <= true_offset": "a tombstone is not alive",
     "lineage.stale_tails: greatest -> least": "nothing lies between where an epoch began and the tail",
     "lineage.without_stale_tails: .where('first_in_batch') -> nothing": "all records of a batch tell the same of it",
@@ -31,6 +28,10 @@ EQUIVALENT: Final[dict[str, str]] = {
     "replay.open_transactions: min_by -> max_by": "the reduction looks at more records than it needs to",
     "replay.replay: .where('first_in_batch') -> nothing": "every record of a batch says the same of it",
     "stuck_lso.check: marker_offset > first_offset -> marker_offset >= first_offset": NO_DATA_THERE,
+    "survivors.surviving_values: deleted_at < last.offset -> deleted_at <= last.offset": (
+        "an offset is that of a value or of a tombstone"
+    ),
+    "survivors.surviving_values: open_at < last.offset -> open_at <= last.offset": "what is open is not committed",
     "unexplained._states: .where(f.col('belief') == OPEN) -> nothing": (
         "where the true record is believed committed, what is believed later is aborted in truth, or not known"
     ),

@@ -813,6 +813,108 @@ EDGE_CASES = [
         ),
         Finding(HIDDEN, 2, 0, None, 5, LATENT, witness={"marker_taken_here_at": 4, "marker_seen_elsewhere_at": 1}),
     ),
+    anomaly(
+        "alive, and two others have removed it",
+        (copy(1, END), copy(2, put(0, "K"), END), copy(3, END)),
+        Finding(DIVERGED, 2, 0, "K", -1, VISIBLE, witness={"removed_by_broker": 1}),
+    ),
+    anomaly(
+        "served, removed by two others, and the second one still has an older value, as after an abort",
+        (
+            copy(1, put(4, "g", T2), commit(5, T2), END),
+            copy(2, put(0, "K"), put(2, "K", T1), put(4, "g", T2), commit(5, T2), END),
+            copy(3, put(0, "K"), put(4, "g", T2), commit(5, T2), END),
+        ),
+        Finding(
+            POISON, 2, 2, "K", 5, VISIBLE, says="broker 3 has removed it and still has the older value of offset 0",
+        ),
+        Finding(
+            DIVERGED, 3, 0, "K", -1, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN), witness={"removed_by_broker": 1},
+        ),
+    ),
+    anomaly(
+        "alive, written again after a delete",
+        (copy(1, END), copy(2, delete(1, "K"), put(3, "K"), END)),
+        Finding(DIVERGED, 2, 3, "K", -1, VISIBLE, witness={"removed_by_broker": 1}),
+    ),
+    anomaly(
+        "alive, written again after a delete, and deleted again",
+        (copy(1, END), copy(2, delete(1, "K"), put(3, "K"), END), copy(3, delete(5, "K"), END)),
+        Finding(DIVERGED, 2, 3, "K", -1, VISIBLE, witness={"deleted_at": 5, "alive_here_at": 3}),
+    ),
+    anomaly(
+        "alive and removed elsewhere, which an aborted delete does not explain",
+        (copy(1, END), copy(2, put(0, "K"), delete(1, "K", T1), abort(2, T1), END)),
+        Finding(DIVERGED, 2, 0, "K", -1, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
+    ),
+    clean(
+        "a delete that is committed beyond the bound is there, and gone elsewhere",
+        copy(1, commit(5, T1), END, high_watermark=3),
+        copy(2, delete(1, "K", T1), commit(5, T1), END, high_watermark=3),
+    ),
+    anomaly(
+        "hidden on two replicas, and one of them copied a log that had been cleaned by it",
+        (
+            copy(1, put(2, "K", T1), put(4, "g", T2), abort(5, T2), END),
+            copy(2, put(0, "K"), put(2, "K", T1), put(4, "g", T2), abort(5, T2), END),
+            copy(3, put(2, "K", T1), commit(3, T1), put(4, "g", T2), abort(5, T2), END),
+        ),
+        Finding(HIDDEN, 1, 2, "K", 5, VISIBLE),
+        Finding(HIDDEN, 2, 2, "K", 5, VISIBLE),
+    ),
+    clean(
+        "a value is gone for a later one that is aborted beyond the bound",
+        copy(1, put(2, "K", T1), abort(5, T1), END, high_watermark=3),
+        copy(2, put(0, "K"), put(2, "K", T1), abort(5, T1), END, high_watermark=3),
+    ),
+    anomaly(
+        "poison took the place of a value",
+        (
+            copy(1, put(2, "K", T1), put(4, "good", T2), commit(5, T2), END),
+            copy(2, put(0, "K"), abort(3, T1), put(4, "good", T2), commit(5, T2), END),
+        ),
+        Finding(POISON, 1, 2, "K", 5, VISIBLE, witness={"outcome": "aborted", "marker_taken_here_at": 5}),
+    ),
+    anomaly(
+        "stuck, with records of a key before and after what another has removed",
+        (copy(1, END), copy(2, put(0, "K", T1), put(2, "K"), put(3, "K", T1), END)),
+        Finding(STUCK, 2, 0, "K", 5, VISIBLE, witness={"not_open_on_broker": 1}),
+    ),
+    anomaly(
+        "stuck, and a later value of its key lives on that another has removed",
+        (copy(1, END), HELD_BY_ONE),
+        Finding(STUCK, 2, 0, "K", 5, VISIBLE),
+        Finding(DIVERGED, 2, 2, "K", -1, LATENT, candidates=(DIVERGED, POISON, HIDDEN)),
+    ),
+    anomaly(
+        "alive, and who has removed it counts what its producer wrote later as aborted",
+        (
+            copy(1, put(4, "g", T2), abort(5, T2), END),
+            copy(2, put(0, "K", T1), commit(1, T1), put(4, "g", T2), abort(5, T2), END),
+        ),
+        Finding(DIVERGED, 2, 0, "K", 5, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
+    ),
+    anomaly(
+        "alive, and who has removed it counts what its producer wrote before as aborted",
+        (
+            copy(1, put(0, "g", T1), abort(1, T1), commit(5, T2), END),
+            copy(2, put(0, "g", T1), abort(1, T1), put(4, "K", T2), commit(5, T2), END),
+        ),
+        Finding(DIVERGED, 2, 4, "K", 5, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
+    ),
+    anomaly(
+        "hidden and cleaned away, and an older value is alive as after an abort",
+        (
+            copy(1, put(0, "K"), put(4, "g", T2), abort(5, T2), END, index=(aborted(T1, 2, 5),)),
+            copy(2, put(2, "K", T1), commit(3, T1), put(4, "g", T2), abort(5, T2), END),
+        ),
+        Finding(HIDDEN, 1, 2, "K", 5, VISIBLE, witness={"marker_taken_here_at": 5, "evidence": ["txnindex"]}),
+    ),
+    anomaly(
+        "alive without its transactional bit, and who has removed it counts it as aborted",
+        (copy(1, abort(1, T1), END, index=(aborted(T1, 0, 1),)), copy(2, untied(put(0, "K", T1)), END)),
+        Finding(DIVERGED, 2, 0, "K", 5, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
+    ),
     clean(
         "a producer without transactions goes on in a higher epoch",
         copy(1, untied(put(0, "K", V1)), untied(put(4, "L", V2)), END),
