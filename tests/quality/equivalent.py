@@ -30,6 +30,7 @@ EQUIVALENT: Final[dict[str, str]] = {
     "replay.open_transactions: min_by -> max_by": "the reduction looks at more records than it needs to",
     "replay.replay: .where('first_in_batch') -> nothing": "every record of a batch says the same of it",
     "stuck_lso.check: marker_offset > first_offset -> marker_offset >= first_offset": NO_DATA_THERE,
+    "truth._with_first_marker: .where('mark IS NULL') -> nothing": "a marker is given no bound, so it lies below none",
     "truth.differing_keys: truths, left -> inner": "whatever a replica holds below the bound is known",
     "truth.known_records: .where('offset IS NOT NULL') -> nothing": "what has no offset lies nowhere below the bound",
     "unexplained._states: .where(f.col('belief') == OPEN) -> nothing": (

@@ -294,6 +294,12 @@ STUCK_CASES = [
         copy(1, put(2, "K"), END, put(10, "M", T2), commit(11, T2)),
         HELD_BY_ONE,
     ),
+    unknown(
+        "open here, and what is left of a marker beyond this log's end may have ended it",
+        copy(1, put(2, "K"), END, emptied_marker(10, T1)),
+        HELD_BY_ONE,
+        says="broker 1 has cleaned beyond that",
+    ),
     anomaly(
         "open here, and of its marker a remnant is left elsewhere",
         (copy(1, emptied_marker(1, T1), put(2, "K"), END, log_start=1), HELD_BY_ONE),
@@ -807,12 +813,6 @@ EDGE_CASES = [
         "a producer without transactions goes on in a higher epoch",
         copy(1, untied(put(0, "K", V1)), untied(put(4, "L", V2)), END),
         copy(2, untied(put(0, "K", V1)), untied(put(4, "L", V2)), END),
-    ),
-    unknown(
-        "open here, and what is left of a marker beyond this log's end may be that of its own",
-        copy(1, put(2, "K"), END, emptied_marker(10, T1)),
-        HELD_BY_ONE,
-        says="broker 1 has cleaned beyond that",
     ),
     anomaly(
         "alive, and what was written of the key beyond this log's end was aborted",

@@ -1308,6 +1308,7 @@ EDGE_CASES = [
                 ),
                 replica(2, put(0, "a"), put(5, "K", T1), put(7, "g", T2), abort(8, T2), END, high_watermark=5),
             ),
+            seen=(appeared(1, put(5, "K", T1)),),
         ),
     ),
     Case(
