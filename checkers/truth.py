@@ -18,7 +18,7 @@ from checkers.replay import ABORTED, COMMITTED, from_here_on, outcome_of
 from harness.store import AFTER_REJOIN
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from checkers.evidence import Evidence
 
@@ -38,7 +38,7 @@ def bounded_replicas(evidence: Evidence) -> DataFrame:
     if evidence.has_clients:
         return replicas
     held_beyond = (
-        evidence.final.withColumn("at", f.coalesce("offset", f.when(_is_whole_marker(), f.col("last_offset"))))
+        evidence.final.withColumn("at", f.coalesce("offset", f.when(f.col("marker").isNotNull(), f.col("last_offset"))))
         .select(*REPLICA, "at")
         .join(replicas.select(*REPLICA, "shortest"), REPLICA)
         .where("at >= shortest")
@@ -87,17 +87,12 @@ def with_stable_ends(replicas: DataFrame, opened: DataFrame) -> DataFrame:
     ``opened`` as `replay.open_transactions` gives them.
     """
     first = opened.groupBy(*REPLICA).agg(f.min("first_offset").alias("open_from"))
-    derived = f.least("log_end", f.coalesce("open_from", "log_end"))
     return (
         in_one(replicas)
         .join(in_one(first), REPLICA, "left")
-        .withColumn("stable_end", f.coalesce("last_stable_offset", derived))
+        .withColumn("stable_end", f.coalesce("last_stable_offset", "open_from", "log_end"))
         .drop("open_from")
     )
-
-
-def _is_whole_marker() -> Column:
-    return f.col("control") & f.col("marker").isNotNull()
 
 
 def markers_seen(evidence: Evidence) -> DataFrame:
@@ -146,19 +141,16 @@ def _replicated(evidence: Evidence) -> DataFrame:
 def client_outcomes(history: DataFrame) -> DataFrame:
     """Return run, txn header, ``client_outcome``, ``some_lost`` of every transaction that a client wrote in.
 
-    The outcome is null where the client saw no end acknowledged; ``some_lost``: nor all of its records.
+    The outcome is null where the client saw no end acknowledged; ``some_lost``: nor all of its records. The header of
+    what is in no transaction is null, and joins nothing.
     """
     is_ok, is_record = f.col("type") == "ok", f.col("f") == "produce"
     outcome = f.when(f.col("f") == "commit", COMMITTED).when(f.col("f") == "abort", ABORTED)
-    return (
-        history.where("transactional_id IS NOT NULL")
-        .groupBy("run", _txn_header())
-        .agg(
-            f.max(f.when(is_ok, outcome)).alias("client_outcome"),
-            (f.count(f.when(is_record & (f.col("type") == "invoke"), 1)) > f.count(f.when(is_record & is_ok, 1))).alias(
-                "some_lost"
-            ),
-        )
+    return history.groupBy("run", _txn_header()).agg(
+        f.first(f.when(is_ok, outcome), ignorenulls=True).alias("client_outcome"),
+        (f.count(f.when(is_record & (f.col("type") == "invoke"), 1)) > f.count(f.when(is_record & is_ok, 1))).alias(
+            "some_lost"
+        ),
     )
 
 
@@ -171,8 +163,9 @@ def known_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame) -
 
     From the client's acknowledgements and from what any replica held below a high watermark of that time
     (beyond it a replica may hold what is truncated later). Where several tell of one offset, the best word
-    counts; the observer tells producer ids only. ``later_offset`` is the key's first record at or beyond the
-    bound that is not known to be aborted.
+    counts, and of equal ones one with the transactional bit: Redpanda's compaction may take it, and nothing gives it.
+    The observer tells producer ids only. ``goes_on``: whether the key has a record at or beyond the bound that is not
+    known to be aborted.
 
     A client knows the outcome of the records that were acknowledged to it. One that it was told nothing of
     may be a duplicate in another transaction than its header says, unless its transaction lost one.
@@ -180,14 +173,15 @@ def known_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame) -
     Does not tell a record that was truncated from one that was compacted away since, where others had
     already gone on past its offset and nothing else is known of that.
     """
-    acked = evidence.history.where("f = 'produce' AND type = 'ok'").select(
+    # An offset comes with an acknowledgement.
+    acked = evidence.history.where("offset IS NOT NULL").select(
         *PARTITION,
         "offset",
         f.lit(ACKED).alias("rank"),
         f.lit(False).alias("control"),
         f.encode("key", "utf-8").alias("key"),
         "tombstone",
-        f.when(f.col("transactional_id").isNotNull(), _txn_header()).alias("txn"),
+        _txn_header(),
         f.col("transactional_id").isNotNull().alias("transactional"),
         f.lit(None).cast("long").alias("producer_id"),
     )
@@ -202,36 +196,36 @@ def known_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame) -
     nothing = {name: f.lit(None).alias(name) for name in ("control", "key", "tombstone", "txn", "transactional")}
     noted = (
         evidence.observations.select(*PARTITION, f.explode("appeared").alias("seen"))
-        .where(f.col("seen.kind").isin("value", "tombstone") & (f.col("seen.producer_id") >= 0))
+        .where(f.col("seen.kind").isin("value", "tombstone"))
         .select(
             *PARTITION, f.col("seen.offset").alias("offset"), f.lit(NOTED).alias("rank"), *nothing.values(),
             f.col("seen.producer_id").alias("producer_id"),
         )
     )  # fmt: skip
-    best = f.min_by
+    best, word = f.min_by, f.struct("rank", ~f.col("transactional"))
     records = held(
         acked.unionAll(stored)
         .unionAll(noted)
         .groupBy(*PARTITION, "offset")
         .agg(
             f.min("rank").alias("told_by"),
-            *(best(name, "rank").alias(name) for name in nothing),
+            *(best(name, word).alias(name) for name in nothing),
             best("producer_id", f.when(f.col("producer_id").isNotNull(), f.col("rank"))).alias("producer_id"),
         )
-        .where((f.col("told_by") < NOTED) & ~f.col("control"))
+        # Null where the observer alone tells.
+        .where(~f.col("control"))
         .join(replicas.select(*PARTITION, "bound").distinct(), PARTITION)
     )
-    by_marker = _first_marker(records, markers)
     by_client = f.when((f.col("told_by") == ACKED) | f.col("some_lost"), f.col("client_outcome"))
-    beyond = f.when((f.col("offset") >= f.col("bound")) & ~f.col("truth").eqNullSafe(ABORTED), f.col("offset"))
+    is_later = (f.col("offset") >= f.col("bound")) & ~f.col("truth").eqNullSafe(ABORTED)
     return (
-        records.join(client_outcomes(evidence.history), ["run", "txn"], "left")
-        .join(by_marker, [*PARTITION, "offset"], "left")
+        _with_first_marker(records, markers)
+        .join(client_outcomes(evidence.history), ["run", "txn"], "left")
         .withColumn(
             "truth",
             f.when(~f.col("transactional"), COMMITTED).otherwise(f.coalesce(by_client, "marker_outcome")),
         )
-        .withColumn("later_offset", f.min(beyond).over(Window.partitionBy(*PARTITION, "key")))
+        .withColumn("goes_on", f.bool_or(is_later).over(Window.partitionBy(*PARTITION, "key")))
         .where("offset < bound")
         .select(
             *PARTITION,
@@ -243,29 +237,26 @@ def known_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame) -
             "producer_id",
             "truth",
             "first_marker",
-            "later_offset",
+            "goes_on",
         )
     )
 
 
-def _first_marker(records: DataFrame, markers: DataFrame) -> DataFrame:
-    """Return PARTITION, offset, ``marker_outcome``, ``first_marker``: the first one after each transactional record."""
-    after = from_here_on([*PARTITION, "producer_id"], "at")
-    data = records.where("transactional AND producer_id IS NOT NULL").select(
-        *PARTITION, "producer_id", f.col("offset").alias("at"), f.lit(None).cast("string").alias("outcome")
+def _with_first_marker(records: DataFrame, markers: DataFrame) -> DataFrame:
+    """Add ``marker_outcome`` and ``first_marker``, its offset: of the producer's first marker after each record."""
+    marks = markers.select(
+        *PARTITION,
+        "producer_id",
+        f.col("marker_offset").alias("offset"),
+        f.struct("outcome", "marker_offset").alias("mark"),
     )
-    marks = markers.select(*PARTITION, "producer_id", f.col("marker_offset").alias("at"), "outcome")
+    after = from_here_on([*PARTITION, "producer_id"], "offset")
     return (
-        data.withColumn("is_data", f.lit(True))
-        .unionAll(marks.withColumn("is_data", f.lit(False)))
-        .withColumn("first", f.last(f.when(~f.col("is_data"), f.struct("outcome", "at")), ignorenulls=True).over(after))
-        .where("is_data")
-        .select(
-            *PARTITION,
-            f.col("at").alias("offset"),
-            f.col("first.outcome").alias("marker_outcome"),
-            f.col("first.at").alias("first_marker"),
-        )
+        in_one(records.unionByName(marks, allowMissingColumns=True))
+        .withColumn("first", f.last("mark", ignorenulls=True).over(after))
+        .where("mark IS NULL")
+        .withColumns({"marker_outcome": f.col("first.outcome"), "first_marker": f.col("first.marker_offset")})
+        .drop("mark", "first")
     )
 
 
@@ -287,28 +278,28 @@ def differing_keys(
     """Return the keys whose final state on a replica is not the true one.
 
     REPLICA, key, true_offset, true_tombstone, here_offset, here_tombstone, here_truth. The true final state
-    is the last record whose truth is committed; a key with a later record of unknown outcome is left out. A
-    state is wrong when a deleted key has a value here, when the last value is not what is alive here, or
-    when a key without any committed record has one. Legal: a log that starts after the true record, and one
-    that reaches a later record of the key, beyond the bound, for which it may have cleaned all before.
-    ``undecided``: PARTITION, key of keys to be left out.
+    is the last record that is not aborted; where its outcome is unknown, the key is left out, and so is one without any
+    such record: whoever serves it serves what was aborted. A state is wrong when a deleted key has a value here, or
+    when the last value is not what is alive here. Legal: a log that starts after the true record, and anything where
+    the key has a later record, beyond the bound: a replica may have cleaned by it all that was before, and others,
+    which do not reach it, may have copied that log.
+    ``undecided``: PARTITION, key of more keys to be left out.
     """
-    last = f.max(f.when(f.col("truth") == COMMITTED, f.struct("offset", "tombstone")))
-    unsure = f.max(f.when(f.col("truth").isNull(), f.col("offset")))
     true_states = (
         (known if undecided is None else known.join(undecided, [*PARTITION, "key"], "left_anti"))
+        .where("NOT goes_on")
+        .where(~f.col("truth").eqNullSafe(ABORTED))
         .groupBy(*PARTITION, "key")
-        .agg(last.alias("true"), unsure.alias("unsure"), f.min("later_offset").alias("later_offset"))
-        .where(f.col("unsure").isNull() | (f.col("unsure") < f.col("true.offset")))
+        .agg(f.max(f.struct("offset", "tombstone", "truth")).alias("true"))
+        .where(f.col("true.truth") == COMMITTED)
         .select(
             *PARTITION,
             "key",
             f.col("true.offset").alias("true_offset"),
             f.col("true.tombstone").alias("true_tombstone"),
-            "later_offset",
         )
     )
-    truths = known.select(*PARTITION, "offset", "truth")
+    truths = known.select(*PARTITION, f.col("offset").alias("here_offset"), f.col("truth").alias("here_truth"))
     here = (
         records.where(f.col("belief") == COMMITTED)
         .groupBy(*REPLICA, "key")
@@ -319,24 +310,18 @@ def differing_keys(
             f.col("here.offset").alias("here_offset"),
             f.col("here.tombstone").alias("here_tombstone"),
         )
-        .join(
-            truths.withColumnRenamed("offset", "here_offset").withColumnRenamed("truth", "here_truth"),
-            [*PARTITION, "here_offset"],
-            "left",
-        )
+        .join(truths, [*PARTITION, "here_offset"], "left")
     )
-    deleted = f.col("true_offset").isNull() | f.col("true_tombstone")
-    alive_here = f.col("here_offset").isNotNull() & ~f.col("here_tombstone")
-    wrong = f.when(deleted, alive_here).otherwise(
-        f.col("here_offset").isNull() | (f.col("here_offset") != f.col("true_offset"))
+    wrong = f.when(f.col("true_tombstone"), ~f.col("here_tombstone")).otherwise(
+        ~f.col("here_offset").eqNullSafe(f.col("true_offset"))
     )
     return (
-        in_one(true_states.join(replicas.select(*REPLICA, "log_start", "log_end"), PARTITION))
-        .where("later_offset IS NULL OR later_offset >= log_end")
+        in_one(true_states.join(replicas.select(*REPLICA, "log_start"), PARTITION))
+        .where("true_offset >= log_start")
         .join(here, [*REPLICA, "key"], "left")
-        .where(wrong & (f.col("true_offset").isNull() | (f.col("true_offset") >= f.col("log_start"))))
+        .where(wrong)
     )
 
 
 def _txn_header() -> f.Column:  # type: ignore[name-defined]
-    return f.concat_ws("/", "transactional_id", f.col("txn").cast("string")).alias("txn")
+    return f.concat("transactional_id", f.lit("/"), f.col("txn").cast("string")).alias("txn")

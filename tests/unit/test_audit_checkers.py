@@ -35,8 +35,8 @@ T1, T2 = Txn(5, "t/1"), Txn(5, "t/2")
 """Transactions of one producer whose epoch stays (v1): a marker may be any of theirs."""
 V1, V2, V3 = Txn(6, "v/1", epoch=0), Txn(6, "v/2", epoch=1), Txn(6, "v/3", epoch=2)
 """Transactions of one producer whose epoch rises with each end (v2, KIP-890): V1's own marker is in the epoch of V2."""
-U1 = Txn(7, "u/1")
-"""A transaction of another producer."""
+U1, X1 = Txn(7, "u/1"), Txn(8, "x/1")
+"""Transactions of other producers."""
 
 STUCK, POISON = "stuck-lso", "aborted-to-committed"
 HIDDEN, DIVERGED = "committed-to-aborted", "tombstone-divergence"
@@ -295,6 +295,12 @@ STUCK_CASES = [
         "open here, and a later marker elsewhere may have ended it",
         copy(1, put(2, "K"), END, put(10, "M", T2), commit(11, T2)),
         HELD_BY_ONE,
+    ),
+    unknown(
+        "open here, and what is left of a marker beyond this log's end may have ended it",
+        copy(1, put(2, "K"), END, emptied_marker(10, T1)),
+        HELD_BY_ONE,
+        says="broker 1 has cleaned beyond that",
     ),
     anomaly(
         "open here, and of its marker a remnant is left elsewhere",
@@ -919,6 +925,30 @@ EDGE_CASES = [
         "a producer without transactions goes on in a higher epoch",
         copy(1, untied(put(0, "K", V1)), untied(put(4, "L", V2)), END),
         copy(2, untied(put(0, "K", V1)), untied(put(4, "L", V2)), END),
+    ),
+    anomaly(
+        "alive, and what was written of the key beyond this log's end was aborted",
+        (copy(1, END, put(10, "K", T1), abort(11, T1)), copy(2, put(0, "K"), END)),
+        Finding(DIVERGED, 2, 0, "K", -1, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
+    ),
+    anomaly(
+        "poison behind the first of two transactions that are open everywhere",
+        (
+            copy(1, put(0, "H", U1), abort(2, T1), put(3, "good", T2), commit(4, T2), put(5, "I", X1), END),
+            copy(2, put(0, "H", U1), put(1, "poison", T1), put(3, "good", T2), commit(4, T2), put(5, "I", X1), END),
+        ),
+        Finding(POISON, 2, 1, "poison", 5, LATENT),
+    ),
+    *(
+        anomaly(
+            f"aborted, and broker {untied_on} holds it without its transactional bit",
+            (
+                copy(untied_on, untied(put(0, "poison", T1)), END),
+                copy(3 - untied_on, put(0, "poison", T1), abort(1, T1), END),
+            ),
+            Finding(POISON, untied_on, 0, "poison", 5, VISIBLE, says="holds it as if it had never been in one"),
+        )
+        for untied_on in (1, 2)
     ),
 ]  # fmt: skip
 """At the edge of a rule: each of them is the only one for which some small change of a checker (`tests/quality`,

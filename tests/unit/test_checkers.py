@@ -888,6 +888,14 @@ LEGAL_CASES = [
             after=(replica(1, END), replica(2, put(0, "K", T1), abort(1, T1), END)),
         )
     ),
+    Case(
+        History(
+            "deleted twice, and one replica has had only the first tombstone",
+            wrote=(put(0, "K"), delete(1, "K")),
+            outage=(delete(3, "K"), END),
+            after=(replica(1, END), replica(2, delete(1, "K"), END)),
+        )
+    ),
 ]
 
 SAME = (put(0, "K", T1), commit(1, T1), END)
@@ -1221,6 +1229,103 @@ EDGE_CASES = [
         doubts=(
             Doubt(CONTRADICTION, 1, "0 batches on disk and 2 served"),
             Doubt(CONTRADICTION, 1, "the stored log (0 batches) is not what was last seen there (2 batches)"),
+        ),
+    ),
+    Case(
+        History(
+            "a commit that was not acknowledged, and the coordinator has aborted it",
+            wrote=(put(0, "K", T1), commit(1, T1), END),
+            in_doubt=(T1,),
+            after=tuple(replica(broker, put(0, "K", T1), abort(1, T1), END) for broker in (1, 2)),
+        ),
+    ),
+    Case(
+        History(
+            "written again beyond the end of a log that copied a cleaned one",
+            wrote=(put(0, "K"),),
+            outage=(delete(1, "K"), put(2, "L")),
+            late=(put(3, "K"),),
+            after=(
+                replica(1, put(2, "L"), put(3, "K"), high_watermark=4),
+                replica(2, put(0, "K"), put(2, "L")),
+            ),
+        ),
+    ),
+    Case(
+        History(
+            "deleted value alive, and what was written of the key beyond the log's end was aborted",
+            wrote=(put(0, "K"),),
+            outage=(delete(1, "K"), put(2, "L")),
+            late=(put(3, "K", T1), abort(4, T1), END),
+            after=(
+                replica(1, put(2, "L"), put(3, "K", T1), abort(4, T1), END, high_watermark=10),
+                replica(2, put(0, "K"), put(2, "L")),
+            ),
+        ),
+        (Finding(DIVERGED, 2, 0, "K", None, VISIBLE),),
+    ),
+    Case(
+        History(
+            "deleted value alive, and what was written of the key since was aborted",
+            wrote=(put(0, "K"),),
+            outage=(delete(1, "K"), put(2, "K", T1), abort(3, T1), END),
+            after=(replica(1, END), replica(2, put(0, "K"), END)),
+        ),
+        (Finding(DIVERGED, 2, 0, "K", None, VISIBLE),),
+    ),
+    Case(
+        History(
+            "nobody knows the outcome of what was written last, and nothing of it is left",
+            wrote=(put(0, "K"), put(1, "K", T1), abort(2, T1), END),
+            in_doubt=(T1,),
+            after=(replica(1, put(0, "K"), END), replica(2, put(0, "K"), END)),
+        ),
+    ),
+    Case(
+        History(
+            "truncated beyond the high watermark, and what took its offset was cleaned away",
+            client=False,
+            before=(replica(1, put(0, "K")), absent(2, put(0, "K"), delete(1, "K"))),
+            after=(replica(1, put(0, "K"), put(2, "M"), END), replica(2, put(0, "K"), put(2, "M"), END)),
+        ),
+    ),
+    Case(
+        History(
+            "lost by an unclean election, and another record took its offset",
+            client=False,
+            before=(replica(1, put(0, "K")), absent(2, put(0, "K"), put(1, "K"), high_watermark=2)),
+            after=(replica(1, put(0, "K"), put(1, "M"), END), replica(2, put(0, "K"), put(1, "M"), END)),
+        ),
+    ),
+    Case(
+        History(
+            "hidden beyond every high watermark",
+            wrote=(put(0, "a"), put(5, "K", T1), commit(6, T1), put(7, "g", T2), abort(8, T2), END),
+            after=(
+                replica(
+                    1, put(0, "a"), put(5, "K", T1), commit(6, T1), put(7, "g", T2), abort(8, T2), END,
+                    high_watermark=5,
+                ),
+                replica(2, put(0, "a"), put(5, "K", T1), put(7, "g", T2), abort(8, T2), END, high_watermark=5),
+            ),
+            seen=(appeared(1, put(5, "K", T1)),),
+        ),
+    ),
+    Case(
+        History(
+            "open everywhere, and two of its records were seen",
+            wrote=(put(0, "K", T1), put(1, "L", T1), END),
+            after=tuple(replica(broker, put(0, "K", T1), put(1, "L", T1), END) for broker in (1, 2)),
+            seen=(appeared(1, put(0, "K", T1)), appeared(1, put(1, "L", T1))),
+        ),
+    ),
+    Case(
+        History(
+            "a marker was seen and truncated, and a record of another producer took its offset",
+            wrote=(put(0, "x", U1), put(1, "K", T1), abort(2, T1), commit(3, U1), END),
+            in_doubt=(T1,),
+            after=tuple(replica(broker, put(0, "x", U1), commit(3, U1), END) for broker in (1, 2)),
+            seen=(appeared(1, commit(1, U1)), removed(1, commit(1, U1))),
         ),
     ),
 ]  # fmt: skip
