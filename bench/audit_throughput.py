@@ -96,9 +96,24 @@ def records_of(segment: Path) -> int:
     return count
 
 
-def command(data: Data, options: Sequence[str] = ()) -> Took:
-    """Run the whole command."""
-    line = [sys.executable, "-m", "harness.cli", "audit", "disk", f"--topic={TOPIC}", "--format=json", *data.brokers]
+def command(data: Data, workers: int = 0) -> Took:
+    """Run the whole command: on this host, or on so many workers of one core each, and on no more cores than that.
+
+    The driver has to share them; otherwise one worker, whose JVM and Python take turns on two cores, has both.
+    """
+    options = [f"--spark-master=local-cluster[{workers},1,2048]"] if workers else []
+    pinned = ["taskset", "--cpu-list", f"0-{workers - 1}"] if workers else []
+    line = [
+        *pinned,
+        sys.executable,
+        "-m",
+        "harness.cli",
+        "audit",
+        "disk",
+        f"--topic={TOPIC}",
+        "--format=json",
+        *data.brokers,
+    ]
     started_s = time.monotonic()
     with tempfile.TemporaryFile("w+") as said:
         process = subprocess.Popen([*line, *options], stdout=subprocess.PIPE, stderr=said, text=True)
@@ -141,24 +156,24 @@ def dump_records_s(segment: Path) -> float:
 @click.command()
 @click.option("--data", "top", required=True, type=click.Path(path_type=Path), help="Where the data is, or is to be.")
 @click.option("--times", multiple=True, default=(1,), show_default=True, help="How many times 4 M records a replica.")
-@click.option("--workers", multiple=True, type=int, help="Also on a local cluster of so many workers of one core each.")
+@click.option("--workers", multiple=True, type=int, help="Also on a local cluster of so many workers, and cores.")
 @click.option("--rounds", default=3, show_default=True)
 def main(top: Path, times: tuple[int, ...], workers: tuple[int, ...], rounds: int) -> None:
     """Time whole audits."""
     every = [data_of(top, what, factor) for factor in times for what in STATES]
-    masters = ["", *(f"local-cluster[{count},1,2048]" for count in workers)]
-    rows: dict[tuple[Data, str], list[Took]] = {(data, master): [] for data in every for master in masters}
+    rows: dict[tuple[Data, int], list[Took]] = {(data, count): [] for data in every for count in (0, *workers)}
     tool = []
     for _ in range(rounds):
         tool.append(dump_records_s(next(every[0].replicas[0].glob(f"{TOPIC}-0/*.log"))))
-        for (data, master), measured in rows.items():
-            measured.append(command(data, [f"--spark-master={master}"] if master else []))
+        for (data, count), measured in rows.items():
+            measured.append(command(data, count))
     warm = warm_s(every, rounds)
     table = Table("data", "Spark", "GB", "command s", "check s", "M records/s", "M written/s", "x tool", "peak GiB")
-    for (data, master), measured in rows.items():
+    for (data, count), measured in rows.items():
         check_s = median(took.check_s for took in measured)
-        line(table, data, master or f"local, {os.cpu_count()} cores", check_s, median(tool), measured)
-        if not master:
+        spark = f"{count} workers and cores" if count else f"local, {os.cpu_count()} cores"
+        line(table, data, spark, check_s, median(tool), measured)
+        if not count:
             line(table, data, "the same, warm", median(warm[data]), median(tool))
     Console(width=130).print(table)
     Console().print(f"dump tool: {median(tool) / 1e6:.2f} M records/s")
