@@ -108,12 +108,16 @@ def _without(copies: Sequence[Copies], places: set[Place]) -> list[Copies]:
 def _reduce(spark: SparkSession, copies: Sequence[Copies], tasks: int) -> Reduced:
     """Take the steps for partitions that are in doubt."""
     side = load_side_files(spark, copies)
-    tails = held(spark.createDataFrame([], "run string, topic string, partition int, broker int, stale_from long"))
-    segments, beliefs, told = _believed(spark, copies, side, tails, tasks)
+    cut: dict[tuple[Any, ...], int] = {}
+    segments, beliefs, told = _believed(spark, copies, side, cut, tasks)
     while told["tails"]:
         # Once more, without the tails that were never replicated.
-        tails = held(tails.unionByName(beliefs.tails).groupBy(*REPLICA).agg(f.min("stale_from").alias("stale_from")))
-        segments, beliefs, told = _believed(spark, copies, side, tails, tasks)
+        found = {_replica(row): row["stale_from"] for row in told["tails"]}
+        again = [replica for replica in found.keys() & cut.keys() if found[replica] >= cut[replica]]
+        if again:
+            raise RuntimeError(f"stale tails are found where they were cut already: {sorted(again)}")
+        cut |= found
+        segments, beliefs, told = _believed(spark, copies, side, cut, tasks)
     summary = told["summary"]
     differing = differing_places(summary)
     if not (differing or told["spans"] or any(row["open_stretches"] for row in summary)):
@@ -125,11 +129,13 @@ def _reduce(spark: SparkSession, copies: Sequence[Copies], tasks: int) -> Reduce
 
 
 def _believed(
-    spark: SparkSession, copies: Sequence[Copies], side: Evidence, tails: DataFrame, tasks: int
+    spark: SparkSession, copies: Sequence[Copies], side: Evidence, cut: Mapping[tuple[Any, ...], int], tasks: int
 ) -> tuple[list[SegmentFile], Beliefs, dict[str, Rows]]:
-    """Read all files without the known stale tails; return them, what replicas believe, and its small tables."""
+    """Read all files, up to where their replicas are cut; return them, what replicas believe, and its small tables."""
+    schema = "run string, topic string, partition int, broker int, stale_from long"
+    tails = held(spark.createDataFrame([(*replica, offset) for replica, offset in cut.items()], schema))
     ends = held(_ends(side, tails))
-    segments = segment_files(copies, {tuple(row[name] for name in REPLICA): row.asDict() for row in ends.collect()})
+    segments = segment_files(copies, {_replica(row): row.asDict() for row in ends.collect()})
     stretches = scan(spark, segments).repartition(tasks, *PARTITION).localCheckpoint(eager=False)
     with ThreadPoolExecutor(1) as pool:
         # Planning what follows takes as long as reading.
@@ -138,6 +144,10 @@ def _believed(
         tables = _at_once(beliefs.small_tables())
         read.result()
     return segments, beliefs, tables()
+
+
+def _replica(row: Any) -> tuple[Any, ...]:
+    return tuple(row[name] for name in REPLICA)
 
 
 def _ends(side: Evidence, tails: DataFrame) -> DataFrame:

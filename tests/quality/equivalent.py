@@ -21,7 +21,6 @@ EQUIVALENT: Final[dict[str, str]] = {
     "missed_marker._as: marker_offset < overtaken_at -> marker_offset <= overtaken_at": NO_DATA_THERE,
     "own_state._indexes: .where('transactional') -> nothing": "no producer of transactions writes what is in none",
     "own_words.with_told_aborts: marker_offset > first_offset -> marker_offset >= first_offset": NO_DATA_THERE,
-    "reduce._reduce: min -> max": "a log is cut where its first stale tail begins, and what is left has none",
     "replay.believed_records: .where(f.col('offset').isNotNull()) -> nothing": (
         "what is no record lies at no offset from the log start on"
     ),

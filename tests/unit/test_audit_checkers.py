@@ -960,6 +960,7 @@ CASES = [
 ]  # fmt: skip
 
 LET_GO = {
+    "a delete that is committed beyond the bound is there, and gone elsewhere",
     "a gap between epochs proves nothing",
     "a log start that was moved",
     "a log whose first segments are gone",
