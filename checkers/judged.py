@@ -32,6 +32,8 @@ class Alone:
 class Judged:
     """DataFrames about the final snapshot; records and keys are cut to what lies from the log start to the bound.
 
+    Records without a key are left out.
+
     ``replicas``: REPLICA columns with ``log_start``, ``log_end``, ``high_watermark``,
     ``last_stable_offset``, ``aborted``, ``open``, ``bound``, ``whole_beyond``, ``nothing_beyond``, ``has_transactions``
     (see `truth`) and ``stable_end``: the last stable offset, or where the broker was not asked what its log gives.
@@ -69,11 +71,12 @@ def judge(evidence: Evidence, replicas: DataFrame | None = None) -> Judged:
     if replicas is None:
         replicas = held(with_stable_ends(bounded_replicas(evidence), opened))
     compared = replicas.select(*REPLICA, "log_start", "bound")
-    believed = in_one(believed_records(evidence.final, beliefs)).join(compared, REPLICA)
+    # What has no key is invalid in a compacted topic, and every cleaner removes it (`Cleaner.shouldRetainRecord`).
+    believed = in_one(believed_records(evidence.final, beliefs).where("key IS NOT NULL")).join(compared, REPLICA)
     covered = held(believed.where("offset >= log_start"))
     records = held(covered.where("offset < bound"))
     markers = held(markers_seen(evidence))
-    known = held(known_records(evidence, markers, replicas))
+    known = held(known_records(evidence, markers, replicas).where("key IS NOT NULL"))
     alone: Alone | None = None
     if evidence.has_clients:
         wrong = held(differing_keys(known, records, replicas))

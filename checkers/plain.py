@@ -2,8 +2,8 @@
 
 Plain is a partition where every log ends at the same offset, is of one lineage, and gives every transaction the first
 marker that any replica shows after it; where no ``.txnindex`` and no newest producer snapshot says otherwise, and
-nothing is open. Then no transaction can be misjudged, and what is left to compare is records. Where the batches are the
-same too, they are the same records, and nothing at all is left.
+nothing is open. Then no transaction can be misjudged, and what is left to compare is records. Where the batches of data
+are the same too, they are the same records, and nothing at all is left.
 
 This finds nothing. What it lets go has nothing to be found by beliefs; whatever is not plain, for whatever reason, is
 judged by the checkers.
@@ -12,7 +12,7 @@ judged by the checkers.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
     Longs = npt.NDArray[np.int64]
     Flags = npt.NDArray[np.bool_]
+
+NOWHERE: Final = -1
 
 BELIEFS = t.ArrayType(
     t.StructType(
@@ -91,8 +93,9 @@ class _Log:
     segment: Longs
     end: int
     decided_at: Longs
-    """Where the next marker of the producer is; -1 where there is none, or it needs none."""
+    """Where the next marker of the producer is; -1 where there is none."""
     committed: Flags
+    """Whether that is a COMMIT."""
 
 
 def _row(place: Place, **columns: Any) -> dict[str, Any]:
@@ -123,12 +126,12 @@ def _look(here: pa.Table, copies: Copies) -> _Plain | None:
         return None
     logs = {broker: _log(columns, np.flatnonzero(owners == broker)) for broker in brokers}
     ends = {log.end for log in logs.values()}
-    if len(ends) > 1 or not all(_is_plain(log) for log in logs.values()):
+    if len(ends) > 1 or any(map(_is_overtaken, logs.values())):
         return None
     marks = _marks(logs, notes)
     if _spans_differ(notes.values()) or any(_is_doubtful(logs[broker], notes[broker], marks) for broker in brokers):
         return None
-    same = len({_digests(columns, owners == broker) for broker in brokers}) == 1
+    same = len({_digest(columns, owners == broker) for broker in brokers}) == 1
     return _Plain(same, ends.pop(), {} if same else _told(logs.values()))
 
 
@@ -160,8 +163,7 @@ def _has_stale_tail(columns: dict[str, Any], known: Sequence[tuple[int, int]]) -
     order = np.lexsort((epochs, starts))
     newest = np.maximum.accumulate(epochs[order])
     at = np.searchsorted(starts[order], ends, "right") - 1
-    is_stretch = np.arange(len(starts)) < len(columns["base_offset"])
-    return bool((newest[at] > epochs)[is_stretch].any())
+    return bool((newest[at] > epochs)[: len(columns["base_offset"])].any())
 
 
 def _log(columns: dict[str, Any], mine: npt.NDArray[np.intp]) -> _Log:
@@ -175,8 +177,6 @@ def _log(columns: dict[str, Any], mine: npt.NDArray[np.intp]) -> _Log:
     producers, bases, decides = producers[kept], bases[kept], decides[kept]
     transactional = columns["transactional"].to_numpy(zero_copy_only=False)[mine][kept]
     following = _next(producers, decides)
-    decided = transactional & ~decides & (following >= 0)
-    commits = markers[kept] == "commit"
     return _Log(
         producer=producers,
         base=bases,
@@ -185,8 +185,8 @@ def _log(columns: dict[str, Any], mine: npt.NDArray[np.intp]) -> _Log:
         transactional=transactional,
         segment=columns["segment"].to_numpy()[mine][kept],
         end=int(ends.max()) + 1,
-        decided_at=np.where(decided, bases[following], -1),
-        committed=~transactional | (decided & commits[following]),
+        decided_at=np.append(bases, NOWHERE)[following],
+        committed=np.append(markers[kept] == "commit", False)[following],
     )
 
 
@@ -195,15 +195,16 @@ def _next(producers: Longs, marks: Flags) -> Longs:
     nowhere = len(producers)
     places = np.where(marks, np.arange(nowhere), nowhere)
     following = np.minimum.accumulate(places[::-1])[::-1]
-    same = np.append(producers, np.int64(-2))[following] == producers
-    return np.where(same & (following < nowhere), following, -1)
+    is_same = np.append(producers, np.int64(-2))[following] == producers
+    return np.where(is_same, following, -1)
 
 
-def _is_plain(log: _Log) -> bool:
-    """Whether nothing is open, and no data of a higher epoch follow others before a marker."""
+def _is_overtaken(log: _Log) -> bool:
+    """Whether data of a higher epoch follow others of their producer before a marker."""
     data = log.transactional & ~log.is_marker
-    goes_on = data[:-1] & data[1:] & (log.producer[:-1] == log.producer[1:])
-    return bool((log.decided_at[data] >= 0).all() and not (goes_on & (log.epoch[1:] > log.epoch[:-1])).any())
+    # Of one producer: the last of each is a marker, or else it is open, and in doubt.
+    follows = data[:-1] & data[1:]
+    return bool((follows & (log.epoch[1:] > log.epoch[:-1])).any())
 
 
 @dataclass(frozen=True)
@@ -258,11 +259,9 @@ def _first_after(producers: Longs, places: Longs, marks: tuple[Longs, Longs]) ->
     count = len(producers)
     owners, at = np.concatenate([producers, marks[0]]), np.concatenate([places, marks[1]])
     is_mark = np.arange(len(owners)) >= count
-    # Of a mark and a place at one offset the mark comes first, and does not count.
-    order = np.lexsort((~is_mark, at, owners))
-    following = _next(owners[order], is_mark[order])
-    found = np.full(len(owners), -1, np.int64)
-    found[order] = np.where(following >= 0, at[order][following], -1)
+    order = np.lexsort((at, owners))
+    found = np.empty(len(owners), np.int64)
+    found[order] = np.append(at[order], NOWHERE)[_next(owners[order], is_mark[order])]
     return found[:count]
 
 
@@ -277,19 +276,17 @@ def _is_doubtful(log: _Log, notes: _Notes, marks: tuple[Longs, Longs]) -> bool:
         zip(zip(notes.producer.tolist(), notes.last.tolist(), strict=True), notes.first.tolist(), strict=True)
     )
     stretches = (column.tolist() for column in (producers, bases, decided_at, log.committed[data]))
+    # One that is open is neither committed nor among the aborted ones.
     for producer, base, at, committed in zip(*stretches, strict=True):
         if (entry_of.get((producer, at), base + 1) <= base) == committed:
             return True
-    ended = log.producer[log.is_marker & (log.base >= notes.as_of)]
+    # Nothing is open: who has written since has ended it.
+    ended = log.producer[log.base >= notes.as_of]
     return not notes.open_producers <= set(ended.tolist())
 
 
-def _digests(columns: dict[str, Any], mine: Flags) -> tuple[int, int]:
-    """Return what the batches of a log come to from the log start on, control batches and others."""
-    compared = mine & (columns["region"].to_numpy() != BEFORE)
-    digests = columns["digest"].to_numpy()
-    control = columns["control"].to_numpy(zero_copy_only=False)
-    first, second = (
-        int(np.bitwise_xor.reduce(digests[part], initial=0)) for part in (compared & control, compared & ~control)
-    )
-    return first, second
+def _digest(columns: dict[str, Any], mine: Flags) -> int:
+    """Return what the data of a log come to, from the log start on: markers were compared by what they decide."""
+    data = ~columns["control"].to_numpy(zero_copy_only=False)
+    compared = mine & data & (columns["region"].to_numpy() != BEFORE)
+    return int(np.bitwise_xor.reduce(columns["digest"].to_numpy()[compared], initial=0))

@@ -100,10 +100,10 @@ def _stretches(segment: SegmentFile, index: int, schema: pa.Schema) -> Iterator[
 def _table(segment: SegmentFile, index: int, batches: Batches, schema: pa.Schema) -> pa.RecordBatch:
     control: Flags = (batches["attributes"] & CONTROL) != 0
     transactional: Flags = (batches["attributes"] & TRANSACTIONAL) != 0
-    producers = np.where(transactional | control, batches["producer_id"], -1)
+    producers = np.where(transactional, batches["producer_id"], -1)
     order = np.argsort(producers, kind="stable")
     batches, control, transactional, producers = batches[order], control[order], transactional[order], producers[order]
-    epochs = np.where(transactional | control, batches["producer_epoch"], -1)
+    epochs = np.where(transactional, batches["producer_epoch"], -1)
     regions = _regions(segment, batches)
     starts = np.flatnonzero(
         _differs(producers, epochs, transactional, regions, batches["leader_epoch"]) | _beside(control)

@@ -110,7 +110,7 @@ class _Beliefs:
     def __init__(self, stretches: pa.ListScalar) -> None:
         rows = stretches.values
         self._by_producer: dict[int, tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]] = {}
-        if rows is None or not len(rows):
+        if rows is None:
             return
         producers, starts = (rows.field(name).to_numpy(zero_copy_only=False) for name in ("producer_id", "base_offset"))
         names = rows.field("belief").to_pylist()
@@ -240,14 +240,16 @@ def _differ(
     log_starts: dict[int, int],
 ) -> npt.NDArray[np.bool_]:
     """Tell for each of the keys, which ``groups`` number, whether its replicas may differ."""
-    counts = (placed & (NOT_COMMITTED | LATER)) == 0
+    # A later one that is committed leaves its key out.
+    counts = placed & NOT_COMMITTED == 0
     later = (placed & LATER != 0) & ((placed & NOT_COMMITTED == 0) | (placed & IS_OPEN != 0))
     values = []
     for broker in log_starts:
         mine = np.flatnonzero((owned == broker) & counts)
         last = np.full(count, -1)
         np.maximum.at(last, groups[mine], placed[mine])
-        values.append(np.where((last >= 0) & (last & TOMBSTONE == 0), last >> _FLAG_BITS, -1))
+        # -1, where there is none, has all flags.
+        values.append(np.where(last & TOMBSTONE == 0, last >> _FLAG_BITS, -1))
     highest = np.max(values, axis=0)
     covers = np.array(list(log_starts.values()))[:, None] <= highest
     found: npt.NDArray[np.bool_] = ((np.array(values) < highest) & covers).any(axis=0)

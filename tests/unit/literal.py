@@ -60,7 +60,7 @@ class Entry:
     kind: str
     offset: int
     txn: Txn | None = None
-    key: str = ""
+    key: str | None = ""
     value: str | None = None
     at_ms: int = 0
     horizon_ms: int | None = None
@@ -137,7 +137,7 @@ class History:
     answered: bool = True
 
 
-def put(offset: int, key: str, txn: Txn | None = None, *, at_ms: int = 0) -> Entry:
+def put(offset: int, key: str | None, txn: Txn | None = None, *, at_ms: int = 0) -> Entry:
     """Return a batch of one value."""
     return Entry(PUT, offset, txn, key, f"value of {offset}", at_ms)
 
@@ -349,7 +349,8 @@ def _encode_entry(entry: Entry) -> bytes:
         headers = ((HEADER_TXN, txn.name.encode()),) if txn else ()
         for one in entry.records:
             value = None if one.value is None else one.value.encode()
-            records.append(Record(one.offset, timestamp_ms, one.key.encode(), value, headers))
+            key = None if one.key is None else one.key.encode()
+            records.append(Record(one.offset, timestamp_ms, key, value, headers))
     return encode_batch(
         base_offset=entry.offset,
         records=records,

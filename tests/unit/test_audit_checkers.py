@@ -504,6 +504,12 @@ def precede_by_old(top: Path) -> None:
     path.write_bytes(old_entry(0, 0) + old_entry(1, 1) + path.read_bytes())
 
 
+def precede_by_old_and_damage(top: Path) -> None:
+    precede_by_old(top)
+    path = path_of(top, 1, 0)
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+
+
 def cut_snapshot(top: Path) -> None:
     (top / "1" / "t-0" / segment_name(10, "snapshot")).write_bytes(b"\0\1")
 
@@ -549,6 +555,13 @@ DAMAGE_CASES = [
         copy(2, put(2, "K"), END),
         spoil=precede_by_old,
         says="{top}/1/t-0/00000000000000000000.log: 2 entries of magic 0 or 1 are not read",
+    ),
+    unknown(
+        "entries of old formats, and damage after them",
+        copy(1, put(2, "K"), END),
+        copy(2, put(2, "K"), END),
+        spoil=precede_by_old_and_damage,
+        says="{top}/1/t-0/00000000000000000000.log at byte ",
     ),
     unknown(
         "checkpoints of high watermarks are damaged",
@@ -922,6 +935,67 @@ EDGE_CASES = [
         Finding(DIVERGED, 2, 0, "K", 5, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
     ),
     clean(
+        "a record without a key, which cleaners remove as invalid",
+        copy(1, END),
+        copy(2, put(0, None), put(1, None, T1), commit(2, T1), END),
+    ),
+    anomaly(
+        "alive, and its key is empty",
+        (copy(1, END), copy(2, put(0, ""), END)),
+        Finding(DIVERGED, 2, 0, "", -1, VISIBLE),
+    ),
+    anomaly(
+        "alive, and a later record beyond the other log's end is aborted, for all to know",
+        (copy(1, END, put(10, "K", T1), abort(11, T1), high_watermark=12), copy(2, put(0, "K"), END)),
+        Finding(DIVERGED, 2, 0, "K", -1, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
+    ),
+    clean(
+        "a later record beyond the other log's end is open here, and may be committed where it was copied from",
+        copy(1, END, put(10, "K", T1)),
+        copy(2, put(0, "K"), END),
+    ),
+    anomaly(
+        "deleted and alive, and a stale tail has the key once more",
+        (
+            copy(1, delete(1, "K"), END, *led(1, put(10, "N"))),
+            copy(2, put(0, "K"), END, put(10, "K", T1)),
+        ),
+        Finding(DIVERGED, 2, 0, "K", -1, VISIBLE),
+    ),
+    anomaly(
+        "alive, and a stale tail of one record has the key once more",
+        (
+            copy(1, END, *led(1, put(10, "N")), epochs={0: 0, 1: 10}),
+            copy(2, put(0, "K"), END, put(10, "K"), epochs={0: 0}),
+        ),
+        Finding(DIVERGED, 2, 0, "K", -1, VISIBLE),
+    ),
+    clean(
+        "a transaction goes on in the next segment",
+        copy(1, put(0, "K", T1), put(1, "L", T1), commit(2, T1), END, rolled_at=(0, 1)),
+        copy(2, put(0, "K", T1), put(1, "L", T1), commit(2, T1), END),
+    ),
+    clean(
+        "an older producer snapshot holds open what has ended since",
+        copy(1, put(0, "K", T1), commit(7, T1), END, rolled_at=(0, 9), snapshots={5: {T1: 0}, 9: {T1: None}}),
+        copy(2, put(0, "K", T1), commit(7, T1), END),
+    ),
+    clean(
+        "a producer snapshot was taken before the marker, and nothing but that followed",
+        copy(1, put(0, "K", T1), commit(5, T1), snapshots={3: {T1: 0}}),
+        copy(2, put(0, "K", T1), commit(5, T1)),
+    ),
+    clean(
+        "an ABORT whose transaction was cleaned away before any of these copied it",
+        copy(1, abort(1, T1), put(2, "K"), END),
+        copy(2, abort(1, T1), put(2, "K"), END),
+    ),
+    clean(
+        "a log whose only segment is empty",
+        copy(1, END),
+        copy(2, log_start=10, rolled_at=(10,)),
+    ),
+    clean(
         "a producer without transactions goes on in a higher epoch",
         copy(1, untied(put(0, "K", V1)), untied(put(4, "L", V2)), END),
         copy(2, untied(put(0, "K", V1)), untied(put(4, "L", V2)), END),
@@ -960,6 +1034,11 @@ CASES = [
 ]  # fmt: skip
 
 LET_GO = {
+    "a producer snapshot was taken before the marker, and nothing but that followed",
+    "a record without a key, which cleaners remove as invalid",
+    "a transaction goes on in the next segment",
+    "an ABORT whose transaction was cleaned away before any of these copied it",
+    "an older producer snapshot holds open what has ended since",
     "a delete that is committed beyond the bound is there, and gone elsewhere",
     "a gap between epochs proves nothing",
     "a log start that was moved",
@@ -1034,7 +1113,17 @@ EVERY_CASE = pytest.mark.parametrize("case", [pytest.param(case, id=case.name) f
 def test_findings(case: Case, way: str, said: Said) -> None:
     findings = said.verdicts[way][case.name]["findings"]
     assert [_facts(found) for found in findings] == [
-        (w.anomaly, w.broker, "t", 0, w.offset, w.key and {"text": w.key}, w.producer_id, w.effect, list(w.candidates))
+        (
+            w.anomaly,
+            w.broker,
+            "t",
+            0,
+            w.offset,
+            w.key if w.key is None else {"text": w.key},
+            w.producer_id,
+            w.effect,
+            list(w.candidates),
+        )
         for w in case.findings
     ]
     for found, wanted in zip(findings, case.findings, strict=True):
