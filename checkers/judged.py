@@ -32,8 +32,6 @@ class Alone:
 class Judged:
     """DataFrames about the final snapshot; records and keys are cut to what lies from the log start to the bound.
 
-    Records without a key are left out.
-
     ``replicas``: REPLICA columns with ``log_start``, ``log_end``, ``high_watermark``,
     ``last_stable_offset``, ``aborted``, ``open``, ``bound``, ``whole_beyond``, ``nothing_beyond``, ``has_transactions``
     (see `truth`) and ``stable_end``: the last stable offset, or where the broker was not asked what its log gives.
@@ -42,7 +40,7 @@ class Judged:
     ``records``: records with what their replica believes, as `replay.believed_records` gives them.
     ``markers``: PARTITION, producer_id, marker_offset, outcome: every marker ever seen anywhere.
     ``known``: PARTITION, offset, key, tombstone, txn, transactional, producer_id, truth, ``first_marker`` (the offset
-    of its producer's first marker after it): every record that is known to have been written.
+    of its producer's first marker after it): every record with a key that is known to have been written.
     ``differing_keys``: REPLICA, key, the true last record (``true_*``) and the last one believed here
     (``here_*``) of every key where the two differ in effect.
     ``hidden``: committed records that a replica hides, as `hidden.hidden_records` gives them.
@@ -71,11 +69,11 @@ def judge(evidence: Evidence, replicas: DataFrame | None = None) -> Judged:
     if replicas is None:
         replicas = held(with_stable_ends(bounded_replicas(evidence), opened))
     compared = replicas.select(*REPLICA, "log_start", "bound")
-    # What has no key is invalid in a compacted topic, and every cleaner removes it (`Cleaner.shouldRetainRecord`).
-    believed = in_one(believed_records(evidence.final, beliefs).where("key IS NOT NULL")).join(compared, REPLICA)
+    believed = in_one(believed_records(evidence.final, beliefs)).join(compared, REPLICA)
     covered = held(believed.where("offset >= log_start"))
     records = held(covered.where("offset < bound"))
     markers = held(markers_seen(evidence))
+    # What has no key is invalid in a compacted topic, and every cleaner removes it (`Cleaner.shouldRetainRecord`).
     known = held(known_records(evidence, markers, replicas).where("key IS NOT NULL"))
     alone: Alone | None = None
     if evidence.has_clients:
