@@ -6,15 +6,15 @@ broken cable: connections stay open on both sides, and TCP tries again ever less
 
 from __future__ import annotations
 
-import secrets
 from typing import TYPE_CHECKING
 
 from harness import commands
-from harness.errors import HarnessError
 from harness.runtimes import network
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from harness.runtimes.network import Network
 
 TABLES = "iptables"
 CHAINS = ("INPUT", "OUTPUT")
@@ -55,17 +55,12 @@ def why_impossible() -> str | None:
         return reason
     if commands.find(TABLES) is None:
         return f"there is no `{TABLES}` command: apt-get install iptables"
-    run_id = f"probe-{secrets.token_hex(4)}"
-    try:
-        probe = network.create_network(run_id, (1, 2))
-        try:
-            block(probe.prefix, probe.address, [(1, 2)])
-            clear(probe.prefix, probe.brokers)
-        finally:
-            network.remove_network(run_id)
-    except HarnessError as error:
-        return str(error)
-    return None
+
+    def attempt(probe: Network) -> None:
+        block(probe.prefix, probe.address, [(1, 2)])
+        clear(probe.prefix, probe.brokers)
+
+    return network.why_refused(attempt, brokers=(1, 2))
 
 
 def _tables() -> str:

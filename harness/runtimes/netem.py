@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import TYPE_CHECKING
 
 from harness import commands
-from harness.errors import HarnessError
 from harness.runtimes import network
 
 if TYPE_CHECKING:
@@ -35,16 +33,8 @@ def why_impossible() -> str | None:
         return reason
     if commands.find(CONTROL) is None:
         return f"there is no `{CONTROL}` command: apt-get install iproute2"
-    run_id = f"probe-{secrets.token_hex(4)}"
-    try:
-        probe = network.create_network(run_id, (1,))
-        try:
-            delay(probe.prefix(1), 1)
-        finally:
-            network.remove_network(run_id)
-    except HarnessError as error:
-        return f"this kernel has none: {error}"
-    return None
+    refusal = network.why_refused(lambda probe: delay(probe.prefix(1), 1), brokers=(1,))
+    return None if refusal is None else f"this kernel has none: {refusal}"
 
 
 def _tc() -> str:

@@ -23,7 +23,7 @@ from harness import commands
 from harness.errors import HarnessError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 NAMESPACES = Path("/var/run/netns")
 BLOCKS = (IPv4Network("10.0.0.0/8"), IPv4Network("172.16.0.0/12"))
@@ -64,11 +64,16 @@ class Network:
 
 def why_impossible() -> str | None:
     """Return the reason why there can be no such network here, None where there can: one was made and removed."""
+    return why_refused(lambda probe: commands.run(*probe.prefix(1), "true"), brokers=(1,))
+
+
+def why_refused(attempt: Callable[[Network], object], brokers: Sequence[int]) -> str | None:
+    """Return the reason why this fails on a network that is made for it and removed, None where it does not."""
     run_id = f"probe-{secrets.token_hex(4)}"
     try:
-        network = create_network(run_id, (1,))
+        probe = create_network(run_id, brokers)
         try:
-            commands.run(*network.prefix(1), "true")
+            attempt(probe)
         finally:
             remove_network(run_id)
     except HarnessError as error:
