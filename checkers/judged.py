@@ -73,8 +73,7 @@ def judge(evidence: Evidence, replicas: DataFrame | None = None) -> Judged:
     covered = held(believed.where("offset >= log_start"))
     records = held(covered.where("offset < bound"))
     markers = held(markers_seen(evidence))
-    # What has no key is invalid in a compacted topic, and every cleaner removes it (`Cleaner.shouldRetainRecord`).
-    known = held(known_records(evidence, markers, replicas).where("key IS NOT NULL"))
+    known = held(known_records(evidence, markers, replicas))
     alone: Alone | None = None
     if evidence.has_clients:
         wrong = held(differing_keys(known, records, replicas))

@@ -97,6 +97,11 @@ class _Log:
     committed: Flags
     """Whether that is a COMMIT."""
 
+    @property
+    def is_data(self) -> Flags:
+        """Which stretches are of transactions' data."""
+        return self.transactional & ~self.is_marker
+
 
 def _row(place: Place, **columns: Any) -> dict[str, Any]:
     return {**dict(zip(PARTITION, place, strict=True)), **columns}
@@ -138,7 +143,7 @@ def _look(here: pa.Table, copies: Copies) -> _Plain | None:
 def _told(logs: Iterable[_Log]) -> dict[int, list[dict[str, Any]]]:
     told: dict[int, list[dict[str, Any]]] = {}
     for log in logs:
-        for row in np.flatnonzero(log.transactional & ~log.is_marker).tolist():
+        for row in np.flatnonzero(log.is_data).tolist():
             told.setdefault(int(log.segment[row]), []).append(
                 {
                     "producer_id": int(log.producer[row]),
@@ -201,9 +206,8 @@ def _next(producers: Longs, marks: Flags) -> Longs:
 
 def _is_overtaken(log: _Log) -> bool:
     """Whether data of a higher epoch follow others of their producer before a marker."""
-    data = log.transactional & ~log.is_marker
     # Of one producer: the last of each is a marker, or else it is open, and in doubt.
-    follows = data[:-1] & data[1:]
+    follows = log.is_data[:-1] & log.is_data[1:]
     return bool((follows & (log.epoch[1:] > log.epoch[:-1])).any())
 
 
@@ -266,7 +270,7 @@ def _first_after(producers: Longs, places: Longs, marks: tuple[Longs, Longs]) ->
 
 
 def _is_doubtful(log: _Log, notes: _Notes, marks: tuple[Longs, Longs]) -> bool:
-    data = log.transactional & ~log.is_marker
+    data = log.is_data
     producers, bases, decided_at = log.producer[data], log.base[data], log.decided_at[data]
     if (_first_after(producers, bases, marks) != decided_at).any():
         return True

@@ -159,7 +159,7 @@ ACKED, HELD_AFTER, HELD_BEFORE, NOTED = range(4)
 
 
 def known_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame) -> DataFrame:
-    """Return every record that is known to have been written below the bound, with its truth.
+    """Return every record with a key that is known to have been written below the bound, with its truth.
 
     From the client's acknowledgements and from what any replica held below a high watermark of that time
     (beyond it a replica may hold what is truncated later). Where several tell of one offset, the best word
@@ -178,7 +178,6 @@ def known_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame) -
         *PARTITION,
         "offset",
         f.lit(ACKED).alias("rank"),
-        f.lit(False).alias("control"),
         f.encode("key", "utf-8").alias("key"),
         "tombstone",
         _txn_header(),
@@ -193,7 +192,7 @@ def known_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame) -
         .withColumn("rank", f.when(f.col("snapshot") == AFTER_REJOIN, HELD_AFTER).otherwise(HELD_BEFORE))
         .select(*acked.columns)
     )
-    nothing = {name: f.lit(None).alias(name) for name in ("control", "key", "tombstone", "txn", "transactional")}
+    nothing = {name: f.lit(None).alias(name) for name in ("key", "tombstone", "txn", "transactional")}
     noted = (
         evidence.observations.select(*PARTITION, f.explode("appeared").alias("seen"))
         .where(f.col("seen.kind").isin("value", "tombstone"))
@@ -212,8 +211,9 @@ def known_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame) -
             *(best(name, word).alias(name) for name in nothing),
             best("producer_id", f.when(f.col("producer_id").isNotNull(), f.col("rank"))).alias("producer_id"),
         )
-        # Null where the observer alone tells.
-        .where(~f.col("control"))
+        # Markers have no key, nor has what the observer alone tells. A record without one is invalid in a compacted
+        # topic, and every cleaner removes it (`Cleaner.shouldRetainRecord`).
+        .where("key IS NOT NULL")
         .join(replicas.select(*PARTITION, "bound").distinct(), PARTITION)
     )
     by_client = f.when((f.col("told_by") == ACKED) | f.col("some_lost"), f.col("client_outcome"))

@@ -43,7 +43,6 @@ EQUIVALENT: Final[dict[str, str]] = {
     "survivors.surviving_values: open_at < last.offset -> open_at <= last.offset": "what is open is not committed",
     "truth._with_first_marker: .where('mark IS NULL') -> nothing": "a marker is given no bound, so it lies below none",
     "truth.differing_keys: truths, left -> inner": "whatever a replica holds below the bound is known",
-    "truth.known_records: .where(~f.col('control')) -> nothing": "a marker has no key, and what has none is left out",
     "truth.known_records: .where('offset IS NOT NULL') -> nothing": "what has no offset lies nowhere below the bound",
     "unexplained._states: .where(f.col('belief') == OPEN) -> nothing": (
         "where the true record is believed committed, what is believed later is aborted in truth, or not known"
