@@ -35,13 +35,15 @@ _PRODUCER = [*PARTITION, "producer_id"]
 class Beliefs:
     """All that the stretches tell, planned.
 
-    ``side``: the evidence of side files, with the control batches as its entries. ``in_doubt``: the stretches of data
-    with what is believed of them and ``misjudged``. ``spans``: `.txnindex` entries with a marker inside. ``summary``:
-    a row for each replica. ``overtaken``, ``opened``, ``replicas``: as in `judged.Judged`.
+    ``side``: the evidence of side files, with the control batches as its entries. ``stretches``: of what could be read.
+    ``damaged``: REPLICA and ``problem`` of every file that cannot be read to its end. ``in_doubt``: the stretches of
+    data with what is believed of them and ``misjudged``. ``spans``: `.txnindex` entries with a marker inside.
+    ``summary``: a row for each replica. ``overtaken``, ``opened``, ``replicas``: as in `judged.Judged`.
     """
 
     side: Evidence
     stretches: DataFrame
+    damaged: DataFrame
     in_doubt: DataFrame
     overtaken: DataFrame
     spans: DataFrame
@@ -52,6 +54,8 @@ class Beliefs:
     @classmethod
     def of(cls, side: Evidence, ends: DataFrame, stretches: DataFrame) -> Beliefs:
         """Plan them. ``ends``: the replicas with log ends and bounds."""
+        problems = stretches.where("problem IS NOT NULL").select(*REPLICA, "problem")
+        damaged = problems.unionByName(side.damaged)
         sound = stretches.where("problem IS NULL")
         side = with_told_aborts(replace(side, entries=as_entries(sound.where("control"))))
         told = decided(sound)
@@ -62,25 +66,17 @@ class Beliefs:
         summary = held(_summary(sound, in_doubt))
         opened = open_transactions(in_doubt)
         replicas = with_whole_beyond(in_one(ends), summary.select(*REPLICA, "held_beyond")).join(
-            summary.groupBy(*PARTITION).agg(f.max(f.when(f.col("transactional"), True)).alias("has_transactions")),
+            summary.groupBy(*PARTITION).agg(f.max("transactional").alias("has_transactions")),
             PARTITION,
             "left",
         )
-        return cls(
-            side, stretches, in_doubt, overtaken, spans, summary, held(with_stable_ends(replicas, opened)), opened
-        )
+        replicas = held(with_stable_ends(replicas, opened))
+        return cls(side, sound, damaged, in_doubt, overtaken, spans, summary, replicas, opened)
 
     @property
     def tails(self) -> DataFrame:
         """Stale tails that the batches tell of: a stretch may go on into one."""
-        sound = self.stretches.where("problem IS NULL")
-        return stale_tails(sound.withColumn("last_offset", f.col("end_offset")), self.side.epochs)
-
-    @property
-    def damaged(self) -> DataFrame:
-        """REPLICA and ``problem`` of every file that cannot be read to its end."""
-        problems = self.stretches.where("problem IS NOT NULL").select(*REPLICA, "problem")
-        return problems.unionByName(self.side.damaged)
+        return stale_tails(self.stretches.withColumn("last_offset", f.col("end_offset")), self.side.epochs)
 
     @property
     def ended_elsewhere(self) -> DataFrame:

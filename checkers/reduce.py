@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from harness.audit.copies import Copies
 
 Rows = list[dict[str, Any]]
+Cuts = dict[tuple[Any, ...], int]
+"""Where each REPLICA's log is taken to end, because a stale tail begins there."""
 
 
 @dataclass(frozen=True)
@@ -108,15 +110,11 @@ def _without(copies: Sequence[Copies], places: set[Place]) -> list[Copies]:
 def _reduce(spark: SparkSession, copies: Sequence[Copies], tasks: int) -> Reduced:
     """Take the steps for partitions that are in doubt."""
     side = load_side_files(spark, copies)
-    cut: dict[tuple[Any, ...], int] = {}
+    cut: Cuts = {}
     segments, beliefs, told = _believed(spark, copies, side, cut, tasks)
     while told["tails"]:
         # Once more, without the tails that were never replicated.
-        found = {_replica(row): row["stale_from"] for row in told["tails"]}
-        again = [replica for replica in found.keys() & cut.keys() if found[replica] >= cut[replica]]
-        if again:
-            raise RuntimeError(f"stale tails are found where they were cut already: {sorted(again)}")
-        cut |= found
+        cut = cut_further(cut, {_replica(row): row["stale_from"] for row in told["tails"]})
         segments, beliefs, told = _believed(spark, copies, side, cut, tasks)
     summary = told["summary"]
     differing = differing_places(summary)
@@ -128,8 +126,19 @@ def _reduce(spark: SparkSession, copies: Sequence[Copies], tasks: int) -> Reduce
     return Reduced(evidence, beliefs.replicas, told, left_out)
 
 
+def cut_further(cut: Cuts, found: Cuts) -> Cuts:
+    """Return where replicas are cut once these stale tails are, too.
+
+    Raises `RuntimeError` where that was done before, and would be for ever.
+    """
+    again = sorted(replica for replica, stale_from in found.items() if stale_from >= cut.get(replica, stale_from + 1))
+    if again:
+        raise RuntimeError(f"stale tails are found where they were cut already: {again}")
+    return {**cut, **found}
+
+
 def _believed(
-    spark: SparkSession, copies: Sequence[Copies], side: Evidence, cut: Mapping[tuple[Any, ...], int], tasks: int
+    spark: SparkSession, copies: Sequence[Copies], side: Evidence, cut: Cuts, tasks: int
 ) -> tuple[list[SegmentFile], Beliefs, dict[str, Rows]]:
     """Read all files, up to where their replicas are cut; return them, what replicas believe, and its small tables."""
     schema = "run string, topic string, partition int, broker int, stale_from long"

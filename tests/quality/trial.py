@@ -15,9 +15,12 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 import networkx as nx
+import pytest
 import test_audit_checkers
+import test_audit_many
 import test_audit_spooled
 import test_checkers
+import test_cuts
 from copied import write_copies
 from literal import write_run
 from matching import complaints
@@ -103,6 +106,7 @@ class Stand:
     top: Path
     cases: tuple[Case, ...]
     copies: tuple[Copies, ...]
+    many: Copies
     evidence: Mapping[str, Evidence]
     remembered: Remembered
     judged: dict[str, Judged]
@@ -125,9 +129,10 @@ def build(spark: SparkSession, top: Path, cases: Sequence[Case]) -> Stand:
     for case in cases:
         brokers = {broker: [folder] for broker, folder in case.write(top / COPIES).items()}
         copies.append(find_copies(brokers, ["*"], case.name))
+    many = test_audit_many.many(top / "many")
     evidence = {RUNS: load(spark, folders), COPIES: load_copies(spark, copies)}
     with in_place(unchanged(checkers.truth)) as code:
-        stand = Stand(top, tuple(cases), tuple(copies), evidence, Remembered(), {}, {}, _users(code))
+        stand = Stand(top, tuple(cases), tuple(copies), many, evidence, Remembered(), {}, {}, _users(code))
         _remember(stand, code)
         for kind, read in evidence.items():
             stand.judged[kind] = _judged(code, kind, read)
@@ -238,6 +243,9 @@ def _failed_reduced(stand: Stand, _: Mutant, code: Code) -> str | None:
         left: Reduced = code.modules["checkers.reduce"].reduce_copies(_spark(stand), copies, _THREADS)
         return left
 
+    failure = _failing(test_cuts, cut_further=code.modules["checkers.reduce"].cut_further)
+    if failure is not None:
+        return failure
     every = reduced(stand.copies)
     let_go = {run for run, *_ in every.let_go} & {case.name for case in test_audit_checkers.CASES}
     verdicts = _verdicts(stand, code, code.copies.judge_reduced(every))
@@ -246,7 +254,9 @@ def _failed_reduced(stand: Stand, _: Mutant, code: Code) -> str | None:
         return failure
     # Last, as it takes as long again.
     alone = test_audit_checkers.judged_alone(stand.copies, lambda one: code.copies.judge_reduced(reduced([one])))
-    return _complaint(stand, verdicts, let_go, alone=alone)
+    return _complaint(stand, verdicts, let_go, alone=alone) or _failing(
+        test_audit_many, said=test_audit_many.judged(reduced([stand.many]), code.copies.judge_reduced, stand.many)
+    )
 
 
 def _spark(stand: Stand) -> SparkSession:
@@ -279,7 +289,7 @@ def _failing(module: ModuleType, **given: Any) -> str | None:
             for arguments in _arguments(test):
                 try:
                     test(**given, **arguments)
-                except (AssertionError, LookupError, ValueError):
+                except (AssertionError, LookupError, ValueError, RuntimeError, pytest.fail.Exception):
                     return f"{module.__name__}.{name}: {', '.join(map(_name, arguments.values()))}"
     return None
 
