@@ -302,4 +302,8 @@ def _arguments(test: Any) -> Iterator[dict[str, Any]]:
     """Yield each set of arguments that a test is parametrized with."""
     marks = [mark.args for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
     for values in product(*(given for _, given in marks)):
-        yield {name: getattr(value, "values", (value,))[0] for (name, _), value in zip(marks, values, strict=True)}
+        yield {name: _bare(value) for (name, _), value in zip(marks, values, strict=True)}
+
+
+def _bare(value: Any) -> Any:
+    return value.values[0] if isinstance(value, type(pytest.param())) else value
