@@ -93,10 +93,13 @@ CONTROL = Scenario(
 
 
 def scenarios_for(anomaly: str) -> tuple[Scenario, ...]:
-    """Return the scenarios of one anomaly, or of ``all``. Raises `UsageError` with the nearest names."""
-    if anomaly == ALL:
-        return SCENARIOS
-    chosen = tuple(s for s in SCENARIOS if s.anomaly == anomaly)
-    if not chosen:
-        raise UsageError(nearest("anomaly", anomaly, [*Anomaly, ALL]))
-    return chosen
+    """Return the scenarios of one anomaly, of several (with commas between), or of ``all``.
+
+    Raises `UsageError` with the nearest names.
+    """
+    known = [*Anomaly, ALL]
+    names = anomaly.split(",")
+    for name in names:
+        if name not in known:
+            raise UsageError(nearest("anomaly", name, known))
+    return tuple(s for s in SCENARIOS if ALL in names or s.anomaly in names)

@@ -19,6 +19,7 @@ from harness import catalog, leftovers
 from harness.audit.cli import audit
 from harness.console import JSON, TEXT, ConsoleProgress, show, stdout
 from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_USAGE, HarnessError, UsageError
+from harness.nightly.cli import nightly
 from harness.spark.options import PARAMETERS, spark_options
 from harness.verdict import EXIT_CODES
 
@@ -339,6 +340,7 @@ def anomalies() -> int:
 
 
 cli.add_command(audit)
+cli.add_command(nightly)
 
 
 def main() -> NoReturn:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from harness.verdict import ANOMALY, CLEAN, EXIT_CODES, UNKNOWN
+from harness.verdict import ANOMALY, CLEAN, EXIT_CODES, UNKNOWN, finding_line
 
 if TYPE_CHECKING:
     from harness.outcome import RunResult
@@ -93,12 +93,7 @@ def show_findings(console: Console, said: dict[str, Any]) -> None:
         if scenario["verdict"] != ANOMALY:
             _line(console, scenario["verdict"], f"{scenario['scenario']}: {scenario['reason']}")
     for finding in said["findings"]:
-        where = f"broker {finding['broker']}, {finding['topic']}-{finding['partition']}, offset {finding['offset']}"
-        names = [name for name in finding["candidates"] if name != finding["anomaly"]]
-        others = f" (or {' or '.join(names)})" if names else ""
-        _line(
-            console, ANOMALY, f"{finding['anomaly']}{others}: {where}: {finding['explanation']} [{finding['effect']}]"
-        )
+        _line(console, ANOMALY, finding_line(finding))
 
 
 def _show_aftermath(console: Console, steps: list[dict[str, Any]]) -> None:

@@ -123,7 +123,7 @@ def begin(
             ],
             "versions": {
                 "harness": _version(DISTRIBUTION),
-                "commit": _commit(),
+                "commit": commit_of_checkout(),
                 "python": platform.python_version(),
                 "java": java.version_text,
                 "platform": platform.platform(),
@@ -187,7 +187,7 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-def _commit() -> str | None:
+def commit_of_checkout() -> str | None:
     """Return the checkout's commit; None where the harness is installed and not run from a checkout."""
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():

@@ -272,6 +272,14 @@ def finding_of(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def finding_line(finding: dict[str, Any]) -> str:
+    """Return a finding of ``verdict.json`` in one line."""
+    where = f"broker {finding['broker']}, {finding['topic']}-{finding['partition']}, offset {finding['offset']}"
+    names = [name for name in finding["candidates"] if name != finding["anomaly"]]
+    others = f" (or {' or '.join(names)})" if names else ""
+    return f"{finding['anomaly']}{others}: {where}: {finding['explanation']} [{finding['effect']}]"
+
+
 def _key(key: bytes | None) -> dict[str, str] | None:
     if key is None:
         return None

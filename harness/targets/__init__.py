@@ -85,6 +85,14 @@ def find_target(name: str) -> Target:
     return replace(TARGETS[line], name=name, version=patch["line"].partition("-")[2] + patch["patch"])
 
 
+def line_of(target: Target) -> str:
+    """Return the name of the line that a target is of: itself, or of an exact patch, the row that it is taken from."""
+    if target.name in TARGETS:
+        return target.name
+    patch = _PATCH.fullmatch(target.name)
+    return f"{patch['line']}{patch['kind'] or ''}" if patch else target.name
+
+
 def at_version(name: str, version: str) -> Target:
     """Return the target of that name as it was at a version: a short name stands for newer patches in time.
 

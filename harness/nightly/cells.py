@@ -1,0 +1,154 @@
+"""What each cell of the matrix came to, beside what was expected of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from harness.catalog import SCENARIOS
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
+from harness.nightly.night import is_refused
+from harness.targets import find_target
+from harness.verdict import ANOMALY, CLEAN, UNKNOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from harness.nightly.expectations import Expectation
+    from harness.nightly.ledger import Attempt, Plan, Said
+    from harness.nightly.matrix import Cell, Outage
+
+    Told = tuple["Status", str, Said | None]
+    Tell = Callable[[Cell, Said], Told]
+
+ANOMALY_OF: Final = {scenario.name: str(scenario.anomaly) for scenario in SCENARIOS}
+
+
+class Status(StrEnum):
+    """How a cell stands, the loudest first."""
+
+    REGRESSED = "regressed"
+    FIXED = "fixed upstream"
+    OTHER_NAME = "found under another name"
+    UNKNOWN = "unknown"
+    FAILED = "failed"
+    REFUSED = "refused"
+    NOT_RUN = "not run"
+    AS_EXPECTED = "as expected"
+
+
+CONTRADICTS: Final = frozenset({Status.REGRESSED, Status.FIXED, Status.OTHER_NAME})
+"""A verdict was earned, and it is not the expected one."""
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """A cell and what came of it: the loudest of its repeats.
+
+    ``verdicts``: of each repeat that was judged, in order. ``flaky``: a run failed as such, and its second attempt did
+    not. ``why``: in words; ``witness``: a finding, where there is one. ``runs``: run folders, relative to the results.
+    ``took_s``: its share of the runs that it has with other cells.
+    """
+
+    cell: Cell
+    version: str
+    expected: str
+    expected_why: str
+    status: Status
+    why: str
+    verdicts: tuple[str, ...]
+    repeats: int
+    flaky: tuple[str, ...]
+    witness: str
+    runs: tuple[str, ...]
+    took_s: float
+
+
+def results_of(plan: Plan, attempts: Sequence[Attempt]) -> list[CellResult]:
+    """Return what every cell came to, in the order of the plan."""
+    outages = plan.matrix.outages
+    of_outage: dict[int, list[Attempt]] = {index: [] for index in range(len(outages))}
+    for attempt in attempts:
+        of_outage[attempt.outage].append(attempt)
+    return [
+        _result(
+            cell,
+            plan.expected[cell],
+            [(outage, of_outage[index]) for index, outage in enumerate(outages) if cell in outage.cells],
+        )
+        for cell in plan.matrix.cells
+    ]
+
+
+def strays_of(attempts: Sequence[Attempt]) -> list[str]:
+    """Return what was found in topics of no cell: the control should have none."""
+    return [f"{attempt.run_dir}: {line}" for attempt in attempts for line in attempt.strays]
+
+
+def exit_code(results: Sequence[CellResult], strays: Sequence[str]) -> int:
+    """Return 0 where all is as expected, 1 where a verdict is not the expected one, 2 where there is none."""
+    statuses = {result.status for result in results}
+    if statuses & CONTRADICTS or strays:
+        return EXIT_ANOMALY
+    return EXIT_CLEAN if statuses <= {Status.AS_EXPECTED} else EXIT_UNKNOWN
+
+
+def _result(cell: Cell, expected: Expectation, repeats: Sequence[tuple[Outage, Sequence[Attempt]]]) -> CellResult:
+    told = [_told(cell, expected.verdict, attempts) for _, attempts in repeats]
+    order = list(Status)
+    status, why, said = min(told, key=lambda one: order.index(one[0]))
+    every = [attempt for _, attempts in repeats for attempt in attempts]
+    heard = [_heard(cell, attempts) for _, attempts in repeats]
+    last = [attempts[-1] for _, attempts in repeats if attempts]
+    return CellResult(
+        cell=cell,
+        version=next((attempt.version for attempt in every if attempt.version), find_target(cell.target).version),
+        expected=expected.verdict,
+        expected_why=expected.why,
+        status=status,
+        why=why,
+        verdicts=tuple(one.verdict for one in heard if one is not None),
+        repeats=len(repeats),
+        flaky=tuple(a.failure for a in every if a.failure is not None and a not in last),
+        witness=said.witness if said else "",
+        runs=tuple(attempt.run_dir for attempt in last if attempt.run_dir),
+        took_s=round(sum(attempts[-1].took_s / len(outage.cells) for outage, attempts in repeats if attempts), 1),
+    )
+
+
+def _heard(cell: Cell, attempts: Sequence[Attempt]) -> Said | None:
+    """Return what the last attempt said of a cell."""
+    return next((one for attempt in attempts[-1:] for one in attempt.said if one.scenario == cell.scenario), None)
+
+
+def _told(cell: Cell, expected: str, attempts: Sequence[Attempt]) -> Told:
+    """Return how one repeat stands."""
+    if not attempts:
+        return Status.NOT_RUN, "the time was used up before", None
+    last, said = attempts[-1], _heard(cell, attempts)
+    # What was found holds, whatever became of the run afterwards.
+    if said is None or (last.failure is not None and said.verdict != ANOMALY):
+        status = Status.REFUSED if is_refused(last) else Status.FAILED
+        return status, str(last.failure), said
+    return _SAYS[expected, said.verdict](cell, said)
+
+
+def _found(cell: Cell, said: Said) -> Told:
+    if said.found == (ANOMALY_OF[cell.scenario],):
+        return Status.AS_EXPECTED, said.reason, said
+    return Status.OTHER_NAME, f"{', '.join(said.found)}: {said.reason}", said
+
+
+def _as(status: Status) -> Tell:
+    return lambda _, said: (status, said.reason, said)
+
+
+_SAYS: Final[Mapping[tuple[str, str], Tell]] = {
+    (ANOMALY, ANOMALY): _found,
+    (ANOMALY, CLEAN): _as(Status.FIXED),
+    (CLEAN, CLEAN): _as(Status.AS_EXPECTED),
+    (CLEAN, ANOMALY): _as(Status.REGRESSED),
+    (ANOMALY, UNKNOWN): _as(Status.UNKNOWN),
+    (CLEAN, UNKNOWN): _as(Status.UNKNOWN),
+}

@@ -1,0 +1,187 @@
+"""The ``nightly`` command."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from harness.console import JSON, TEXT, stdout
+from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from harness.nightly.cells import CellResult
+    from harness.nightly.ledger import Attempt, Ledger
+    from harness.nightly.matrix import Outage
+
+RESULTS = Path("results")
+FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+def _names(_context: click.Context, _parameter: click.Parameter, text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+@click.command()
+@click.argument("matrix_file", metavar="[MATRIX.toml]", required=False, type=FILE)
+@click.option("--targets", callback=_names, metavar="T,…", help="Instead of the file's; see `harness targets`.")
+@click.option("--anomalies", callback=_names, metavar="A,…", help="all, or some: see `harness anomalies`.")
+@click.option("--clients", callback=_names, metavar="C,…", help="librdkafka, java.")
+@click.option("--nemeses", callback=_names, metavar="N,…", help="See `harness nemeses`.")
+@click.option("--runtimes", callback=_names, metavar="R,…", help="local, docker.")
+@click.option("--repeats", type=click.IntRange(1), metavar="N", help="How often each cell is asked.")
+@click.option(
+    "--latest", is_flag=True, help="Also run the newest patch of each line of Kafka's, in a column of its own."
+)
+@click.option("--expectations", type=FILE, metavar="FILE", help="What is expected, before what this release expects.")
+@click.option(
+    "--time-budget",
+    "budget_s",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="S",
+    help="No run is begun that may not end within so many seconds; the rest is told as not run.",
+)
+@click.option(
+    "--resume",
+    "night",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="NIGHT",
+    help="Go on with a night that was cut off, results/nightly/<id>; what it is to do is known.",
+)
+@click.option(
+    "--results", type=click.Path(path_type=Path), default=RESULTS, show_default=True, help="Where run folders go."
+)
+@click.option("--junit", type=FILE, metavar="FILE", help="Also write JUnit XML there.")
+@click.option("--markdown", type=FILE, metavar="FILE", help="Also append the Markdown summary there.")
+@click.option("--format", "output", type=click.Choice([TEXT, JSON]), default=TEXT, help="What goes to stdout.")
+def nightly(
+    *,
+    matrix_file: Path | None,
+    night: Path | None,
+    results: Path,
+    junit: Path | None,
+    markdown: Path | None,
+    output: str,
+    budget_s: float | None,
+    expectations: Path | None,
+    latest: bool,
+    **axes: Any,
+) -> int:
+    """Run a matrix of targets, anomalies, clients, nemeses and runtimes, and compare it with what is expected.
+
+    Exit codes: 0 all cells are as expected, 1 a verdict is another one, 2 some cells have none, 254 wrong before the
+    first run, 255 failed.
+    """
+    from harness.nightly import cells, reports  # noqa: PLC0415  (slow imports, only where needed)
+    from harness.nightly import night as nights  # noqa: PLC0415
+    from harness.nightly.ledger import Ledger  # noqa: PLC0415
+
+    given = {name: value for name, value in axes.items() if value is not None}
+    if night is None:
+        ledger = _new_night(matrix_file, results, expectations, given, latest=latest)
+    else:
+        if matrix_file or given or expectations or latest:
+            raise UsageError("--resume goes on with the plan that there is: leave out the matrix and what is expected")
+        ledger = Ledger.reopen(night.absolute())
+        results = ledger.path.parent.parent
+    teller = _ConsoleTeller(ledger)
+    teller.say(f"{ledger.path}: {len(ledger.plan.matrix.cells)} cells, {len(ledger.plan.matrix.outages)} runs")
+    nights.work(ledger, results.absolute(), teller, budget_s=budget_s, now_s=time.monotonic)
+    attempts = ledger.attempts()
+    found, strays = cells.results_of(ledger.plan, attempts), cells.strays_of(attempts)
+    summary = reports.summary(ledger.plan, found, strays)
+    text = reports.markdown(ledger.plan, found, strays)
+    (ledger.path / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+    (ledger.path / "summary.md").write_text(text)
+    reports.write_junit(ledger.path / "junit.xml", found, strays)
+    try:
+        if junit is not None:
+            reports.write_junit(junit, found, strays)
+        if markdown is not None:
+            with markdown.open("a") as file:
+                file.write(text)
+    except OSError as error:
+        raise UsageError(
+            f"{error.filename} cannot be written: {error.strerror}; the same is in {ledger.path}"
+        ) from error
+    if output == JSON:
+        click.echo(json.dumps(summary, indent=2))
+    else:
+        _show(found, strays)
+        stdout().print(f"{ledger.path}/   (exit code {summary['exit_code']})", markup=False)
+    return int(summary["exit_code"])
+
+
+def _new_night(
+    matrix_file: Path | None, results: Path, expectations: Path | None, given: dict[str, Any], *, latest: bool
+) -> Ledger:
+    from harness.manifest import commit_of_checkout  # noqa: PLC0415
+    from harness.nightly.expectations import expected, read_expectations  # noqa: PLC0415
+    from harness.nightly.latest import newest_patches  # noqa: PLC0415
+    from harness.nightly.ledger import NIGHTLY, Ledger, Plan  # noqa: PLC0415
+    from harness.nightly.matrix import read_matrix  # noqa: PLC0415
+    from harness.store import new_run_id  # noqa: PLC0415
+
+    matrix = read_matrix(matrix_file, given, newest_patches() if latest else lambda _: None)
+    told = {
+        "began_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": commit_of_checkout(),
+        "command": shlex.join(["harness", *sys.argv[1:]]),
+    }
+    plan = Plan(matrix, expected(matrix.cells, read_expectations(expectations)), told)
+    return Ledger.create(results / NIGHTLY / new_run_id(), plan)
+
+
+class _ConsoleTeller:
+    """A line on stderr for each run that begins or ends."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._ledger = ledger
+        self._count = len(ledger.plan.matrix.outages)
+
+    def say(self, text: str) -> None:
+        self._console.print(text, markup=False)
+
+    def begin(self, index: int, number: int, outage: Outage) -> None:
+        again = ", again" if number > 1 else ""
+        self.say(f"[{index + 1}/{self._count}] {outage}{again}")
+
+    def end(self, attempt: Attempt) -> None:
+        for line in _told(attempt):
+            self.say(f"        {line}")
+
+
+def _told(attempt: Attempt) -> list[str]:
+    said = ", ".join(f"{one.scenario} {one.verdict}" for one in attempt.said)
+    failed = [f"failed: {attempt.failure}"] if attempt.failure else []
+    return [f"{attempt.took_s:.1f} s  {said}", *failed] if said else [f"{attempt.took_s:.1f} s", *failed]
+
+
+def _show(found: list[CellResult], strays: list[str]) -> None:
+    from harness.nightly.cells import CONTRADICTS, Status  # noqa: PLC0415
+    from harness.nightly.grid import HEAD, grid, words  # noqa: PLC0415
+
+    shown, console = grid(found), stdout()
+    table = Table(*HEAD, *shown.columns, box=None)
+    styles = {status: "bold red" if status in CONTRADICTS else "bold yellow" for status in Status}
+    styles[Status.AS_EXPECTED] = "green"
+    for names, results in shown.rows:
+        table.add_row(*names, *("" if one is None else f"[{styles[one.status]}]{words(one)}[/]" for one in results))
+    console.print(table)
+    for result in found:
+        if result.status is not Status.AS_EXPECTED:
+            console.print(f"[{styles[result.status]}]{result.status.upper()}[/]", end=" ")
+            console.print(f"{result.cell}: expected {result.expected}: {result.why}", markup=False)
+        for failure in result.flaky:
+            console.print(f"FLAKY {result.cell}: {failure}", markup=False)
+    for stray in strays:
+        console.print(f"FOUND WHERE NO CELL LOOKS {stray}", markup=False)

@@ -1,0 +1,98 @@
+"""What each cell is expected to say: a table in TOML, of which the first entry that fits a cell is taken.
+
+[[expect]]
+targets = ["kafka-4.5*"]       # and anomalies, clients, nemeses, runtimes; an axis that is left out fits all
+verdict = "clean"
+why = "KAFKA-NNNNN"
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from harness.catalog import SCENARIOS
+from harness.errors import UsageError
+from harness.nightly.matrix import AXES
+from harness.targets import find_target, line_of
+from harness.verdict import ANOMALY, CLEAN
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from harness.nightly.matrix import Cell
+
+KEYS = (*AXES, "verdict", "why")
+EXPECTED = (ANOMALY, CLEAN)
+_ANOMALY_OF = {scenario.name: str(scenario.anomaly) for scenario in SCENARIOS}
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """One entry: patterns by axis, and the ``verdict`` (anomaly: under its own name) of each cell that fits all."""
+
+    patterns: Mapping[str, Sequence[str]]
+    verdict: str
+    why: str
+
+    def fits(self, cell: Cell) -> bool:
+        """Whether it says something of a cell."""
+        names = {
+            "targets": (cell.target, line_of(find_target(cell.target))),
+            "anomalies": (_ANOMALY_OF[cell.scenario], cell.scenario),
+            "clients": (cell.client,),
+            "nemeses": (cell.nemesis,),
+            "runtimes": (cell.runtime,),
+        }
+        return all(
+            any(fnmatchcase(name, pattern) for name in names[axis] for pattern in patterns)
+            for axis, patterns in self.patterns.items()
+        )
+
+
+def read_expectations(path: Path | None) -> tuple[Expectation, ...]:
+    """Return a file's entries, then those of this release. Raises `UsageError` for a file that says anything else."""
+    packaged = resources.files(__package__) / "expectations.toml"
+    given = _entries(path, str(path)) if path else ()
+    return (*given, *_entries(packaged, "expectations.toml"))
+
+
+def expected(cells: Sequence[Cell], expectations: Sequence[Expectation]) -> dict[Cell, Expectation]:
+    """Return what is expected of each cell. Raises `UsageError` for one of which nothing is said."""
+    found = {cell: next((one for one in expectations if one.fits(cell)), None) for cell in cells}
+    for cell, one in found.items():
+        if one is None:
+            raise UsageError(
+                f"nothing says what is expected of {cell}: add an [[expect]] for it to a file, and give that with"
+                " --expectations"
+            )
+    return {cell: one for cell, one in found.items() if one is not None}
+
+
+def _entries(source: Any, where: str) -> tuple[Expectation, ...]:
+    try:
+        content = tomllib.loads(source.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{where} cannot be read: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{where} is no TOML: {error}") from error
+    entries = content.get("expect")
+    if set(content) != {"expect"} or not isinstance(entries, list):
+        raise UsageError(f"{where}: give [[expect]] entries, and nothing else")
+    return tuple(_entry(entry, f"{where}: entry {number}") for number, entry in enumerate(entries, 1))
+
+
+def _entry(entry: Mapping[str, Any], where: str) -> Expectation:
+    if strange := [key for key in entry if key not in KEYS]:
+        raise UsageError(f"{where}: there is no {strange[0]!r} in an expectation (known: {', '.join(KEYS)})")
+    if entry.get("verdict") not in EXPECTED:
+        raise UsageError(f"{where}: verdict is {entry.get('verdict')!r}; give {' or '.join(EXPECTED)}")
+    patterns = {axis: entry[axis] for axis in AXES if axis in entry}
+    for axis, names in patterns.items():
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise UsageError(f"{where}: {axis} is {names!r}; give a list of names or patterns")
+    return Expectation(patterns, entry["verdict"], str(entry.get("why", "")))

@@ -1,0 +1,56 @@
+"""The table that people look at: a row for each anomaly, payload, client, nemesis and runtime, a column a version."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.catalog import SCENARIOS
+from harness.nightly.cells import Status
+from harness.targets import find_target, line_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.nightly.cells import CellResult
+
+HEAD = ("anomaly", "payload", "client", "nemesis", "runtime")
+_SCENARIOS = {scenario.name: scenario for scenario in SCENARIOS}
+
+
+@dataclass(frozen=True)
+class Grid:
+    """``columns``: what each target column is called. ``rows``: the `HEAD` fields, and a result a column, or None."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[tuple[str, ...], tuple[CellResult | None, ...]], ...]
+
+
+def grid(results: Sequence[CellResult]) -> Grid:
+    """Arrange results; columns as the matrix has its targets, rows as it has the rest."""
+    columns = list(dict.fromkeys(result.cell.target for result in results))
+    versions = {result.cell.target: result.version for result in results}
+    rows: dict[tuple[str, ...], dict[str, CellResult]] = {}
+    for result in results:
+        cell = result.cell
+        scenario = _SCENARIOS[cell.scenario]
+        head = (str(scenario.anomaly), scenario.payload, cell.client, cell.nemesis, cell.runtime)
+        rows.setdefault(head, {})[cell.target] = result
+    return Grid(
+        tuple(_column(target, versions[target]) for target in columns),
+        tuple((head, tuple(of_target.get(target) for target in columns)) for head, of_target in rows.items()),
+    )
+
+
+def words(result: CellResult) -> str:
+    """Return what a cell of the table says."""
+    shown = result.expected if result.status is Status.AS_EXPECTED else result.status.upper()
+    count = f" {len(result.verdicts)}/{result.repeats}" if result.repeats > 1 else ""
+    return f"{shown}{count}{' (flaky)' if result.flaky else ''}"
+
+
+def _column(target: str, version: str) -> str:
+    line = line_of(find_target(target))
+    name, _, kind = line.partition("-")[2].partition("-")
+    system = line.partition("-")[0]
+    return f"{system} {version}{f' {kind}' if kind else ''}" if name else target

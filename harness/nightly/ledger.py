@@ -1,0 +1,176 @@
+"""The folder of a night: what was planned, and a line for each run that began or ended, so that it can be gone on with.
+
+results/nightly/<id>/
+  plan.json       the matrix, what is expected of each cell, commit, owner
+  attempts.jsonl  began: outage, number, pid, started_s; ended: `Attempt`
+  outages/        what each run told while it went on
+  summary.json  summary.md  junit.xml
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from harness import leftovers
+from harness.errors import UsageError
+from harness.nightly.expectations import Expectation
+from harness.nightly.matrix import Cell, Matrix
+from harness.store import RunFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+NIGHTLY = "nightly"
+"""The folder of all nights among the results."""
+PLAN, ATTEMPTS = "plan.json", "attempts.jsonl"
+SCHEMA = 1
+_BEGAN, _ENDED = "began", "ended"
+_END_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one run said of one scenario: its verdict, and the names of the anomalies that were ``found`` in its topic.
+
+    ``witness``: the first finding as one line, "" where there is none.
+    """
+
+    scenario: str
+    verdict: str
+    reason: str
+    found: tuple[str, ...] = ()
+    witness: str = ""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A run that ended: the ``number``-th for the outage of that index.
+
+    ``failure``: why it failed as such, None where it went to its end; it may have said something all the same.
+    ``run_dir`` is relative to the results. ``strays``: findings in topics that no scenario has, as lines.
+    """
+
+    outage: int
+    number: int
+    exit_code: int
+    took_s: float
+    failure: str | None
+    run_dir: str | None = None
+    version: str | None = None
+    said: tuple[Said, ...] = ()
+    strays: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a night is to do. ``told`` is what else ``plan.json`` tells: commit, when it was made."""
+
+    matrix: Matrix
+    expected: Mapping[Cell, Expectation]
+    told: Mapping[str, Any]
+
+
+class Ledger:
+    """A night's folder, for the process that works through it."""
+
+    def __init__(self, path: Path, plan: Plan) -> None:
+        """Take what is there; use `create` or `reopen`."""
+        self.path = path
+        self.plan = plan
+        self._lines = path / ATTEMPTS
+
+    @classmethod
+    def create(cls, path: Path, plan: Plan) -> Ledger:
+        """Write the plan. Raises `UsageError` where that cannot be."""
+        try:
+            (path / "outages").mkdir(parents=True)
+            ledger = cls(path, plan)
+            ledger._own()
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
+        return ledger
+
+    @classmethod
+    def reopen(cls, path: Path) -> Ledger:
+        """Take over a night that was cut off, and end the run that it left.
+
+        Raises `UsageError` for a folder that is none, is damaged, or belongs to a process that goes on with it.
+        """
+        try:
+            content = json.loads((path / PLAN).read_text())
+            expected = {
+                Cell(*cell): Expectation(patterns={}, verdict=verdict, why=why)
+                for *cell, verdict, why in content["expected"]
+            }
+            plan = Plan(Matrix.of_json(content["matrix"]), expected, content["told"])
+            owner = leftovers.Owner(**content["owner"])
+        except FileNotFoundError:
+            raise UsageError(f"{path} is no night: it has no {PLAN}; give a folder such as results/nightly/…") from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UsageError(f"{path / PLAN} is damaged: {error}") from error
+        if owner.lives():
+            raise UsageError(f"{path} is still going on (process {owner.pid}); end that first")
+        ledger = cls(path, plan)
+        ledger._end_what_was_left()
+        ledger._own()
+        return ledger
+
+    def attempts(self) -> list[Attempt]:
+        """Return all runs that ended."""
+        return [
+            Attempt(**{**line, "said": tuple(_said(one) for one in line["said"]), "strays": tuple(line["strays"])})
+            for line in self._read(_ENDED)
+        ]
+
+    def begin(self, outage: int, number: int, process: psutil.Process) -> None:
+        """Note that a run began."""
+        told = {"outage": outage, "number": number, "pid": process.pid, "started_s": process.create_time()}
+        self._append({"event": _BEGAN, **told})
+
+    def end(self, attempt: Attempt) -> None:
+        """Note that it ended."""
+        self._append({"event": _ENDED, **asdict(attempt)})
+
+    def log_path(self, outage: int, number: int) -> Path:
+        """Where a run's own words go."""
+        return self.path / "outages" / f"{outage}-{number}.log"
+
+    def _own(self) -> None:
+        cells = [[*cell, one.verdict, one.why] for cell, one in self.plan.expected.items()]
+        owner = leftovers.owner_of_this_process(self.path.name, self.path)
+        content = {"schema": SCHEMA, "owner": owner, "told": dict(self.plan.told)}
+        content |= {"matrix": self.plan.matrix.as_json(), "expected": cells}
+        RunFolder(self.path).write_json(self.path / PLAN, content)
+
+    def _append(self, line: Mapping[str, Any]) -> None:
+        with self._lines.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def _read(self, event: str) -> list[dict[str, Any]]:
+        """Return the lines of one kind; the last one may have been cut off."""
+        lines = []
+        for text in self._lines.read_text().splitlines() if self._lines.exists() else ():
+            try:
+                line = json.loads(text)
+            except ValueError:
+                continue
+            if line.pop("event") == event:
+                lines.append(line)
+        return lines
+
+    def _end_what_was_left(self) -> None:
+        for line in self._read(_BEGAN)[-1:]:
+            run = leftovers.Owner(line["pid"], line["started_s"], run_id="", run_dir="")
+            if run.lives():
+                process = psutil.Process(run.pid)
+                process.terminate()
+                process.wait(_END_TIMEOUT_S)
+
+
+def _said(line: dict[str, Any]) -> Said:
+    return Said(**{**line, "found": tuple(line["found"])})

@@ -1,0 +1,209 @@
+"""What is to be run: the matrix of a TOML file and of the command line, and the outages that it takes.
+
+targets = ["kafka-3.9", "kafka-4.4"]       # every key of an axis is a default for each [[matrix]]
+anomalies = ["all"]
+clients = ["librdkafka", "java"]
+nemeses = ["kill", "none"]
+runtimes = ["local"]
+repeats = 3
+timers = "fast"
+set = ["topic.delete.retention.ms=3000"]
+
+[[matrix]]                                 # without any, the keys above are the one matrix there is
+nemeses = ["join"]
+clients = ["librdkafka"]
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import asdict, dataclass, field, replace
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from harness.catalog import ALL, SCENARIOS, scenarios_for
+from harness.clients import find_client
+from harness.errors import UsageError
+from harness.run import RunOptions, parse_settings, test_of
+from harness.runtimes import find_runtime
+from harness.suggest import nearest
+from harness.targets import find_target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+AXES = ("targets", "anomalies", "clients", "nemeses", "runtimes")
+DEFAULTS: Mapping[str, Any] = {
+    "anomalies": [ALL], "clients": ["librdkafka"], "nemeses": ["kill"], "runtimes": ["local"],
+}  # fmt: skip
+KEYS = (*AXES, "repeats", "timers", "set")
+
+
+class Cell(NamedTuple):
+    """One question of the matrix: does this ``scenario`` go wrong on that target, in that way?"""
+
+    target: str
+    client: str
+    nemesis: str
+    runtime: str
+    scenario: str
+
+    def __str__(self) -> str:
+        """Return its name for people."""
+        return f"{self.target} {self.scenario} {self.client} {self.nemesis} {self.runtime}"
+
+
+@dataclass(frozen=True)
+class Outage:
+    """One run, for all ``scenarios`` that are asked of a target, client, nemesis and runtime; the ``repeat``-th."""
+
+    target: str
+    client: str
+    nemesis: str
+    runtime: str
+    repeat: int
+    scenarios: tuple[str, ...]
+
+    @property
+    def cells(self) -> list[Cell]:
+        """The cells that it answers."""
+        return [Cell(self.target, self.client, self.nemesis, self.runtime, name) for name in self.scenarios]
+
+    @property
+    def anomalies(self) -> str:
+        """For ``--anomaly``."""
+        names = dict.fromkeys(str(s.anomaly) for s in SCENARIOS if s.name in self.scenarios)
+        return ALL if len(self.scenarios) == len(SCENARIOS) else ",".join(names)
+
+    def __str__(self) -> str:
+        """Return its name for people."""
+        again = f", the {self.repeat + 1}th time" if self.repeat else ""
+        return f"{self.target} {self.client} {self.nemesis} {self.runtime}{again}"
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """All outages in the order in which they are run, each cell once before any comes again.
+
+    ``timers`` and ``settings`` are for `harness run`.
+    """
+
+    outages: tuple[Outage, ...]
+    timers: str = "fast"
+    settings: tuple[str, ...] = field(default=())
+
+    @property
+    def cells(self) -> list[Cell]:
+        """Every cell once."""
+        return list(dict.fromkeys(cell for outage in self.outages for cell in outage.cells))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what `of_json` takes."""
+        return asdict(self)
+
+    @classmethod
+    def of_json(cls, content: Mapping[str, Any]) -> Matrix:
+        """Return what `as_json` was made of."""
+        outages = [Outage(**{**one, "scenarios": tuple(one["scenarios"])}) for one in content["outages"]]
+        return cls(tuple(outages), content["timers"], tuple(content["settings"]))
+
+
+def read_matrix(path: Path | None, given: Mapping[str, Any], newest: Callable[[str], str | None]) -> Matrix:
+    """Return the matrix of a file, with the command line's keys in place of its own.
+
+    ``newest`` names a target that is to be run beside one, if any. Raises `UsageError` for a file that cannot be read
+    or has other keys, and for names that nobody knows or that do not go together.
+    """
+    content = {**DEFAULTS, **(_parsed(path) if path else {}), **given}
+    where = str(path) if path else "the matrix"
+    blocks = content.pop("matrix", None) or [{}]
+    shared = {name: value for name, value in content.items() if name in AXES}
+    asked: dict[tuple[str, ...], dict[str, None]] = {}
+    for block in blocks:
+        axes = {**shared, **_known(block, AXES, f"[[matrix]] of {where}"), **_of(AXES, given)}
+        if not axes.get("targets"):
+            raise UsageError(f"{where} names no targets: see `harness targets`")
+        for axis in AXES:
+            _check_names(axis, axes[axis], where)
+        scenarios = dict.fromkeys(s.name for name in axes["anomalies"] for s in scenarios_for(name))
+        targets = [name for target in axes["targets"] for name in (target, newest(target)) if name]
+        for key in product(targets, axes["clients"], axes["nemeses"], axes["runtimes"]):
+            asked.setdefault(key, {}).update(scenarios)
+    repeats = content.get("repeats", 1)
+    if not isinstance(repeats, int) or repeats < 1:
+        raise UsageError(f"{where}: repeats is {repeats!r}; give a number from 1")
+    _check_names("set", content.get("set", []), where)
+    in_order = tuple(s.name for s in SCENARIOS)
+    matrix = Matrix(
+        tuple(
+            _outage(key, repeat, tuple(name for name in in_order if name in scenarios))
+            for repeat in range(repeats)
+            for key, scenarios in asked.items()
+        ),
+        content.get("timers", "fast"),
+        tuple(content.get("set", [])),
+    )
+    for outage in matrix.outages:
+        _raise_if_unfit(outage, matrix)
+    return matrix
+
+
+def options_of(outage: Outage, matrix: Matrix) -> RunOptions:
+    """Return the options of `harness run`. Raises `UsageError` for settings that are none."""
+    topic_settings, broker_settings = parse_settings(matrix.settings)
+    return RunOptions(
+        target=outage.target,
+        anomaly=outage.anomalies,
+        nemesis=outage.nemesis,
+        client=outage.client,
+        runtime=outage.runtime,
+        timers=matrix.timers,
+        topic_settings=topic_settings,
+        broker_settings=broker_settings,
+    )
+
+
+def _outage(key: tuple[str, ...], repeat: int, scenarios: tuple[str, ...]) -> Outage:
+    target, client, nemesis, runtime = key
+    return Outage(target, client, nemesis, runtime, repeat, scenarios)
+
+
+def _raise_if_unfit(outage: Outage, matrix: Matrix) -> None:
+    find_client(outage.client)
+    find_runtime(outage.runtime)
+    try:
+        test_of(options_of(outage, matrix))
+    except UsageError as error:
+        raise UsageError(f"{replace(outage, repeat=0)}: {error}") from error
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            content = tomllib.load(file)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is no TOML: {error}") from error
+    return _known(content, (*KEYS, "matrix"), str(path))
+
+
+def _known(content: Mapping[str, Any], keys: Sequence[str], where: str) -> dict[str, Any]:
+    """Return the content. Raises `UsageError` for a key that is not among these."""
+    for key in content:
+        if key not in keys:
+            raise UsageError(f"{where}: {nearest('key', key, keys)}")
+    return dict(content)
+
+
+def _of(keys: Sequence[str], content: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in content.items() if name in keys}
+
+
+def _check_names(axis: str, names: Any, where: str) -> None:
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise UsageError(f"{where}: {axis} is {names!r}; give a list of names")
+    if axis == "targets":
+        for name in names:
+            find_target(name)

@@ -1,0 +1,103 @@
+"""A night's summary for machines and people: JSON, Markdown for a pull request or a step, and JUnit XML."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from junitparser import Error, Failure
+from junitparser.xunit2 import FlakyError, JUnitXml, TestCase, TestSuite
+
+from harness.nightly.cells import CONTRADICTS, Status, exit_code
+from harness.nightly.grid import HEAD, grid, words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from harness.nightly.cells import CellResult
+    from harness.nightly.ledger import Plan
+
+SCHEMA = 1
+SUITE = "harness nightly"
+
+_NOT_FOR_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 cannot hold, escaped or not."""
+_FOR_MARKDOWN: Final = str.maketrans({character: f"\\{character}" for character in "\\`*_{}[]<>#|~!"})
+
+
+def summary(plan: Plan, results: Sequence[CellResult], strays: Sequence[str]) -> dict[str, Any]:
+    """Return the content of ``summary.json``: what the plan tells, counts by status, and every cell's `CellResult`."""
+    counted = Counter(result.status for result in results)
+    return {
+        "schema": SCHEMA,
+        **plan.told,
+        "exit_code": exit_code(results, strays),
+        "cells_as_expected": counted[Status.AS_EXPECTED],
+        "statuses": {str(status): counted[status] for status in Status if counted[status]},
+        "flaky": sum(bool(result.flaky) for result in results),
+        "strays": list(strays),
+        "cells": [{**asdict(result), "cell": result.cell._asdict()} for result in results],
+    }
+
+
+def markdown(plan: Plan, results: Sequence[CellResult], strays: Sequence[str]) -> str:
+    """Return the table of all cells, and what there is to say of those that are not as expected."""
+    loaded = Environment(
+        loader=PackageLoader(__package__), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        autoescape=False,  # noqa: S701  (Markdown: `_escaped` is applied to all that is told)
+    )  # fmt: skip
+    loaded.filters["escaped"] = _escaped
+    shown = grid(results)
+    order = list(Status)
+    return loaded.get_template("summary.md").render(
+        told=plan.told,
+        head=HEAD,
+        grid=shown,
+        words=words,
+        as_expected=sum(result.status is Status.AS_EXPECTED for result in results),
+        cells=len(results),
+        others=sorted(
+            (result for result in results if result.status is not Status.AS_EXPECTED),
+            key=lambda result: order.index(result.status),
+        ),
+        flaky=[result for result in results if result.flaky],
+        strays=strays,
+    )
+
+
+def write_junit(path: Path, results: Sequence[CellResult], strays: Sequence[str]) -> None:
+    """Write a test case a cell: another verdict than the expected one is a failure, none is an error."""
+    suite = TestSuite(SUITE)
+    for result in results:
+        cell = result.cell
+        case = TestCase(str(cell), f"{cell.target}.{cell.nemesis}.{cell.client}.{cell.runtime}", result.took_s)
+        if result.status is not Status.AS_EXPECTED:
+            kind = Failure if result.status in CONTRADICTS else Error
+            problem = kind(_for_xml(f"{result.status}: expected {result.expected}"), str(result.status))
+            problem.text = _for_xml("\n".join(filter(None, (result.why, result.witness, *result.runs))))
+            case.result = [problem]
+        for failure in result.flaky:
+            case.add_interim_result(FlakyError(_for_xml(failure), "failed, and did not the second time"))
+        suite.add_testcase(case)
+    for stray in strays:
+        case = TestCase("nothing is found where no cell looks", SUITE)
+        case.result = [Failure(_for_xml(stray), "stray")]
+        suite.add_testcase(case)
+    document = JUnitXml(SUITE)
+    document.add_testsuite(suite)
+    document.update_statistics()
+    document.write(str(path), pretty=True)
+
+
+def _for_xml(text: str) -> str:
+    """Return a text with what XML cannot hold written as Python writes it."""
+    return _NOT_FOR_XML.sub(lambda found: ascii(found.group())[1:-1], text)
+
+
+def _escaped(text: str) -> str:
+    """Return a text that Markdown shows as it is, in one line."""
+    return " ".join(_for_xml(text).split()).translate(_FOR_MARKDOWN)
