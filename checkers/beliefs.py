@@ -98,11 +98,9 @@ class Beliefs:
         places = [
             self.overtaken.select(*REPLICA, f.col(name).alias("base_offset")) for name in ("offset", "overtaken_at")
         ]
-        shown = in_one(places[0].unionByName(places[1]).distinct())
-        ended = self.in_doubt.where(f.col("belief") != OPEN)
-        return self.in_doubt.where(f.col("belief") == OPEN).unionByName(
-            ended.join(shown, [*REPLICA, "base_offset"], "left_semi")
-        )
+        shown = in_one(places[0].unionByName(places[1]).distinct().withColumn("shown", f.lit(True)))
+        is_shown = (f.col("belief") == OPEN) | f.col("shown")
+        return self.in_doubt.join(shown, [*REPLICA, "base_offset"], "left").where(is_shown).drop("shown")
 
     def small_tables(self) -> dict[str, DataFrame]:
         """Return what is looked at before any record is."""

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 import networkx as nx
 import pytest
 import test_audit_checkers
-import test_audit_many
+import test_audit_reduced
 import test_audit_spooled
 import test_checkers
-import test_cuts
+import test_reduction
 from copied import write_copies
 from literal import write_run
 from matching import complaints
@@ -106,7 +106,7 @@ class Stand:
     top: Path
     cases: tuple[Case, ...]
     copies: tuple[Copies, ...]
-    many: Copies
+    given: test_audit_reduced.Given
     evidence: Mapping[str, Evidence]
     remembered: Remembered
     judged: dict[str, Judged]
@@ -129,10 +129,10 @@ def build(spark: SparkSession, top: Path, cases: Sequence[Case]) -> Stand:
     for case in cases:
         brokers = {broker: [folder] for broker, folder in case.write(top / COPIES).items()}
         copies.append(find_copies(brokers, ["*"], case.name))
-    many = test_audit_many.many(top / "many")
+    given = test_audit_reduced.given(top / "reduced")
     evidence = {RUNS: load(spark, folders), COPIES: load_copies(spark, copies)}
     with in_place(unchanged(checkers.truth)) as code:
-        stand = Stand(top, tuple(cases), tuple(copies), many, evidence, Remembered(), {}, {}, _users(code))
+        stand = Stand(top, tuple(cases), tuple(copies), given, evidence, Remembered(), {}, {}, _users(code))
         _remember(stand, code)
         for kind, read in evidence.items():
             stand.judged[kind] = _judged(code, kind, read)
@@ -243,20 +243,29 @@ def _failed_reduced(stand: Stand, _: Mutant, code: Code) -> str | None:
         left: Reduced = code.modules["checkers.reduce"].reduce_copies(_spark(stand), copies, _THREADS)
         return left
 
-    failure = _failing(test_cuts, cut_further=code.modules["checkers.reduce"].cut_further)
-    if failure is not None:
-        return failure
+    steps = {
+        "cut_further": code.modules["checkers.reduce"].cut_further,
+        "differing_places": code.modules["checkers.beliefs"].differing_places,
+    }
+    for name, step in steps.items():
+        failure = _failing(test_reduction, **{name: step})
+        if failure is not None:
+            return failure
     every = reduced(stand.copies)
     let_go = {run for run, *_ in every.let_go} & {case.name for case in test_audit_checkers.CASES}
     verdicts = _verdicts(stand, code, code.copies.judge_reduced(every))
     failure = _complaint(stand, verdicts, let_go, alone=verdicts)
     if failure is not None:
         return failure
-    # Last, as it takes as long again.
-    alone = test_audit_checkers.judged_alone(stand.copies, lambda one: code.copies.judge_reduced(reduced([one])))
-    return _complaint(stand, verdicts, let_go, alone=alone) or _failing(
-        test_audit_many, said=test_audit_many.judged(reduced([stand.many]), code.copies.judge_reduced, stand.many)
+    failure = _failing(
+        test_audit_reduced,
+        said=test_audit_reduced.said_of(stand.given, lambda one: reduced([one]), code.copies.judge_reduced),
     )
+    if failure is not None:
+        return failure
+    # Last, as it takes longest.
+    alone = test_audit_checkers.judged_alone(stand.copies, lambda one: code.copies.judge_reduced(reduced([one])))
+    return _complaint(stand, verdicts, let_go, alone=alone)
 
 
 def _spark(stand: Stand) -> SparkSession:

@@ -1,0 +1,116 @@
+"""What the reduction leaves of logs: all that is in doubt, and no more; of too many keys, those that differ first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from copied import copy, write_copies
+from literal import Txn, abort, commit, delete, put
+
+from checkers.reduce import reduce_copies
+from checkers.sieve import KEYS_A_BUCKET
+from harness.audit.copies import find_copies
+from harness.audit.judge import assemble, judge_reduced
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from checkers.reduce import Reduced
+    from harness.audit.copies import Copies
+
+KEYS, TOO_MANY = KEYS_A_BUCKET + 500, 500
+FIRST, LAST = range(KEYS), 3 * KEYS
+
+ENDED, DROPPED = Txn(5, "ended/1"), Txn(5, "dropped/1")
+OPEN_BOTH, OPEN_HERE, OPEN_LATER = Txn(6, "both/1"), Txn(7, "here/1"), Txn(8, "later/1")
+BOUND = 40
+
+
+@dataclass(frozen=True)
+class Given:
+    """Copies of which all but little is alike, and those where too many keys differ."""
+
+    few: Copies
+    many: Copies
+
+
+@dataclass(frozen=True)
+class Said:
+    """Broker, offset and key (None: batches without their records) of what is left, how many keys are not, verdicts."""
+
+    few: set[tuple[int, int, str | None]]
+    many: set[tuple[int, int, str | None]]
+    left_out: list[int]
+    verdict: dict[str, Any]
+
+
+def given(top: Path) -> Given:
+    return Given(_few(top / "few"), _many(top / "many"))
+
+
+def _few(top: Path) -> Copies:
+    """One key differs; transactions have ended, are open on both, on one, and on one from the bound on."""
+    alike = (
+        put(1, "A", ENDED), commit(2, ENDED), put(3, "B"), put(4, "D", DROPPED), abort(5, DROPPED),
+        put(6, "C", OPEN_BOTH), put(7, "E", OPEN_HERE),
+    )  # fmt: skip
+    one = copy(1, *alike, delete(9, "K"), put(BOUND, "F", OPEN_LATER), put(BOUND + 1, "end"))
+    other = copy(2, put(0, "K"), *alike, commit(8, OPEN_HERE), put(BOUND - 1, "end"))
+    return find_copies(write_copies(top, one, other), ["t"], "few")
+
+
+def _many(top: Path) -> Copies:
+    """Each key is there twice, the second time from the last to the first; the other replica deleted all."""
+    twice = [*((at, at) for at in FIRST), *((2 * KEYS - 1 - at, at) for at in FIRST)]
+    alive = [put(offset, f"k{key}") for offset, key in sorted(twice)]
+    deleted = [delete(2 * KEYS + at, f"k{at}") for at in FIRST]
+    brokers = write_copies(top, copy(1, *alive, put(LAST, "end")), copy(2, *deleted, put(LAST, "end")))
+    return find_copies(brokers, ["t"], "many")
+
+
+def said_of(given: Given, reduce_one: Callable[[Copies], Reduced], judge: Callable[[Reduced], dict[str, Any]]) -> Said:
+    few, many = reduce_one(given.few), reduce_one(given.many)
+    return Said(
+        _left(few),
+        {one for one in _left(many) if one[0] == 1},
+        list(many.left_out.values()),
+        assemble(given.many, judge(many), timings_s={}),
+    )
+
+
+def _left(reduced: Reduced) -> set[tuple[int, int, str | None]]:
+    assert reduced.evidence is not None
+    rows = reduced.evidence.entries.select("broker", "base_offset", "key").collect()
+    assert len(set(rows)) == len(rows)
+    return {(row["broker"], row["base_offset"], bytes(row["key"]).decode() if row["key"] else None) for row in rows}
+
+
+@pytest.fixture(scope="module")
+def said(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Said:
+    def reduce_one(copies: Copies) -> Reduced:
+        return reduce_copies(spark, [copies], tasks=2)
+
+    return said_of(given(tmp_path_factory.mktemp("copies")), reduce_one, judge_reduced)
+
+
+def test_what_is_in_doubt_is_left_and_no_more(said: Said) -> None:
+    differing = {(2, 0, "K"), (1, 9, "K"), (1, 7, "E"), (2, 7, "E")}
+    markers = {(2, 8, None)}
+    still_open = {(1, 6, None), (2, 6, None), (1, BOUND, None)}
+    assert said.few == differing | markers | still_open
+
+
+def test_keys_that_differ_first_are_judged_by_all_their_records(said: Said) -> None:
+    assert said.many == {(1, offset, f"k{at}") for at in range(KEYS_A_BUCKET) for offset in (at, 2 * KEYS - 1 - at)}
+    assert {found["anomaly"] for found in said.verdict["findings"]} == {"tombstone-divergence"}
+    assert {found["key"]["text"] for found in said.verdict["findings"]} == {f"k{at}" for at in range(KEYS_A_BUCKET)}
+
+
+def test_the_others_are_counted(said: Said) -> None:
+    assert said.left_out == [TOO_MANY]
+    assert f"t-0: {TOO_MANY} more keys may differ, and were not looked at one by one" in said.verdict["notes"]
