@@ -970,6 +970,14 @@ EDGE_CASES = [
         ),
         Finding(DIVERGED, 2, 0, "K", -1, VISIBLE),
     ),
+    anomaly(
+        "alive, and nothing but a stale tail deletes the key",
+        (
+            copy(1, END, *led(1, delete(10, "L"))),
+            copy(2, put(0, "K"), END, delete(10, "K")),
+        ),
+        Finding(DIVERGED, 2, 0, "K", -1, VISIBLE),
+    ),
     clean(
         "a transaction goes on in the next segment",
         copy(1, put(0, "K", T1), put(1, "L", T1), commit(2, T1), END, rolled_at=(0, 1)),
