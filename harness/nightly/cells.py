@@ -46,7 +46,7 @@ CONTRADICTS: Final = frozenset({Status.REGRESSED, Status.FIXED, Status.OTHER_NAM
 class CellResult:
     """A cell and what came of it: the loudest of its repeats.
 
-    ``verdicts``: of each repeat that was judged, in order. ``flaky``: a run failed as such, and its second attempt did
+    ``verdicts``: of each repeat that was judged, in order. ``flaky``: why a run failed as such whose second attempt did
     not. ``why``: in words; ``witness``: a finding, where there is one. ``runs``: run folders, relative to the results.
     ``took_s``: its share of the runs that it has with other cells.
     """
@@ -110,7 +110,13 @@ def _result(cell: Cell, expected: Expectation, repeats: Sequence[tuple[Outage, S
         why=why,
         verdicts=tuple(one.verdict for one in heard if one is not None),
         repeats=len(repeats),
-        flaky=tuple(a.failure for a in every if a.failure is not None and a not in last),
+        flaky=tuple(
+            attempt.failure
+            for _, attempts in repeats
+            if attempts and attempts[-1].failure is None
+            for attempt in attempts
+            if attempt.failure is not None
+        ),
         witness=said.witness if said else "",
         runs=tuple(attempt.run_dir for attempt in last if attempt.run_dir),
         took_s=round(sum(attempts[-1].took_s / len(outage.cells) for outage, attempts in repeats if attempts), 1),

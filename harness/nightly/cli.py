@@ -7,6 +7,7 @@ import shlex
 import sys
 import time
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,7 +95,8 @@ def nightly(
         results = ledger.path.parent.parent
     teller = _ConsoleTeller(ledger)
     teller.say(f"{ledger.path}: {len(ledger.plan.matrix.cells)} cells, {len(ledger.plan.matrix.outages)} runs")
-    nights.work(ledger, results.absolute(), teller, budget_s=budget_s, now_s=time.monotonic)
+    run_one = partial(nights.run_process, ledger, results.absolute())
+    nights.work(ledger, run_one, teller, budget_s=budget_s, now_s=time.monotonic)
     attempts = ledger.attempts()
     found, strays = cells.results_of(ledger.plan, attempts), cells.strays_of(attempts)
     summary = reports.summary(ledger.plan, found, strays)

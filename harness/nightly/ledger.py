@@ -169,7 +169,12 @@ class Ledger:
             if run.lives():
                 process = psutil.Process(run.pid)
                 process.terminate()
-                process.wait(_END_TIMEOUT_S)
+                try:
+                    process.wait(_END_TIMEOUT_S)
+                except psutil.TimeoutExpired as error:
+                    raise UsageError(
+                        f"a run of {self.path} is still there and does not end (process {run.pid}); end that first"
+                    ) from error
 
 
 def _said(line: dict[str, Any]) -> Said:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import psutil
 
@@ -30,6 +30,10 @@ _END_TIMEOUT_S = 60.0
 _TOLD_LINES = 3
 
 
+RunOne: TypeAlias = "Callable[[int, int, float | None], Attempt]"
+"""Runs the outage of an index, for the so-manieth time, within so many seconds."""
+
+
 class Teller(Protocol):
     """Where a night tells what it is doing."""
 
@@ -42,8 +46,10 @@ class Teller(Protocol):
         ...
 
 
-def work(ledger: Ledger, results: Path, teller: Teller, *, budget_s: float | None, now_s: Callable[[], float]) -> None:
-    """Run every outage that has no attempt that went to its end, and no second one.
+def work(
+    ledger: Ledger, run_one: RunOne, teller: Teller, *, budget_s: float | None = None, now_s: Callable[[], float]
+) -> None:
+    """Have every outage run that has no attempt that went to its end, and no second one.
 
     ``budget_s``: no run is begun that may not end in time, by the longest so far; one that takes longer all the same is
     ended. ``now_s``: seconds, as `time.monotonic` has them.
@@ -57,7 +63,7 @@ def work(ledger: Ledger, results: Path, teller: Teller, *, budget_s: float | Non
             if left_s is not None and left_s <= max((attempt.took_s for attempt in had), default=0.0):
                 return
             teller.begin(index, len(mine) + 1, outage)
-            attempt = _attempt(ledger, index, len(mine) + 1, results, time_limit_s=left_s)
+            attempt = run_one(index, len(mine) + 1, left_s)
             ledger.end(attempt)
             teller.end(attempt)
             mine.append(attempt)
@@ -74,7 +80,11 @@ def command_of(outage: Outage, matrix: Matrix, results: Path, time_limit_s: floa
     ]  # fmt: skip
 
 
-def _attempt(ledger: Ledger, index: int, number: int, results: Path, time_limit_s: float | None) -> Attempt:
+def run_process(ledger: Ledger, results: Path, index: int, number: int, time_limit_s: float | None) -> Attempt:
+    """Run an outage by ``harness run``, in a process of its own, and return what came of it.
+
+    What the process tells goes to the ledger's folder; it is ended where this is interrupted.
+    """
     outage = ledger.plan.matrix.outages[index]
     command = command_of(outage, ledger.plan.matrix, results, time_limit_s)
     started_s = time.monotonic()

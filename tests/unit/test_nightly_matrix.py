@@ -1,0 +1,216 @@
+"""The matrix of `harness nightly`, and what is expected of its cells."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.errors import UsageError
+from harness.nightly.expectations import expected, read_expectations
+from harness.nightly.latest import newest_of
+from harness.nightly.matrix import Cell, Matrix, read_matrix
+from harness.targets import TARGETS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FIVE = (
+    "tombstone-divergence", "aborted-to-committed", "committed-to-aborted-value", "committed-to-aborted-delete",
+    "stuck-lso",
+)  # fmt: skip
+
+
+def matrix(path: Path | None = None, **given: Any) -> Matrix:
+    return read_matrix(path, given, lambda _: None)
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "matrix.toml"
+    path.write_text(text)
+    return path
+
+
+def test_one_outage_is_for_all_anomalies() -> None:
+    (one,) = matrix(targets=["kafka-3.9"]).outages
+    assert (one.target, one.client, one.nemesis, one.runtime) == ("kafka-3.9", "librdkafka", "kill", "local")
+    assert one.scenarios == FIVE
+    assert one.anomalies == "all"
+
+
+def test_some_anomalies_are_asked_by_their_names_in_one_outage() -> None:
+    (one,) = matrix(targets=["kafka-3.9"], anomalies=["stuck-lso", "committed-to-aborted"]).outages
+    assert one.scenarios == ("committed-to-aborted-value", "committed-to-aborted-delete", "stuck-lso")
+    assert one.anomalies == "committed-to-aborted,stuck-lso"
+
+
+def test_each_cell_is_asked_once_before_any_is_asked_again() -> None:
+    asked = matrix(targets=["kafka-3.9", "kafka-4.4"], anomalies=["stuck-lso"], repeats=2)
+    assert [(one.target, one.repeat) for one in asked.outages] == [
+        ("kafka-3.9", 0), ("kafka-4.4", 0), ("kafka-3.9", 1), ("kafka-4.4", 1),
+    ]  # fmt: skip
+    assert [cell.target for cell in asked.cells] == ["kafka-3.9", "kafka-4.4"]
+
+
+def test_matrices_of_a_file_share_what_stands_above_them(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        """
+        targets = ["kafka-3.9"]
+        anomalies = ["stuck-lso"]
+        timers = "10m"
+        set = ["topic.delete.retention.ms=2500"]
+        [[matrix]]
+        nemeses = ["kill", "none"]
+        clients = ["java"]
+        [[matrix]]
+        targets = ["kafka-4.4"]
+    """,
+    )
+    read = matrix(path)
+    assert [(one.target, one.client, one.nemesis) for one in read.outages] == [
+        ("kafka-3.9", "java", "kill"), ("kafka-3.9", "java", "none"), ("kafka-4.4", "librdkafka", "kill"),
+    ]  # fmt: skip
+    assert (read.timers, read.settings) == ("10m", ("topic.delete.retention.ms=2500",))
+
+
+def test_what_two_matrices_ask_alike_is_run_once(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        """
+        targets = ["kafka-3.9"]
+        [[matrix]]
+        anomalies = ["stuck-lso"]
+        [[matrix]]
+        anomalies = ["tombstone-divergence"]
+    """,
+    )
+    (one,) = matrix(path).outages
+    assert one.scenarios == ("tombstone-divergence", "stuck-lso")
+
+
+def test_the_command_line_wins(tmp_path: Path) -> None:
+    path = written(tmp_path, 'targets = ["kafka-3.9"]\n[[matrix]]\ntargets = ["kafka-4.0"]\n')
+    assert [one.target for one in matrix(path, targets=["kafka-4.4"]).outages] == ["kafka-4.4"]
+
+
+def test_newer_patches_are_columns_of_their_own() -> None:
+    newest = {"kafka-4.1": "kafka-4.1.9"}.get
+    assert [one.target for one in read_matrix(None, {"targets": ["kafka-4.1", "kafka-4.4"]}, newest).outages] == [
+        "kafka-4.1", "kafka-4.1.9", "kafka-4.4",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("version", "released", "newest"),
+    [
+        ("4.1.2", ["4.1.0", "4.1.2", "4.1.10", "4.2.11"], "4.1.10"),
+        ("4.1.2", ["4.1.0", "4.1.2"], None),
+        ("4.1.2", ["4.1.1", "4.10.5"], None),
+        ("4.1.2", [], None),
+    ],
+)
+def test_newest_patch_of_a_line(version: str, released: list[str], newest: str | None) -> None:
+    assert newest_of(version, released) == newest
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("target = ['kafka-3.9']", "no key 'target'; did you mean targets"),
+        ("targets = []", "names no targets"),
+        ("targets = 'kafka-3.9'", "targets is 'kafka-3.9'; give a list of names"),
+        ("targets = ['kafka-3.8']", "no target 'kafka-3.8'"),
+        ("targets = ['kafka-3.9']\nanomalies = ['stuck']", "no anomaly 'stuck'"),
+        ("targets = ['kafka-3.9']\nnemeses = ['bridge']", "kafka-3.9 librdkafka bridge local: --nemesis bridge"),
+        ("targets = ['kafka-3.9']\nclients = ['go']", "'go'"),
+        ("targets = ['kafka-3.9']\nruntimes = ['moon']", "moon"),
+        ("targets = ['kafka-3.9']\nrepeats = 0", "repeats is 0"),
+        ("targets = ['kafka-3.9']\nset = ['a=b']", "--set a=b"),
+        ("targets = ['kafka-3.9']\n[[matrix]]\nrepeats = 3", "[[matrix]] of"),
+        ("targets = [", "is no TOML"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_before_anything_runs(text: str, says: str, tmp_path: Path) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(UsageError) as raised:
+        matrix(path)
+    assert says in str(raised.value)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        matrix(tmp_path / "none.toml")
+
+
+def test_a_matrix_is_read_again_as_it_was() -> None:
+    asked = matrix(targets=["kafka-3.9"], nemeses=["kill", "none"], repeats=2, set=["topic.segment.bytes=9000"])
+    assert Matrix.of_json(json.loads(json.dumps(asked.as_json()))) == asked
+
+
+def cell(target: str = "kafka-3.9", nemesis: str = "kill", scenario: str = "stuck-lso") -> Cell:
+    return Cell(target, "librdkafka", nemesis, "local", scenario)
+
+
+@pytest.mark.parametrize(
+    ("asked", "verdict"),
+    [
+        (cell(), "anomaly"),
+        (cell("kafka-4.4"), "anomaly"),
+        (cell("kafka-4.1.0"), "anomaly"),
+        (cell("kafka-4.4", "none"), "clean"),
+        (cell("kafka-4.4", "clock-skew"), "clean"),
+        (cell("redpanda-25.3"), "clean"),
+        (cell("redpanda-26.2-cloud"), "clean"),
+    ],
+)
+def test_what_this_release_expects(asked: Cell, verdict: str) -> None:
+    assert expected([asked], read_expectations(None))[asked].verdict == verdict
+
+
+def test_every_target_is_expected_to_say_something_but_the_one_that_may_go_either_way() -> None:
+    known = read_expectations(None)
+    told = {name for name in TARGETS if any(one.fits(cell(name)) for one in known)}
+    assert TARGETS.keys() - told == {"redpanda-25.2"}
+
+
+def test_a_file_is_looked_into_first(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        """
+        [[expect]]
+        targets = ["kafka-4.4"]
+        anomalies = ["stuck-lso"]
+        verdict = "clean"
+        why = "it was fixed"
+    """,
+    )
+    asked = [cell("kafka-4.4"), cell("kafka-4.4", scenario="aborted-to-committed"), cell("kafka-4.3")]
+    found = expected(asked, read_expectations(path))
+    assert [found[one].verdict for one in asked] == ["clean", "anomaly", "anomaly"]
+    assert found[asked[0]].why == "it was fixed"
+
+
+def test_a_cell_of_which_nothing_is_said_is_named() -> None:
+    with pytest.raises(UsageError, match=r"expected of redpanda-25\.2 stuck-lso librdkafka kill local: add"):
+        expected([cell("redpanda-25.2")], read_expectations(None))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[[expect]]\nverdict = 'unknown'", "entry 1: verdict is 'unknown'"),
+        (
+            "[[expect]]\nverdict = 'clean'\n[[expect]]\nverdict = 'clean'\ntarget = ['x']",
+            "entry 2: there is no 'target'",
+        ),
+        ("[[expect]]\nverdict = 'clean'\ntargets = 'x'", "targets is 'x'"),
+        ("expect = 1", "give [[expect]] entries"),
+        ("[expect", "is no TOML"),
+    ],
+)
+def test_what_is_wrong_with_expectations_is_said(text: str, says: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as raised:
+        read_expectations(written(tmp_path, text))
+    assert says in str(raised.value)

@@ -1,0 +1,278 @@
+"""Working through a plan: retries, time budgets, nights that were cut off, and what each cell comes to."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
+
+import psutil
+import pytest
+
+from harness.errors import UsageError
+from harness.nightly.cells import CellResult, Status, exit_code, results_of, strays_of
+from harness.nightly.expectations import Expectation, expected, read_expectations
+from harness.nightly.grid import grid, words
+from harness.nightly.ledger import ATTEMPTS, Attempt, Ledger, Plan, Said
+from harness.nightly.matrix import Outage, read_matrix
+from harness.nightly.night import work
+from harness.nightly.reports import markdown, summary, write_junit
+from harness.verdict import ANOMALY, CLEAN, UNKNOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+STUCK = "stuck-lso"
+TOLD = {"began_at": "2026-11-22T01:00:00+00:00", "commit": "c0ffee", "command": "harness nightly"}
+
+
+def plan_of(**given: Any) -> Plan:
+    matrix = read_matrix(None, {"targets": ["kafka-3.9"], "anomalies": [STUCK], **given}, lambda _: None)
+    return Plan(matrix, expected(matrix.cells, read_expectations(None)), TOLD)
+
+
+def found(*names: str, scenario: str = STUCK) -> Said:
+    return Said(scenario, ANOMALY, "it is stuck", names or (STUCK,), "the witness")
+
+
+def ended(outage: int = 0, number: int = 1, *said: Said, **more: Any) -> Attempt:
+    return Attempt(
+        outage, number, exit_code=1, took_s=20.0, failure=None, run_dir="a/run", version="3.9.2", said=said, **more
+    )
+
+
+def failed(outage: int = 0, number: int = 1, code: int = 255, why: str = "the cluster did not come up") -> Attempt:
+    return Attempt(outage, number, code, 5.0, why)
+
+
+@dataclass
+class Watch:
+    """A clock that runs tell how long they took, and what was told of them."""
+
+    now: float = 0.0
+    begun: list[tuple[int, int]] = field(default_factory=list)
+    limits: list[float | None] = field(default_factory=list)
+
+    def begin(self, index: int, number: int, _outage: Outage) -> None:
+        self.begun.append((index, number))
+
+    def end(self, attempt: Attempt) -> None:
+        self.now += attempt.took_s
+
+
+def worked(ledger: Ledger, attempts: Sequence[Attempt], budget_s: float | None = None) -> Watch:
+    """Work through the plan, where runs end as given, by outage and number."""
+    watch = Watch()
+    known = {(one.outage, one.number): one for one in attempts}
+
+    def run_one(index: int, number: int, limit_s: float | None) -> Attempt:
+        watch.limits.append(limit_s)
+        return known[index, number]
+
+    work(ledger, run_one, watch, budget_s=budget_s, now_s=lambda: watch.now)
+    return watch
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger.create(tmp_path / "nightly" / "n", plan_of(nemeses=["kill", "none"]))
+
+
+def test_every_outage_is_run_once(ledger: Ledger) -> None:
+    attempts = [ended(0), ended(1)]
+    assert worked(ledger, attempts).begun == [(0, 1), (1, 1)]
+    assert ledger.attempts() == attempts
+
+
+def test_a_run_that_fails_is_tried_once_more(ledger: Ledger) -> None:
+    attempts = [failed(0), ended(0, 2), failed(1), failed(1, 2)]
+    assert worked(ledger, attempts).begun == [(0, 1), (0, 2), (1, 1), (1, 2)]
+
+
+def test_what_is_refused_is_not_tried_again(ledger: Ledger) -> None:
+    assert worked(ledger, [failed(0, code=254), ended(1)]).begun == [(0, 1), (1, 1)]
+
+
+def test_a_night_that_was_cut_off_goes_on(ledger: Ledger) -> None:
+    ledger.end(failed(0))
+    with (ledger.path / ATTEMPTS).open("a") as file:
+        file.write('{"event": "ended", "outage": 1, "num')
+    assert worked(ledger, [ended(0, 2), ended(1)]).begun == [(0, 2), (1, 1)]
+
+
+def test_no_run_is_begun_that_may_not_end_in_time(tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "n", plan_of(nemeses=["kill", "none"], repeats=2))
+    watch = worked(ledger, [ended(index) for index in range(4)], budget_s=50.0)
+    assert watch.begun == [(0, 1), (1, 1)]
+    assert watch.limits == [50.0, 30.0]
+
+
+def test_a_plan_is_read_again_as_it_was(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.leftovers.Owner.lives", lambda _: False)
+    again = Ledger.reopen(ledger.path).plan
+    assert (again.matrix, again.told) == (ledger.plan.matrix, ledger.plan.told)
+    assert {cell: (one.verdict, one.why) for cell, one in again.expected.items()} == {
+        cell: (one.verdict, one.why) for cell, one in ledger.plan.expected.items()
+    }
+
+
+def test_a_night_that_is_going_on_is_left_alone(ledger: Ledger) -> None:
+    with pytest.raises(UsageError, match=r"is still going on \(process \d+\); end that first"):
+        Ledger.reopen(ledger.path)
+
+
+@pytest.mark.parametrize("content", [None, "{", "{}", '{"expected": 1}'])
+def test_what_is_no_night_is_refused(content: str | None, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "plan.json").write_text(content)
+    with pytest.raises(UsageError, match="is no night" if content is None else "is damaged"):
+        Ledger.reopen(tmp_path)
+
+
+def test_a_run_that_was_left_is_ended(ledger: Ledger) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as run:
+        process = psutil.Process(run.pid)
+        ledger.begin(0, 1, process)
+        owner = json.loads((ledger.path / "plan.json").read_text())
+        owner["owner"]["started_s"] = 0.0
+        (ledger.path / "plan.json").write_text(json.dumps(owner))
+        Ledger.reopen(ledger.path)
+        assert not process.is_running()
+
+
+def result_of(verdict: str, *attempts: Attempt, repeats: int = 1) -> CellResult:
+    """Return what one cell comes to that is expected to say so; attempts are for the outages of its repeats."""
+    plan = plan_of(repeats=repeats)
+    (cell,) = plan.matrix.cells
+    told = replace(plan, expected={cell: Expectation({}, verdict, "so it is")})
+    (result,) = results_of(told, attempts)
+    return result
+
+
+CLEAN_SAID, UNKNOWN_SAID = Said(STUCK, CLEAN, "all is well"), Said(STUCK, UNKNOWN, "the window did not open")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "attempts", "status", "why"),
+    [
+        (ANOMALY, [ended(0, 1, found())], Status.AS_EXPECTED, "it is stuck"),
+        (CLEAN, [ended(0, 1, CLEAN_SAID)], Status.AS_EXPECTED, "all is well"),
+        (CLEAN, [ended(0, 1, found())], Status.REGRESSED, "it is stuck"),
+        (ANOMALY, [ended(0, 1, CLEAN_SAID)], Status.FIXED, "all is well"),
+        (ANOMALY, [ended(0, 1, found("unexplained-divergence"))], Status.OTHER_NAME,
+         "unexplained-divergence: it is stuck"),
+        (ANOMALY, [ended(0, 1, found(STUCK, "aborted-to-committed"))], Status.OTHER_NAME,
+         "stuck-lso, aborted-to-committed: it is stuck"),
+        (ANOMALY, [ended(0, 1, UNKNOWN_SAID)], Status.UNKNOWN, "the window did not open"),
+        (CLEAN, [ended(0, 1, UNKNOWN_SAID)], Status.UNKNOWN, "the window did not open"),
+        (CLEAN, [failed(), failed(0, 2)], Status.FAILED, "the cluster did not come up"),
+        (CLEAN, [failed(code=254, why="no image")], Status.REFUSED, "no image"),
+        (CLEAN, [], Status.NOT_RUN, "the time was used up before"),
+        # A run that failed later on.
+        (ANOMALY, [replace(ended(0, 1, found()), failure="Spark is gone")], Status.AS_EXPECTED, "it is stuck"),
+        (CLEAN, [replace(ended(0, 1, CLEAN_SAID), failure="Spark is gone")], Status.FAILED, "Spark is gone"),
+    ],
+)  # fmt: skip
+def test_how_a_cell_stands(verdict: str, attempts: list[Attempt], status: Status, why: str) -> None:
+    result = result_of(verdict, *attempts)
+    assert (result.status, result.why) == (status, why)
+    assert result.flaky == ()
+
+
+def test_a_cell_is_as_loud_as_the_loudest_of_its_repeats() -> None:
+    result = result_of(CLEAN, ended(0, 1, CLEAN_SAID), ended(1, 1, found()), ended(2, 1, UNKNOWN_SAID), repeats=3)
+    assert (result.status, result.witness) == (Status.REGRESSED, "the witness")
+    assert result.verdicts == (CLEAN, ANOMALY, UNKNOWN)
+    assert result.repeats == 3
+
+
+def test_what_failed_once_is_flaky_and_not_dropped() -> None:
+    result = result_of(CLEAN, failed(), ended(0, 2, CLEAN_SAID))
+    assert (result.status, result.flaky) == (Status.AS_EXPECTED, ("the cluster did not come up",))
+    assert words(result) == "clean (flaky)"
+
+
+def test_a_cell_has_its_share_of_the_seconds() -> None:
+    plan = plan_of(anomalies=["all"])
+    assert {one.took_s for one in results_of(plan, [ended()])} == {4.0}
+
+
+@pytest.mark.parametrize(
+    ("statuses", "strays", "code"),
+    [
+        ([Status.AS_EXPECTED], [], 0),
+        ([Status.AS_EXPECTED], ["a finding in the control"], 1),
+        ([Status.AS_EXPECTED, Status.REGRESSED], [], 1),
+        ([Status.FIXED, Status.FAILED], [], 1),
+        ([Status.OTHER_NAME], [], 1),
+        ([Status.AS_EXPECTED, Status.UNKNOWN], [], 2),
+        ([Status.FAILED], [], 2),
+        ([Status.REFUSED], [], 2),
+        ([Status.NOT_RUN], [], 2),
+    ],
+)
+def test_exit_codes(statuses: list[Status], strays: list[str], code: int) -> None:
+    any_result = result_of(CLEAN, ended(0, 1, CLEAN_SAID))
+    assert exit_code([replace(any_result, status=status) for status in statuses], strays) == code
+
+
+HOSTILE = "<script>|`*[x](y)`\x00\x1b\u202e\ud800 end"
+
+
+@pytest.fixture
+def told() -> tuple[Plan, list[CellResult], list[str]]:
+    plan = plan_of(nemeses=["kill", "none"], targets=["kafka-3.9", "kafka-4.4"], repeats=2)
+    attempts = [
+        ended(0, 1, found()), ended(1, 1, replace(CLEAN_SAID, reason=HOSTILE)),
+        ended(2, 1, replace(CLEAN_SAID, reason=HOSTILE)), failed(3), ended(3, 2, CLEAN_SAID),
+        ended(4, 1, found()), replace(ended(5, 1, CLEAN_SAID), strays=("stuck-lso: broker 1, control-0",)),
+        ended(6, 1, found()), failed(7), failed(7, 2),
+    ]  # fmt: skip
+    return plan, results_of(plan, attempts), strays_of(attempts)
+
+
+def test_the_grid_has_a_column_a_version(told: tuple[Plan, list[CellResult], list[str]]) -> None:
+    shown = grid(told[1])
+    assert shown.columns == ("kafka 3.9.2", "kafka 3.9.2")
+    assert [(head, [words(one) for one in row if one]) for head, row in shown.rows] == [
+        ((STUCK, "value", "librdkafka", "kill", "local"), ["anomaly 2/2", "FIXED UPSTREAM 2/2"]),
+        ((STUCK, "value", "librdkafka", "none", "local"), ["clean 2/2", "FAILED 1/2 (flaky)"]),
+    ]
+
+
+def test_the_summary_tells_every_cell(told: tuple[Plan, list[CellResult], list[str]]) -> None:
+    said = json.loads(json.dumps(summary(*told)))
+    assert (said["exit_code"], said["cells_as_expected"], said["flaky"]) == (1, 2, 1)
+    assert said["statuses"] == {"fixed upstream": 1, "failed": 1, "as expected": 2}
+    assert [one["cell"]["nemesis"] for one in said["cells"]] == ["kill", "none", "kill", "none"]
+    assert said["commit"] == "c0ffee"
+
+
+def test_markdown_shows_what_is_told_as_it_is(told: tuple[Plan, list[CellResult], list[str]]) -> None:
+    text = markdown(*told)
+    assert "## Compaction: 2 of 4 cells as expected" in text
+    assert "**FIXED UPSTREAM 2/2**" in text
+    (line,) = [line for line in text.splitlines() if line.startswith("- **FIXED UPSTREAM**")]
+    assert r"\<script\>\|\`\*\[x\](y)\`\\x00\\x1b" in line
+    assert "expected anomaly (each replica's cleaner" in line
+    assert "a finding" not in text
+    assert "control-0" in text
+    assert "the cluster did not come up" in text
+
+
+def test_junit_has_a_case_a_cell(told: tuple[Plan, list[CellResult], list[str]], tmp_path: Path) -> None:
+    write_junit(tmp_path / "j.xml", *told[1:])
+    suite = ET.parse(tmp_path / "j.xml").getroot()[0]  # noqa: S314  (our own)
+    assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "5", "failures": "2", "errors": "1", "skipped": "0",
+    }  # fmt: skip
+    cases = {(case.get("name"), child.tag): child for case in suite for child in case}
+    fixed = cases["kafka-4.4 stuck-lso librdkafka kill local", "failure"]
+    assert fixed.get("message") == "fixed upstream: expected anomaly"
+    assert r"<script>|`*[x](y)`\x00\x1b" in (fixed.text or "")
+    assert cases["kafka-4.4 stuck-lso librdkafka none local", "error"].get("type") == "failed"
+    assert cases["nothing is found where no cell looks", "failure"].get("type") == "stray"
