@@ -1,0 +1,111 @@
+"""A small night on real brokers: killed in the middle, gone on with, and with a wrong expectation that must fail."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from sandbox import STAGE_S, Ran, Sandbox, wait_until
+
+from harness.errors import EXIT_ANOMALY, EXIT_USAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.timeout(600)
+
+CELLS = {nemesis: f"kafka-3.9 stuck-lso librdkafka {nemesis} local" for nemesis in ("kill", "none")}
+WRONG = """
+[[expect]]
+anomalies = ["stuck-lso"]
+nemeses = ["none"]
+verdict = "anomaly"
+why = "wrong on purpose"
+"""
+
+
+@pytest.fixture(scope="module")
+def night(make_sandbox: Callable[[str], Sandbox]) -> tuple[Ran, Path, Sandbox]:
+    """Kill the night in its second run, and let it go on."""
+    sandbox = make_sandbox("night")
+    (sandbox.root / "wrong.toml").write_text(WRONG)
+    (sandbox.root / "matrix.toml").write_text(
+        'targets = ["kafka-3.9"]\nanomalies = ["stuck-lso"]\nnemeses = ["kill", "none"]\n'
+    )
+    first = sandbox.start("nightly", "matrix.toml", "--expectations", "wrong.toml")
+
+    def attempts() -> list[dict[str, Any]]:
+        return [
+            json.loads(line)
+            for path in sandbox.results.glob("nightly/*/attempts.jsonl")
+            for line in path.read_text().splitlines()
+        ]
+
+    wait_until(lambda: len(attempts()) == 3, 2 * STAGE_S, "the second run to begin")
+    first.process.kill()
+    first.process.wait()
+    (folder,) = sandbox.results.glob("nightly/*")
+    ran = sandbox.start("nightly", "--resume", str(folder), "--junit", "j.xml", "--markdown", "s.md").end()
+    return ran, folder, sandbox
+
+
+def test_what_is_not_as_expected_fails_and_is_named(night: tuple[Ran, Path, Sandbox]) -> None:
+    ran, folder, _ = night
+    assert ran.code == EXIT_ANOMALY, ran.said
+    assert f"FIXED UPSTREAM {CELLS['none']}: expected anomaly: every replica had it and removed it" in ran.stdout
+    assert CELLS["kill"] not in ran.stdout
+    assert str(folder) in ran.stdout
+
+
+def test_a_night_that_was_killed_goes_on_where_it_was(night: tuple[Ran, Path, Sandbox]) -> None:
+    _, folder, sandbox = night
+    lines = [json.loads(line) for line in (folder / "attempts.jsonl").read_text().splitlines()]
+    assert [(line["event"], line["outage"]) for line in lines] == [
+        ("began", 0), ("ended", 0), ("began", 1), ("began", 1), ("ended", 1),
+    ]  # fmt: skip
+    sandbox.wait_until_nothing_is_left()
+
+
+def test_summaries_say_the_same(night: tuple[Ran, Path, Sandbox]) -> None:
+    _, folder, sandbox = night
+    said = json.loads((folder / "summary.json").read_text())
+    assert [(cell["cell"]["nemesis"], cell["status"]) for cell in said["cells"]] == [
+        ("kill", "as expected"), ("none", "fixed upstream"),
+    ]  # fmt: skip
+    (right, _) = said["cells"]
+    assert "read_committed is frozen at 0" in right["witness"]
+    for run in right["runs"]:
+        assert json.loads((sandbox.results / run / "verdict.json").read_text())["verdict"] == "anomaly"
+    cases = ET.parse(sandbox.root / "j.xml").getroot().iter("testcase")  # noqa: S314  (our own)
+    assert {case.get("name"): [child.tag for child in case] for case in cases} == {
+        CELLS["kill"]: [], CELLS["none"]: ["failure"],
+    }  # fmt: skip
+    assert "## Compaction: 1 of 2 cells as expected" in (sandbox.root / "s.md").read_text()
+
+
+def test_a_finished_night_runs_nothing_again(night: tuple[Ran, Path, Sandbox]) -> None:
+    _, folder, sandbox = night
+    before = (folder / "attempts.jsonl").read_text()
+    assert sandbox.call("nightly", "--resume", str(folder)).code == EXIT_ANOMALY
+    assert (folder / "attempts.jsonl").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--targets", "kafka-3.8"], "there is no target 'kafka-3.8'"),
+        (["--targets", "redpanda-25.2"], "nothing says what is expected of redpanda-25.2"),
+        (["none.toml"], "none.toml cannot be read"),
+        ([], "the matrix names no targets"),
+        (["--resume", "none"], "is no night"),
+        (["--resume", "none", "--targets", "kafka-3.9"], "--resume goes on with the plan that there is"),
+    ],
+)
+def test_what_is_wrong_is_said_before_the_first_run(arguments: list[str], says: str, sandbox: Sandbox) -> None:
+    ran = sandbox.call("nightly", *arguments)
+    assert ran.code == EXIT_USAGE, ran.said
+    assert says in ran.stderr
+    assert not list(sandbox.results.glob("nightly/*")), ran.said
