@@ -17,7 +17,8 @@ _PLANTED_RUNS = 60
 
 def _seeds(config: pytest.Config) -> dict[str, range]:
     first, runs = config.getoption("--quality-seed"), config.getoption("--quality-runs")
-    return {kind: range(first, first + (runs or (_LEGAL_RUNS if kind == LEGAL else _PLANTED_RUNS))) for kind in KINDS}
+    kinds = config.getoption("--quality-kind") or KINDS
+    return {kind: range(first, first + (runs or (_LEGAL_RUNS if kind == LEGAL else _PLANTED_RUNS))) for kind in kinds}
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +28,9 @@ def all_seeds(request: pytest.FixtureRequest) -> dict[str, range]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give ``seeds`` to the tests that go through whole kinds: (kind, range of seeds), one test a kind."""
+    """Give ``kind``, and ``seeds`` to the tests that go through whole kinds: one test a kind."""
+    seeds = _seeds(metafunc.config)
+    if "seeds" not in metafunc.fixturenames and "kind" in metafunc.fixturenames:
+        metafunc.parametrize("kind", list(seeds))
     if "seeds" in metafunc.fixturenames:
-        seeds = _seeds(metafunc.config)
         metafunc.parametrize(("kind", "seeds"), list(seeds.items()), ids=list(seeds))
