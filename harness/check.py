@@ -12,6 +12,7 @@ from checkers import (
     committed_to_aborted,
     doubts,
     exposure,
+    outcomes,
     stuck_lso,
     tombstone_divergence,
 )
@@ -41,8 +42,17 @@ CHECKERS: dict[str, Callable[[Judged], DataFrame]] = {
     "doubts": doubts.check,
     "exposure": exposure.check,
 }
+OUTCOMES = "outcomes"
 FINDERS = ("stuck_lso", "aborted_to_committed", "committed_to_aborted", "tombstone_divergence")
 THREADS = 4
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What is to be kept of a check: ``verdict.json``, and the rows of ``outcomes.jsonl`` (`checkers.outcomes`)."""
+
+    verdict: dict[str, Any]
+    outcomes: Sequence[dict[str, Any]] = ()
 
 
 @dataclass(frozen=True)
@@ -58,7 +68,8 @@ def prepare(spark: SparkSession, folders: Sequence[RunFolder]) -> Prepared:
     """Plan every checker over run folders that may still be empty: most of a check's time is planning."""
     evidence = load(spark, folders)
     judged = judge(evidence)
-    rows, raised = each(CHECKERS, lambda name: held(CHECKERS[name](judged)))
+    tables = {**CHECKERS, OUTCOMES: outcomes.tell}
+    rows, raised = each(tables, lambda name: held(tables[name](judged)))
     return Prepared(held(evidence.problems), rows, raised)
 
 
@@ -75,6 +86,7 @@ def run_checkers(prepared: Prepared) -> Results:
         findings=[row for name in FINDERS for row in found.get(name, [])],
         doubts=found.get("doubts", []),
         exposure=found.get("exposure", []),
+        outcomes=found.get(OUTCOMES, []),
         raised={**prepared.raised, **raised},
     )
 
@@ -117,17 +129,24 @@ def open_run_folder(path: Path) -> tuple[RunFolder, dict[str, Any]]:
     return folder, manifest
 
 
-def judge_run(prepared: Callable[[], Prepared], folder: RunFolder, manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return the verdict of one run, as in ``verdict.json``.
+def judge_run(prepared: Callable[[], Prepared], folder: RunFolder, manifest: dict[str, Any]) -> Judgement:
+    """Return what is to be said of one run.
 
     A run that did not go to its end is unknown, whatever it collected; only for others checkers are asked for.
     Raises `UsageError` for a damaged folder.
     """
     if manifest["status"] != verdict.COMPLETE:
-        return verdict.assemble(manifest, Results([], [], [], {}))
+        return Judgement(verdict.assemble(manifest, Results([], [], [], {})))
     if not has_final_snapshot(folder, manifest):
         raise UsageError(f"the run folder is damaged: {folder.path} lacks files of the snapshot {AFTER_REJOIN}")
-    return verdict.assemble(manifest, run_checkers(prepared()), read_aftermath(folder))
+    results = run_checkers(prepared())
+    return Judgement(verdict.assemble(manifest, results, read_aftermath(folder)), results.outcomes)
+
+
+def store(folder: RunFolder, judgement: Judgement) -> None:
+    """Write what is to be kept, in place of what was there. Raises OSError where that cannot be."""
+    folder.write_lines(folder.outcomes_path, judgement.outcomes)
+    folder.write_json(folder.verdict_path, judgement.verdict)
 
 
 def read_aftermath(folder: RunFolder) -> list[dict[str, Any]]:

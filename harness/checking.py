@@ -73,13 +73,13 @@ def check_folder(path: Path, progress: Progress, spark: SparkOptions) -> RunResu
             progress.stage("check")
             return check.prepare(session, [folder])
 
-        said = check.judge_run(prepared, folder, content)
+        judgement = check.judge_run(prepared, folder, content)
     try:
-        folder.write_json(folder.verdict_path, said)
+        check.store(folder, judgement)
     except OSError as error:
         # The folder may be someone else's, or an archive: the verdict is told all the same.
         log.warning("the verdict is not stored: %s", error)
-    return RunResult(folder, said, {})
+    return RunResult(folder, judgement.verdict, {})
 
 
 @contextmanager

@@ -121,13 +121,14 @@ def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
         if not job.keep:
             _close(runtime)
         stages.begin("check")
-        from harness.check import judge_run  # noqa: PLC0415  (loaded by now)
+        from harness.check import judge_run, store  # noqa: PLC0415  (loaded by now)
 
-        said = judge_run(prepared, folder, told.content)
+        judgement = judge_run(prepared, folder, told.content)
         stages.end()
+        said = judgement.verdict
         said["timings_s"] = stages.timings_s
         told.time(stages.timings_s)
-        folder.write_json(folder.verdict_path, said)
+        store(folder, judgement)
         kept = {}
         if job.keep:
             workspace.keep()

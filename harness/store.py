@@ -4,7 +4,7 @@ results/<target>/<anomaly>/<run id>/          latest -> newest
   manifest.json  history.jsonl  observations.jsonl  harness.log
   brokers/<id>/<snapshot>/<topic>-<partition>/*     beside them the checkpoints
   fetched/<id>/<snapshot>/<topic>-<partition>/{batches.bin,state.json}
-  logs/<id>/server.log     verdict.json     aftermath.jsonl  aftermath-history.jsonl
+  logs/<id>/server.log     verdict.json     outcomes.jsonl     aftermath.jsonl  aftermath-history.jsonl
   topology.svg             who hears whom while brokers are away, where links are the fault
 """
 
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 LATEST = "latest"
@@ -30,6 +31,7 @@ OBSERVATIONS = "observations.jsonl"
 AFTERMATH = "aftermath.jsonl"
 AFTERMATH_HISTORY = "aftermath-history.jsonl"
 VERDICT = "verdict.json"
+OUTCOMES = "outcomes.jsonl"
 TOPOLOGY = "topology.svg"
 STATE = "state.json"
 """What a broker said of a replica that it served."""
@@ -84,6 +86,11 @@ class RunFolder:
         return self.path / VERDICT
 
     @property
+    def outcomes_path(self) -> Path:
+        """``outcomes.jsonl``: what each replica makes of each transactional batch, by the last check."""
+        return self.path / OUTCOMES
+
+    @property
     def logs_path(self) -> Path:
         """``logs/``, one folder a broker."""
         return self.path / "logs"
@@ -100,6 +107,12 @@ class RunFolder:
         """Replace a JSON file in one step: readers see the old or the new one, never half."""
         draft = path.with_suffix(path.suffix + ".new")
         draft.write_text(json.dumps(content, indent=2, sort_keys=False) + "\n")
+        draft.replace(path)
+
+    def write_lines(self, path: Path, lines: Iterable[Any]) -> None:
+        """Replace a file of JSON lines in one step."""
+        draft = path.with_suffix(path.suffix + ".new")
+        draft.write_text("".join(json.dumps(line) + "\n" for line in lines))
         draft.replace(path)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
@@ -41,6 +41,7 @@ class Results:
     doubts: list[dict[str, Any]]
     exposure: list[dict[str, Any]]
     raised: dict[str, str]
+    outcomes: list[dict[str, Any]] = field(default_factory=list)
 
 
 def assemble(manifest: dict[str, Any], results: Results, aftermath: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
