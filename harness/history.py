@@ -4,11 +4,11 @@ Event schema (``history.jsonl``), absent fields left out:
 
     index      int     order of the line
     type       str     invoke | ok | fail | info (may or may not have happened)
-    f          str     produce | begin | commit | abort | init | poll
+    f          str     produce | begin | commit | abort | init | poll | leave | come back (the nemesis)
     op         int     pairs an invocation with its completion
     time_ms    int     wall clock, milliseconds since the epoch
     process    str     one client, one operation at a time, except that produces overlap
-    part       str     payload | filler | reader
+    part       str     payload | filler | reader | nemesis
     phase      str     before | outage | late | after
     transactional_id   str
     txn        int     the nth transaction of that transactional id, from 1
@@ -18,6 +18,7 @@ Event schema (``history.jsonl``), absent fields left out:
     records    list    poll only: [{offset, key, value or null}, ...] as delivered
     position   int     poll only: where the reader stands at the end
     broker     int     poll only: the leader that served it
+    brokers    list    nemesis only: the brokers that it acts on
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ nothing about anomalies; that is the checkers' part.
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ from workloads.payload import Payload
 from workloads.reader import read_committed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from harness.clients import MakeProducer
     from harness.clock import Clock
@@ -126,7 +126,7 @@ class Outage:
             self._create_topics(parts)
             self._start_observing(parts)
             self._write(parts)
-            self._leave(parts.grounds)
+            self._leave(parts)
             self._progress("end transactions")
             with parts.filler.running(Phase.OUTAGE):
                 for payload in parts.payloads:
@@ -233,15 +233,28 @@ class Outage:
                 payload.run(Phase.BEFORE)
         parts.cluster.wait_replicated("everything written to be on every replica")
 
-    def _leave(self, grounds: Grounds) -> None:
-        nemesis, cluster = self._test.nemesis, grounds.cluster
+    def _leave(self, parts: Parts) -> None:
+        nemesis, cluster = self._test.nemesis, parts.cluster
         self._progress(nemesis.leaving.format(broker=_listed(self._test.placement.absent)))
         if nemesis.lives_on:
             cluster.rest_cleaners_of_absent()
-        nemesis.leave(grounds)
-        if nemesis.takes_away:
-            cluster.wait_absent_left()
-            cluster.away = frozenset(self._test.placement.absent)
+        with self._noted(parts.history, "leave", Phase.OUTAGE):
+            nemesis.leave(parts.grounds)
+            if nemesis.takes_away:
+                cluster.wait_absent_left()
+                cluster.away = frozenset(self._test.placement.absent)
+
+    @contextmanager
+    def _noted(self, history: History, what: str, phase: Phase) -> Iterator[None]:
+        """Have what the nemesis does in the history, too; where it does not end, whether it did is not known."""
+        brokers = list(self._test.placement.absent)
+        event = history.invoke(f=what, process="nemesis", part="nemesis", phase=phase, brokers=brokers)
+        try:
+            yield
+        except BaseException:
+            history.complete("info", event)
+            raise
+        history.complete("ok", event)
 
     def _clean(self, parts: Parts) -> None:
         cluster = parts.cluster
@@ -259,9 +272,10 @@ class Outage:
         cluster.wait_replicated("the late transactions to be on every replica that is there")
         snapshot.take(cluster, self._folder, BEFORE_RETURN)
         self._progress(nemesis.returning.format(broker=_listed(self._test.placement.absent)))
-        nemesis.come_back(parts.grounds)
-        cluster.wait_absent_back()
-        cluster.away = frozenset()
+        with self._noted(parts.history, "come back", Phase.AFTER):
+            nemesis.come_back(parts.grounds)
+            cluster.wait_absent_back()
+            cluster.away = frozenset()
         if nemesis.lives_on:
             cluster.wake_cleaners_of_absent()
         with parts.filler.running(Phase.AFTER):

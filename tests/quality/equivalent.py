@@ -8,6 +8,8 @@ A_CLOSER_LOOK: Final = "what is the same is compared key by key as well, and let
 NO_DATA_THERE: Final = "an offset is that of a marker or of data, never of both"
 
 EQUIVALENT: Final[dict[str, str]] = {
+    "beliefs.Beliefs.of: .where('problem IS NULL') -> nothing": "where a file is damaged, nothing is judged",
+    "beliefs._in_doubt: base_offset <= span_to AND end_offset >= span_from -> end_offset >= span_from": A_CLOSER_LOOK,
     "committed_to_aborted._records: max -> min": "one replica has all records of a transaction end at one marker",
     "committed_to_aborted._spans: marker_offset > offset -> marker_offset >= offset": NO_DATA_THERE,
     "doubts._delivered_is_not_derived: f = 'poll' AND type = 'ok' -> type = 'ok'": "only polls have records",
@@ -27,6 +29,8 @@ EQUIVALENT: Final[dict[str, str]] = {
     "plain._look: owners == broker -> owners != broker #2": (
         "all but each one come to the same if and only if each one does, as digests are added by exclusive or"
     ),
+    "reduce._judged_keys: .where('broker IS NOT NULL') -> nothing": "what counts keys names no offsets to be looked at",
+    "reduce._judged_keys: .where('transactional') -> nothing": "what is in no transaction is looked up by no producer",
     "replay.believed_records: .where(f.col('offset').isNotNull()) -> nothing": (
         "what is no record lies at no offset from the log start on"
     ),
