@@ -7,7 +7,7 @@ batches on every replica, or the same final state of every key (`sieve`).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from checkers.evidence import PARTITION, REPLICA, place_of
 from checkers.files import NO_BOUNDS, segment_files, shares
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from checkers.files import SegmentFile
     from harness.audit.copies import Copies
 
-Facts = dict[tuple[str, str, int, int], dict[str, int | None]]
+Facts: TypeAlias = "dict[tuple[str, str, int, int], dict[str, int | None]]"
 """What is known beside each log (`copies.replica_facts`), by REPLICA."""
 
 
@@ -46,7 +46,7 @@ def settle(spark: SparkSession, copies: Sequence[Copies], facts: Facts, tasks: i
         files.setdefault(segment.place, []).append(number)
     stretches = scan(spark, segments).repartition(tasks, *PARTITION)
     looks = look(stretches, _by_place(copies), files).localCheckpoint(eager=False)
-    plain = {place_of(row): row for row in looks.where("segment IS NULL AND plain").drop("told").collect()}
+    plain = {place_of(row): row for row in looks.where("plain").drop("told").collect()}
     bounds = _bounds(plain, facts)
     differing = {place for place, row in plain.items() if not row["same"]}
     if differing:

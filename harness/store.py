@@ -5,6 +5,7 @@ results/<target>/<anomaly>/<run id>/          latest -> newest
   brokers/<id>/<snapshot>/<topic>-<partition>/*     beside them the checkpoints
   fetched/<id>/<snapshot>/<topic>-<partition>/{batches.bin,state.json}
   logs/<id>/server.log     verdict.json     outcomes.jsonl     aftermath.jsonl  aftermath-history.jsonl
+  report.html              all of it to look at
   topology.svg             who hears whom while brokers are away, where links are the fault
 """
 
@@ -33,6 +34,7 @@ AFTERMATH_HISTORY = "aftermath-history.jsonl"
 VERDICT = "verdict.json"
 OUTCOMES = "outcomes.jsonl"
 TOPOLOGY = "topology.svg"
+REPORT = "report.html"
 STATE = "state.json"
 """What a broker said of a replica that it served."""
 COORDINATOR = "coordinator.json"

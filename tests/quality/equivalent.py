@@ -10,6 +10,13 @@ NO_DATA_THERE: Final = "an offset is that of a marker or of data, never of both"
 EQUIVALENT: Final[dict[str, str]] = {
     "beliefs.Beliefs.of: .where('problem IS NULL') -> nothing": "where a file is damaged, nothing is judged",
     "beliefs._in_doubt: base_offset <= span_to AND end_offset >= span_from -> end_offset >= span_from": A_CLOSER_LOOK,
+    "beliefs._in_doubt: base_offset <= span_to AND end_offset >= span_from -> base_offset <= span_to": A_CLOSER_LOOK,
+    "beliefs._in_doubt: base_offset <= span_to -> base_offset < span_to": NO_DATA_THERE,
+    "beliefs._in_doubt: .where('transactional') -> nothing": "only what is in a transaction is misjudged",
+    "beliefs._spans: .where('first_offset IS NOT NULL') -> nothing": "an entry without an offset has no marker inside",
+    "beliefs._summary: when((f.col('belief') == belief) & compared) -> "
+    "when(~((f.col('belief') == belief) & compared))": "all but each one come to the same only where each one does",
+    "beliefs._with_first_mark: .where('mark IS NULL') -> nothing": A_CLOSER_LOOK,
     "committed_to_aborted._records: max -> min": "one replica has all records of a transaction end at one marker",
     "committed_to_aborted._spans: marker_offset > offset -> marker_offset >= offset": NO_DATA_THERE,
     "doubts._delivered_is_not_derived: f = 'poll' AND type = 'ok' -> type = 'ok'": "only polls have records",

@@ -979,6 +979,12 @@ EDGE_CASES = [
         Finding(DIVERGED, 2, 0, "K", -1, VISIBLE),
     ),
     clean(
+        "high watermarks that lag behind logs that end alike",
+        copy(1, put(0, "K"), put(3, "K"), END, high_watermark=5),
+        copy(2, put(3, "K"), END, high_watermark=4),
+        says="2 replicas were read to offset 5 and agree",
+    ),
+    clean(
         "a transaction goes on in the next segment",
         copy(1, put(0, "K", T1), put(1, "L", T1), commit(2, T1), END, rolled_at=(0, 1)),
         copy(2, put(0, "K", T1), put(1, "L", T1), commit(2, T1), END),
@@ -1056,6 +1062,7 @@ LET_GO = {
     "a producer without transactions goes on in a higher epoch",
     "aborted alike",
     "cleaned at different times",
+    "high watermarks that lag behind logs that end alike",
     "leaders that followed each other",
     "no checkpoints",
     "one replica",

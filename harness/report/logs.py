@@ -1,0 +1,202 @@
+"""The logs of all brokers side by side: a row an offset, a column a broker, and what each makes of what it holds."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.history import HEADER_TXN
+from harness.segments.batches import CorruptLogError, iter_batches, iter_records, marker
+from harness.store import AFTER_REJOIN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from harness.report.story import Story
+    from harness.segments.batches import Batch, Record
+    from harness.store import RunFolder
+
+BACKGROUND: Final = b"filler."
+"""Keys, and transactional ids, of the traffic beside the payloads begin so."""
+SHOWN_CHARACTERS: Final = 200
+"""Of a key or a value; the rest is counted."""
+VALUE, TOMBSTONE, EMPTIED = "value", "tombstone", "emptied batch"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one broker holds at an offset. ``kind``: value, tombstone, emptied batch, or the marker's type.
+
+    ``transaction``: as the record's header names it. ``outcome`` and ``decided_by``: what this broker makes of its
+    transaction, and by which marker; None for what is in none. ``finding``: what is wrong with it, by its number.
+    """
+
+    kind: str
+    key: str | None = None
+    value: str | None = None
+    producer_id: int | None = None
+    transaction: str | None = None
+    outcome: str | None = None
+    decided_by: int | None = None
+    finding: int | None = None
+
+    @property
+    def is_marker(self) -> bool:
+        """Whether it is a control record."""
+        return self.kind not in {VALUE, TOMBSTONE, EMPTIED}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One offset. ``cells`` and ``missing`` are by broker: what it holds, or why it holds nothing.
+
+    ``differs``: brokers that hold it make different things of it, or something of it was found wrong.
+    """
+
+    offset: int
+    cells: Mapping[int, Cell]
+    missing: Mapping[int, str]
+    differs: bool
+    background: bool
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """One partition on all of its brokers. ``problem``: why a log cannot be shown to its end, "" where it can."""
+
+    topic: str
+    partition: int
+    brokers: tuple[int, ...]
+    rows: tuple[Row, ...]
+    problem: str = ""
+
+
+def side_by_side(
+    folder: RunFolder, manifest: Mapping[str, Any], findings: Sequence[Mapping[str, Any]], story: Story
+) -> list[SideBySide]:
+    """Return every partition of a run after the rejoin, with what of the payloads no broker holds any more."""
+    outcomes = _outcomes(folder)
+    numbers = {
+        (one["broker"], one["topic"], one["partition"], one["offset"]): number for number, one in enumerate(findings, 1)
+    }
+    removed = story.removals
+    return [
+        _partition(folder, scenario["topic"], int(partition), sorted(brokers), outcomes, numbers, story, removed)
+        for scenario in manifest["scenarios"]
+        for partition, brokers in scenario["replicas"].items()
+    ]
+
+
+def shown(text: bytes | None) -> str | None:
+    """Return bytes as text for people, cut where they are long; what is no text, or would not be seen, is escaped."""
+    if text is None:
+        return None
+    told = printable(text[: 4 * SHOWN_CHARACTERS].decode(errors="backslashreplace"))
+    if len(told) > SHOWN_CHARACTERS or len(text) > 4 * SHOWN_CHARACTERS:
+        return f"{told[:SHOWN_CHARACTERS]}… ({len(text):,} bytes)"
+    return told
+
+
+def printable(text: str) -> str:
+    """Return a text with what would not be seen, or would change how the rest is, as Python escapes it."""
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
+
+
+def _partition(  # noqa: PLR0917
+    folder: RunFolder,
+    topic: str,
+    partition: int,
+    brokers: Sequence[int],
+    outcomes: Mapping[tuple[int, str, int, int], tuple[str, int | None]],
+    numbers: Mapping[tuple[int, str, int, int], int],
+    story: Story,
+    removed: Mapping[tuple[int, str, int, int], str],
+) -> SideBySide:
+    held: dict[int, dict[int, Cell]] = {}
+    seen = story.seen.get((topic, partition), {})
+    background = {offset: False for offset, what in seen.items() if not what.background}
+    problems = []
+    for broker in brokers:
+        cells = held[broker] = {}
+        try:
+            for cell_at, cell, is_background in _cells(folder, broker, topic, partition, outcomes):
+                cells[cell_at] = replace(cell, finding=numbers.get((broker, topic, partition, cell_at)))
+                background.setdefault(cell_at, is_background or (cell_at in seen and seen[cell_at].background))
+        except (CorruptLogError, OSError) as error:
+            problems.append(f"broker {broker}: {error}")
+    rows = []
+    for offset in sorted(background):
+        cells = {broker: held[broker][offset] for broker in brokers if offset in held[broker]}
+        made = {(cell.outcome, cell.kind) for cell in cells.values()}
+        differs = len(made) > 1 or any(cell.finding for cell in cells.values())
+        missing = {
+            broker: removed.get((broker, topic, partition, offset), "never seen here")
+            for broker in brokers
+            if broker not in cells
+        }
+        rows.append(Row(offset, cells, missing, differs, background[offset] and not differs))
+    return SideBySide(topic, partition, tuple(brokers), tuple(rows), "; ".join(problems))
+
+
+def _cells(
+    folder: RunFolder,
+    broker: int,
+    topic: str,
+    partition: int,
+    outcomes: Mapping[tuple[int, str, int, int], tuple[str, int | None]],
+) -> Iterator[tuple[int, Cell, bool]]:
+    """Yield offset, cell, and whether it is background traffic."""
+    background: set[int] = set()
+    for batch, source in _batches(folder, broker, f"{topic}-{partition}"):
+        outcome, decided_by = outcomes.get((broker, topic, partition, batch.base_offset), (None, None))
+        producer_id = batch.producer_id if batch.producer_id >= 0 else None
+        told: dict[str, Any] = {"producer_id": producer_id, "outcome": outcome, "decided_by": decided_by}
+        if batch.is_control:
+            found = marker(batch, source=source)
+            kind = found.type if found else EMPTIED
+            yield batch.last_offset, Cell(kind, producer_id=producer_id), batch.producer_id in background
+        elif batch.is_empty:
+            yield batch.last_offset, Cell(EMPTIED, **told), batch.producer_id in background
+        else:
+            for record in iter_records(batch, source=source):
+                is_background = (record.key or b"").startswith(BACKGROUND)
+                if is_background and producer_id is not None:
+                    background.add(producer_id)
+                yield record.offset, _record(record, told), is_background
+
+
+def _record(record: Record, told: Mapping[str, Any]) -> Cell:
+    transaction = next((shown(value) for name, value in record.headers if name == HEADER_TXN), None)
+    kind = TOMBSTONE if record.value is None else VALUE
+    return Cell(kind, key=shown(record.key), value=shown(record.value), transaction=transaction, **told)
+
+
+def _batches(folder: RunFolder, broker: int, name: str) -> Iterator[tuple[Batch, str]]:
+    """Yield what the broker's files hold, or where these are not Kafka's, what it served."""
+    place = folder.broker_snapshot(broker, AFTER_REJOIN) / name
+    files = sorted(place.glob("*.log")) or [folder.fetched_snapshot(broker, AFTER_REJOIN) / name / "batches.bin"]
+    for path in files:
+        source = str(path.relative_to(folder.path))
+        for batch in _until_cut(path, source):
+            yield batch, source
+
+
+def _until_cut(path: Path, source: str) -> Iterator[Batch]:
+    """Yield the batches of a file that may end in one that was being written."""
+    try:
+        yield from iter_batches(path.read_bytes(), source=source)
+    except CorruptLogError as error:
+        if not error.cut:
+            raise
+
+
+def _outcomes(folder: RunFolder) -> dict[tuple[int, str, int, int], tuple[str, int | None]]:
+    if not folder.outcomes_path.exists():
+        return {}
+    rows = map(json.loads, folder.outcomes_path.read_text().splitlines())
+    return {
+        (row["broker"], row["topic"], row["partition"], row["base_offset"]): (row["outcome"], row["decided_by"])
+        for row in rows
+    }

@@ -1,0 +1,101 @@
+"""``report.html``: one run in one file, which needs no network and no script."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import TYPE_CHECKING, Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from harness.drawing import topology
+from harness.report.logs import printable, side_by_side
+from harness.report.story import read_story
+from harness.report.timeline import timeline
+from harness.store import REPORT
+from harness.verdict import ANOMALY, CLEAN, UNKNOWN, finding_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from harness.store import RunFolder
+
+SENTENCES: Final = {
+    ANOMALY: "The replicas disagree, and nothing will bring them together.",
+    CLEAN: "The replicas agree, and the run shows that they had every reason not to.",
+    UNKNOWN: "This run shows neither that the replicas agree nor that they do not.",
+}
+OUTCOME_SIGNS: Final = {"committed": "✓", "aborted": "✗", "open": "…"}
+"""What tells outcomes apart without their colours."""
+
+_READ_LOG: Final = (
+    "kafka-dump-log.sh --print-data-log --files {folder}/brokers/{broker}/after-rejoin/{topic}-{partition}/*.log"
+)
+_READ_COMMITTED: Final = (
+    "kafka-console-consumer.sh --bootstrap-server HOST:PORT --topic {topic} --partition {partition} --offset earliest"
+    " --isolation-level read_committed --property print.key=true --property print.offset=true --timeout-ms 10000"
+)
+
+
+def write_report(folder: RunFolder, verdict: Mapping[str, Any]) -> None:
+    """Write the page of a run whose manifest and evidence are in its folder. Raises `UsageError` where they are not."""
+    manifest = json.loads(folder.manifest_path.read_text())
+    (folder.path / REPORT).write_text(page(folder, manifest, verdict))
+
+
+def page(folder: RunFolder, manifest: Mapping[str, Any], verdict: Mapping[str, Any]) -> str:
+    """Return the page."""
+    story = read_story(folder)
+    findings = verdict["findings"]
+    tables = side_by_side(folder, manifest, findings, story)
+    scenarios = {scenario["topic"]: scenario for scenario in manifest["scenarios"]}
+    told = {scenario["topic"]: scenario for scenario in verdict["scenarios"]}
+    return (
+        environment()
+        .get_template("run.html")
+        .render(
+            verdict=verdict,
+            sentence=SENTENCES[verdict["verdict"]],
+            manifest=manifest,
+            scenarios=scenarios,
+            told=told,
+            findings=list(enumerate(findings, 1)),
+            lines=[printable(finding_line(finding)) for finding in findings],
+            tables=tables,
+            timelines={(one.topic, one.partition): timeline(story, one.topic, one.partition) for one in tables},
+            topology=_topology(manifest),
+            signs=OUTCOME_SIGNS,
+            has_outcomes=folder.outcomes_path.exists(),
+            commands=_commands(manifest),
+            read_log=_READ_LOG,
+            read_committed=_READ_COMMITTED,
+        )
+    )
+
+
+def environment() -> Environment:
+    """Return the templates' environment: everything that is told is text, never markup."""
+    made = Environment(
+        loader=PackageLoader(__package__), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    made.filters["printable"] = printable
+    made.filters["pretty"] = lambda value: json.dumps(value, indent=2, ensure_ascii=True)
+    return made
+
+
+def _topology(manifest: Mapping[str, Any]) -> str | None:
+    links = manifest.get("topology")
+    if links is None:
+        return None
+    return topology([(source, hearer) for source, hearer in links], manifest["brokers"], manifest["absent_brokers"])
+
+
+def _commands(manifest: Mapping[str, Any]) -> list[str]:
+    """Return how to run the same again."""
+    run = [
+        "harness", "run", "--target", manifest["target"]["name"], "--anomaly", manifest["anomaly"],
+        "--nemesis", manifest["nemesis"], "--client", manifest["client"], "--timers", manifest["timers"],
+        "--seed", str(manifest["seed"]),
+    ]  # fmt: skip
+    return [shlex.join(run), "harness check RUN_DIR"]

@@ -1,0 +1,149 @@
+"""What was done in a run, and when: what clients and the nemesis did, and what every replica came to."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from harness.history import read_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from harness.store import RunFolder
+
+MARKERS, EMPTY = ("commit", "abort"), "empty"
+"""Kinds of batches, as `harness.observe` calls them."""
+_DONE = {"begin": "begins", "commit": "commits", "abort": "aborts"}
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a client did: seconds since the first operation, the process and words."""
+
+    at_s: float
+    process: str
+    what: str
+
+
+@dataclass(frozen=True)
+class Away:
+    """From when to when brokers were away: from the fault's begin until they were back; None: to the end."""
+
+    brokers: tuple[int, ...]
+    from_s: float
+    to_s: float | None
+
+
+@dataclass
+class Lane:
+    """What was seen of one replica. ``removed``: (seconds, offset, kind)."""
+
+    at_s: list[float] = field(default_factory=list)
+    log_end: list[int] = field(default_factory=list)
+    high_watermark: list[int] = field(default_factory=list)
+    last_stable_offset: list[int] = field(default_factory=list)
+    removed: list[tuple[float, int, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was ever seen at an offset, on any replica; ``background``: it is none of the payload's."""
+
+    kind: str
+    background: bool
+
+
+@dataclass(frozen=True)
+class Story:
+    """``events``: of payloads, by topic. ``lanes`` and ``seen``: by topic and partition, then broker or offset.
+
+    ``ends_s``: the last moment.
+    """
+
+    events: Mapping[str, Sequence[Event]]
+    away: Sequence[Away]
+    lanes: Mapping[tuple[str, int], Mapping[int, Lane]]
+    seen: Mapping[tuple[str, int], Mapping[int, Seen]]
+    ends_s: float
+
+    @property
+    def removals(self) -> dict[tuple[int, str, int, int], str]:
+        """By broker, topic, partition and offset: what was seen there and when it was gone, in words."""
+        told: dict[tuple[int, str, int, int], str] = {}
+        for (topic, partition), lanes in self.lanes.items():
+            for broker, lane in lanes.items():
+                for at_s, offset, kind in lane.removed:
+                    # What is emptied first is removed later.
+                    told.setdefault((broker, topic, partition, offset), f"{kind}, removed at {at_s:.1f} s")
+        return told
+
+
+def read_story(folder: RunFolder) -> Story:
+    """Read history and observations. Raises `UsageError` for a damaged folder."""
+    history = read_lines(folder.history_path)
+    seen = read_lines(folder.observations_path) if folder.observations_path.exists() else []
+    times = [line["time_ms"] for line in (*history, *seen)]
+    begins_ms = min(times, default=0)
+
+    def since_s(line: Mapping[str, Any]) -> float:
+        return float(line["time_ms"] - begins_ms) / 1000
+
+    events: dict[str, list[Event]] = defaultdict(list)
+    for line in history:
+        if line["part"] == "payload" and line["type"] == "ok" and line["f"] != "init":
+            topic = line.get("topic") or line["process"].rpartition(".")[0]
+            events[topic].append(Event(since_s(line), line["process"], _words(line)))
+    lanes: dict[tuple[str, int], dict[int, Lane]] = defaultdict(lambda: defaultdict(Lane))
+    for line in seen:
+        lane = lanes[line["topic"], line["partition"]][line["broker"]]
+        lane.at_s.append(since_s(line))
+        lane.log_end.append(line["log_end"])
+        lane.high_watermark.append(line["high_watermark"])
+        lane.last_stable_offset.append(line["last_stable_offset"])
+        lane.removed += [(since_s(line), one["offset"], one["kind"]) for one in line["removed"]]
+    return Story(
+        events, _away(history, since_s), lanes, _seen(history, seen), (max(times, default=0) - begins_ms) / 1000
+    )
+
+
+def _seen(
+    history: Sequence[Mapping[str, Any]], observed: Sequence[Mapping[str, Any]]
+) -> dict[tuple[str, int], dict[int, Seen]]:
+    """Tell the payloads' records and markers from the background's, by what clients were told of their offsets."""
+    written = {
+        (line["topic"], line["partition"], line["offset"])
+        for line in history
+        if line["part"] == "payload" and line.get("offset") is not None
+    }
+    appeared = [(line["topic"], line["partition"], one) for line in observed for one in line["appeared"]]
+    producers = {
+        (topic, one["producer_id"])
+        for topic, partition, one in appeared
+        if (topic, partition, one["offset"]) in written and one["producer_id"] >= 0
+    }
+    found: dict[tuple[str, int], dict[int, Seen]] = defaultdict(dict)
+    for topic, partition, one in appeared:
+        is_mine = (topic, partition, one["offset"]) in written or (
+            one["kind"] in MARKERS and (topic, one["producer_id"]) in producers
+        )
+        if one["kind"] != EMPTY:
+            found[topic, partition].setdefault(one["offset"], Seen(one["kind"], not is_mine))
+    return found
+
+
+def _away(history: Sequence[Mapping[str, Any]], since_s: Any) -> list[Away]:
+    acts = [line for line in history if line["part"] == "nemesis"]
+    left = [line for line in acts if (line["f"], line["type"]) == ("leave", "invoke")]
+    back = [since_s(line) for line in acts if line["f"] == "come back" and line["type"] == "ok"]
+    return [Away(tuple(line["brokers"]), since_s(line), max(back, default=None)) for line in left]
+
+
+def _words(line: Mapping[str, Any]) -> str:
+    if line["f"] in _DONE:
+        return f"{_DONE[line['f']]} transaction {line['txn']}"
+    what = "deletes" if line.get("tombstone") else "writes"
+    within = f" in transaction {line['txn']}" if line.get("txn") else ""
+    at = f" at {line['offset']}" if line.get("offset") is not None else ""
+    return f"{what} {line.get('key')}{within}{at}"

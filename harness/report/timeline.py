@@ -1,0 +1,123 @@
+"""A picture of one partition's run: what clients did, who was away, and how far each broker's replica had come."""
+
+from __future__ import annotations
+
+import io
+import re
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+import matplotlib as mpl
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+
+    from harness.report.story import Away, Event, Lane, Story
+
+WIDTH_IN, LANE_IN, CLIENTS_IN = 9.0, 1.25, 1.3
+TOGETHER = 0.06
+"""Of the whole width: what a process does within it is told in one line."""
+AWAY_COLOUR: Final = "#cc79a7"
+LINES: Final = (
+    ("log_end", "log end", "-", "#56b4e9"),
+    ("high_watermark", "high watermark", "--", "#009e73"),
+    ("last_stable_offset", "last stable offset", ":", "#d55e00"),
+)
+"""Field, name, dash and colour: told apart by the dash alone, too."""
+REMOVED_COLOUR: Final = "#e69f00"
+_STYLE: Final[Any] = {
+    "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9, "svg.hashsalt": "compaction-harness",
+    "axes.spines.top": False, "axes.spines.right": False, "path.simplify": True,
+}  # fmt: skip
+_BLACK = re.compile(r"#000000|black")
+_SIZE = re.compile(r'(<svg[^>]*?) width="[^"]*"| height="[^"]*"(?=[^>]*viewBox)')
+
+
+def timeline(story: Story, topic: str, partition: int) -> str:
+    """Return an SVG element without a fixed size, whose text and axes have the colour of the text around it."""
+    lanes = story.lanes.get((topic, partition), {})
+    brokers = sorted(lanes)
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(WIDTH_IN, CLIENTS_IN + LANE_IN * len(brokers)), layout="constrained")
+        FigureCanvasSVG(figure)
+        ratios = [CLIENTS_IN, *(LANE_IN for _ in brokers)]
+        rows: list[Axes] = figure.subplots(len(ratios), 1, sharex=True, squeeze=False, height_ratios=ratios)[
+            :, 0
+        ].tolist()
+        _draw_clients(rows[0], story.events.get(topic, []), story.ends_s)
+        background = {offset for offset, what in story.seen.get((topic, partition), {}).items() if what.background}
+        for axes, broker in zip(rows[1:], brokers, strict=True):
+            _draw_lane(axes, broker, lanes[broker], story.ends_s, background)
+        for axes in rows:
+            _shade(axes, story.away, story.ends_s)
+        rows[0].set_xlim(0, story.ends_s)
+        rows[-1].set_xlabel("seconds")
+        handles, names = _legend(rows[1:])
+        if handles:
+            figure.legend(handles, names, loc="outside lower center", ncols=len(names), frameon=False)
+        told = io.StringIO()
+        figure.savefig(told, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    return as_element(told.getvalue())
+
+
+def as_element(document: str) -> str:
+    """Return matplotlib's SVG as an element of a page: as wide as there is room, and black is the text's colour."""
+    svg = document[document.index("<svg") :]
+    return _BLACK.sub("currentColor", _SIZE.sub(r"\1", svg, count=2))
+
+
+def _draw_clients(axes: Axes, events: Sequence[Event], ends_s: float) -> None:
+    processes = list(dict.fromkeys(event.process for event in events))
+    axes.set_yticks(range(len(processes)), [name.rpartition(".")[2] for name in processes])
+    axes.set_ylim(len(processes) - 0.5, -0.7)
+    axes.set_title("clients", loc="left", fontsize=9)
+    for event in events:
+        axes.plot(event.at_s, processes.index(event.process), marker="|", color="black", markersize=10)
+    for first, words in _told_together(events, ends_s * TOGETHER):
+        axes.annotate(
+            words, (first.at_s, processes.index(first.process)), xytext=(3, 6), textcoords="offset points", rotation=10,
+            fontsize=7, parse_math=False,
+        )  # fmt: skip
+
+
+def _told_together(events: Sequence[Event], within_s: float) -> Iterator[tuple[Event, str]]:
+    """Yield the first of each process's events that follow each other at once, and the words of all of them."""
+    for _, mine in groupby(sorted(events, key=lambda event: event.process), key=lambda event: event.process):
+        told: list[Event] = []
+        for event in mine:
+            if told and event.at_s - told[0].at_s > within_s:
+                yield told[0], ", ".join(one.what for one in told)
+                told = []
+            told.append(event)
+        yield told[0], ", ".join(one.what for one in told)
+
+
+def _draw_lane(axes: Axes, broker: int, lane: Lane, ends_s: float, background: set[int]) -> None:
+    axes.set_title(f"broker {broker}", loc="left", fontsize=9)
+    for field, name, dash, colour in LINES:
+        values = getattr(lane, field)
+        axes.step([*lane.at_s, ends_s], [*values, *values[-1:]], dash, where="post", color=colour, label=name)
+    removed = [(at_s, offset, kind) for at_s, offset, kind in lane.removed if offset not in background]
+    if removed:
+        axes.plot(
+            [at_s for at_s, *_ in removed], [offset for _, offset, _ in removed], "x", color=REMOVED_COLOUR,
+            label="removed from the payload", markersize=6, markeredgewidth=2,
+        )  # fmt: skip
+    axes.margins(y=0.15)
+
+
+def _shade(axes: Axes, away: Sequence[Away], ends_s: float) -> None:
+    for one in away:
+        axes.axvspan(one.from_s, ends_s if one.to_s is None else one.to_s, color=AWAY_COLOUR, alpha=0.15, linewidth=0)
+
+
+def _legend(lanes: Sequence[Axes]) -> tuple[list[Artist], list[str]]:
+    found: Mapping[str, Artist] = {
+        name: handle for axes in lanes for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    return list(found.values()), list(found)
