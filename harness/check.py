@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,7 +22,7 @@ from checkers.judged import judge
 from harness import leftovers, verdict
 from harness.errors import UsageError
 from harness.manifest import open_run
-from harness.store import AFTER_REJOIN, HISTORY, RunFolder
+from harness.store import AFTER_REJOIN, HISTORY, REPORT, RunFolder
 from harness.verdict import Results
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from checkers.judged import Judged
 
 T = TypeVar("T")
+log = logging.getLogger("harness")
 
 CHECKERS: dict[str, Callable[[Judged], DataFrame]] = {
     "stuck_lso": stuck_lso.check,
@@ -144,9 +146,15 @@ def judge_run(prepared: Callable[[], Prepared], folder: RunFolder, manifest: dic
 
 
 def store(folder: RunFolder, judgement: Judgement) -> None:
-    """Write what is to be kept, in place of what was there. Raises OSError where that cannot be."""
+    """Write what is to be kept, and the report, in place of what was there. Raises OSError where that cannot be."""
     folder.write_lines(folder.outcomes_path, judgement.outcomes)
     folder.write_json(folder.verdict_path, judgement.verdict)
+    try:
+        from harness.report.page import write_report  # noqa: PLC0415  (slow imports, and nothing else needs them)
+
+        write_report(folder, judgement.verdict)
+    except Exception as error:  # noqa: BLE001  (a page that cannot be drawn takes nothing from the verdict)
+        log.warning("%s is not written: %s: %s", folder.path / REPORT, type(error).__name__, error)
 
 
 def read_aftermath(folder: RunFolder) -> list[dict[str, Any]]:

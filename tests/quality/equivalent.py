@@ -12,8 +12,15 @@ EQUIVALENT: Final[dict[str, str]] = {
     "beliefs._in_doubt: base_offset <= span_to AND end_offset >= span_from -> end_offset >= span_from": A_CLOSER_LOOK,
     "beliefs._in_doubt: base_offset <= span_to AND end_offset >= span_from -> base_offset <= span_to": A_CLOSER_LOOK,
     "beliefs._in_doubt: base_offset <= span_to -> base_offset < span_to": NO_DATA_THERE,
+    "beliefs._in_doubt: f.col('transactional') & (~f.col('decided_by').eqNullSafe(f.col('first_mark')) | "
+    "f.col('in_span').isNotNull() | f.col('passed').isNotNull()) -> ~f.col('decided_by').eqNullSafe("
+    "f.col('first_mark')) | f.col('in_span').isNotNull() | f.col('passed').isNotNull()": A_CLOSER_LOOK,
     "beliefs._in_doubt: .where('transactional') -> nothing": "only what is in a transaction is misjudged",
     "beliefs._spans: .where('first_offset IS NOT NULL') -> nothing": "an entry without an offset has no marker inside",
+    "beliefs._summary: (f.col('belief') == belief) & compared -> compared": (
+        "what logs believe comes of what they hold: those that hold the same believe the same"
+    ),
+    "beliefs._summary: (f.col('belief') == belief) & compared -> f.col('belief') == belief": A_CLOSER_LOOK,
     "beliefs._summary: when((f.col('belief') == belief) & compared) -> "
     "when(~((f.col('belief') == belief) & compared))": "all but each one come to the same only where each one does",
     "beliefs._with_first_mark: .where('mark IS NULL') -> nothing": A_CLOSER_LOOK,

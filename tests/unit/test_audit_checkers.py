@@ -258,6 +258,15 @@ OVERTAKEN_CASES = [
         ),
     ),
     anomaly(
+        "overtaken on every replica, and nothing is there but what the next marker ends",
+        (
+            copy(1, put(0, "K", V1), put(4, "L", V2), commit(5, V3)),
+            copy(2, put(0, "K", V1), put(4, "L", V2), commit(5, V3)),
+        ),
+        Finding(UNEXPLAINED, 1, 0, "K", 6, LATENT, candidates=(UNEXPLAINED, POISON)),
+        Finding(UNEXPLAINED, 2, 0, "K", 6, LATENT, candidates=(UNEXPLAINED, POISON)),
+    ),
+    anomaly(
         "overtaken, and aborted by the next marker",
         (
             copy(1, abort(5, V3), put(6, "K"), END),
@@ -326,8 +335,8 @@ OPEN = (put(0, "K", T1), END)
 
 
 def told(*states: tuple[str, int | None, str | None]) -> tuple[Copy, ...]:
-    """Return two replicas that hold a transaction open, one of them with its coordinator's log."""
-    return copy(1, *OPEN, coordinator=states), copy(2, *OPEN)
+    """Return two replicas that hold a transaction open, and nothing else, one of them with its coordinator's log."""
+    return copy(1, OPEN[0], coordinator=states), copy(2, OPEN[0])
 
 
 HANGING_CASES = [
