@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.history import HEADER_TXN
+from harness.report.text import shown
 from harness.segments.batches import CorruptLogError, iter_batches, iter_records, marker
 from harness.store import AFTER_REJOIN
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 BACKGROUND: Final = b"filler."
 """Keys, and transactional ids, of the traffic beside the payloads begin so."""
-SHOWN_CHARACTERS: Final = 200
-"""Of a key or a value; the rest is counted."""
 VALUE, TOMBSTONE, EMPTIED = "value", "tombstone", "emptied batch"
 
 
@@ -87,21 +86,6 @@ def side_by_side(
         for scenario in manifest["scenarios"]
         for partition, brokers in scenario["replicas"].items()
     ]
-
-
-def shown(text: bytes | None) -> str | None:
-    """Return bytes as text for people, cut where they are long; what is no text, or would not be seen, is escaped."""
-    if text is None:
-        return None
-    told = printable(text[: 4 * SHOWN_CHARACTERS].decode(errors="backslashreplace"))
-    if len(told) > SHOWN_CHARACTERS or len(text) > 4 * SHOWN_CHARACTERS:
-        return f"{told[:SHOWN_CHARACTERS]}… ({len(text):,} bytes)"
-    return told
-
-
-def printable(text: str) -> str:
-    """Return a text with what would not be seen, or would change how the rest is, as Python escapes it."""
-    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
 def _partition(  # noqa: PLR0917

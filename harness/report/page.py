@@ -7,10 +7,12 @@ import shlex
 from typing import TYPE_CHECKING, Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from harness.drawing import topology
-from harness.report.logs import printable, side_by_side
+from harness.report.logs import side_by_side
 from harness.report.story import read_story
+from harness.report.text import printable
 from harness.report.timeline import timeline
 from harness.store import REPORT
 from harness.verdict import ANOMALY, CLEAN, UNKNOWN, finding_line
@@ -60,7 +62,7 @@ def page(folder: RunFolder, manifest: Mapping[str, Any], verdict: Mapping[str, A
             scenarios=scenarios,
             told=told,
             findings=list(enumerate(findings, 1)),
-            lines=[printable(finding_line(finding)) for finding in findings],
+            lines=[finding_line(finding) for finding in findings],
             tables=tables,
             timelines={(one.topic, one.partition): timeline(story, one.topic, one.partition) for one in tables},
             topology=_topology(manifest),
@@ -77,11 +79,17 @@ def environment() -> Environment:
     """Return the templates' environment: everything that is told is text, never markup."""
     made = Environment(
         loader=PackageLoader(__package__), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
+        lstrip_blocks=True, finalize=_as_text,
     )  # fmt: skip
-    made.filters["printable"] = printable
     made.filters["pretty"] = lambda value: json.dumps(value, indent=2, ensure_ascii=True)
     return made
+
+
+def _as_text(value: Any) -> Any:
+    """Return what a page shows of a value: markup of our own as it is, and of texts what can be seen."""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    return "\n".join(map(printable, value.split("\n")))
 
 
 def _topology(manifest: Mapping[str, Any]) -> str | None:

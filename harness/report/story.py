@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from harness.history import read_lines
+from harness.report.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -146,4 +147,5 @@ def _words(line: Mapping[str, Any]) -> str:
     what = "deletes" if line.get("tombstone") else "writes"
     within = f" in transaction {line['txn']}" if line.get("txn") else ""
     at = f" at {line['offset']}" if line.get("offset") is not None else ""
-    return f"{what} {line.get('key')}{within}{at}"
+    key = line.get("key")
+    return f"{what} {printable(key) if key else key}{within}{at}"

@@ -55,7 +55,7 @@ def timeline(story: Story, topic: str, partition: int) -> str:
             _draw_lane(axes, broker, lanes[broker], story.ends_s, background)
         for axes in rows:
             _shade(axes, story.away, story.ends_s)
-        rows[0].set_xlim(0, story.ends_s)
+        rows[0].set_xlim(0, story.ends_s or 1.0)
         rows[-1].set_xlabel("seconds")
         handles, names = _legend(rows[1:])
         if handles:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from audited import Audited, running
-from sandbox import Sandbox, harness_command
+from sandbox import Run, Sandbox, harness_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,6 +29,21 @@ def make_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Sa
 @pytest.fixture
 def sandbox(make_sandbox: Callable[[str], Sandbox]) -> Sandbox:
     return make_sandbox("sandbox")
+
+
+@pytest.fixture(scope="session")
+def run_of(make_sandbox: Callable[[str], Sandbox]) -> Callable[[str, str], Run]:
+    """Give the one run of all anomalies per (target, nemesis); the first to ask waits for it."""
+    runs: dict[tuple[str, str], Run] = {}
+
+    def run(target: str, nemesis: str) -> Run:
+        if (target, nemesis) not in runs:
+            sandbox = make_sandbox(f"{target}-{nemesis}")
+            ran = sandbox.run(target, "--anomaly", "all", "--nemesis", nemesis, "--format", "json").end()
+            runs[target, nemesis] = Run(ran, sandbox, sandbox.latest(target, "all"))
+        return runs[target, nemesis]
+
+    return run
 
 
 @pytest.fixture(scope="module", params=["kafka-3.9", "kafka-4.4"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -164,6 +165,19 @@ class Sandbox:
             wait_until(lambda: not self.left_behind(), GONE_S, "nothing to be left")
         except Exception as error:
             raise AssertionError("\n".join(self.left_behind())) from error
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that several tests look at; they change copies of its folder only."""
+
+    ran: Ran
+    sandbox: Sandbox
+    folder: Path
+
+    def copy(self, destination: Path) -> Path:
+        """Copy the run folder, under its own name."""
+        return Path(shutil.copytree(self.folder, destination / self.folder.name))
 
 
 def harness_command(*arguments: str) -> list[str]:

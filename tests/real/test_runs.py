@@ -8,14 +8,13 @@ import re
 import shutil
 import signal
 import time
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from sandbox import GONE_S, Ran, Sandbox, long_timers, wait_until
+from sandbox import GONE_S, Ran, Run, Sandbox, long_timers, wait_until
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN, EXIT_USAGE
 from harness.protocol.admin import Admin
@@ -44,34 +43,6 @@ PAYLOADS = {
 
 
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run that several tests look at; they change copies of its folder only."""
-
-    ran: Ran
-    sandbox: Sandbox
-    folder: Path
-
-    def copy(self, destination: Path) -> Path:
-        """Copy the run folder, under its own name."""
-        return Path(shutil.copytree(self.folder, destination / self.folder.name))
-
-
-@pytest.fixture(scope="session")
-def run_of(make_sandbox: Callable[[str], Sandbox]) -> Callable[[str, str], Run]:
-    """Give the one run of all anomalies per (target, nemesis); the first to ask waits for it."""
-    runs: dict[tuple[str, str], Run] = {}
-
-    def run(target: str, nemesis: str) -> Run:
-        if (target, nemesis) not in runs:
-            sandbox = make_sandbox(f"{target}-{nemesis}")
-            ran = sandbox.run(target, "--anomaly", "all", "--nemesis", nemesis, "--format", "json").end()
-            runs[target, nemesis] = Run(ran, sandbox, sandbox.latest(target, "all"))
-        return runs[target, nemesis]
-
-    return run
 
 
 @pytest.fixture(params=TARGETS)

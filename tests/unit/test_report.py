@@ -1,0 +1,200 @@
+"""A run's page: the logs side by side, what is told of them, and that nothing told is ever markup."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from literal import History, Txn, commit, delete, put, replica, write_run
+
+from harness.report.logs import Cell, SideBySide, side_by_side
+from harness.report.page import page
+from harness.report.story import Away, read_story
+from harness.report.text import printable, shown
+from harness.verdict import ANOMALY, CLEAN
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.store import RunFolder
+
+T1 = Txn(5, "t/1")
+FILLED = put(3, "filler.before.1")
+STUCK = History(
+    "stuck",
+    wrote=(put(0, "K", T1), commit(1, T1), put(2, "L")),
+    after=(
+        replica(1, put(0, "K", T1), commit(1, T1), put(2, "L"), FILLED),
+        replica(2, put(0, "K", T1), put(2, "L"), FILLED),
+        replica(3, put(0, "K", T1), commit(1, T1), FILLED),
+    ),
+)
+HOSTILE = "<script>alert(1)</script>\x00\u202e\x1b[31m&\"'"
+LONG = "x" * (1 << 20)
+
+MANIFEST: dict[str, Any] = {
+    "run_id": "stuck", "target": {"name": "kafka-3.9", "version": "3.9.2"}, "anomaly": "stuck-lso", "nemesis": "kill",
+    "client": "librdkafka", "timers": "fast", "seed": 7, "absent_brokers": [2], "brokers": [1, 2, 3],
+    "replication_factor": 3, "status": "complete", "failure": None, "runtime": {"name": "local"}, "topology": None,
+    "timings_s": {"boot": 1.0}, "topic_settings": {"a": HOSTILE}, "broker_settings": {}, "versions": {}, "jars": {},
+    "scenarios": [{"topic": "t", "summary": "It is stuck.", "replicas": {"0": [1, 3, 2]}}],
+}  # fmt: skip
+FINDING: dict[str, Any] = {
+    "anomaly": "stuck-lso", "candidates": [], "broker": 2, "topic": "t", "partition": 0, "offset": 0,
+    "key": {"text": "K"}, "producer_id": 5, "effect": "visible", "explanation": f"frozen {HOSTILE}",
+    "witness": {"key": HOSTILE},
+}  # fmt: skip
+
+
+def verdict(*findings: dict[str, Any]) -> dict[str, Any]:
+    said = ANOMALY if findings else CLEAN
+    scenario = {"scenario": "t", "topic": "t", "verdict": said, "reason": "it is"}
+    return {"verdict": said, "reason": f"because {HOSTILE}", "scenarios": [scenario], "findings": list(findings)}
+
+
+def seen(at_ms: int, broker: int, appeared: dict[int, str], removed: dict[int, str]) -> dict[str, Any]:
+    """Return a line of the observer."""
+    ends = dict.fromkeys(("log_start", "high_watermark", "last_stable_offset", "log_end"), 4)
+    noted = [{"offset": at, "kind": kind, "producer_id": 5 if at < 2 else -1} for at, kind in appeared.items()]
+    gone = [{"offset": at, "kind": kind} for at, kind in removed.items()]
+    return {
+        "time_ms": at_ms, "broker": broker, "topic": "t", "partition": 0, **ends, "appeared": noted, "removed": gone,
+    }  # fmt: skip
+
+
+def written(tmp_path: Path, history: History, *observed: dict[str, Any]) -> RunFolder:
+    made = write_run(tmp_path, history)
+    made.write_lines(made.observations_path, observed)
+    return made
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    everything = {0: "value", 1: "commit", 2: "value", 3: "value"}
+    made = written(
+        tmp_path, STUCK, seen(500, 1, everything, {}), seen(600, 3, everything, {}), seen(2500, 3, {}, {2: "value"})
+    )
+    outcomes = [
+        {"broker": broker, "topic": "t", "partition": 0, "base_offset": 0, "outcome": outcome, "decided_by": by}
+        for broker, outcome, by in ((1, "committed", 1), (2, "open", None), (3, "committed", 1))
+    ]
+    made.write_lines(made.outcomes_path, outcomes)
+    return made
+
+
+def table(folder: RunFolder, *findings: dict[str, Any]) -> SideBySide:
+    (found,) = side_by_side(folder, MANIFEST, findings, read_story(folder))
+    return found
+
+
+def test_a_row_is_an_offset_and_a_column_a_broker(folder: RunFolder) -> None:
+    found = table(folder, FINDING)
+    rows = {row.offset: row for row in found.rows}
+    assert found.brokers == (1, 2, 3)
+    assert list(rows) == [0, 1, 2, 3]
+    assert {broker: (cell.outcome, cell.decided_by) for broker, cell in rows[0].cells.items()} == {
+        1: ("committed", 1), 2: ("open", None), 3: ("committed", 1),
+    }  # fmt: skip
+    assert rows[0].cells[2].finding == 1
+    assert rows[1].cells[1] == Cell("commit", producer_id=5)
+    assert rows[1].missing == {2: "never seen here"}
+    assert rows[2].missing == {3: "value, removed at 2.5 s"}
+
+
+def test_what_brokers_take_for_different_things_differs(folder: RunFolder) -> None:
+    assert {row.offset: row.differs for row in table(folder).rows} == {0: True, 1: False, 2: False, 3: False}
+
+
+def test_background_traffic_is_told_apart(folder: RunFolder) -> None:
+    assert [row.offset for row in table(folder).rows if row.background] == [3]
+
+
+def test_what_is_found_is_never_background(folder: RunFolder) -> None:
+    found = table(folder, {**FINDING, "offset": 3})
+    assert not any(row.background for row in found.rows)
+
+
+def test_a_log_that_cannot_be_read_is_told_of_and_the_others_are_shown(folder: RunFolder) -> None:
+    (segment,) = folder.path.glob("brokers/2/after-rejoin/t-0/*.log")
+    damaged = bytearray(segment.read_bytes())
+    damaged[70] ^= 0xFF
+    segment.write_bytes(damaged)
+    found = table(folder)
+    assert found.problem.startswith("broker 2: brokers/2/after-rejoin/t-0/")
+    assert 1 in found.rows[0].cells
+
+
+def test_the_page_says_what_is_what(folder: RunFolder) -> None:
+    text = page(folder, MANIFEST, verdict(FINDING))
+    assert '<span class="verdict anomaly">anomaly</span>' in text
+    assert 'id="finding-1"' in text
+    assert 'href="#finding-1"' in text
+    assert "… open here" in text
+    assert "✓ committed here, by the marker at 1" in text
+    assert "never seen here" in text
+    assert "kafka-dump-log.sh" in text
+    assert "--seed 7" in text
+
+
+def test_a_page_needs_nothing_but_itself(folder: RunFolder) -> None:
+    text = page(folder, MANIFEST, verdict(FINDING))
+    # Names of XML's vocabularies are no addresses.
+    addresses = set(re.findall(r"(?:src|href|url)\s*[=(]\s*[\"']?([^\"')\s>]+)", text))
+    assert not [one for one in addresses if not one.startswith(("#", "data:"))]
+    assert "<script" not in text
+
+
+def test_what_is_told_is_text(tmp_path: Path) -> None:
+    hostile = History(
+        "hostile", wrote=(put(0, HOSTILE),), after=tuple(replica(b, put(0, HOSTILE), put(1, LONG)) for b in (1, 2, 3))
+    )
+    text = page(written(tmp_path, hostile), MANIFEST, verdict(FINDING))
+    assert "<script" not in text
+    assert not set(text) & {"\x00", "\u202e", "\x1b"}
+    assert r"&lt;script&gt;alert(1)&lt;/script&gt;\x00\u202e\x1b[31m&amp;" in text
+    assert "… (1,048,576 bytes)" in text
+    assert len(text) < len(LONG)
+
+
+def test_a_folder_that_was_judged_before_there_were_outcomes(folder: RunFolder) -> None:
+    folder.outcomes_path.unlink()
+    assert "<code>harness check</code> adds it" in page(folder, MANIFEST, verdict())
+
+
+def test_who_was_away_and_when(folder: RunFolder) -> None:
+    events = [json.loads(line) for line in folder.history_path.read_text().splitlines()]
+    begins_ms = min(event["time_ms"] for event in events)
+    acts = [("leave", "invoke", 1000), ("leave", "ok", 1500), ("come back", "invoke", 4000), ("come back", "ok", 5000)]
+    folder.write_lines(folder.history_path, [
+        *events,
+        *({"time_ms": begins_ms + at, "part": "nemesis", "f": f, "type": kind, "brokers": [2]} for f, kind, at in acts),
+    ])  # fmt: skip
+    assert read_story(folder).away == [Away((2,), 1.0, 5.0)]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"plain", "plain"),
+        (None, None),
+        (b"", ""),
+        (b"\xff\xfe", r"\xff\xfe"),
+        ("naïve ✓".encode(), "naïve ✓"),
+        (b"a\nb\tc", r"a\nb\tc"),
+        (b"y" * 201, "y" * 200 + "… (201 bytes)"),
+    ],
+)
+def test_bytes_are_shown_as_text(text: bytes | None, said: str | None) -> None:
+    assert shown(text) == said
+
+
+def test_what_would_change_the_rest_of_a_line_is_escaped() -> None:
+    assert printable("a\u202eb\u200bc\ud800") == r"a\u202eb\u200bc\ud800"
+
+
+def test_a_delete_is_a_delete(tmp_path: Path) -> None:
+    one = History("one", wrote=(delete(0, "K"),), after=(replica(1, delete(0, "K")),))
+    manifest = {**MANIFEST, "scenarios": [{"topic": "t", "summary": "", "replicas": {"0": [1]}}]}
+    assert 'delete <span class="key">K</span>' in page(written(tmp_path, one), manifest, verdict())
