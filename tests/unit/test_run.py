@@ -22,6 +22,19 @@ def test_every_run_has_its_control() -> None:
     assert run.test_of(options("all")).scenarios == (*SCENARIOS, CONTROL)
 
 
+def test_several_anomalies_are_looked_for_in_one_outage() -> None:
+    made = run.test_of(options("stuck-lso,committed-to-aborted"))
+    assert [s.name for s in made.scenarios] == [
+        "committed-to-aborted-value", "committed-to-aborted-delete", "stuck-lso", "control",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("names", ["stuck-lso,", "stuck", "stuck-lso,none", ""])
+def test_an_anomaly_that_nobody_knows_is_named(names: str) -> None:
+    with pytest.raises(UsageError, match=f"there is no anomaly '{names.rpartition(',')[2]}'"):
+        run.test_of(options(names))
+
+
 def test_a_control_has_no_replica_on_an_absent_broker() -> None:
     made = run.test_of(options(brokers=5, replication_factor=4, partitions=2, absent=2))
     assert made.replicas == {
