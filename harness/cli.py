@@ -339,6 +339,26 @@ def anomalies() -> int:
     return EXIT_CLEAN
 
 
+@cli.command()
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path),
+    default=Path("results"),
+    show_default=True,
+    help="Where run folders are.",
+)
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Where the site goes.")
+def report(results: Path, out: Path) -> int:
+    """Write a static site over all runs: versions and anomalies, a trend, a page a run and an anomaly."""
+    from harness.report.site import write_site  # noqa: PLC0415  (slow imports, only where needed)
+
+    site = write_site(results, out, ConsoleProgress().stage)
+    for line in site.left_out:
+        click.echo(f"left out: {line}", err=True)
+    click.echo(f"{out / 'index.html'}: {site.runs} runs")
+    return EXIT_CLEAN
+
+
 cli.add_command(audit)
 cli.add_command(nightly)
 

@@ -30,7 +30,7 @@ LINES: Final = (
 )
 """Field, name, dash and colour: told apart by the dash alone, too."""
 REMOVED_COLOUR: Final = "#e69f00"
-_STYLE: Final[Any] = {
+STYLE: Final[Any] = {
     "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9, "svg.hashsalt": "compaction-harness",
     "axes.spines.top": False, "axes.spines.right": False, "path.simplify": True,
 }  # fmt: skip
@@ -42,7 +42,7 @@ def timeline(story: Story, topic: str, partition: int) -> str:
     """Return an SVG element without a fixed size, whose text and axes have the colour of the text around it."""
     lanes = story.lanes.get((topic, partition), {})
     brokers = sorted(lanes)
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(WIDTH_IN, CLIENTS_IN + LANE_IN * len(brokers)), layout="constrained")
         FigureCanvasSVG(figure)
         ratios = [CLIENTS_IN, *(LANE_IN for _ in brokers)]

@@ -1,0 +1,75 @@
+"""The runs in a results folder, as far as a site needs to know them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from harness.store import LATEST, MANIFEST, VERDICT, RunFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_RUNS = f"*/*/*/{MANIFEST}"
+"""results/<target>/<anomaly>/<run id>/manifest.json"""
+_TIME_OF_RUN = "%Y-%m-%dT%H-%M-%SZ"
+_TIME_CHARACTERS = 20
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """One run that has a verdict. ``name``: its folder, relative to the results."""
+
+    folder: RunFolder
+    name: str
+    manifest: dict[str, Any]
+    verdict: dict[str, Any]
+
+    @property
+    def began_at(self) -> datetime | None:
+        """When it began, by its id."""
+        try:
+            return datetime.strptime(self.folder.run_id[:_TIME_CHARACTERS], _TIME_OF_RUN).replace(tzinfo=UTC)
+        except ValueError:
+            return None
+
+    @property
+    def column(self) -> str:
+        """The version that was tested, as a column is called."""
+        target = self.manifest["target"]
+        name = str(target["name"])
+        kind = "-".join(name.split("-")[2:])
+        return f"{name.partition('-')[0]} {target['version']}{f' {kind}' if kind else ''}"
+
+
+def stored_runs(results: Path) -> tuple[list[StoredRun], list[str]]:
+    """Return all runs of a results folder, oldest first, and what is left out of it, with why."""
+    runs, left_out = [], []
+    for path in _folders(results):
+        name = str(path.relative_to(results))
+        try:
+            manifest, verdict = (json.loads((path / file).read_text()) for file in (MANIFEST, VERDICT))
+            run = StoredRun(RunFolder(path), name, manifest, verdict)
+            _raise_if_lacking(run)
+            runs.append(run)
+        except FileNotFoundError as error:
+            left_out.append(f"{name} has no {error.filename.rpartition('/')[2]}: it is going on, or was cut off")
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            left_out.append(f"{name} cannot be read: {type(error).__name__}: {error}")
+    return sorted(runs, key=lambda run: (run.folder.run_id, run.name)), left_out
+
+
+def _raise_if_lacking(run: StoredRun) -> None:
+    """Raise KeyError or TypeError where something is not there that a site tells of a run."""
+    _ = run.column, run.manifest["nemesis"], run.manifest["client"], run.verdict["verdict"], run.verdict["reason"]
+    for scenario in run.verdict["scenarios"]:
+        _ = scenario["anomaly"], scenario["payload"], scenario["verdict"]
+
+
+def _folders(results: Path) -> Iterator[Path]:
+    for path in results.glob(_RUNS):
+        if path.parent.name != LATEST:
+            yield path.parent

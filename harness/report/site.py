@@ -1,0 +1,130 @@
+"""``harness report``: a static site over many runs, which needs no server, no script and no network."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.catalog import SCENARIOS
+from harness.errors import HarnessError, UsageError
+from harness.report.logs import side_by_side
+from harness.report.page import OUTCOME_SIGNS, environment, page
+from harness.report.runs import StoredRun, stored_runs
+from harness.report.story import read_story
+from harness.report.timeline import timeline
+from harness.report.trend import trend
+from harness.store import REPORT
+from harness.verdict import ANOMALY, CLEAN, UNKNOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+RUNS_FOLDER, ANOMALIES_FOLDER = "runs", "anomalies"
+MARK: Final = ".compaction-harness-site"
+"""In a folder that a site was written to, and may be written to again."""
+_SIGNS: Final = {ANOMALY: "✗", CLEAN: "✓", UNKNOWN: "?"}
+
+
+@dataclass(frozen=True)
+class Site:
+    """What was written: ``runs`` runs, and what was ``left_out``, with why."""
+
+    runs: int
+    left_out: list[str]
+
+
+def write_site(results: Path, out: Path, progress: Callable[[str], None]) -> Site:
+    """Write the site over all runs of a results folder.
+
+    Raises `UsageError` for a folder without any run, or an ``out`` that is something else than a site.
+    """
+    runs, left_out = stored_runs(results)
+    if not runs:
+        why = f": {left_out[0]}" if left_out else ""
+        raise UsageError(f"{results} has no run with a verdict{why}; `harness run` writes some there")
+    _make_room(out)
+    progress(f"{len(runs)} runs")
+    left_out += _write_runs(runs, out)
+    templates = environment()
+    shared: dict[str, Any] = {"signs": _SIGNS, "scenarios": SCENARIOS}
+    progress("pages")
+    for anomaly in dict.fromkeys(str(scenario.anomaly) for scenario in SCENARIOS):
+        (out / ANOMALIES_FOLDER / f"{anomaly}.html").write_text(
+            templates.get_template("anomaly.html").render(
+                **shared, anomaly=anomaly, table=_matrix(runs, anomaly), picture=_picture(runs, anomaly),
+                outcomes=OUTCOME_SIGNS,
+            )
+        )  # fmt: skip
+    (out / "index.html").write_text(
+        templates.get_template("index.html").render(
+            **shared, table=_matrix(runs), trend=trend(runs), runs=list(reversed(runs)), left_out=left_out
+        )
+    )
+    return Site(len(runs), left_out)
+
+
+def _make_room(out: Path) -> None:
+    if out.exists() and any(out.iterdir()) and not (out / MARK).exists():
+        raise UsageError(f"{out} holds something else than a report; choose another place with --out")
+    for folder in (RUNS_FOLDER, ANOMALIES_FOLDER):
+        shutil.rmtree(out / folder, ignore_errors=True)
+        (out / folder).mkdir(parents=True)
+    (out / MARK).touch()
+
+
+def _write_runs(runs: Sequence[StoredRun], out: Path) -> list[str]:
+    """Write each run's page; return what could not be drawn, with why."""
+    problems = []
+    for run in runs:
+        place = out / RUNS_FOLDER / f"{run.name}.html"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        stored = run.folder.path / REPORT
+        try:
+            if stored.exists():
+                shutil.copyfile(stored, place)
+            else:
+                place.write_text(page(run.folder, run.manifest, run.verdict))
+        except (HarnessError, OSError, LookupError, TypeError, ValueError) as error:
+            problems.append(f"{run.name} has no page: {type(error).__name__}: {error}")
+    return problems
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """``columns``: versions. ``rows``: anomaly and payload, and verdicts counted a column."""
+
+    columns: Sequence[str]
+    rows: Sequence[tuple[tuple[str, str], Sequence[Mapping[str, int]]]]
+
+
+def _matrix(runs: Sequence[StoredRun], anomaly: str | None = None) -> Matrix:
+    """Count the verdicts of scenarios whose broker was away, of one anomaly or of all."""
+    counts: dict[tuple[str, str], dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
+    for run in runs:
+        if run.manifest.get("takes_away", True):
+            for scenario in run.verdict["scenarios"]:
+                counts[scenario["anomaly"], scenario["payload"]][run.column][scenario["verdict"]] += 1
+    rows = [
+        (str(scenario.anomaly), scenario.payload) for scenario in SCENARIOS if anomaly in {None, str(scenario.anomaly)}
+    ]
+    columns = sorted({run.column for run in runs})
+    return Matrix(columns, [(row, [counts[row][column] for column in columns]) for row in rows])
+
+
+def _picture(runs: Sequence[StoredRun], anomaly: str) -> dict[str, Any] | None:
+    """Return what shows an anomaly best: the newest run that found it, on one topic."""
+    for run in reversed(runs):
+        for finding in run.verdict["findings"]:
+            if finding["anomaly"] == anomaly and not finding["candidates"]:
+                try:
+                    story = read_story(run.folder)
+                    tables = side_by_side(run.folder, run.manifest, run.verdict["findings"], story)
+                except (HarnessError, OSError, LookupError, TypeError, ValueError):
+                    break
+                place = finding["topic"], finding["partition"]
+                table = next(one for one in tables if (one.topic, one.partition) == place)
+                return {"run": run, "table": table, "timeline": timeline(story, *place), "finding": finding}
+    return None

@@ -1,0 +1,46 @@
+"""A picture of all runs over time: a row a version, a mark a run."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Final
+
+import matplotlib as mpl
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+from harness.report.timeline import STYLE, WIDTH_IN, as_element
+from harness.verdict import ANOMALY, CLEAN, UNKNOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.report.runs import StoredRun
+
+ROW_IN, BESIDE_IN = 0.35, 0.9
+MARKS: Final = {ANOMALY: ("x", "#d55e00"), CLEAN: ("o", "#009e73"), UNKNOWN: ("^", "#e69f00")}
+"""Form and colour: told apart by the form alone, too."""
+
+
+def trend(runs: Sequence[StoredRun]) -> str:
+    """Return an SVG element, "" where no run tells when it began."""
+    dated = [(run.began_at, run) for run in runs if run.began_at is not None]
+    if not dated:
+        return ""
+    columns = sorted({run.column for _, run in dated})
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH_IN, BESIDE_IN + ROW_IN * len(columns)), layout="constrained")
+        FigureCanvasSVG(figure)
+        axes = figure.subplots()
+        for verdict, (mark, colour) in MARKS.items():
+            mine = [(at, columns.index(run.column)) for at, run in dated if run.verdict["verdict"] == verdict]
+            if mine:
+                times, rows = zip(*mine, strict=True)
+                axes.plot(times, rows, mark, color=colour, label=verdict, markersize=5, alpha=0.7)
+        axes.set_yticks(range(len(columns)), columns)
+        axes.set_ylim(len(columns) - 0.5, -0.5)
+        axes.tick_params(axis="x", labelrotation=20)
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+        told = io.StringIO()
+        figure.savefig(told, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    return as_element(told.getvalue())

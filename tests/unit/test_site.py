@@ -1,0 +1,117 @@
+"""The site over many runs: what is counted, what is left out, and what it does not write over."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from literal import History, put, replica, write_run
+
+from harness.errors import UsageError
+from harness.report.runs import stored_runs
+from harness.report.site import write_site
+from harness.verdict import ANOMALY, CLEAN, UNKNOWN
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ID = "2026-11-2{}T01-02-03Z-beef"
+
+
+def said(verdict: str) -> dict[str, Any]:
+    scenario = {"scenario": "stuck-lso", "topic": "t", "anomaly": "stuck-lso", "payload": "value"}
+    finding = {
+        "anomaly": "stuck-lso", "candidates": [], "broker": 2, "topic": "t", "partition": 0, "offset": 0,
+        "key": {"text": "K"}, "producer_id": 5, "effect": "visible", "explanation": "frozen", "witness": {},
+    }  # fmt: skip
+    return {
+        "verdict": verdict, "reason": "so it is", "findings": [finding] if verdict == ANOMALY else [],
+        "scenarios": [{**scenario, "verdict": verdict, "reason": "so it is"}],
+    }  # fmt: skip
+
+
+def stored(results: Path, day: int, verdict: str, version: str = "4.4.0", **more: Any) -> Path:
+    """Write a run as the harness stores it."""
+    target = "-".join(["kafka", *version.split(".")[:2]]).replace("-4-", "-4.")
+    top = results / target / "stuck-lso"
+    top.mkdir(parents=True, exist_ok=True)
+    folder = write_run(top, History(ID.format(day), wrote=(), after=tuple(replica(b, put(0, "K")) for b in (1, 2, 3))))
+    folder.write_lines(folder.observations_path, [])
+    manifest = {
+        "run_id": folder.run_id, "target": {"name": target, "version": version}, "anomaly": "stuck-lso",
+        "nemesis": "kill", "client": "librdkafka", "takes_away": True, "timers": "fast", "seed": 7, "topology": None,
+        "brokers": [1, 2, 3], "absent_brokers": [2], "replication_factor": 3, "status": "complete", "failure": None,
+        "runtime": {"name": "local"}, "timings_s": {}, "topic_settings": {}, "broker_settings": {}, "versions": {},
+        "jars": {}, "scenarios": [{"topic": "t", "summary": "It is stuck.", "replicas": {"0": [1, 3, 2]}}], **more,
+    }  # fmt: skip
+    folder.write_json(folder.manifest_path, manifest)
+    folder.write_json(folder.verdict_path, said(verdict))
+    return folder.path
+
+
+def written(results: Path, out: Path) -> str:
+    write_site(results, out, lambda _: None)
+    return (out / "index.html").read_text()
+
+
+def test_verdicts_are_counted_by_version(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    for day, verdict in enumerate((ANOMALY, ANOMALY, UNKNOWN)):
+        stored(results, day, verdict)
+    stored(results, 4, CLEAN, takes_away=False)
+    text = written(results, tmp_path / "site")
+    assert "4 runs on real brokers" in text
+    assert "✗ anomaly</span> 2 of 3; " in text
+    assert "? unknown</span> 1 of 3" in text
+    assert text.count('<span class="faint">no run</span>') == 4
+
+
+def test_each_run_has_its_page_and_each_anomaly_too(tmp_path: Path) -> None:
+    results, site = tmp_path / "results", tmp_path / "site"
+    path = stored(results, 1, ANOMALY)
+    (stored(results, 2, CLEAN) / "report.html").write_text("as it was stored")
+    text = written(results, site)
+    for name in (path.name, ID.format(2)):
+        assert f'href="runs/kafka-4.4/stuck-lso/{name}.html"' in text
+    assert "<h1><span" in (site / "runs/kafka-4.4/stuck-lso" / f"{path.name}.html").read_text()
+    assert (site / "runs/kafka-4.4/stuck-lso" / f"{ID.format(2)}.html").read_text() == "as it was stored"
+    shown = (site / "anomalies" / "stuck-lso.html").read_text()
+    assert f'href="../runs/kafka-4.4/stuck-lso/{path.name}.html#finding-1"' in shown
+    assert "No run here has found it." in (site / "anomalies" / "aborted-to-committed.html").read_text()
+
+
+def test_what_is_no_whole_run_is_left_out_and_told(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    stored(results, 1, CLEAN)
+    (stored(results, 2, CLEAN) / "verdict.json").unlink()
+    (stored(results, 3, CLEAN) / "verdict.json").write_text("{")
+    (stored(results, 4, CLEAN) / "manifest.json").write_text("[]")
+    (results / "kafka-4.4" / "stuck-lso" / "latest").symlink_to(ID.format(1))
+    runs, left_out = stored_runs(results)
+    assert [run.folder.run_id for run in runs] == [ID.format(1)]
+    assert sorted(line.removeprefix("kafka-4.4/stuck-lso/").partition(" ")[0] for line in left_out) == [
+        ID.format(day) for day in (2, 3, 4)
+    ]
+    assert "has no verdict.json: it is going on, or was cut off" in written(results, tmp_path / "site")
+
+
+def test_a_page_that_cannot_be_drawn_is_told_of(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    (stored(results, 1, CLEAN) / "history.jsonl").write_text("{\n")
+    assert "has no page: UsageError: the run folder is damaged" in written(results, tmp_path / "site")
+
+
+def test_a_site_is_written_again_and_nothing_else_is_written_over(tmp_path: Path) -> None:
+    results, site = tmp_path / "results", tmp_path / "site"
+    path = stored(results, 1, CLEAN)
+    written(results, site)
+    (path / "verdict.json").write_text(json.dumps(said(UNKNOWN)))
+    assert "? unknown</span> 1 of 1" in written(results, site)
+    with pytest.raises(UsageError, match="holds something else than a report"):
+        written(results, results)
+
+
+def test_a_folder_without_runs(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has no run with a verdict; `harness run` writes some there"):
+        written(tmp_path, tmp_path / "site")
