@@ -239,8 +239,8 @@ OVERTAKEN_CASES = [
     anomaly(
         "open, and overtaken by data of a higher epoch on every replica",
         (
-            copy(1, put(0, "K", V1), put(4, "L", V2), END),
-            copy(2, put(0, "K", V1), put(4, "L", V2), END),
+            copy(1, put(0, "K", V1), put(4, "L", V2)),
+            copy(2, put(0, "K", V1), put(4, "L", V2)),
         ),
         Finding(STUCK, 1, 0, "K", 6, VISIBLE, witness={"outcome": "decided", "overtaken_by_a_higher_epoch_at": 4}),
         Finding(STUCK, 2, 0, "K", 6, VISIBLE, witness={"outcome": "decided", "overtaken_by_a_higher_epoch_at": 4}),
@@ -256,15 +256,6 @@ OVERTAKEN_CASES = [
             says="a marker of producer 6 is missing between offset 0 (key K) and its data of a higher epoch at 4",
             witness={"believed_here": "committed", "marker_taken_here_at": 5},
         ),
-    ),
-    anomaly(
-        "overtaken on every replica, and nothing is there but what the next marker ends",
-        (
-            copy(1, put(0, "K", V1), put(4, "L", V2), commit(5, V3)),
-            copy(2, put(0, "K", V1), put(4, "L", V2), commit(5, V3)),
-        ),
-        Finding(UNEXPLAINED, 1, 0, "K", 6, LATENT, candidates=(UNEXPLAINED, POISON)),
-        Finding(UNEXPLAINED, 2, 0, "K", 6, LATENT, candidates=(UNEXPLAINED, POISON)),
     ),
     anomaly(
         "overtaken, and aborted by the next marker",

