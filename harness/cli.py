@@ -33,6 +33,10 @@ format_option = click.option(
     "--format", "output", type=click.Choice([TEXT, JSON]), default=TEXT, help="What goes to stdout."
 )
 
+results_option = click.option(
+    "--results", type=click.Path(path_type=Path), default="results", show_default=True, help="Where run folders are."
+)
+
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
@@ -80,13 +84,7 @@ def cli(*, debug: bool) -> None:
 @click.option("--replication-factor", type=int, default=3, show_default=True, metavar="N", help="Replicas a partition.")
 @click.option("--partitions", type=int, default=1, show_default=True, metavar="N", help="Partitions a topic.")
 @click.option("--absent", type=int, default=1, show_default=True, metavar="N", help="Brokers that go away together.")
-@click.option(
-    "--results",
-    type=click.Path(path_type=Path),
-    default=Path("results"),
-    show_default=True,
-    help="Where run folders go.",
-)
+@results_option
 @click.option("--seed", type=int, help="Fixes every choice the harness makes.  [default: random]")
 @click.option(
     "--set",
@@ -356,6 +354,30 @@ def report(results: Path, out: Path) -> int:
     for line in site.left_out:
         click.echo(f"left out: {line}", err=True)
     click.echo(f"{out / 'index.html'}: {site.runs} runs")
+    return EXIT_CLEAN
+
+
+@cli.command()
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path),
+    default=Path("results"),
+    show_default=True,
+    help="Where run folders are.",
+)
+@click.option("--port", type=click.IntRange(0, 65_535), default=8642, show_default=True, help="0: a free one.")
+def serve(results: Path, port: int) -> int:
+    """Show the same site on 127.0.0.1 while runs go on, until Ctrl-C."""
+    from harness.report.serve import serving  # noqa: PLC0415  (slow imports, only where needed)
+
+    if not results.is_dir():
+        raise UsageError(f"{results} is no folder; give one with --results")
+    server = serving(results, port)
+    click.echo(f"http://{server.host}:{server.port}/   (Ctrl-C ends it)")
+    try:
+        server.serve_forever()
+    finally:
+        server.server_close()
     return EXIT_CLEAN
 
 

@@ -17,6 +17,7 @@ from harness.outcome import RunResult
 from harness.runner import Outage
 from harness.runtimes.base import ClusterSpec, bootstrap_servers
 from harness.spark.options import SparkOptions
+from harness.store import HARNESS_LOG
 from harness.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
     """
     test, folder = job.test, job.folder
     with ExitStack() as owned:
-        owned.enter_context(_logging_to(folder.path / "harness.log"))
+        owned.enter_context(_logging_to(folder.path / HARNESS_LOG))
         workspace = owned.enter_context(Workspace(folder.run_id, folder.path, again=job.is_resumed))
         if not job.keep:
             owned.callback(_say_how_to_go_on, workspace)

@@ -38,6 +38,7 @@ PACKAGES = (  # what is imported, and what pip calls it
     ("crc32c", "crc32c"),
     ("cryptography", "cryptography"),
     ("docker", "docker"),
+    ("flask", "flask"),
     ("javaproperties", "javaproperties"),
     ("jinja2", "jinja2"),
     ("junitparser", "junitparser"),
@@ -54,6 +55,7 @@ PACKAGES = (  # what is imported, and what pip calls it
     ("pyspark", "pyspark"),
     ("requests", "requests"),
     ("rich", "rich"),
+    ("werkzeug", "werkzeug"),
 )
 # fmt: on
 

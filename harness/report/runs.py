@@ -48,7 +48,7 @@ class StoredRun:
 def stored_runs(results: Path) -> tuple[list[StoredRun], list[str]]:
     """Return all runs of a results folder, oldest first, and what is left out of it, with why."""
     runs, left_out = [], []
-    for path in _folders(results):
+    for path in run_folders(results):
         name = str(path.relative_to(results))
         try:
             manifest, verdict = (json.loads((path / file).read_text()) for file in (MANIFEST, VERDICT))
@@ -69,7 +69,9 @@ def _raise_if_lacking(run: StoredRun) -> None:
         _ = scenario["anomaly"], scenario["payload"], scenario["verdict"]
 
 
-def _folders(results: Path) -> Iterator[Path]:
+def run_folders(results: Path) -> Iterator[Path]:
+    """Yield the folders of all runs that have a manifest, in no order; none that lies elsewhere."""
+    top = results.resolve()
     for path in results.glob(_RUNS):
-        if path.parent.name != LATEST:
+        if path.parent.name != LATEST and path.resolve().is_relative_to(top):
             yield path.parent

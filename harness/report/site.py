@@ -22,10 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from harness.report.going import Going
+
 RUNS_FOLDER, ANOMALIES_FOLDER = "runs", "anomalies"
 MARK: Final = ".compaction-harness-site"
 """In a folder that a site was written to, and may be written to again."""
-_SIGNS: Final = {ANOMALY: "✗", CLEAN: "✓", UNKNOWN: "?"}
+SIGNS: Final = {ANOMALY: "✗", CLEAN: "✓", UNKNOWN: "?"}
+ANOMALIES: Final = tuple(dict.fromkeys(str(scenario.anomaly) for scenario in SCENARIOS))
+DRAWING_ERRORS: Final = (HarnessError, OSError, LookupError, TypeError, ValueError)
+"""What a damaged run folder, or one of another release, may raise where it is drawn."""
 
 
 @dataclass(frozen=True)
@@ -48,22 +53,39 @@ def write_site(results: Path, out: Path, progress: Callable[[str], None]) -> Sit
     _make_room(out)
     progress(f"{len(runs)} runs")
     left_out += _write_runs(runs, out)
-    templates = environment()
-    shared: dict[str, Any] = {"signs": _SIGNS, "scenarios": SCENARIOS}
     progress("pages")
-    for anomaly in dict.fromkeys(str(scenario.anomaly) for scenario in SCENARIOS):
-        (out / ANOMALIES_FOLDER / f"{anomaly}.html").write_text(
-            templates.get_template("anomaly.html").render(
-                **shared, anomaly=anomaly, table=_matrix(runs, anomaly), picture=_picture(runs, anomaly),
-                outcomes=OUTCOME_SIGNS,
-            )
-        )  # fmt: skip
-    (out / "index.html").write_text(
-        templates.get_template("index.html").render(
-            **shared, table=_matrix(runs), trend=trend(runs), runs=list(reversed(runs)), left_out=left_out
-        )
-    )
+    for anomaly in ANOMALIES:
+        (out / ANOMALIES_FOLDER / f"{anomaly}.html").write_text(anomaly_page(runs, anomaly))
+    (out / "index.html").write_text(index_page(runs, left_out))
     return Site(len(runs), left_out)
+
+
+def index_page(
+    runs: Sequence[StoredRun], left_out: Sequence[str], going: Sequence[Going] = (), reload_s: int = 0
+) -> str:
+    """Return the page of all runs. ``going``: those without a verdict yet. ``reload_s``: asked for again so often."""
+    return environment().get_template("index.html").render(
+        signs=SIGNS, table=_matrix(runs), trend=trend(runs), runs=list(reversed(runs)), left_out=left_out, going=going,
+        reload_s=reload_s,
+    )  # fmt: skip
+
+
+def anomaly_page(runs: Sequence[StoredRun], anomaly: str) -> str:
+    """Return the page that explains an anomaly, with a picture of the newest run that found it."""
+    return environment().get_template("anomaly.html").render(
+        signs=SIGNS, outcomes=OUTCOME_SIGNS, scenarios=SCENARIOS, anomaly=anomaly, table=_matrix(runs, anomaly),
+        picture=_picture(runs, anomaly),
+    )  # fmt: skip
+
+
+def run_page(run: StoredRun) -> str:
+    """Return a run's page, as it was stored where it was. Raises what `page` raises."""
+    stored = run.folder.path / REPORT
+    return (
+        stored.read_text()
+        if stored.is_file() and not stored.is_symlink()
+        else page(run.folder, run.manifest, run.verdict)
+    )
 
 
 def _make_room(out: Path) -> None:
@@ -81,13 +103,9 @@ def _write_runs(runs: Sequence[StoredRun], out: Path) -> list[str]:
     for run in runs:
         place = out / RUNS_FOLDER / f"{run.name}.html"
         place.parent.mkdir(parents=True, exist_ok=True)
-        stored = run.folder.path / REPORT
         try:
-            if stored.exists():
-                shutil.copyfile(stored, place)
-            else:
-                place.write_text(page(run.folder, run.manifest, run.verdict))
-        except (HarnessError, OSError, LookupError, TypeError, ValueError) as error:
+            place.write_text(run_page(run))
+        except DRAWING_ERRORS as error:
             problems.append(f"{run.name} has no page: {type(error).__name__}: {error}")
     return problems
 
@@ -122,7 +140,7 @@ def _picture(runs: Sequence[StoredRun], anomaly: str) -> dict[str, Any] | None:
                 try:
                     story = read_story(run.folder)
                     tables = side_by_side(run.folder, run.manifest, run.verdict["findings"], story)
-                except (HarnessError, OSError, LookupError, TypeError, ValueError):
+                except DRAWING_ERRORS:
                     break
                 place = finding["topic"], finding["partition"]
                 table = next(one for one in tables if (one.topic, one.partition) == place)

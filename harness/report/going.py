@@ -1,0 +1,51 @@
+"""Runs that are going on: what each is at, by its own log."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from harness import leftovers
+from harness.report.runs import run_folders
+from harness.store import HARNESS_LOG, MANIFEST
+from harness.verdict import RUNNING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_STAGE: Final = re.compile(r"^(\S+ \S+) INFO harness (.+)$")
+_NOT_STAGES: Final = ("Spark is up", "the checkers are planned", "the workers are rehearsed")
+
+
+@dataclass(frozen=True)
+class Going:
+    """A run whose process lives; ``stages``: what it has told so far, with when, the last one now."""
+
+    name: str
+    manifest: dict[str, Any]
+    stages: tuple[tuple[str, str], ...]
+
+
+def going_runs(results: Path) -> list[Going]:
+    """Return the runs of a results folder that are going on, oldest first."""
+    found = []
+    for path in run_folders(results):
+        try:
+            manifest = json.loads((path / MANIFEST).read_text())
+            lives = manifest["status"] == RUNNING and leftovers.Owner(**manifest["owner"]).lives()
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if lives:
+            found.append(Going(str(path.relative_to(results)), manifest, _stages(path / HARNESS_LOG)))
+    return sorted(found, key=lambda run: run.name.rpartition("/")[2])
+
+
+def _stages(log: Path) -> tuple[tuple[str, str], ...]:
+    try:
+        lines = log.read_text(errors="replace").splitlines()
+    except OSError:
+        return ()
+    told = [match.groups() for line in lines if (match := _STAGE.match(line))]
+    return tuple((at, what) for at, what in told if what not in _NOT_STAGES)

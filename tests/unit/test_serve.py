@@ -1,0 +1,120 @@
+"""What `harness serve` answers: pages about runs, for this host alone, and no file."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+from test_site import ID, stored
+
+from harness import leftovers
+from harness.errors import UsageError
+from harness.report.serve import HOST, app_of, serving
+from harness.verdict import ANOMALY, CLEAN
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flask.testing import FlaskClient
+
+OURS = f"http://{HOST}:8642"
+RUN = f"runs/kafka-4.4/stuck-lso/{ID.format(1)}.html"
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    stored(tmp_path / "results", 1, ANOMALY)
+    return tmp_path / "results"
+
+
+@pytest.fixture
+def client(results: Path) -> FlaskClient:
+    return app_of(results).test_client()
+
+
+def asked(client: FlaskClient, path: str, base: str = OURS) -> tuple[int, str]:
+    answer = client.get(path, base_url=base)
+    return answer.status_code, answer.get_data(as_text=True)
+
+
+@pytest.mark.parametrize("path", ["/", "/index.html", "/anomalies/stuck-lso.html", f"/{RUN}"])
+def test_pages(client: FlaskClient, path: str) -> None:
+    code, text = asked(client, path)
+    assert code == 200
+    assert "stuck-lso" in text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/anomalies/none.html", "/runs/none.html", "/runs/../../../etc/passwd.html",
+        "/runs/%2e%2e/%2e%2e/etc/passwd.html",
+        "/runs/kafka-4.4/stuck-lso/latest.html", "/kafka-4.4/stuck-lso", "/etc/passwd", "/static/x",
+        f"/runs/kafka-4.4/../kafka-4.4/stuck-lso/{ID.format(1)}.html",
+    ],
+)  # fmt: skip
+def test_nothing_else_has_an_address(client: FlaskClient, path: str) -> None:
+    assert asked(client, path)[0] == 404
+
+
+def test_what_lies_elsewhere_is_not_served(client: FlaskClient, results: Path, tmp_path: Path) -> None:
+    elsewhere = stored(tmp_path / "elsewhere", 2, CLEAN)
+    (results / "kafka-4.4" / "stuck-lso" / elsewhere.name).symlink_to(elsewhere)
+    secret = tmp_path / "secret"
+    secret.write_text("a secret")
+    (results / "kafka-4.4" / "stuck-lso" / ID.format(1) / "report.html").symlink_to(secret)
+    assert asked(client, f"/runs/kafka-4.4/stuck-lso/{elsewhere.name}.html")[0] == 404
+    assert elsewhere.name not in asked(client, "/")[1]
+    code, text = asked(client, f"/{RUN}")
+    assert code == 200
+    assert "a secret" not in text
+
+
+@pytest.mark.parametrize("name", ["evil.example", "127.0.0.1.evil.example", "0.0.0.0"])  # noqa: S104  (it is refused)
+def test_pages_are_for_this_host_alone(client: FlaskClient, name: str) -> None:
+    assert asked(client, "/", f"http://{name}:8642")[0] == 403
+
+
+def test_no_page_asks_for_anything(client: FlaskClient) -> None:
+    policy = client.get("/", base_url=OURS).headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'")
+
+
+def test_a_run_that_is_going_on_is_shown_with_its_stages(client: FlaskClient, results: Path) -> None:
+    path = stored(results, 3, CLEAN)
+    (path / "verdict.json").unlink()
+    manifest = json.loads((path / "manifest.json").read_text())
+    manifest |= {"status": "running", "owner": leftovers.owner_of_this_process(path.name, path)}
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    (path / "harness.log").write_text(
+        "2026-11-22 17:49:06,793 INFO harness boot\n2026-11-22 17:49:20,081 INFO harness Spark is up\n"
+        "2026-11-22 17:49:21,418 INFO harness kill broker 2\nhalf a li"
+    )
+    text = asked(client, "/")[1]
+    assert '<meta http-equiv="refresh"' in text
+    assert "<strong>kill broker 2</strong>" in text
+    assert "Spark is up" not in text
+    assert "has no verdict.json" not in text
+
+
+def test_a_run_that_was_cut_off_is_not_going_on(client: FlaskClient, results: Path) -> None:
+    (stored(results, 3, CLEAN) / "verdict.json").unlink()
+    text = asked(client, "/")[1]
+    assert "No run is going on." in text
+    assert "has no verdict.json: it is going on, or was cut off" in text
+
+
+def test_a_page_that_cannot_be_drawn(client: FlaskClient, results: Path) -> None:
+    (results / "kafka-4.4" / "stuck-lso" / ID.format(1) / "history.jsonl").write_text("{\n")
+    code, text = asked(client, f"/{RUN}")
+    assert code == 500
+    assert "the run folder is damaged" in text
+
+
+def test_a_port_that_is_taken(results: Path) -> None:
+    with socket.create_server((HOST, 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UsageError, match=f"port {port} of {HOST} is not free; choose another with --port"):
+            serving(results, port)
