@@ -53,6 +53,7 @@ class Seen:
     """What was ever seen at an offset, on any replica; ``background``: it is none of the payload's."""
 
     kind: str
+    producer_id: int
     background: bool
 
 
@@ -130,7 +131,7 @@ def _seen(
             one["kind"] in MARKERS and (topic, one["producer_id"]) in producers
         )
         if one["kind"] != EMPTY:
-            found[topic, partition].setdefault(one["offset"], Seen(one["kind"], not is_mine))
+            found[topic, partition].setdefault(one["offset"], Seen(one["kind"], one["producer_id"], not is_mine))
     return found
 
 

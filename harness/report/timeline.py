@@ -60,9 +60,14 @@ def timeline(story: Story, topic: str, partition: int) -> str:
         handles, names = _legend(rows[1:])
         if handles:
             figure.legend(handles, names, loc="outside lower center", ncols=len(names), frameon=False)
-        told = io.StringIO()
-        figure.savefig(told, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    return as_element(told.getvalue())
+        return as_element(drawn(figure))
+
+
+def drawn(figure: Figure) -> str:
+    """Return a figure as an SVG document."""
+    told = io.StringIO()
+    figure.savefig(told, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    return told.getvalue()
 
 
 def as_element(document: str) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, Final
 
 import matplotlib as mpl
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from harness.report.timeline import STYLE, WIDTH_IN, as_element
+from harness.report.timeline import STYLE, WIDTH_IN, as_element, drawn
 from harness.verdict import ANOMALY, CLEAN, UNKNOWN
 
 if TYPE_CHECKING:
@@ -41,6 +40,4 @@ def trend(runs: Sequence[StoredRun]) -> str:
         axes.set_ylim(len(columns) - 0.5, -0.5)
         axes.tick_params(axis="x", labelrotation=20)
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
-        told = io.StringIO()
-        figure.savefig(told, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    return as_element(told.getvalue())
+        return as_element(drawn(figure))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from literal import History, Txn, commit, delete, put, replica, write_run
 
+from harness.report.graph import transactions
 from harness.report.logs import Cell, SideBySide, side_by_side
 from harness.report.page import page
 from harness.report.story import Away, read_story
@@ -198,3 +199,23 @@ def test_a_delete_is_a_delete(tmp_path: Path) -> None:
     one = History("one", wrote=(delete(0, "K"),), after=(replica(1, delete(0, "K")),))
     manifest = {**MANIFEST, "scenarios": [{"topic": "t", "summary": "", "replicas": {"0": [1]}}]}
     assert 'delete <span class="key">K</span>' in page(written(tmp_path, one), manifest, verdict())
+
+
+def edges(folder: RunFolder) -> set[tuple[str, str, str, tuple[int, ...]]]:
+    story = read_story(folder)
+    (found,) = side_by_side(folder, MANIFEST, [], story)
+    graph = transactions(found, story.seen["t", 0])
+    return {(a, b, told["kind"], tuple(told["brokers"])) for a, b, told in graph.edges(data=True)}
+
+
+def test_the_transaction_graph_shows_who_takes_what_for_the_end(folder: RunFolder) -> None:
+    assert edges(folder) == {("t/1", "COMMIT at 1", "true", ()), ("t/1", "no marker: open", "wrong", (2,))}
+
+
+def test_a_transaction_that_is_open_everywhere_is_taken_for_open_by_nobody_else(tmp_path: Path) -> None:
+    everywhere = History("open", wrote=(put(0, "K", T1),), after=tuple(replica(b, put(0, "K", T1)) for b in (1, 2, 3)))
+    made = written(tmp_path, everywhere, seen(500, 1, {0: "value"}, {}))
+    place = {"topic": "t", "partition": 0, "base_offset": 0}
+    rows = [{"broker": broker, **place, "outcome": "open", "decided_by": None} for broker in (1, 2, 3)]
+    made.write_lines(made.outcomes_path, rows)
+    assert edges(made) == {("t/1", "no marker: open", "true", ())}
