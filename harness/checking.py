@@ -7,6 +7,7 @@ import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from harness import check, leftovers
@@ -54,6 +55,8 @@ def prepare_beside(workspace: Workspace, folder: RunFolder, java: Java, spark: S
         log.info("the checkers are planned")
         rehearsal.result()
         log.info("the workers are rehearsed")
+    # What draws the report takes a second to load, which the cluster does not notice now.
+    import_module("harness.report.page")
     return prepared
 
 
