@@ -68,10 +68,12 @@ def bounded(states: DataFrame) -> DataFrame:
 def with_whole_beyond(replicas: DataFrame, held_beyond: DataFrame) -> DataFrame:
     """Add ``whole_beyond``: whether every offset from the shortest log end on is held, so that none was removed there.
 
-    Where reading was cut nobody knows. And ``nothing_beyond``: whether that is so on every replica. ``held_beyond``:
+    It is as good where the log starts at that end or later: of what is compared, it holds nothing to be removed. Where
+    reading was cut nobody knows. And ``nothing_beyond``: whether that is so on every replica. ``held_beyond``:
     REPLICA, ``held_beyond``, the number of offsets that are held there.
     """
     is_whole = f.coalesce("held_beyond", f.lit(0)) == f.col("log_end") - f.col("shortest")
+    is_whole |= f.col("log_start") >= f.col("shortest")
     is_whole &= ~f.coalesce("cut", f.lit(False))
     return (
         replicas.join(held_beyond, REPLICA, "left")

@@ -51,6 +51,12 @@ EQUIVALENT: Final[dict[str, str]] = {
     "replay.open_transactions: min_by -> max_by": "the reduction looks at more records than it needs to",
     "replay.replay: .where('first_in_batch') -> nothing": "every record of a batch says the same of it",
     "scan._stretches: count >= _AT_ONCE -> count > _AT_ONCE": "a batch more or less at once",
+    "sieve._flags: NOT_COMMITTED | IS_OPEN -> IS_OPEN": "a key that is open everywhere is let go by the checkers",
+    "sieve._flags: NOT_COMMITTED | IS_OPEN -> NOT_COMMITTED": A_CLOSER_LOOK,
+    "sieve._packed: offsets >= segment.bound -> offsets > segment.bound": A_CLOSER_LOOK,
+    "sieve._packed: (unpacked.key_size >= 0) & (offsets >= segment.log_start) -> unpacked.key_size >= 0": A_CLOSER_LOOK,
+    "sieve._differ: (placed & NOT_COMMITTED == 0) | (placed & IS_OPEN != 0) -> "
+    "placed & NOT_COMMITTED == 0": A_CLOSER_LOOK,
     "sieve._dealt: end > start -> end >= start": "an empty share tells nothing",
     "sieve._send: rows >= SEND_ROWS -> rows > SEND_ROWS": "a record more or less at once",
     "sieve.buckets_of: max -> min": "what is in fewer buckets takes more memory, and is the same",

@@ -979,6 +979,19 @@ EDGE_CASES = [
         Finding(DIVERGED, 2, 0, "K", -1, VISIBLE),
     ),
     clean(
+        "logs that start after the end of an empty one, and hold more than they have to",
+        copy(1, put(0, "K"), put(3, "L"), END, log_start=2),
+        copy(2, put(0, "K"), put(3, "L"), END, log_start=2),
+        copy(3),
+        says="3 replicas were read to offset 0 and agree",
+    ),
+    clean(
+        "a log that starts where another one ends, and was cleaned",
+        copy(1, put(0, "K"), put(1, "L")),
+        copy(2, put(7, "L"), END, log_start=2, rolled_at=(2,)),
+        says="2 replicas were read to offset 2 and agree",
+    ),
+    clean(
         "high watermarks that lag behind logs that end alike",
         copy(1, put(0, "K"), put(3, "K"), END, high_watermark=5),
         copy(2, put(3, "K"), END, high_watermark=4),
