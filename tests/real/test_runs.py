@@ -192,6 +192,9 @@ def test_the_run_folder_is_complete(killed: Run) -> None:
                 assert (served / "state.json").exists() is not is_away, served
     for broker in manifest["brokers"]:
         assert (folder / "logs" / str(broker) / "server.log").stat().st_size > 0
+    assert "<title>anomaly: kafka-" in (folder / "report.html").read_text()
+    outcomes = lines_of(folder / "outcomes.jsonl")
+    assert {row["outcome"] for row in outcomes if row["topic"] == "stuck-lso" and row["broker"] == ABSENT} >= {"open"}
     assert (folder.parent / "latest").readlink() == Path(folder.name)
 
 
@@ -202,9 +205,17 @@ def test_every_operation_was_invoked_and_completed(killed: Run) -> None:
         first, *rest = of_op
         assert first["type"] == "invoke", op
         assert [event["type"] for event in rest] in (["ok"], ["fail"], ["info"]), op
-    assert {event["f"] for event in events} == {"init", "produce", "begin", "commit", "abort", "poll"}
-    assert {event["part"] for event in events} == {"payload", "filler", "reader"}
+    clients = [event for event in events if event["part"] != "nemesis"]
+    assert {event["f"] for event in clients} == {"init", "produce", "begin", "commit", "abort", "poll"}
+    assert {event["part"] for event in clients} == {"payload", "filler", "reader"}
     assert {event["phase"] for event in events} == {"before", "outage", "late", "after"}
+
+
+def test_what_the_nemesis_did_is_in_the_history(killed: Run) -> None:
+    events = [event for event in lines_of(killed.folder / "history.jsonl") if event["part"] == "nemesis"]
+    assert [(event["f"], event["type"], event["brokers"]) for event in events] == [
+        (act, how, [ABSENT]) for act in ("leave", "come back") for how in ("invoke", "ok")
+    ]
 
 
 def test_observations_show_every_broker_and_removals(killed: Run) -> None:
