@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from harness.nightly.matrix import Outage
 
 RESULTS = Path("results")
+WIDE = 250
+"""Characters of a table that goes to a file, where nobody cuts it."""
 FILE = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -173,6 +175,8 @@ def _show(found: list[CellResult], strays: list[str]) -> None:
     from harness.nightly.grid import HEAD, grid, words  # noqa: PLC0415
 
     shown, console = grid(found), stdout()
+    if not console.is_terminal:
+        console.width = WIDE
     table = Table(*HEAD, *shown.columns, box=None)
     styles = {status: "bold red" if status in CONTRADICTS else "bold yellow" for status in Status}
     styles[Status.AS_EXPECTED] = "green"

@@ -19,7 +19,7 @@ from harness.store import REPORT
 from harness.verdict import ANOMALY, CLEAN, UNKNOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from harness.report.going import Going
@@ -52,21 +52,29 @@ def write_site(results: Path, out: Path, progress: Callable[[str], None]) -> Sit
         raise UsageError(f"{results} has no run with a verdict{why}; `harness run` writes some there")
     _make_room(out)
     progress(f"{len(runs)} runs")
-    left_out += _write_runs(runs, out)
+    without_page = _write_runs(runs, out)
+    left_out += [f"{name} has no page: {why}" for name, why in without_page.items()]
     progress("pages")
     for anomaly in ANOMALIES:
         (out / ANOMALIES_FOLDER / f"{anomaly}.html").write_text(anomaly_page(runs, anomaly))
-    (out / "index.html").write_text(index_page(runs, left_out))
+    (out / "index.html").write_text(index_page(runs, left_out, without_page=without_page.keys()))
     return Site(len(runs), left_out)
 
 
 def index_page(
-    runs: Sequence[StoredRun], left_out: Sequence[str], going: Sequence[Going] = (), reload_s: int = 0
+    runs: Sequence[StoredRun],
+    left_out: Sequence[str],
+    going: Sequence[Going] = (),
+    reload_s: int = 0,
+    without_page: Collection[str] = (),
 ) -> str:
-    """Return the page of all runs. ``going``: those without a verdict yet. ``reload_s``: asked for again so often."""
+    """Return the page of all runs.
+
+    ``going``: those without a verdict yet. ``reload_s``: asked for again so often. ``without_page``: names of runs.
+    """
     return environment().get_template("index.html").render(
         signs=SIGNS, table=_matrix(runs), trend=trend(runs), runs=list(reversed(runs)), left_out=left_out, going=going,
-        reload_s=reload_s,
+        reload_s=reload_s, without_page=without_page,
     )  # fmt: skip
 
 
@@ -97,16 +105,16 @@ def _make_room(out: Path) -> None:
     (out / MARK).touch()
 
 
-def _write_runs(runs: Sequence[StoredRun], out: Path) -> list[str]:
-    """Write each run's page; return what could not be drawn, with why."""
-    problems = []
+def _write_runs(runs: Sequence[StoredRun], out: Path) -> dict[str, str]:
+    """Write each run's page; return the names of those that could not be drawn, with why."""
+    problems = {}
     for run in runs:
         place = out / RUNS_FOLDER / f"{run.name}.html"
         place.parent.mkdir(parents=True, exist_ok=True)
         try:
             place.write_text(run_page(run))
         except DRAWING_ERRORS as error:
-            problems.append(f"{run.name} has no page: {type(error).__name__}: {error}")
+            problems[run.name] = f"{type(error).__name__}: {error}"
     return problems
 
 

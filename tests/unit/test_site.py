@@ -99,7 +99,9 @@ def test_what_is_no_whole_run_is_left_out_and_told(tmp_path: Path) -> None:
 def test_a_page_that_cannot_be_drawn_is_told_of(tmp_path: Path) -> None:
     results = tmp_path / "results"
     (stored(results, 1, CLEAN) / "history.jsonl").write_text("{\n")
-    assert "has no page: UsageError: the run folder is damaged" in written(results, tmp_path / "site")
+    text = written(results, tmp_path / "site")
+    assert "has no page: UsageError: the run folder is damaged" in text
+    assert 'href="runs/' not in text
 
 
 def test_a_site_is_written_again_and_nothing_else_is_written_over(tmp_path: Path) -> None:
