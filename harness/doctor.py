@@ -43,6 +43,7 @@ PACKAGES = (  # what is imported, and what pip calls it
     ("jinja2", "jinja2"),
     ("junitparser", "junitparser"),
     ("kafka", "kafka-python"),
+    ("markdown_it", "markdown-it-py"),
     ("markupsafe", "markupsafe"),
     ("matplotlib", "matplotlib"),
     ("networkx", "networkx"),

@@ -64,7 +64,7 @@ def app_of(results: Path) -> Flask:
         going = going_runs(results)
         names = {run.name for run in going}
         return index_page(
-            runs, [line for line in left_out if line.partition(" ")[0] not in names], going, reload_s=RELOAD_S
+            runs, [line for line in left_out if line.partition(" ")[0] not in names], going=going, reload_s=RELOAD_S
         )
 
     @app.get(f"/{ANOMALIES_FOLDER}/<name>.html")

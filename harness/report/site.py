@@ -5,7 +5,11 @@ from __future__ import annotations
 import shutil
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
+
+from markdown_it import MarkdownIt
+from markupsafe import Markup
 
 from harness.catalog import SCENARIOS
 from harness.errors import HarnessError, UsageError
@@ -24,9 +28,10 @@ if TYPE_CHECKING:
 
     from harness.report.going import Going
 
-RUNS_FOLDER, ANOMALIES_FOLDER = "runs", "anomalies"
+RUNS_FOLDER, ANOMALIES_FOLDER, ANALYSES_FOLDER = "runs", "anomalies", "analyses"
 MARK: Final = ".compaction-harness-site"
 """In a folder that a site was written to, and may be written to again."""
+_MARKDOWN: Final = MarkdownIt("js-default")
 SIGNS: Final = {ANOMALY: "✗", CLEAN: "✓", UNKNOWN: "?"}
 ANOMALIES: Final = tuple(dict.fromkeys(str(scenario.anomaly) for scenario in SCENARIOS))
 DRAWING_ERRORS: Final = (HarnessError, OSError, LookupError, TypeError, ValueError)
@@ -57,24 +62,33 @@ def write_site(results: Path, out: Path, progress: Callable[[str], None]) -> Sit
     progress("pages")
     for anomaly in ANOMALIES:
         (out / ANOMALIES_FOLDER / f"{anomaly}.html").write_text(anomaly_page(runs, anomaly))
-    (out / "index.html").write_text(index_page(runs, left_out, without_page=without_page.keys()))
+    analyses = read_analyses(results)
+    for name, (title, text) in analyses.items():
+        made = environment().get_template("analysis.html").render(title=title, text=text)
+        (out / ANALYSES_FOLDER / f"{name}.html").write_text(made)
+    titles = {name: title for name, (title, _) in analyses.items()}
+    index = index_page(runs, left_out, without_page=without_page.keys(), analyses=titles)
+    (out / "index.html").write_text(index)
     return Site(len(runs), left_out)
 
 
 def index_page(
     runs: Sequence[StoredRun],
     left_out: Sequence[str],
+    *,
     going: Sequence[Going] = (),
     reload_s: int = 0,
     without_page: Collection[str] = (),
+    analyses: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """Return the page of all runs.
 
     ``going``: those without a verdict yet. ``reload_s``: asked for again so often. ``without_page``: names of runs.
+    ``analyses``: titles by name.
     """
     return environment().get_template("index.html").render(
         signs=SIGNS, table=_matrix(runs), trend=trend(runs), runs=list(reversed(runs)), left_out=left_out, going=going,
-        reload_s=reload_s, without_page=without_page,
+        reload_s=reload_s, without_page=without_page, analyses=analyses,
     )  # fmt: skip
 
 
@@ -84,6 +98,19 @@ def anomaly_page(runs: Sequence[StoredRun], anomaly: str) -> str:
         signs=SIGNS, outcomes=OUTCOME_SIGNS, scenarios=SCENARIOS, anomaly=anomaly, table=_matrix(runs, anomaly),
         picture=_picture(runs, anomaly),
     )  # fmt: skip
+
+
+def read_analyses(results: Path) -> dict[str, tuple[str, Markup]]:
+    """Return the written analyses beside the runs (``<date>-<words>.md``) as titles and markup, newest first.
+
+    Markup that is in them is shown as text.
+    """
+    found = {}
+    for path in sorted(results.glob("[0-9]*.md"), reverse=True):
+        text = path.read_text()
+        title = next((line.removeprefix("# ") for line in text.splitlines() if line.startswith("# ")), path.stem)
+        found[path.stem] = title, Markup(_MARKDOWN.render(text))  # noqa: S704  (its preset lets no HTML through)
+    return found
 
 
 def run_page(run: StoredRun) -> str:
@@ -99,7 +126,7 @@ def run_page(run: StoredRun) -> str:
 def _make_room(out: Path) -> None:
     if out.exists() and any(out.iterdir()) and not (out / MARK).exists():
         raise UsageError(f"{out} holds something else than a report; choose another place with --out")
-    for folder in (RUNS_FOLDER, ANOMALIES_FOLDER):
+    for folder in (RUNS_FOLDER, ANOMALIES_FOLDER, ANALYSES_FOLDER):
         shutil.rmtree(out / folder, ignore_errors=True)
         (out / folder).mkdir(parents=True)
     (out / MARK).touch()

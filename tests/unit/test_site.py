@@ -104,6 +104,21 @@ def test_a_page_that_cannot_be_drawn_is_told_of(tmp_path: Path) -> None:
     assert 'href="runs/' not in text
 
 
+def test_written_analyses_are_pages_and_markup_in_them_is_text(tmp_path: Path) -> None:
+    results, site = tmp_path / "results", tmp_path / "site"
+    stored(results, 1, CLEAN)
+    (results / "2026-11-22-kafka.md").write_text(
+        "# What was found\n\n| a | b |\n|---|---|\n| <script>x</script> | 2 |\n"
+    )
+    (results / "README.md").write_text("# Not this one")
+    text = written(results, site)
+    assert '<a href="analyses/2026-11-22-kafka.html">What was found</a>' in text
+    assert "Not this one" not in text
+    page = (site / "analyses" / "2026-11-22-kafka.html").read_text()
+    assert "<h1>What was found</h1>" in page
+    assert "<td>&lt;script&gt;x&lt;/script&gt;</td>" in page
+
+
 def test_a_site_is_written_again_and_nothing_else_is_written_over(tmp_path: Path) -> None:
     results, site = tmp_path / "results", tmp_path / "site"
     path = stored(results, 1, CLEAN)
