@@ -12,7 +12,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from checkers.evidence import REPLICA
 from checkers.parse import DISK, batch_rows
 from checkers.schemas import ENTRIES
-from harness.segments.blocks import iter_blocks, until_cut
+from harness.segments.batches import until_cut
+from harness.segments.blocks import iter_blocks
 from harness.store import AFTER_REJOIN
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from checkers.evidence import PARTITION
 from checkers.replay import ABORTED, OPEN
 from checkers.schemas import INT, LONG, TEXT
-from harness.segments.batches import CONTROL, TRANSACTIONAL
-from harness.segments.blocks import iter_blocks, key_hashes, unpack, until_cut
+from harness.segments.batches import CONTROL, TRANSACTIONAL, until_cut
+from harness.segments.blocks import iter_blocks, key_hashes, unpack
 from harness.segments.tombstones import are_tombstones
 
 if TYPE_CHECKING:

@@ -92,6 +92,10 @@ CONTROL = Scenario(
 )
 
 
+BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
+"""Those that look for an anomaly."""
+
+
 def scenarios_for(anomaly: str) -> tuple[Scenario, ...]:
     """Return the scenarios of one anomaly, of several (with commas between), or of ``all``.
 

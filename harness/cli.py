@@ -17,9 +17,10 @@ from rich.table import Table
 
 from harness import catalog, leftovers
 from harness.audit.cli import audit
-from harness.console import JSON, TEXT, ConsoleProgress, show, stdout
+from harness.console import JSON, ConsoleProgress, show, stdout
 from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_USAGE, HarnessError, UsageError
 from harness.nightly.cli import nightly
+from harness.options import format_option, results_option
 from harness.spark.options import PARAMETERS, spark_options
 from harness.verdict import EXIT_CODES
 
@@ -28,14 +29,6 @@ if TYPE_CHECKING:
 
     from harness.runtimes.nodes import Access
     from harness.spark.options import SparkOptions
-
-format_option = click.option(
-    "--format", "output", type=click.Choice([TEXT, JSON]), default=TEXT, help="What goes to stdout."
-)
-
-results_option = click.option(
-    "--results", type=click.Path(path_type=Path), default="results", show_default=True, help="Where run folders are."
-)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -338,13 +331,7 @@ def anomalies() -> int:
 
 
 @cli.command()
-@click.option(
-    "--results",
-    type=click.Path(path_type=Path),
-    default=Path("results"),
-    show_default=True,
-    help="Where run folders are.",
-)
+@results_option
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Where the site goes.")
 def report(results: Path, out: Path) -> int:
     """Write a static site over all runs: versions and anomalies, a trend, a page a run and an anomaly."""
@@ -358,13 +345,7 @@ def report(results: Path, out: Path) -> int:
 
 
 @cli.command()
-@click.option(
-    "--results",
-    type=click.Path(path_type=Path),
-    default=Path("results"),
-    show_default=True,
-    help="Where run folders are.",
-)
+@results_option
 @click.option("--port", type=click.IntRange(0, 65_535), default=8642, show_default=True, help="0: a free one.")
 def serve(results: Path, port: int) -> int:
     """Show the same site on 127.0.0.1 while runs go on, until Ctrl-C."""

@@ -11,6 +11,7 @@ import click
 
 from harness.console import JSON, MB, TEXT, ConsoleProgress, show_findings, stdout
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, UsageError
+from harness.options import format_option
 from harness.segments.tombstones import BY_NULL, TOMBSTONES
 from harness.spark.options import spark_options
 from harness.verdict import ANOMALY, EXIT_CODES
@@ -29,9 +30,6 @@ topic_option = click.option(
     required=True,
     metavar="NAME",
     help="What to audit: a name or a pattern such as 'orders-*'; repeatable.",
-)
-format_option = click.option(
-    "--format", "output", type=click.Choice([TEXT, JSON]), default=TEXT, help="What goes to stdout."
 )
 bootstrap_option = click.option(
     "--bootstrap-server",

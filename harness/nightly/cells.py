@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from harness.catalog import SCENARIOS
+from harness.catalog import BY_NAME
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 from harness.nightly.night import is_refused
 from harness.targets import find_target
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     Told = tuple["Status", str, Said | None]
     Tell = Callable[[Cell, Said], Told]
-
-ANOMALY_OF: Final = {scenario.name: str(scenario.anomaly) for scenario in SCENARIOS}
 
 
 class Status(StrEnum):
@@ -141,7 +139,7 @@ def _told(cell: Cell, expected: str, attempts: Sequence[Attempt]) -> Told:
 
 
 def _found(cell: Cell, said: Said) -> Told:
-    if said.found == (ANOMALY_OF[cell.scenario],):
+    if said.found == (BY_NAME[cell.scenario].anomaly,):
         return Status.AS_EXPECTED, said.reason, said
     return Status.OTHER_NAME, f"{', '.join(said.found)}: {said.reason}", said
 

@@ -15,15 +15,15 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from harness.console import JSON, TEXT, stdout
+from harness.console import JSON, stdout
 from harness.errors import UsageError
+from harness.options import format_option, results_option
 
 if TYPE_CHECKING:
     from harness.nightly.cells import CellResult
     from harness.nightly.ledger import Attempt, Ledger
     from harness.nightly.matrix import Outage
 
-RESULTS = Path("results")
 WIDE = 250
 """Characters of a table that goes to a file, where nobody cuts it."""
 FILE = click.Path(path_type=Path, dir_okay=False)
@@ -59,12 +59,10 @@ def _names(_context: click.Context, _parameter: click.Parameter, text: str | Non
     metavar="NIGHT",
     help="Go on with a night that was cut off, results/nightly/<id>; what it is to do is known.",
 )
-@click.option(
-    "--results", type=click.Path(path_type=Path), default=RESULTS, show_default=True, help="Where run folders go."
-)
+@results_option
 @click.option("--junit", type=FILE, metavar="FILE", help="Also write JUnit XML there.")
 @click.option("--markdown", type=FILE, metavar="FILE", help="Also append the Markdown summary there.")
-@click.option("--format", "output", type=click.Choice([TEXT, JSON]), default=TEXT, help="What goes to stdout.")
+@format_option
 def nightly(
     *,
     matrix_file: Path | None,

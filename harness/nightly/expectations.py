@@ -1,23 +1,25 @@
 """What each cell is expected to say: a table in TOML, of which the first entry that fits a cell is taken.
 
-[[expect]]
-targets = ["kafka-4.5*"]       # and anomalies, clients, nemeses, runtimes; an axis that is left out fits all
-verdict = "clean"
-why = "KAFKA-NNNNN"
+An axis (targets, anomalies, clients, nemeses, runtimes) that is left out fits all:
+
+    [[expect]]
+    targets = ["kafka-4.5*"]
+    verdict = "clean"
+    why = "KAFKA-NNNNN"
 """
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from harness.catalog import SCENARIOS
+from harness.catalog import BY_NAME
 from harness.errors import UsageError
+from harness.nightly.files import read_toml
 from harness.nightly.matrix import AXES
-from harness.targets import find_target, line_of
+from harness.targets import line_of
 from harness.verdict import ANOMALY, CLEAN
 
 if TYPE_CHECKING:
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
 
 KEYS = (*AXES, "verdict", "why")
 EXPECTED = (ANOMALY, CLEAN)
-_ANOMALY_OF = {scenario.name: str(scenario.anomaly) for scenario in SCENARIOS}
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,8 @@ class Expectation:
     def fits(self, cell: Cell) -> bool:
         """Whether it says something of a cell."""
         names = {
-            "targets": (cell.target, line_of(find_target(cell.target))),
-            "anomalies": (_ANOMALY_OF[cell.scenario], cell.scenario),
+            "targets": (cell.target, line_of(cell.target)),
+            "anomalies": (str(BY_NAME[cell.scenario].anomaly), cell.scenario),
             "clients": (cell.client,),
             "nemeses": (cell.nemesis,),
             "runtimes": (cell.runtime,),
@@ -74,12 +75,7 @@ def expected(cells: Sequence[Cell], expectations: Sequence[Expectation]) -> dict
 
 
 def _entries(source: Any, where: str) -> tuple[Expectation, ...]:
-    try:
-        content = tomllib.loads(source.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{where} cannot be read: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{where} is no TOML: {error}") from error
+    content = read_toml(source, where)
     entries = content.get("expect")
     if set(content) != {"expect"} or not isinstance(entries, list):
         raise UsageError(f"{where}: give [[expect]] entries, and nothing else")

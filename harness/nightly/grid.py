@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.catalog import SCENARIOS
+from harness.catalog import BY_NAME
 from harness.nightly.cells import Status
-from harness.targets import find_target, line_of
+from harness.targets import title_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from harness.nightly.cells import CellResult
 
 HEAD = ("anomaly", "payload", "client", "nemesis", "runtime")
-_SCENARIOS = {scenario.name: scenario for scenario in SCENARIOS}
 
 
 @dataclass(frozen=True)
@@ -33,11 +32,11 @@ def grid(results: Sequence[CellResult]) -> Grid:
     rows: dict[tuple[str, ...], dict[str, CellResult]] = {}
     for result in results:
         cell = result.cell
-        scenario = _SCENARIOS[cell.scenario]
+        scenario = BY_NAME[cell.scenario]
         head = (str(scenario.anomaly), scenario.payload, cell.client, cell.nemesis, cell.runtime)
         rows.setdefault(head, {})[cell.target] = result
     return Grid(
-        tuple(_column(target, versions[target]) for target in columns),
+        tuple(title_of(target, versions[target]) for target in columns),
         tuple((head, tuple(of_target.get(target) for target in columns)) for head, of_target in rows.items()),
     )
 
@@ -47,10 +46,3 @@ def words(result: CellResult) -> str:
     shown = result.expected if result.status is Status.AS_EXPECTED else result.status.upper()
     count = f" {len(result.verdicts)}/{result.repeats}" if result.repeats > 1 else ""
     return f"{shown}{count}{' (flaky)' if result.flaky else ''}"
-
-
-def _column(target: str, version: str) -> str:
-    line = line_of(find_target(target))
-    name, _, kind = line.partition("-")[2].partition("-")
-    system = line.partition("-")[0]
-    return f"{system} {version}{f' {kind}' if kind else ''}" if name else target

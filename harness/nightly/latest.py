@@ -31,7 +31,7 @@ def newest_patches() -> Callable[[str], str | None]:
 
     def newest(name: str) -> str | None:
         target = find_target(name)
-        if target.system != KAFKA or line_of(target) != name:
+        if target.system != KAFKA or line_of(name) != name:
             return None
         if target.scala not in known:
             known[target.scala] = _released(target.scala)

@@ -1,22 +1,23 @@
 """What is to be run: the matrix of a TOML file and of the command line, and the outages that it takes.
 
-targets = ["kafka-3.9", "kafka-4.4"]       # every key of an axis is a default for each [[matrix]]
-anomalies = ["all"]
-clients = ["librdkafka", "java"]
-nemeses = ["kill", "none"]
-runtimes = ["local"]
-repeats = 3
-timers = "fast"
-set = ["topic.delete.retention.ms=3000"]
+A file is like this; without any ``[[matrix]]``, the keys above are the one matrix there is:
 
-[[matrix]]                                 # without any, the keys above are the one matrix there is
-nemeses = ["join"]
-clients = ["librdkafka"]
+    targets = ["kafka-3.9", "kafka-4.4"]       # every key of an axis is a default for each [[matrix]]
+    anomalies = ["all"]
+    clients = ["librdkafka", "java"]
+    nemeses = ["kill", "none"]
+    runtimes = ["local"]
+    repeats = 3
+    timers = "fast"
+    set = ["topic.delete.retention.ms=3000"]
+
+    [[matrix]]
+    nemeses = ["join"]
+    clients = ["librdkafka"]
 """
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from harness.catalog import ALL, SCENARIOS, scenarios_for
 from harness.clients import find_client
 from harness.errors import UsageError
+from harness.nightly.files import read_toml
 from harness.run import RunOptions, parse_settings, test_of
 from harness.runtimes import find_runtime
 from harness.suggest import nearest
@@ -115,7 +117,11 @@ def read_matrix(path: Path | None, given: Mapping[str, Any], newest: Callable[[s
     ``newest`` names a target that is to be run beside one, if any. Raises `UsageError` for a file that cannot be read
     or has other keys, and for names that nobody knows or that do not go together.
     """
-    content = {**DEFAULTS, **(_parsed(path) if path else {}), **given}
+    content = {
+        **DEFAULTS,
+        **(_known(read_toml(path, str(path)), (*KEYS, "matrix"), str(path)) if path else {}),
+        **given,
+    }
     where = str(path) if path else "the matrix"
     blocks = content.pop("matrix", None) or [{}]
     shared = {name: value for name, value in content.items() if name in AXES}
@@ -176,17 +182,6 @@ def _raise_if_unfit(outage: Outage, matrix: Matrix) -> None:
         test_of(options_of(outage, matrix))
     except UsageError as error:
         raise UsageError(f"{replace(outage, repeat=0)}: {error}") from error
-
-
-def _parsed(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            content = tomllib.load(file)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is no TOML: {error}") from error
-    return _known(content, (*KEYS, "matrix"), str(path))
 
 
 def _known(content: Mapping[str, Any], keys: Sequence[str], where: str) -> dict[str, Any]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.history import HEADER_TXN
+from harness.history import HEADER_TXN, read_lines
 from harness.report.text import shown
-from harness.segments.batches import CorruptLogError, iter_batches, iter_records, marker
+from harness.segments.batches import CorruptLogError, iter_batches, iter_records, marker, until_cut
 from harness.store import AFTER_REJOIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from harness.report.story import Story
     from harness.segments.batches import Batch, Record
@@ -163,24 +161,14 @@ def _batches(folder: RunFolder, broker: int, name: str) -> Iterator[tuple[Batch,
     files = sorted(place.glob("*.log")) or [folder.fetched_snapshot(broker, AFTER_REJOIN) / name / "batches.bin"]
     for path in files:
         source = str(path.relative_to(folder.path))
-        for batch in _until_cut(path, source):
+        for batch in until_cut(iter_batches(path.read_bytes(), source=source)):
             yield batch, source
-
-
-def _until_cut(path: Path, source: str) -> Iterator[Batch]:
-    """Yield the batches of a file that may end in one that was being written."""
-    try:
-        yield from iter_batches(path.read_bytes(), source=source)
-    except CorruptLogError as error:
-        if not error.cut:
-            raise
 
 
 def _outcomes(folder: RunFolder) -> dict[tuple[int, str, int, int], tuple[str, int | None]]:
     if not folder.outcomes_path.exists():
         return {}
-    rows = map(json.loads, folder.outcomes_path.read_text().splitlines())
     return {
         (row["broker"], row["topic"], row["partition"], row["base_offset"]): (row["outcome"], row["decided_by"])
-        for row in rows
+        for row in read_lines(folder.outcomes_path)
     }

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from harness.store import LATEST, MANIFEST, VERDICT, RunFolder
+from harness.targets import title_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,9 +41,7 @@ class StoredRun:
     def column(self) -> str:
         """The version that was tested, as a column is called."""
         target = self.manifest["target"]
-        name = str(target["name"])
-        kind = "-".join(name.split("-")[2:])
-        return f"{name.partition('-')[0]} {target['version']}{f' {kind}' if kind else ''}"
+        return title_of(target["name"], target["version"])
 
 
 def stored_runs(results: Path) -> tuple[list[StoredRun], list[str]]:

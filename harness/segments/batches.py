@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
 from crc32c import crc32c
 
@@ -52,6 +52,9 @@ _CONTROL_VALUE = struct.Struct(">hi")
 _ZERO_CHUNK_BYTES = 1 << 20
 
 
+T = TypeVar("T")
+
+
 class CorruptLogError(HarnessError):
     """Bytes that no broker writes, or (``cut``) an entry that ends before its announced length.
 
@@ -65,6 +68,15 @@ class CorruptLogError(HarnessError):
         self.position = position
         self.reason = reason
         self.cut = cut
+
+
+def until_cut(parts: Iterator[T]) -> Iterator[T]:
+    """Yield the parts of a file up to where it is cut, for who has been told of that before."""
+    try:
+        yield from parts
+    except CorruptLogError as error:
+        if not error.cut:
+            raise
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,15 +136,6 @@ def iter_blocks(
             return
 
 
-def until_cut(blocks: Iterator[Block]) -> Iterator[Block]:
-    """Yield blocks up to where a file is cut, for who has been told of that before."""
-    try:
-        yield from blocks
-    except CorruptLogError as error:
-        if not error.cut:
-            raise
-
-
 def unpack(
     block: Block, wanted: npt.NDArray[np.bool_] | npt.NDArray[np.integer[Any]] | None = None
 ) -> Iterator[Unpacked]:

@@ -79,18 +79,22 @@ def find_target(name: str) -> Target:
     if name in TARGETS:
         return TARGETS[name]
     patch = _PATCH.fullmatch(name)
-    line = f"{patch['line']}{patch['kind'] or ''}" if patch else ""
+    line = line_of(name)
     if patch is None or line not in TARGETS:
         raise UsageError(f"{nearest('target', name, list(TARGETS))}; an exact patch is kafka-4.1.1, say")
     return replace(TARGETS[line], name=name, version=patch["line"].partition("-")[2] + patch["patch"])
 
 
-def line_of(target: Target) -> str:
-    """Return the name of the line that a target is of: itself, or of an exact patch, the row that it is taken from."""
-    if target.name in TARGETS:
-        return target.name
-    patch = _PATCH.fullmatch(target.name)
-    return f"{patch['line']}{patch['kind'] or ''}" if patch else target.name
+def line_of(name: str) -> str:
+    """Return the name of the line that a target is of: of an exact patch the row that it is taken from, else itself."""
+    patch = _PATCH.fullmatch(name)
+    return f"{patch['line']}{patch['kind'] or ''}" if patch else name
+
+
+def title_of(name: str, version: str) -> str:
+    """Return what a column of that target is called: system, version, and what is special beside it."""
+    system, *_, kind = (*line_of(name).split("-", 2), "", "")[:3]
+    return f"{system} {version} {kind}".rstrip()
 
 
 def at_version(name: str, version: str) -> Target:

@@ -1,0 +1,20 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from harness.console import JSON, TEXT
+
+format_option = click.option(
+    "--format", "output", type=click.Choice([TEXT, JSON]), default=TEXT, help="What goes to stdout."
+)
+results_option = click.option(
+    "--results",
+    type=click.Path(path_type=Path),
+    default=Path("results"),
+    show_default=True,
+    help="Where run folders are.",
+)
