@@ -41,9 +41,7 @@ def _names(_context: click.Context, _parameter: click.Parameter, text: str | Non
 @click.option("--nemeses", callback=_names, metavar="N,…", help="See `harness nemeses`.")
 @click.option("--runtimes", callback=_names, metavar="R,…", help="local, docker.")
 @click.option("--repeats", type=click.IntRange(1), metavar="N", help="How often each cell is asked.")
-@click.option(
-    "--latest", is_flag=True, help="Also run the newest patch of each line of Kafka's, in a column of its own."
-)
+@click.option("--latest", is_flag=True, help="Also run the newest patch of each line, in a column of its own.")
 @click.option("--expectations", type=FILE, metavar="FILE", help="What is expected, before what this release expects.")
 @click.option(
     "--time-budget",

@@ -1,62 +1,105 @@
-"""``--latest``: the newest patch of a line on Maven Central, where it is newer than the one this release names."""
+"""``--latest``: the newest patch of a line that its makers published, where this release names an older one."""
 
 from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urljoin
 from xml.etree import ElementTree as ET
 
 import requests
 
 from harness.errors import UsageError
-from harness.targets import KAFKA, find_target, line_of
+from harness.targets import KAFKA, REDPANDA, at_version, find_target, line_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ROOT_VARIABLE, ROOT = "COMPACTION_HARNESS_MAVEN_ROOT", "https://repo1.maven.org/maven2"
-_METADATA = "org/apache/kafka/kafka_{scala}/maven-metadata.xml"
-_RELEASE = re.compile(r"\d+\.\d+\.\d+")
+    from harness.targets import Target
+
+_RELEASE = re.compile(r"v?(\d+\.\d+\.\d+)")
 _TIMEOUT_S = 30.0
+_PAGES = 20
+
+
+class _Place(NamedTuple):
+    """Who tells the versions of a system: where, the variable that names another place, and how they are read."""
+
+    says: str
+    root: str
+    root_variable: str
+    read: Callable[[str, Target], list[str]]
 
 
 def newest_patches() -> Callable[[str], str | None]:
-    """Return what names, for a target that is a line of Kafka's, the newest patch; None where it is that already.
+    """Return what names, for a target that is a line, its newest patch; None where it is that already.
 
-    Raises `UsageError` where the repository does not answer.
+    Kafka's are on Maven Central, Redpanda's are the tags of its image on Docker Hub.
+    Raises `UsageError` where the place does not answer.
     """
-    known: dict[str, list[str]] = {}
 
+    @cache
     def newest(name: str) -> str | None:
         target = find_target(name)
-        if target.system != KAFKA or line_of(name) != name:
+        if line_of(name) != name:
             return None
-        if target.scala not in known:
-            known[target.scala] = _released(target.scala)
-        patch = newest_of(target.version, known[target.scala])
-        return None if patch is None else f"{KAFKA}-{patch}"
+        patch = newest_of(target.version, _published(target))
+        return None if patch is None else at_version(name, patch).name
 
     return newest
 
 
-def newest_of(version: str, released: list[str]) -> str | None:
+def newest_of(version: str, published: list[str]) -> str | None:
     """Return the newest release of the line of a version; None where there is none after it."""
     line = version.rpartition(".")[0]
-    patches = {int(one.rpartition(".")[2]) for one in released if one.rpartition(".")[0] == line}
+    patches = {int(one.rpartition(".")[2]) for one in published if one.rpartition(".")[0] == line}
     newest = max(patches, default=0)
     return f"{line}.{newest}" if newest > int(version.rpartition(".")[2]) else None
 
 
-def _released(scala: str) -> list[str]:
-    """Return all versions that are no candidates."""
-    root = os.environ.get(ROOT_VARIABLE) or ROOT
-    url = urljoin(f"{root.rstrip('/')}/", _METADATA.format(scala=scala))
+def _published(target: Target) -> list[str]:
+    """Return all versions of a target's line that are no candidates; others may be among them."""
+    place = _PLACES[target.system]
+    root = os.environ.get(place.root_variable) or place.root
     try:
-        answer = requests.get(url, timeout=_TIMEOUT_S)
-        answer.raise_for_status()
-        versions = [one.text or "" for one in ET.fromstring(answer.content).iter("version")]  # noqa: S314
-    except (requests.RequestException, ET.ParseError) as error:
-        raise UsageError(f"--latest: the repository does not tell Kafka's versions: {error}") from error
-    return [version for version in versions if _RELEASE.fullmatch(version)]
+        told = place.read(f"{root.rstrip('/')}/", target)
+    except (requests.RequestException, ET.ParseError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"--latest: {place.says} does not tell the versions of {target.system}: {error}; "
+            f"leave it out, or name another place in {place.root_variable}"
+        ) from error
+    return [release[1] for one in told if (release := _RELEASE.fullmatch(one))]
+
+
+def _get(url: str, **parameters: str) -> requests.Response:
+    answer = requests.get(url, params=parameters, timeout=_TIMEOUT_S)
+    answer.raise_for_status()
+    return answer
+
+
+def _of_maven(root: str, target: Target) -> list[str]:
+    metadata = _get(urljoin(root, f"org/apache/kafka/kafka_{target.scala}/maven-metadata.xml"))
+    return [one.text or "" for one in ET.fromstring(metadata.content).iter("version")]  # noqa: S314
+
+
+def _of_hub(root: str, target: Target) -> list[str]:
+    """Return the tags of the image that begin as the line does: Docker Hub's API v2 gives them by pages."""
+    line = target.version.rpartition(".")[0]
+    tags: list[str] = []
+    for number in range(1, _PAGES + 1):
+        page = _get(
+            urljoin(root, "v2/namespaces/redpandadata/repositories/redpanda/tags"),
+            name=f"v{line}.", page_size="100", page=str(number),
+        ).json()  # fmt: skip
+        tags += [one["name"] for one in page["results"]]
+        if not page["next"]:
+            return tags
+    raise TypeError(f"more than {_PAGES} pages of tags")
+
+
+_PLACES = {
+    KAFKA: _Place("Maven Central", "https://repo1.maven.org/maven2", "COMPACTION_HARNESS_MAVEN_ROOT", _of_maven),
+    REDPANDA: _Place("Docker Hub", "https://hub.docker.com", "COMPACTION_HARNESS_DOCKER_HUB_ROOT", _of_hub),
+}

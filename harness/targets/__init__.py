@@ -41,7 +41,7 @@ _KAFKA = (
     Target("kafka-3.9", "3.9.2", note="the last version that can also run with ZooKeeper"),
     Target("kafka-4.0", "4.0.2", note="the first version without ZooKeeper, and with transactions v2 by default"),
     Target("kafka-4.1", "4.1.2"),
-    Target("kafka-4.2", "4.2.1", note="the newest line that the published post names"),
+    Target("kafka-4.2", "4.2.2", note="the newest line that the published post names"),
     Target("kafka-4.3", "4.3.1"),
     Target("kafka-4.4", "4.4.0", excluded_modules=("org.apache.kafka:kafka-tools-api",), note="kafka-tools-api 4.4.0 is not on Maven Central; brokers do without"),  # noqa: E501
 )
@@ -63,7 +63,7 @@ _REDPANDA = (
 )
 # fmt: on
 
-_PATCH = re.compile(r"(?P<line>[a-z]+-\d+\.\d+)(?P<patch>\.\d+(-rc\d+)?)(?P<kind>-cloud)?")
+_NAME = re.compile(r"(?P<system>[a-z]+)-(?P<line>\d+\.\d+)(?P<patch>\.\d+(-rc\d+)?)?(?P<kind>-cloud)?")
 
 TARGETS: dict[str, Target] = {row.name: row for row in (*_KAFKA, *_REDPANDA)}
 WITH_JARS: dict[str, Target] = {row.name: row for row in _KAFKA}
@@ -78,23 +78,22 @@ def find_target(name: str) -> Target:
     """
     if name in TARGETS:
         return TARGETS[name]
-    patch = _PATCH.fullmatch(name)
-    line = line_of(name)
-    if patch is None or line not in TARGETS:
+    told, line = _NAME.fullmatch(name), line_of(name)
+    if told is None or line not in TARGETS:
         raise UsageError(f"{nearest('target', name, list(TARGETS))}; an exact patch is kafka-4.1.1, say")
-    return replace(TARGETS[line], name=name, version=patch["line"].partition("-")[2] + patch["patch"])
+    return replace(TARGETS[line], name=name, version=f"{told['line']}{told['patch']}")
 
 
 def line_of(name: str) -> str:
     """Return the name of the line that a target is of: of an exact patch the row that it is taken from, else itself."""
-    patch = _PATCH.fullmatch(name)
-    return f"{patch['line']}{patch['kind'] or ''}" if patch else name
+    told = _NAME.fullmatch(name)
+    return f"{told['system']}-{told['line']}{told['kind'] or ''}" if told else name
 
 
 def title_of(name: str, version: str) -> str:
     """Return what a column of that target is called: system, version, and what is special beside it."""
-    system, *_, kind = (*line_of(name).split("-", 2), "", "")[:3]
-    return f"{system} {version} {kind}".rstrip()
+    told = _NAME.fullmatch(name)
+    return f"{told['system']} {version} {(told['kind'] or '').removeprefix('-')}".rstrip() if told else name
 
 
 def at_version(name: str, version: str) -> Target:
@@ -102,8 +101,7 @@ def at_version(name: str, version: str) -> Target:
 
     Raises `UsageError` as `find_target` does.
     """
-    target = find_target(name)
-    if target.version == version:
+    target, told = find_target(name), _NAME.fullmatch(name)
+    if target.version == version or told is None:
         return target
-    _, hyphen, kind = name.partition("-")[2].partition("-")
-    return find_target(f"{target.system}-{version}{hyphen}{kind}")
+    return find_target(f"{told['system']}-{version}{told['kind'] or ''}")

@@ -6,6 +6,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from pages import hostile_page
 from playwright.sync_api import sync_playwright
 
 from harness.errors import EXIT_CLEAN
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Dialog, Page
     from sandbox import Run
 
 pytestmark = pytest.mark.timeout(600)
@@ -117,6 +118,27 @@ def test_a_finding_leads_to_its_witness(report: Page) -> None:
     report.get_by_role("link", name="finding 1").click()
     assert report.url.endswith("#finding-1")
     assert "deleted_at" in report.locator("#finding-1 pre").inner_text()
+
+
+@LOOKS
+def test_hostile_text_is_nothing_but_text(look: Page, tmp_path: Path) -> None:
+    """A dialog would hang the browser, an unknown address would be asked for, and either fails."""
+    (tmp_path / "hostile.html").write_text(hostile_page(tmp_path), encoding="utf-8")
+    opened: list[str] = []
+
+    def dismiss(dialog: Dialog) -> None:
+        opened.append(dialog.message)
+        dialog.dismiss()
+
+    look.on("dialog", dismiss)
+    look.goto((tmp_path / "hostile.html").as_uri())
+    said = r"""<script>alert(1)</script>\x00\u202e\x1b[31m&"'"""
+    assert said in look.get_by_role("region", name="Logs of t-0").inner_text()
+    assert said in look.locator("#finding-1").inner_text()
+    assert look.get_by_text("… (1,048,576 bytes)").first.is_visible()
+    assert look.locator("script, img[onerror]").count() == 0
+    assert opened == []
+    assert_no_wider_than_the_window(look)
 
 
 @LOOKS

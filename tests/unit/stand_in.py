@@ -1,4 +1,4 @@
-"""A stand-in for Redpanda's admin API: HTTP servers that answer as the facts say."""
+"""Stand-ins for HTTP servers that answer as they are told to, such as Redpanda's admin API by the facts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class StandIn:
-    """One broker's admin listener. ``answers`` by path: a status and a body; ``asked`` has method, path and body."""
+    """One server. ``answers`` by path: a status and a body (bytes, or JSON); ``asked`` has method, path and body."""
 
     answers: dict[str, tuple[int, Any]] = field(default_factory=dict)
     asked: list[tuple[str, str, Any]] = field(default_factory=list)
@@ -49,7 +49,7 @@ def _handler(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
             body = json.loads(self.rfile.read(length)) if length else None
             stand_in.asked.append((self.command, self.path, body))
             status, said = stand_in.answers.get(self.path, (404, {"message": "Not found", "code": 404}))
-            content = b"" if said is None else json.dumps(said).encode()
+            content = said if isinstance(said, bytes) else b"" if said is None else json.dumps(said).encode()
             self.send_response(status)
             if status in {307, 302}:
                 self.send_header("Location", said)

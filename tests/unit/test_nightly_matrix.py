@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from stand_in import served
 
 from harness.errors import UsageError
 from harness.nightly.expectations import expected, read_expectations
-from harness.nightly.latest import newest_of
+from harness.nightly.latest import newest_of, newest_patches
 from harness.nightly.matrix import Cell, Matrix, read_matrix
 from harness.targets import TARGETS
 
@@ -113,6 +115,59 @@ def test_newer_patches_are_columns_of_their_own() -> None:
 )
 def test_newest_patch_of_a_line(version: str, released: list[str], newest: str | None) -> None:
     assert newest_of(version, released) == newest
+
+
+METADATA = """
+<metadata><versioning><versions>
+  <version>4.4.0</version><version>4.4.8</version><version>4.4.9-rc1</version><version>3.9.99</version>
+</versions></versioning></metadata>
+"""
+TAGS = "/v2/namespaces/redpandadata/repositories/redpanda/tags?name=v26.2.&page_size=100&page="
+
+
+def tags(*names: str, follows: bool = False) -> dict[str, Any]:
+    return {"next": "more" if follows else None, "results": [{"name": name} for name in names]}
+
+
+def test_newest_patches_are_asked_of_those_who_publish_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(1) as stand_ins:
+        (place,) = stand_ins.values()
+        place.answers = {
+            "/org/apache/kafka/kafka_2.13/maven-metadata.xml": (200, METADATA.encode()),
+            f"{TAGS}1": (200, tags("v26.2.10-rc1", "v26.2.9-arm64", "v26.2.7", follows=True)),
+            f"{TAGS}2": (200, tags("v26.2.11", "latest")),
+        }
+        for variable in ("MAVEN", "DOCKER_HUB"):
+            monkeypatch.setenv(f"COMPACTION_HARNESS_{variable}_ROOT", f"http://127.0.0.1:{place.port}")
+        newest = newest_patches()
+        names = ("kafka-3.9", "kafka-4.4", "kafka-4.3", "kafka-4.4.0", "redpanda-26.2", "redpanda-26.2-cloud")
+        assert {name: newest(name) for name in names} == {
+            "kafka-3.9": "kafka-3.9.99", "kafka-4.4": "kafka-4.4.8", "kafka-4.3": None, "kafka-4.4.0": None,
+            "redpanda-26.2": "redpanda-26.2.11", "redpanda-26.2-cloud": "redpanda-26.2.11-cloud",
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("target", "answer", "says"),
+    [
+        ("kafka-4.4", (503, {}), "Maven Central does not tell the versions of kafka: 503"),
+        ("kafka-4.4", (200, b"<metadata"), "Maven Central does not tell the versions of kafka: "),
+        ("redpanda-26.2", (404, {}), "Docker Hub does not tell the versions of redpanda: 404"),
+        ("redpanda-26.2", (200, {"errors": []}), "Docker Hub does not tell the versions of redpanda: 'results'"),
+        ("redpanda-26.2", (200, []), "Docker Hub does not tell the versions of redpanda: "),
+    ],
+)
+def test_places_that_do_not_tell(
+    target: str, answer: tuple[int, Any], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served(1) as stand_ins:
+        (place,) = stand_ins.values()
+        place.answers = {"/org/apache/kafka/kafka_2.13/maven-metadata.xml": answer, f"{TAGS}1": answer}
+        for variable in ("MAVEN", "DOCKER_HUB"):
+            monkeypatch.setenv(f"COMPACTION_HARNESS_{variable}_ROOT", f"http://127.0.0.1:{place.port}")
+        with pytest.raises(UsageError, match=re.escape(says)) as raised:
+            newest_patches()(target)
+    assert "leave it out" in str(raised.value)
 
 
 @pytest.mark.parametrize(

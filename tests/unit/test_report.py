@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from literal import History, Txn, commit, delete, put, replica, write_run
+from pages import FINDING, LONG, MANIFEST, hostile_page, verdict
 
 from harness.report.graph import transactions
 from harness.report.logs import Cell, SideBySide, side_by_side
 from harness.report.page import page
 from harness.report.story import Away, read_story
 from harness.report.text import printable, shown
-from harness.verdict import ANOMALY, CLEAN
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,27 +32,6 @@ STUCK = History(
         replica(3, put(0, "K", T1), commit(1, T1), FILLED),
     ),
 )
-HOSTILE = "<script>alert(1)</script>\x00\u202e\x1b[31m&\"'"
-LONG = "x" * (1 << 20)
-
-MANIFEST: dict[str, Any] = {
-    "run_id": "stuck", "target": {"name": "kafka-3.9", "version": "3.9.2"}, "anomaly": "stuck-lso", "nemesis": "kill",
-    "client": "librdkafka", "timers": "fast", "seed": 7, "absent_brokers": [2], "brokers": [1, 2, 3],
-    "replication_factor": 3, "status": "complete", "failure": None, "runtime": {"name": "local"}, "topology": None,
-    "timings_s": {"boot": 1.0}, "topic_settings": {"a": HOSTILE}, "broker_settings": {}, "versions": {}, "jars": {},
-    "scenarios": [{"topic": "t", "summary": "It is stuck.", "replicas": {"0": [1, 3, 2]}}],
-}  # fmt: skip
-FINDING: dict[str, Any] = {
-    "anomaly": "stuck-lso", "candidates": [], "broker": 2, "topic": "t", "partition": 0, "offset": 0,
-    "key": {"text": "K"}, "producer_id": 5, "effect": "visible", "explanation": f"frozen {HOSTILE}",
-    "witness": {"key": HOSTILE},
-}  # fmt: skip
-
-
-def verdict(*findings: dict[str, Any]) -> dict[str, Any]:
-    said = ANOMALY if findings else CLEAN
-    scenario = {"scenario": "t", "topic": "t", "verdict": said, "reason": "it is"}
-    return {"verdict": said, "reason": f"because {HOSTILE}", "scenarios": [scenario], "findings": list(findings)}
 
 
 def seen(at_ms: int, broker: int, appeared: dict[int, str], removed: dict[int, str]) -> dict[str, Any]:
@@ -148,10 +127,7 @@ def test_a_page_needs_nothing_but_itself(folder: RunFolder) -> None:
 
 
 def test_what_is_told_is_text(tmp_path: Path) -> None:
-    hostile = History(
-        "hostile", wrote=(put(0, HOSTILE),), after=tuple(replica(b, put(0, HOSTILE), put(1, LONG)) for b in (1, 2, 3))
-    )
-    text = page(written(tmp_path, hostile), MANIFEST, verdict(FINDING))
+    text = hostile_page(tmp_path)
     assert "<script" not in text
     assert not set(text) & {"\x00", "\u202e", "\x1b"}
     assert r"&lt;script&gt;alert(1)&lt;/script&gt;\x00\u202e\x1b[31m&amp;" in text

@@ -1,0 +1,45 @@
+"""What pages are made of in tests: a run that is told in full, and one in which everything that is told is hostile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from literal import History, put, replica, write_run
+
+from harness.report.page import page
+from harness.verdict import ANOMALY, CLEAN
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOSTILE = "<script>alert(1)</script>\x00\u202e\x1b[31m&\"'"
+LONG = "x" * (1 << 20)
+
+MANIFEST: dict[str, Any] = {
+    "run_id": "stuck", "target": {"name": "kafka-3.9", "version": "3.9.2"}, "anomaly": "stuck-lso", "nemesis": "kill",
+    "client": "librdkafka", "timers": "fast", "seed": 7, "absent_brokers": [2], "brokers": [1, 2, 3],
+    "replication_factor": 3, "status": "complete", "failure": None, "runtime": {"name": "local"}, "topology": None,
+    "timings_s": {"boot": 1.0}, "topic_settings": {"a": HOSTILE}, "broker_settings": {}, "versions": {}, "jars": {},
+    "scenarios": [{"topic": "t", "summary": "It is stuck.", "replicas": {"0": [1, 3, 2]}}],
+}  # fmt: skip
+FINDING: dict[str, Any] = {
+    "anomaly": "stuck-lso", "candidates": [], "broker": 2, "topic": "t", "partition": 0, "offset": 0,
+    "key": {"text": "K"}, "producer_id": 5, "effect": "visible", "explanation": f"frozen {HOSTILE}",
+    "witness": {"key": HOSTILE},
+}  # fmt: skip
+
+
+def verdict(*findings: dict[str, Any]) -> dict[str, Any]:
+    said = ANOMALY if findings else CLEAN
+    scenario = {"scenario": "t", "topic": "t", "verdict": said, "reason": "it is"}
+    return {"verdict": said, "reason": f"because {HOSTILE}", "scenarios": [scenario], "findings": list(findings)}
+
+
+def hostile_page(folder: Path) -> str:
+    """Return the page of a run whose keys, settings, reasons and witnesses would like to be more than text."""
+    hostile = History(
+        "hostile", wrote=(put(0, HOSTILE),), after=tuple(replica(b, put(0, HOSTILE), put(1, LONG)) for b in (1, 2, 3))
+    )
+    run = write_run(folder, hostile)
+    run.observations_path.write_text("")
+    return page(run, MANIFEST, verdict(FINDING))
