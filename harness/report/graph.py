@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import matplotlib as mpl
 import networkx as nx
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
 
+from harness.report.picture import picture
 from harness.report.story import MARKERS
-from harness.report.timeline import STYLE, WIDTH_IN, as_element, drawn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +56,7 @@ def transactions(table: SideBySide, seen: Mapping[int, Seen]) -> Graph:
     return graph
 
 
-def picture(graph: Graph) -> str:
+def drawn(graph: Graph) -> str:
     """Return an SVG element, "" where there is no transaction."""
     sides: dict[str, list[str]] = {"transaction": [], "marker": []}
     for node, told in graph.nodes(data=True):
@@ -72,10 +69,8 @@ def picture(graph: Graph) -> str:
         for x, nodes in enumerate(sides.values())
         for number, node in enumerate(nodes)
     }
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(WIDTH_IN, BESIDE_IN + ROW_IN * rows), layout="constrained")
-        FigureCanvasSVG(figure)
-        axes = figure.subplots()
+    with picture(BESIDE_IN + ROW_IN * rows) as drawing:
+        axes = drawing.figure.subplots()
         axes.set_axis_off()
         axes.set_xlim(-0.35, 1.35)
         axes.set_ylim(-rows, 0)
@@ -84,7 +79,7 @@ def picture(graph: Graph) -> str:
         for node, (x, y) in places.items():
             box = {"boxstyle": "round", "facecolor": "none", "edgecolor": "black"}
             axes.text(x, y, node, ha="right" if x == 0 else "left", va="center", bbox=box, parse_math=False)
-        return as_element(drawn(figure))
+    return drawing.svg
 
 
 def _draw_edge(axes: Any, start: tuple[float, float], end: tuple[float, float], told: Mapping[str, Any]) -> None:

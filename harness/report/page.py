@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.drawing import topology
-from harness.report.graph import picture, transactions
+from harness.report.graph import drawn, transactions
 from harness.report.logs import side_by_side
 from harness.report.story import read_story
 from harness.report.text import printable
@@ -67,7 +67,7 @@ def page(folder: RunFolder, manifest: Mapping[str, Any], verdict: Mapping[str, A
             tables=tables,
             timelines={(one.topic, one.partition): timeline(story, one.topic, one.partition) for one in tables},
             graphs={
-                (one.topic, one.partition): picture(transactions(one, story.seen.get((one.topic, one.partition), {})))
+                (one.topic, one.partition): drawn(transactions(one, story.seen.get((one.topic, one.partition), {})))
                 for one in tables
             },
             topology=_topology(manifest),

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import io
-import re
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import matplotlib as mpl
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
+from harness.report.picture import picture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +15,7 @@ if TYPE_CHECKING:
 
     from harness.report.story import Away, Event, Lane, Story
 
-WIDTH_IN, LANE_IN, CLIENTS_IN = 9.0, 1.25, 1.3
+LANE_IN, CLIENTS_IN = 1.25, 1.3
 TOGETHER = 0.06
 """Of the whole width: what a process does within it is told in one line."""
 AWAY_COLOUR: Final = "#cc79a7"
@@ -30,27 +26,20 @@ LINES: Final = (
 )
 """Field, name, dash and colour: told apart by the dash alone, too."""
 REMOVED_COLOUR: Final = "#e69f00"
-STYLE: Final[Any] = {
-    "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9, "svg.hashsalt": "compaction-harness",
-    "axes.spines.top": False, "axes.spines.right": False, "path.simplify": True,
-}  # fmt: skip
-_BLACK = re.compile(r"#000000|black")
-_SIZE = re.compile(r'(<svg[^>]*?) width="[^"]*"| height="[^"]*"(?=[^>]*viewBox)')
 
 
 def timeline(story: Story, topic: str, partition: int) -> str:
     """Return an SVG element without a fixed size, whose text and axes have the colour of the text around it."""
     lanes = story.lanes.get((topic, partition), {})
+    background = {offset for offset, what in story.seen.get((topic, partition), {}).items() if what.background}
     brokers = sorted(lanes)
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(WIDTH_IN, CLIENTS_IN + LANE_IN * len(brokers)), layout="constrained")
-        FigureCanvasSVG(figure)
-        ratios = [CLIENTS_IN, *(LANE_IN for _ in brokers)]
+    ratios = [CLIENTS_IN, *(LANE_IN for _ in brokers)]
+    with picture(sum(ratios)) as drawing:
+        figure = drawing.figure
         rows: list[Axes] = figure.subplots(len(ratios), 1, sharex=True, squeeze=False, height_ratios=ratios)[
             :, 0
         ].tolist()
         _draw_clients(rows[0], story.events.get(topic, []), story.ends_s)
-        background = {offset for offset, what in story.seen.get((topic, partition), {}).items() if what.background}
         for axes, broker in zip(rows[1:], brokers, strict=True):
             _draw_lane(axes, broker, lanes[broker], story.ends_s, background)
         for axes in rows:
@@ -60,20 +49,7 @@ def timeline(story: Story, topic: str, partition: int) -> str:
         handles, names = _legend(rows[1:])
         if handles:
             figure.legend(handles, names, loc="outside lower center", ncols=len(names), frameon=False)
-        return as_element(drawn(figure))
-
-
-def drawn(figure: Figure) -> str:
-    """Return a figure as an SVG document."""
-    told = io.StringIO()
-    figure.savefig(told, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    return told.getvalue()
-
-
-def as_element(document: str) -> str:
-    """Return matplotlib's SVG as an element of a page: as wide as there is room, and black is the text's colour."""
-    svg = document[document.index("<svg") :]
-    return _BLACK.sub("currentColor", _SIZE.sub(r"\1", svg, count=2))
+    return drawing.svg
 
 
 def _draw_clients(axes: Axes, events: Sequence[Event], ends_s: float) -> None:

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import matplotlib as mpl
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
-
-from harness.report.timeline import STYLE, WIDTH_IN, as_element, drawn
+from harness.report.picture import picture
 from harness.verdict import ANOMALY, CLEAN, UNKNOWN
 
 if TYPE_CHECKING:
@@ -27,10 +23,8 @@ def trend(runs: Sequence[StoredRun]) -> str:
     if not dated:
         return ""
     columns = sorted({run.column for _, run in dated})
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(WIDTH_IN, BESIDE_IN + ROW_IN * len(columns)), layout="constrained")
-        FigureCanvasSVG(figure)
-        axes = figure.subplots()
+    with picture(BESIDE_IN + ROW_IN * len(columns)) as drawing:
+        axes = drawing.figure.subplots()
         for verdict, (mark, colour) in MARKS.items():
             mine = [(at, columns.index(run.column)) for at, run in dated if run.verdict["verdict"] == verdict]
             if mine:
@@ -40,4 +34,4 @@ def trend(runs: Sequence[StoredRun]) -> str:
         axes.set_ylim(len(columns) - 0.5, -0.5)
         axes.tick_params(axis="x", labelrotation=20)
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
-        return as_element(drawn(figure))
+    return drawing.svg
