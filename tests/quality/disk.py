@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from batch import Batch, encode
-
 from harness.segments.producer_snapshot import encode_producer_snapshot
 from harness.segments.txnindex import encode_txnindex
+from models.batch import Batch, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from model import Partition
-    from replica import Replica, Segment
+    from models.partition import Partition
+    from models.replica import Replica, Segment
 
 _INDEX_BYTES = 512
 """Brokers preallocate 10 MiB of zeros; less is as good for a reader that must not mind them."""

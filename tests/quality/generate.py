@@ -15,18 +15,18 @@ from expected import (
     TOMBSTONE_DIVERGENCE,
     Expected,
 )
-from model import Partition, Settings
 from oracle import expected
 from planted import ABORTED_DELETE, SAME_OUTCOME, plant
-from replica import Replica
 from traffic import Traffic
 
 from harness.segments.codecs import CODECS
+from models.partition import Partition, Settings
+from models.replica import Replica
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from batch import Batch
+    from models.batch import Batch
 
 LEGAL: Final = "legal"
 TWO: Final = "two"

@@ -43,7 +43,6 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from batch import ABORT, COMMIT
 from expected import (
     ABORTED_TO_COMMITTED,
     COMMITTED_TO_ABORTED,
@@ -55,15 +54,17 @@ from expected import (
 )
 from truth import is_below, judge
 
+from models.batch import ABORT, COMMIT
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from batch import Batch
-    from model import Partition, Txn, Written
     from truth import Judged
     from view import Run, View
 
     from harness.segments.txnindex import AbortedTxn
+    from models.batch import Batch
+    from models.partition import Partition, Txn, Written
 
 
 def expected(partition: Partition, high_watermarks: Iterable[int]) -> list[Expected]:

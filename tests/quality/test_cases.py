@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from batch import encode
 from expected import STUCK_LSO
 from generate import LEGAL, PLANTED, Case, generate
 from truth import judge
@@ -16,6 +15,7 @@ from harness.segments.batches import CorruptLogError, iter_batches, iter_records
 from harness.segments.checkpoints import read_checkpoint
 from harness.segments.producer_snapshot import read_producer_snapshot
 from harness.segments.txnindex import read_txnindex
+from models.batch import encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

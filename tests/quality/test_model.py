@@ -6,12 +6,12 @@ Each batch is its own segment unless said otherwise, and the last one is active,
 from __future__ import annotations
 
 import pytest
-from batch import ABORT, COMMIT, Batch, control_key, control_value
-from cleaner import clean
-from replica import Replica
 
 from harness.segments.records import Record
 from harness.segments.txnindex import AbortedTxn
+from models.batch import ABORT, COMMIT, Batch, control_key, control_value
+from models.cleaner import clean
+from models.replica import Replica
 
 RETENTION_MS = 100
 EXPIRATION_MS = 1000

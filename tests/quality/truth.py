@@ -6,14 +6,15 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from batch import COMMIT
 from view import View, view
+
+from models.batch import COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from batch import Batch
-    from model import Partition, Txn, Written
+    from models.batch import Batch
+    from models.partition import Partition, Txn, Written
 
 
 @dataclass(slots=True)

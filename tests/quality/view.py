@@ -6,15 +6,14 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from batch import COMMIT
+from models.batch import COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from batch import Batch
-    from replica import Replica
-
     from harness.segments.txnindex import AbortedTxn
+    from models.batch import Batch
+    from models.replica import Replica
 
 
 @dataclass(slots=True)

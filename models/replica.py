@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from batch import ABORT, Batch, coordinator_epoch
-
 from harness.segments.producer_snapshot import ProducerEntry
 from harness.segments.txnindex import AbortedTxn
+from models.batch import ABORT, Batch, coordinator_epoch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

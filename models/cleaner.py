@@ -15,15 +15,14 @@ import heapq
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from batch import ABORT, COMMIT
-from replica import Segment
+from models.batch import ABORT, COMMIT
+from models.replica import Segment
 
 if TYPE_CHECKING:
-    from batch import Batch
-    from replica import Replica
-
     from harness.segments.records import Record
     from harness.segments.txnindex import AbortedTxn
+    from models.batch import Batch
+    from models.replica import Replica
 
 
 @dataclass(slots=True)

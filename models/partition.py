@@ -10,18 +10,16 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from batch import ABORT, COMMIT, Batch, control_key, control_value
-from cleaner import clean
-
 from harness.segments.records import Record
+from models.batch import ABORT, COMMIT, Batch, control_key, control_value
+from models.cleaner import clean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
-    from replica import Replica
-
     from harness.segments.codecs import Codec
+    from models.replica import Replica
 
 
 @dataclass(frozen=True, kw_only=True)
