@@ -13,13 +13,16 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from harness.segments.records import MAX_INT64
+from harness.segments.tombstones import BY_NULL, is_tombstone
 from models.batch import ABORT, COMMIT
 from models.replica import Segment
 
 if TYPE_CHECKING:
     from harness.segments.records import Record
+    from harness.segments.tombstones import Tombstones
     from harness.segments.txnindex import AbortedTxn
     from models.batch import Batch
     from models.replica import Replica
@@ -74,11 +77,53 @@ class _Transactions:
         return True
 
 
-def cleanable_segments(replica: Replica) -> int:
-    """Return how many segments, from the first on, a pass may clean now; 0 where none of them is dirty."""
-    limit = min(replica.last_stable_offset, replica.segments[-1].base_offset)
-    count = sum(segment.base_offset <= limit for segment in replica.segments) - 1
-    return count if count > 0 and replica.segments[count].base_offset > first_dirty(replica) else 0
+@dataclass(frozen=True, kw_only=True)
+class Cleaning:
+    """By what a cleaner goes, as topic and broker have it.
+
+    ``group_batches``: neighbouring segments become one of at most so many batches, as counted before cleaning.
+    ``active_too``: the active segment is cleaned as others are, and a pass needs nothing dirty, as long as no open
+    transaction holds it up. It stands for traffic on other keys that never ends, which rolls segments and gives the
+    cleaner work: without it, small worlds would need such records in every step.
+    """
+
+    delete_retention_ms: int
+    producer_expiration_ms: int
+    min_compaction_lag_ms: int = 0
+    group_batches: int = 1_000_000
+    tombstones: Tombstones = BY_NULL
+    active_too: bool = False
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Offsets from which on nothing is removed yet, whatever its age: what coordination adds to Kafka's rules."""
+
+    tombstones: int = MAX_INT64
+    markers: int = MAX_INT64
+
+
+UNBOUNDED: Final = Bounds()
+
+
+def cleanable_segments(replica: Replica, cleaning: Cleaning, now_ms: int) -> int:
+    """Return how many segments, from the first on, a pass may clean now; 0 where none of them is dirty.
+
+    ``LogCleanerManager.cleanableOffsets``: up to the last stable offset, the active segment, and the first segment
+    with a record that is younger than ``min.compaction.lag.ms``.
+    """
+    stable_offset = replica.last_stable_offset
+    lag_ms = cleaning.min_compaction_lag_ms
+    ends = [segment.base_offset for segment in replica.segments[1:]]
+    if cleaning.active_too:
+        ends.append(replica.log_end)
+    count = 0
+    for segment, end in zip(replica.segments, ends, strict=False):
+        if end > stable_offset or (lag_ms and segment.has_younger(now_ms - lag_ms)):
+            break
+        count += 1
+    has_more = cleaning.active_too and stable_offset == replica.log_end
+    return count if count and (has_more or ends[count - 1] > first_dirty(replica)) else 0
 
 
 def first_dirty(replica: Replica) -> int:
@@ -87,24 +132,19 @@ def first_dirty(replica: Replica) -> int:
     return at if replica.log_start <= at <= replica.log_end else replica.log_start
 
 
-def clean(
-    replica: Replica, *, now_ms: int, delete_retention_ms: int, producer_expiration_ms: int, group_batches: int
-) -> bool:
-    """Clean once, and tell whether there was anything dirty.
-
-    Neighbouring segments become one of at most ``group_batches`` batches, as counted before cleaning.
-    """
-    replica.expire(now_ms, producer_expiration_ms)
-    count = cleanable_segments(replica)
+def clean(replica: Replica, cleaning: Cleaning, now_ms: int, bounds: Bounds = UNBOUNDED) -> bool:
+    """Clean once, and tell whether there was anything dirty."""
+    replica.expire(now_ms, cleaning.producer_expiration_ms)
+    count = cleanable_segments(replica, cleaning, now_ms)
     if not count:
         return False
-    end = replica.segments[count].base_offset
+    end = replica.segments[count].base_offset if count < len(replica.segments) else replica.log_end
     last_of_keys = _last_offsets(replica, first_dirty(replica), end, count)
     seen = _Transactions()
     cleaned: list[Segment] = []
     at = 0
     while at < count:
-        group = _group(replica.segments[at:count], group_batches)
+        group = _group(replica.segments[at:count], cleaning.group_batches)
         target = Segment(group[0].base_offset)
         seen.retained = target.aborted
         for number, segment in enumerate(group):
@@ -114,9 +154,11 @@ def clean(
                 may_discard = seen.may_discard(batch)
                 stays = _is_last_of_producer(batch, replica) or batch.last_offset + 1 == end
                 due = batch.delete_horizon_ms is not None and batch.delete_horizon_ms <= now_ms
-                records = _retained(batch, last_of_keys, may_discard=may_discard, due=due)
+                due &= batch.last_offset < (bounds.markers if batch.control else bounds.tombstones)
+                records = _retained(batch, last_of_keys, cleaning, may_discard=may_discard, due=due)
                 if records:
-                    stamp_ms = now_ms + delete_retention_ms if _ages(batch, records, may_discard=may_discard) else None
+                    ages = _ages(batch, records, cleaning, may_discard=may_discard)
+                    stamp_ms = now_ms + cleaning.delete_retention_ms if ages else None
                     target.batches.append(_rewritten(batch, records, stamp_ms))
                 elif stays:
                     target.batches.append(replace(batch, records=(), delete_horizon_ms=None))
@@ -165,7 +207,9 @@ def _last_offsets(replica: Replica, start: int, end: int, count: int) -> dict[by
     return last
 
 
-def _retained(batch: Batch, last_of_keys: dict[bytes, int], *, may_discard: bool, due: bool) -> tuple[Record, ...]:
+def _retained(
+    batch: Batch, last_of_keys: dict[bytes, int], cleaning: Cleaning, *, may_discard: bool, due: bool
+) -> tuple[Record, ...]:
     """Return the records that stay; ``due``: the batch's delete horizon has come."""
     if batch.control:
         return () if may_discard and due else batch.records
@@ -176,13 +220,13 @@ def _retained(batch: Batch, last_of_keys: dict[bytes, int], *, may_discard: bool
         for record in batch.records
         if record.key is not None
         and record.offset >= last_of_keys.get(record.key, -1)
-        and (record.value is not None or not due)
+        and not (due and is_tombstone(record, cleaning.tombstones))
     )
 
 
-def _ages(batch: Batch, records: tuple[Record, ...], *, may_discard: bool) -> bool:
+def _ages(batch: Batch, records: tuple[Record, ...], cleaning: Cleaning, *, may_discard: bool) -> bool:
     """Tell whether a batch gets its delete horizon in this pass."""
-    goes = may_discard if batch.control else any(record.value is None for record in records)
+    goes = may_discard if batch.control else any(is_tombstone(record, cleaning.tombstones) for record in records)
     return goes and batch.delete_horizon_ms is None
 
 

@@ -7,34 +7,32 @@ and from when. What is true is kept beside it: every record ever written, and ho
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from harness.segments.records import Record
 from models.batch import ABORT, COMMIT, Batch, control_key, control_value
-from models.cleaner import clean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
     from harness.segments.codecs import Codec
+    from models.cleaner import Cleaning
     from models.replica import Replica
+    from models.replication import Replication
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Topic and broker settings; retention is virtual, so short is as good as long.
+    """What clients and brokers do by chance, and what cleaners go by.
 
     ``roll_share``: the chance that a replica begins a segment before a batch. ``epoch_bump``: transactions of
     version 2 (KIP-890), where each end of one raises the producer epoch, also in its marker.
     """
 
+    cleaning: Cleaning
     codecs: tuple[Codec, ...] = ("none",)
     append_time: bool = False
-    delete_retention_ms: int = 1000
-    producer_expiration_ms: int = 3000
-    group_batches: int = 40
     roll_share: float = 0.1
     epoch_bump: bool = False
     header_share: float = 0.0
@@ -74,17 +72,14 @@ class Written:
 
 @dataclass(slots=True)
 class Partition:
-    """The state of the world. ``away`` are the brokers that neither fetch nor clean."""
+    """The state of the world. ``replication``: what brokers hold."""
 
     topic: str
     number: int
     settings: Settings
     random: Random
-    replicas: dict[int, Replica]
-    leader_id: int
+    replication: Replication
     now_ms: int
-    away: set[int] = field(default_factory=set)
-    leader_epoch: int = 0
     coordinator_epoch: int = 0
     next_producer_id: int = 1000
     written: dict[int, Written] = field(default_factory=dict)
@@ -93,9 +88,24 @@ class Partition:
     """When each replica last had all that was written."""
 
     @property
+    def replicas(self) -> dict[int, Replica]:
+        """All of them, by broker."""
+        return self.replication.replicas
+
+    @property
     def leader(self) -> Replica:
         """The replica that clients write to."""
-        return self.replicas[self.leader_id]
+        return self.replication.leader
+
+    @property
+    def leader_id(self) -> int:
+        """The broker that has it."""
+        return self.replication.leader_id
+
+    @property
+    def away(self) -> set[int]:
+        """The brokers that neither fetch nor clean."""
+        return self.replication.away
 
     def client(self, *, transactional: bool) -> Client:
         """Return a producer with a new id; transactional, or else idempotent."""
@@ -131,7 +141,7 @@ class Partition:
                 for index, (key, value) in enumerate(records)
             ),
             max_timestamp_ms=self.now_ms,
-            leader_epoch=self.leader_epoch,
+            leader_epoch=self.replication.leader_epoch,
             producer_id=client.producer_id if client else -1,
             producer_epoch=client.epoch if client else -1,
             base_sequence=client.sequence if client else -1,
@@ -171,7 +181,7 @@ class Partition:
             last_offset=base,
             records=(record,),
             max_timestamp_ms=self.now_ms,
-            leader_epoch=self.leader_epoch,
+            leader_epoch=self.replication.leader_epoch,
             producer_id=client.producer_id,
             producer_epoch=client.epoch,
             transactional=True,
@@ -193,86 +203,47 @@ class Partition:
         client.sequence = 0
 
     def _append(self, batch: Batch, *, roll: bool = False) -> None:
-        self._put(self.leader, batch, roll=roll)
-        self._advance()
+        self.replication.append(batch, roll=roll)
+        self._note_who_is_in_step()
 
-    def _put(self, replica: Replica, batch: Batch, *, roll: bool = False) -> None:
-        replica.append(batch, roll=roll or self.random.random() < self.settings.roll_share)
-
-    def _advance(self) -> None:
-        in_sync = [replica for broker, replica in self.replicas.items() if broker not in self.away]
-        self.leader.advance_high_watermark(min(replica.log_end for replica in in_sync))
+    def _note_who_is_in_step(self) -> None:
         for broker, replica in self.replicas.items():
             if replica.log_end == self.leader.log_end and replica.diverged_from is None:
                 self.in_step_ms[broker] = self.now_ms
 
     def fetch(self, broker: int, most: int | None = None) -> None:
         """Copy up to ``most`` batches from the leader, or all; a diverged tail goes first."""
-        replica, leader = self.replicas[broker], self.leader
-        if replica is leader:
-            return
-        if replica.diverged_from is not None:
-            replica.truncate(replica.diverged_from)
-        if replica.log_end < leader.log_start:
-            replica.restart_at(leader.log_start)
-        for batch in islice(leader.from_offset(replica.log_end), most):
-            self._put(replica, batch)
-        replica.advance_high_watermark(leader.high_watermark)
-        replica.delete_before(min(leader.log_start, replica.high_watermark))
-        self._advance()
+        self.replication.fetch(broker, most)
+        self._note_who_is_in_step()
 
     def fetch_all(self) -> None:
         """Let every replica that is there have everything, and know that the others have it."""
-        for _ in range(2):
-            for broker in self.replicas:
-                if broker not in self.away:
-                    self.fetch(broker)
+        self.replication.fetch_all()
+        self._note_who_is_in_step()
 
     def clean(self, broker: int) -> bool:
         """Run one pass of a broker's cleaner; tell whether anything was dirty."""
-        return broker not in self.away and clean(
-            self.replicas[broker],
-            now_ms=self.now_ms,
-            delete_retention_ms=self.settings.delete_retention_ms,
-            producer_expiration_ms=self.settings.producer_expiration_ms,
-            group_batches=self.settings.group_batches,
-        )
+        return self.replication.clean(broker, self.settings.cleaning, self.now_ms)
 
     def leave(self, broker: int) -> None:
         """Take a broker away; a leader must have been replaced first."""
-        if broker == self.leader_id:
-            raise ValueError(f"broker {broker} leads")
-        self.away.add(broker)
-        self._advance()
+        self.replication.leave(broker)
+        self._note_who_is_in_step()
 
     def come_back(self, broker: int) -> None:
         """Bring a broker back and let it have everything; it joins the ISR."""
-        self.fetch(broker)
-        self.away.discard(broker)
-        self.fetch(broker)
+        self.replication.come_back(broker)
+        self._note_who_is_in_step()
 
     def elect(self, broker: int) -> None:
         """Make an in-sync replica the leader, once it has everything."""
-        if broker in self.away:
-            raise ValueError(f"broker {broker} is away")
-        self.fetch(broker)
-        self.leader_id = broker
-        self.leader_epoch += 1
-        self._advance()
+        self.replication.elect(broker)
+        self._note_who_is_in_step()
 
     def lose_leader(self, successor: int, lost: Sequence[Batch]) -> None:
-        """Let the leader fail with batches that nobody copied; they count as never written.
-
-        They must begin where every in-sync replica ends.
-        """
-        failed = self.leader
-        failed.diverged_from = failed.log_end
-        for batch in lost:
-            self._put(failed, batch)
-        self.leader_id = successor
-        self.leader_epoch += 1
-        self.leave(failed.broker)
+        """Let the leader fail with batches that nobody copied; they count as never written."""
+        self.replication.lose_leader(successor, lost)
 
     def delete_records(self, before: int) -> None:
         """Move the leader's log start; followers learn of it with their next fetch."""
-        self.leader.delete_before(min(before, self.leader.high_watermark))
+        self.replication.delete_records(before)

@@ -7,7 +7,7 @@ one batch an append. A replica never looks at what is true: its beliefs come fro
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -48,6 +48,10 @@ class Segment:
         """Where its last batch ends (``LogSegment.readNextOffset``)."""
         return self.batches[-1].last_offset + 1 if self.batches else self.base_offset
 
+    def has_younger(self, than_ms: int) -> bool:
+        """Whether it holds a record of a later time."""
+        return any(batch.max_timestamp_ms > than_ms for batch in self.batches)
+
 
 @dataclass(slots=True)
 class Replica:
@@ -81,6 +85,18 @@ class Replica:
         firsts += [first for first, _ in self.unreplicated]
         return min(self.high_watermark, max(min(firsts, default=self.high_watermark), self.log_start))
 
+    def fork(self) -> Replica:
+        """Return a copy that goes its own way; batches are never changed, and shared."""
+        return replace(
+            self,
+            segments=[Segment(one.base_offset, list(one.batches), list(one.aborted)) for one in self.segments],
+            producers=dict(self.producers),
+            snapshots=dict(self.snapshots),
+            received=set(self.received),
+            unreplicated=list(self.unreplicated),
+            epochs=dict(self.epochs),
+        )
+
     def batches(self) -> Iterator[Batch]:
         """Walk the whole log, also what lies before the log start in its first segment."""
         for segment in self.segments:
@@ -89,8 +105,8 @@ class Replica:
     def append(self, batch: Batch, *, roll: bool = False) -> None:
         """Append, to a new segment with ``roll``; the offset may be beyond the log end: compaction leaves gaps."""
         if roll and self.segments[-1].batches:
-            self.segments.append(Segment(self.log_end))
-            self.snapshots[self.log_end] = dict(self.producers)
+            self.segments.append(Segment(batch.base_offset))
+            self.snapshots[batch.base_offset] = dict(self.producers)
         segment = self.segments[-1]
         segment.batches.append(batch)
         self.log_end = batch.last_offset + 1

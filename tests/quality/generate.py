@@ -20,8 +20,10 @@ from planted import ABORTED_DELETE, SAME_OUTCOME, plant
 from traffic import Traffic
 
 from harness.segments.codecs import CODECS
+from models.cleaner import Cleaning
 from models.partition import Partition, Settings
 from models.replica import Replica
+from models.replication import Replication
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,8 +117,11 @@ def _settings(random: Random) -> Settings:
     return Settings(
         codecs=tuple(random.sample(CODECS, random.randint(1, 2))),
         append_time=random.random() < 0.2,
-        producer_expiration_ms=random.choice((1500, 3000)),
-        group_batches=random.choice((5, 20, 1000)),
+        cleaning=Cleaning(
+            delete_retention_ms=1000,
+            producer_expiration_ms=random.choice((1500, 3000)),
+            group_batches=random.choice((5, 20, 1000)),
+        ),
         roll_share=random.choice((0.03, 0.15, 0.5)),
         epoch_bump=random.random() < 0.5,
         header_share=random.choice((0.0, 0.0, 0.3)),
@@ -125,13 +130,17 @@ def _settings(random: Random) -> Settings:
 
 def _live(random: Random, kind: str, *, topic: str, number: int, brokers: list[int], records: int) -> Traffic:
     """Let one partition live its life."""
+    settings = _settings(random)
     partition = Partition(
         topic=topic,
         number=number,
-        settings=_settings(random),
+        settings=settings,
         random=random,
-        replicas={broker: Replica(broker) for broker in brokers},
-        leader_id=brokers[0],
+        replication=Replication(
+            {broker: Replica(broker) for broker in brokers},
+            brokers[0],
+            rolls=lambda *_: random.random() < settings.roll_share,
+        ),
         now_ms=_EPOCH_MS,
         in_step_ms=dict.fromkeys(brokers, _EPOCH_MS),
     )
@@ -195,7 +204,7 @@ def _go_wrong(traffic: Traffic, random: Random, kind: str, records: int) -> None
     for _ in range(random.choice((0, 0, 1, 3))):
         for broker in wrong:
             partition.write([(b"filler", b"last")], roll=True)
-            traffic.pass_time(partition.settings.delete_retention_ms // 2)
+            traffic.pass_time(partition.settings.cleaning.delete_retention_ms // 2)
             partition.clean(broker)
     _wind_down(traffic, random)
 

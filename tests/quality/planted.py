@@ -239,7 +239,7 @@ def _clean_until(traffic: Traffic, wrong: set[int], conditions: list[Gone], othe
             return
         partition.write([(b"filler", traffic.value())], roll=True)
         partition.fetch_all()
-        traffic.pass_time(partition.settings.delete_retention_ms * 3 // 5)
+        traffic.pass_time(partition.settings.cleaning.delete_retention_ms * 3 // 5)
         for broker in cleaned:
             partition.clean(broker)
     raise RuntimeError(f"nothing goes from the leader after {_MOST_ROUNDS} rounds")

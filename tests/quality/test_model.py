@@ -10,11 +10,12 @@ import pytest
 from harness.segments.records import Record
 from harness.segments.txnindex import AbortedTxn
 from models.batch import ABORT, COMMIT, Batch, control_key, control_value
-from models.cleaner import clean
+from models.cleaner import Cleaning, clean
 from models.replica import Replica
 
 RETENTION_MS = 100
 EXPIRATION_MS = 1000
+CLEANING = Cleaning(delete_retention_ms=RETENTION_MS, producer_expiration_ms=EXPIRATION_MS)
 
 
 def data(
@@ -70,13 +71,7 @@ def grow(log: Replica, key: str = "filler") -> None:
 
 
 def run(log: Replica, now_ms: int = 0) -> bool:
-    return clean(
-        log,
-        now_ms=now_ms,
-        delete_retention_ms=RETENTION_MS,
-        producer_expiration_ms=EXPIRATION_MS,
-        group_batches=1000,
-    )
+    return clean(log, CLEANING, now_ms)
 
 
 def shown(log: Replica) -> list[str]:
@@ -263,6 +258,6 @@ def test_a_log_start_takes_whole_segments_only() -> None:
 
 def test_neighbours_become_one_segment_up_to_a_size() -> None:
     log = replica(*(data(n, f"k{n}=1") for n in range(6)))
-    assert clean(log, now_ms=0, delete_retention_ms=0, producer_expiration_ms=0, group_batches=2)
+    assert clean(log, Cleaning(delete_retention_ms=0, producer_expiration_ms=0, group_batches=2), 0)
     assert [segment.base_offset for segment in log.segments] == [0, 2, 4, 5]
     assert sorted(log.snapshots) == [2, 4, 5]

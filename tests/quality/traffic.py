@@ -51,8 +51,9 @@ class Traffic:
     def pass_time(self, ms: int) -> None:
         """Advance the clock; whoever would lag for too long catches up before."""
         partition = self.partition
+        retention_ms = partition.settings.cleaning.delete_retention_ms
         for broker in partition.replicas:
-            late = partition.now_ms + ms - partition.in_step_ms[broker] >= partition.settings.delete_retention_ms
+            late = partition.now_ms + ms - partition.in_step_ms[broker] >= retention_ms
             if late and broker not in self.held:
                 partition.come_back(broker)
         partition.now_ms += ms
@@ -73,7 +74,7 @@ class Traffic:
             self.partition.fetch_all()
             for broker in chosen:
                 self.partition.clean(broker)
-            self.pass_time(self.partition.settings.delete_retention_ms * 2 // 3)
+            self.pass_time(self.partition.settings.cleaning.delete_retention_ms * 2 // 3)
         self.traits.add("aged")
 
     def come_all_back(self) -> None:
@@ -128,7 +129,7 @@ class Traffic:
             self.partition.end_elsewhere(self.random.choice(chosen))
 
     def _some_time(self) -> None:
-        self.pass_time(self.random.randint(1, self.partition.settings.delete_retention_ms // 2))
+        self.pass_time(self.random.randint(1, self.partition.settings.cleaning.delete_retention_ms // 2))
 
     def _clean(self) -> None:
         self.partition.clean(self.random.choice(list(self.partition.replicas)))

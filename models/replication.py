@@ -1,0 +1,134 @@
+"""The replicas of one partition: a leader that is written to, followers that copy it, and who counts as in sync.
+
+The rules are those of ``ReplicaManager``, ``Partition`` and ``ReplicaFetcherThread``. A broker that is away is out of
+the ISR at once, neither copies nor cleans, and joins again when it has everything that the leader has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from models.cleaner import UNBOUNDED, clean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from models.batch import Batch
+    from models.cleaner import Bounds, Cleaning
+    from models.replica import Replica
+
+
+@dataclass(slots=True)
+class Replication:
+    """The state of all replicas. ``rolls``: whether a replica begins a segment before it appends a batch."""
+
+    replicas: dict[int, Replica]
+    leader_id: int
+    rolls: Callable[[Replica, Batch], bool]
+    away: set[int] = field(default_factory=set)
+    leader_epoch: int = 0
+
+    @property
+    def leader(self) -> Replica:
+        """The replica that clients write to."""
+        return self.replicas[self.leader_id]
+
+    @property
+    def in_sync(self) -> list[int]:
+        """The ISR."""
+        return [broker for broker in self.replicas if broker not in self.away]
+
+    def fork(self) -> Replication:
+        """Return a copy that goes its own way."""
+        copies = {broker: replica.fork() for broker, replica in self.replicas.items()}
+        return replace(self, replicas=copies, away=set(self.away))
+
+    def append(self, batch: Batch, *, roll: bool = False) -> None:
+        """Append what a client or the coordinator wrote to the leader."""
+        self._put(self.leader, batch, roll=roll)
+        self._advance()
+
+    def _put(self, replica: Replica, batch: Batch, *, roll: bool = False) -> None:
+        replica.append(batch, roll=roll or self.rolls(replica, batch))
+
+    def _advance(self) -> None:
+        self.leader.advance_high_watermark(min(self.replicas[broker].log_end for broker in self.in_sync))
+
+    def fetch(self, broker: int, most: int | None = None) -> None:
+        """Copy up to ``most`` batches from the leader, or all; a diverged tail goes first."""
+        replica, leader = self.replicas[broker], self.leader
+        if replica is leader:
+            return
+        if replica.diverged_from is not None:
+            replica.truncate(replica.diverged_from)
+        if replica.log_end < leader.log_start:
+            replica.restart_at(leader.log_start)
+        for batch in islice(leader.from_offset(replica.log_end), most):
+            self._put(replica, batch)
+        replica.advance_high_watermark(leader.high_watermark)
+        replica.delete_before(min(leader.log_start, replica.high_watermark))
+        self._advance()
+
+    def fetch_all(self) -> None:
+        """Let every replica that is there have everything, and know that the others have it."""
+        for _ in range(2):
+            for broker in self.in_sync:
+                self.fetch(broker)
+
+    def clean(self, broker: int, cleaning: Cleaning, now_ms: int, bounds: Bounds = UNBOUNDED) -> bool:
+        """Run one pass of a broker's cleaner; tell whether anything was dirty."""
+        return broker not in self.away and clean(self.replicas[broker], cleaning, now_ms, bounds)
+
+    def leave(self, broker: int) -> None:
+        """Take a broker away; a leader must have been replaced first."""
+        if broker == self.leader_id:
+            raise ValueError(f"broker {broker} leads")
+        self.away.add(broker)
+        self._advance()
+
+    def come_back(self, broker: int) -> None:
+        """Bring a broker back and let it have everything; it joins the ISR."""
+        self.fetch(broker)
+        self.away.discard(broker)
+        self.fetch(broker)
+
+    def elect(self, broker: int) -> None:
+        """Make an in-sync replica the leader, once it has everything."""
+        if broker in self.away:
+            raise ValueError(f"broker {broker} is away")
+        self.fetch(broker)
+        self.leader_id = broker
+        self.leader_epoch += 1
+        self._advance()
+
+    def lose_leader(self, successor: int, lost: Sequence[Batch]) -> None:
+        """Let the leader fail with batches that nobody copied; they count as never written.
+
+        They must begin where every in-sync replica ends.
+        """
+        failed = self.leader
+        failed.diverged_from = failed.log_end
+        for batch in lost:
+            self._put(failed, batch)
+        self.leader_id = successor
+        self.leader_epoch += 1
+        self.leave(failed.broker)
+
+    def add(self, replica: Replica) -> None:
+        """Add a replica by reassignment: it copies from where its log ends, and is out of the ISR until it has all."""
+        self.replicas[replica.broker] = replica
+        self.away.add(replica.broker)
+
+    def remove(self, broker: int) -> None:
+        """Remove a replica by reassignment: its log is deleted. A leader must have been replaced first."""
+        if broker == self.leader_id:
+            raise ValueError(f"broker {broker} leads")
+        del self.replicas[broker]
+        self.away.discard(broker)
+        self._advance()
+
+    def delete_records(self, before: int) -> None:
+        """Move the leader's log start; followers learn of it with their next fetch."""
+        self.leader.delete_before(min(before, self.leader.high_watermark))
