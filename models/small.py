@@ -1,0 +1,371 @@
+"""A small cluster, every interleaving of which can be walked: one partition, few writes, one outage, one change.
+
+What may happen, each in any order with everything else, as often as the bound has it:
+
+* a plain client puts or deletes a key; a transactional one puts or deletes a key in a transaction, and ends it
+* one follower goes away and comes back
+* one change: another replica in sync leads, a replica is added, or a follower is removed
+* any replica that is up runs a pass of its cleaner; time passes for longer than every retention
+* with coordination: replicas report, and what they and the leader sent arrives, in any order, or never
+
+Replicas in sync copy at once, so that none is behind but who is away or joins, and a leader never loses what it alone
+has. Other traffic never ends (`models.cleaner.Cleaning.active_too`). A client writes one record a transaction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from harness.segments.records import Record
+from models import coordination
+from models.batch import ABORT, COMMIT, Batch, control_key, control_value
+from models.cleaner import UNBOUNDED, Cleaning, clean
+from models.coordination import Pair
+from models.exhaustive import Numbered
+from models.replica import Replica
+from models.replication import Replication
+from models.wrongs import Truth, Wrote, wrongs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator
+
+    from models.cleaner import Bounds
+    from models.coordination import Coordination
+
+RETENTION_MS: Final = 10
+CLEANING: Final = Cleaning(delete_retention_ms=RETENTION_MS, producer_expiration_ms=RETENTION_MS, active_too=True)
+NOW_MS: Final = 0
+LONG_AGO_MS: Final = NOW_MS - RETENTION_MS
+"""Time stands still: when it passes, what is there is made to be of long ago instead."""
+PRODUCER_ID: Final = 7
+LEAVES: Final = 2
+"""The broker that may go away."""
+JOINS: Final = 4
+"""The broker that may be added."""
+NO_CHANGE, LEADER, ADD, REMOVE = "no change", "leader", "add", "remove"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """How much may happen. ``change``: which one; ``epoch_bump``: transactions of version 2 (KIP-890)."""
+
+    keys: tuple[str, ...] = ("K",)
+    writes: int = 2
+    transactions: int = 1
+    change: str = NO_CHANGE
+    epoch_bump: bool = False
+
+
+class Clients(NamedTuple):
+    """What clients have done, and what they have left to do."""
+
+    truth: Truth
+    writes: int
+    transactions: int
+    epoch: int = 0
+
+
+class State(NamedTuple):
+    """The cluster: numbers of its parts. ``replicas``: by broker, in order; those of brokers that never change are one.
+
+    ``away``: LEAVES is; ``joining``: JOINS copies, and is not in sync.
+    """
+
+    clients: int
+    replicas: tuple[tuple[int, int], ...]
+    leader: int
+    away: bool = False
+    joining: bool = False
+    may_leave: bool = True
+    may_change: bool = False
+    protocol: int | None = None
+
+    def replica(self, broker: int) -> int:
+        """Return the number of a broker's replica."""
+        return next(number for one, number in self.replicas if one == broker)
+
+    def with_replica(self, broker: int, number: int) -> State:
+        """Return the state in which a broker's replica is another."""
+        return self._replace(
+            replicas=tuple((one, number if one == broker else before) for one, before in self.replicas)
+        )
+
+
+class Small:
+    """The rules of a small cluster: what follows on a state. What its parts become is worked out once, and kept."""
+
+    def __init__(
+        self,
+        bound: Bound,
+        *,
+        coordinated: bool = False,
+        without: frozenset[str] = frozenset(),
+        reduced: bool = True,
+    ) -> None:
+        """Begin with nothing met. ``without``: names of `models.coordination.RULES` that are left out.
+
+        ``reduced``: cleaners run only where that may make a difference.
+        """
+        self._is_reduced = reduced
+        self.bound = bound
+        self._without = without
+        self._coordinated = coordinated
+        self.clients = Numbered[Clients](lambda one: one)
+        self.replicas = Numbered[Replica](_content)
+        self.protocols = Numbered["Coordination"](_protocol)
+        for name in ("_written", "_appended", "_copied", "_cleaned", "_aged", "_own", "_wrong"):
+            setattr(self, name, cache(getattr(self, name)))
+
+    @property
+    def start(self) -> State:
+        """Three brokers that broker 1 leads, and nothing written."""
+        brokers = (1, LEAVES, 3)
+        clients = self.clients.number(Clients(Truth(), self.bound.writes, self.bound.transactions))
+        replicas = tuple((broker, self.replicas.number(Replica(0))) for broker in brokers)
+        protocol = self.protocols.number(coordination.begin(brokers, 1, self._without)) if self._coordinated else None
+        return State(clients, replicas, 1, may_change=self.bound.change != NO_CHANGE, protocol=protocol)
+
+    def following(self, state: State) -> Iterator[tuple[str, State]]:
+        """Yield what may happen, and where it leads."""
+        yield from self._writes(state)
+        yield from self._outage(state)
+        if state.joining:
+            yield from self._joining(state)
+        if state.may_change:
+            yield from self._changes(state)
+        bounds = None if state.protocol is None else self.protocols[state.protocol]
+        for broker, number in state.replicas:
+            if not _is_down(state, broker) and not self._is_left_alone(state, broker):
+                limits = UNBOUNDED if bounds is None else bounds.bounds(broker)
+                yield f"{broker} cleans", state.with_replica(broker, self._cleaned(number, limits))
+        yield "time passes", state._replace(replicas=tuple((one, self._aged(number)) for one, number in state.replicas))
+        if state.protocol is not None:
+            yield from self._messages(state, self.protocols[state.protocol])
+
+    def _is_left_alone(self, state: State, broker: int) -> bool:
+        """Whether what a replica's cleaner does makes no difference to others, and what it could get wrong is seen.
+
+        A follower that stays in sync and will never lead is read by nobody. What it can come to hold is what LEAVES
+        comes to hold where that never leaves: batches are copied at once, so every replica in sync gets the same ones,
+        whoever leads.
+        """
+        may_lead = broker == state.leader or (state.may_change and self.bound.change == LEADER)
+        return self._is_reduced and state.protocol is None and not may_lead and broker not in {LEAVES, JOINS}
+
+    def wrong(self, state: State) -> Iterator[str]:
+        """Yield the names of what a replica in sync has wrong."""
+        for broker, number in state.replicas:
+            if _is_in_sync(state, broker):
+                yield from self._wrong(number, state.clients)
+
+    # What clients do.
+
+    def _writes(self, state: State) -> Iterator[tuple[str, State]]:
+        for step, clients, batch in self._written(state.clients):
+            leader = self._appended(state.replica(state.leader), batch)
+            after = state._replace(clients=clients).with_replica(state.leader, leader)
+            for broker, number in state.replicas:
+                if broker != state.leader and _is_in_sync(state, broker):
+                    after = after.with_replica(broker, self._copied(number, leader, None))
+            yield step, after
+
+    def _written(self, number: int) -> list[tuple[str, int, Batch]]:
+        """Return what clients may write: the words, what they are then, and the batch."""
+        clients, found = self.clients[number], []
+        truth = clients.truth
+        if truth.open_txn is not None:
+            found += [self._ended(clients, outcome) for outcome in (COMMIT, ABORT)]
+        if clients.writes:
+            found += [self._put(clients, key, deletes=d, in_txn=False) for key, d in self._choices(truth)]
+        if clients.transactions and truth.open_txn is None:
+            found += [self._put(clients, key, deletes=d, in_txn=True) for key, d in self._choices(truth)]
+        return [(words, self.clients.number(after), batch) for words, after, batch in found]
+
+    def _choices(self, truth: Truth) -> Iterator[tuple[str, bool]]:
+        for key in self.bound.keys:
+            yield key, False
+            if any(wrote.key == key for wrote in truth.wrote):
+                yield key, True
+
+    @staticmethod
+    def _put(clients: Clients, key: str, *, deletes: bool, in_txn: bool) -> tuple[str, Clients, Batch]:
+        base = clients.truth.log_end
+        after = clients._replace(
+            truth=clients.truth.with_record(Wrote(base, key, deletes), in_txn=in_txn),
+            writes=clients.writes - (not in_txn),
+            transactions=clients.transactions - in_txn,
+        )
+        record = Record(base, NOW_MS, key.encode(), None if deletes else b"v")
+        words = f"{'t' if in_txn else 'p'} {'deletes' if deletes else 'puts'} {key}"
+        return words, after, _batch(record, clients.epoch if in_txn else None)
+
+    def _ended(self, clients: Clients, outcome: str) -> tuple[str, Clients, Batch]:
+        base = clients.truth.log_end
+        after = clients._replace(truth=clients.truth.ended(outcome, base), epoch=clients.epoch + self.bound.epoch_bump)
+        record = Record(base, NOW_MS, control_key(outcome), control_value(0))
+        return f"t {outcome}s", after, _batch(record, after.epoch, control=True)
+
+    # What befalls brokers.
+
+    def _outage(self, state: State) -> Iterator[tuple[str, State]]:
+        if state.away:
+            back = self._copied(state.replica(LEAVES), state.replica(state.leader), None)
+            yield f"{LEAVES} returns", state.with_replica(LEAVES, back)._replace(away=False)
+        elif state.may_leave and state.leader != LEAVES and any(one == LEAVES for one, _ in state.replicas):
+            yield f"{LEAVES} leaves", state._replace(away=True, may_leave=False)
+
+    def _joining(self, state: State) -> Iterator[tuple[str, State]]:
+        mine, leader = state.replica(JOINS), state.replica(state.leader)
+        yield f"{JOINS} copies a batch", state.with_replica(JOINS, self._copied(mine, leader, 1))
+        joined = state.with_replica(JOINS, self._copied(mine, leader, None))._replace(joining=False)
+        yield f"{JOINS} joins", self._tell(joined, coordination.joined, JOINS)
+
+    def _changes(self, state: State) -> Iterator[tuple[str, State]]:
+        changed = state._replace(may_change=False)
+        followers = [broker for broker, _ in state.replicas if broker != state.leader]
+        if self.bound.change == LEADER:
+            for broker in followers:
+                if _is_in_sync(state, broker):
+                    own = self._own(state.replica(broker))
+                    yield (
+                        f"{broker} leads",
+                        self._tell(changed._replace(leader=broker), coordination.elect, broker, own),
+                    )
+        elif self.bound.change == ADD:
+            replicas = (*state.replicas, (JOINS, self.replicas.number(Replica(0))))
+            added = changed._replace(replicas=replicas, joining=True)
+            yield f"{JOINS} is added", self._tell(added, coordination.add, JOINS)
+        elif self.bound.change == REMOVE:
+            for broker in followers:
+                replicas = tuple(one for one in state.replicas if one[0] != broker)
+                left = changed._replace(replicas=replicas, away=state.away and broker != LEAVES)
+                away = (LEAVES,) if left.away else ()
+                yield f"{broker} is removed", self._tell(left, coordination.remove, broker, away)
+
+    # What replicas tell each other.
+
+    def _messages(self, state: State, protocol: Coordination) -> Iterator[tuple[str, State]]:
+        for broker, number in state.replicas:
+            own = self._own(number)
+            if not _is_down(state, broker) and coordination.has_news(protocol, broker, own):
+                yield f"{broker} reports {_words(own)}", self._tell(state, coordination.report, broker, own)
+        away = (LEAVES,) if state.away else ()
+        for message in protocol.sent:
+            is_report = isinstance(message, coordination.Report)
+            if not _is_down(state, state.leader if is_report else message.broker):
+                words = f"{message.broker}'s {'report' if is_report else 'bounds'} {_words(message.pair)} of term"
+                yield f"{words} {message.term} arrive", self._tell(state, coordination.deliver, message, away)
+
+    def _tell(self, state: State, what: Callable[..., Coordination], *arguments: object) -> State:
+        """Return the state in which replicas have taken note, where they are coordinated."""
+        if state.protocol is None:
+            return state
+        return state._replace(protocol=self.protocols.number(what(self.protocols[state.protocol], *arguments)))
+
+    # What becomes of one replica; each is asked once only.
+
+    def _appended(self, number: int, batch: Batch) -> int:
+        """A leader's, after it has appended a batch that all in sync copy at once."""
+        replica = self.replicas[number].fork()
+        replica.append(batch, roll=True)
+        replica.advance_high_watermark(replica.log_end)
+        return self.replicas.number(replica)
+
+    def _copied(self, number: int, leader: int, most: int | None) -> int:
+        """A follower's, after it has copied so many batches, or all."""
+        pair = Replication({1: self.replicas[leader].fork(), 2: self.replicas[number].fork()}, 1, rolls=lambda *_: True)
+        pair.fetch(2, most)
+        return self.replicas.number(pair.replicas[2])
+
+    def _cleaned(self, number: int, bounds: Bounds) -> int:
+        """A replica's, after a pass of its cleaner."""
+        replica = self.replicas[number].fork()
+        clean(replica, CLEANING, NOW_MS, bounds)
+        return self.replicas.number(replica)
+
+    def _aged(self, number: int) -> int:
+        """A replica's, after time has passed: horizons have come, and all was written long ago."""
+        replica = self.replicas[number].fork()
+        for segment in replica.segments:
+            segment.batches = [_aged(batch) for batch in segment.batches]
+        replica.producers = {
+            producer_id: one._replace(timestamp_ms=LONG_AGO_MS) for producer_id, one in replica.producers.items()
+        }
+        return self.replicas.number(replica)
+
+    def _own(self, number: int) -> Pair:
+        """A replica's MCCO and MXFO: how far it is compacted, and how far every transaction has ended in it."""
+        replica = self.replicas[number]
+        compacted = replica.high_watermark if "clean-not-copied" in self._without else replica.cleaned_to
+        return Pair(compacted or 0, replica.last_stable_offset)
+
+    def _wrong(self, number: int, clients: int) -> tuple[str, ...]:
+        """What a replica in sync has wrong."""
+        return tuple(wrongs(self.replicas[number], self.clients[clients].truth))
+
+
+def _is_down(state: State, broker: int) -> bool:
+    return state.away and broker == LEAVES
+
+
+def _is_in_sync(state: State, broker: int) -> bool:
+    return not _is_down(state, broker) and not (state.joining and broker == JOINS)
+
+
+def _batch(record: Record, producer_epoch: int | None, *, control: bool = False) -> Batch:
+    """Return a batch of one record; of the transactional producer where there is an epoch."""
+    is_txn = producer_epoch is not None
+    return Batch(
+        base_offset=record.offset,
+        last_offset=record.offset,
+        records=(record,),
+        max_timestamp_ms=NOW_MS,
+        producer_id=PRODUCER_ID if is_txn else -1,
+        producer_epoch=-1 if producer_epoch is None else producer_epoch,
+        base_sequence=0 if is_txn and not control else -1,
+        transactional=is_txn,
+        control=control,
+    )
+
+
+def _aged(batch: Batch) -> Batch:
+    horizon_ms = None if batch.delete_horizon_ms is None else NOW_MS
+    return replace(batch, max_timestamp_ms=LONG_AGO_MS, delete_horizon_ms=horizon_ms)
+
+
+def _content(replica: Replica) -> Hashable:
+    """Return what tells a replica from others: of times only whether they have come."""
+    producers = tuple(
+        (producer_id, one.epoch, one.last_offset, one.open_from, one.timestamp_ms)
+        for producer_id, one in replica.producers.items()
+    )
+    segments = tuple(
+        (segment.base_offset, tuple(map(_state_of, segment.batches)), tuple(segment.aborted))
+        for segment in replica.segments
+    )
+    return replica.high_watermark, replica.cleaned_to, tuple(replica.unreplicated), producers, segments
+
+
+def _state_of(batch: Batch) -> Hashable:
+    horizon_ms = batch.delete_horizon_ms
+    is_due = None if horizon_ms is None else horizon_ms <= NOW_MS
+    kept = tuple((record.key, record.value is None) for record in batch.records)
+    return (
+        batch.base_offset,
+        kept,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.control,
+        is_due,
+        batch.max_timestamp_ms if batch.producer_id >= 0 else None,
+    )
+
+
+def _protocol(one: Coordination) -> Hashable:
+    return one.leader, one.term, one.sent, tuple(one.known.items()), tuple(one.last.items())
+
+
+def _words(pair: Pair) -> str:
+    return f"{pair.tombstones}/{pair.markers}"

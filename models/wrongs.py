@@ -1,0 +1,121 @@
+"""What is wrong with a replica of a model, by name: its own view beside what is true.
+
+The same names as the checkers', found in another way: from the state itself, without files, snapshots or history.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from harness.scenario import Anomaly
+from models.batch import COMMIT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from models.replica import Replica
+
+LOST_VALUE: Final = "lost-value"
+"""The last committed value of a key is not there, and nothing hides it: no known way leads there."""
+
+
+class Wrote(NamedTuple):
+    """A record that was written; ``txn`` is the number of its transaction, None for none."""
+
+    offset: int
+    key: str
+    deletes: bool
+    txn: int | None = None
+
+
+class Txn(NamedTuple):
+    """A transaction: how it ended, and where its marker lies; None while it is open."""
+
+    outcome: str | None = None
+    marker_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """Everything that was written, in order, and how each transaction of the one transactional producer ended."""
+
+    wrote: tuple[Wrote, ...] = ()
+    txns: tuple[Txn, ...] = ()
+
+    @property
+    def open_txn(self) -> int | None:
+        """Number of the transaction that is open."""
+        return len(self.txns) - 1 if self.txns and self.txns[-1].outcome is None else None
+
+    @property
+    def log_end(self) -> int:
+        """The next offset, where each record and each marker has taken one."""
+        return len(self.wrote) + sum(txn.outcome is not None for txn in self.txns)
+
+    def with_record(self, record: Wrote, *, in_txn: bool) -> Truth:
+        """Return it with one more record, which begins a transaction where none is open."""
+        if not in_txn:
+            return replace(self, wrote=(*self.wrote, record))
+        txns = self.txns if self.open_txn is not None else (*self.txns, Txn())
+        return replace(self, wrote=(*self.wrote, record._replace(txn=len(txns) - 1)), txns=txns)
+
+    def ended(self, outcome: str, marker_offset: int) -> Truth:
+        """Return it with the open transaction ended."""
+        return replace(self, txns=(*self.txns[:-1], Txn(outcome, marker_offset)))
+
+    def final(self, key: str) -> Wrote | None:
+        """Return the last committed record of a key; None where there is none."""
+        return next((one for one in reversed(self.wrote) if one.key == key and self.outcome(one) == COMMIT), None)
+
+    def outcome(self, record: Wrote) -> str | None:
+        """Return what became of a record; None while its transaction is open."""
+        return COMMIT if record.txn is None else self.txns[record.txn].outcome
+
+
+def wrongs(replica: Replica, truth: Truth) -> Iterator[str]:
+    """Yield what a replica that has everything has wrong.
+
+    A transaction is taken for what the next marker of its producer in this log says. Of keys that a misjudged or open
+    transaction wrote, nothing more is said.
+    """
+    unsure = {one.key for one in truth.wrote if truth.outcome(one) is None}
+    believed: dict[str, Wrote] = {}
+    for one, outcome in _beliefs(replica, truth):
+        name = _misjudged(truth, one, outcome, replica.log_end)
+        if name is not None:
+            unsure.add(one.key)
+            yield name
+        elif outcome == COMMIT:
+            believed[one.key] = max(one, believed.get(one.key, one))
+    for key in {one.key for one in truth.wrote} - unsure:
+        here, final = believed.get(key), truth.final(key)
+        if final is not None and final.deletes and here is not None and not here.deletes:
+            yield Anomaly.TOMBSTONE_DIVERGENCE
+        elif final is not None and not final.deletes and here != final:
+            yield LOST_VALUE
+
+
+def _misjudged(truth: Truth, one: Wrote, believed: str | None, log_end: int) -> str | None:
+    if one.txn is None or believed == truth.outcome(one):
+        return None
+    marker_offset = truth.txns[one.txn].marker_offset
+    if believed is None:
+        return Anomaly.STUCK_LSO if marker_offset is not None and marker_offset < log_end else None
+    return Anomaly.ABORTED_TO_COMMITTED if believed == COMMIT else Anomaly.COMMITTED_TO_ABORTED
+
+
+def _beliefs(replica: Replica, truth: Truth) -> Iterator[tuple[Wrote, str | None]]:
+    """Yield every record that is still there, or whose emptied batch is, with what the replica takes it for."""
+    by_offset = {one.offset: one for one in truth.wrote}
+    running: dict[int, list[Wrote]] = {}
+    for batch in replica.batches():
+        if batch.marker is not None:
+            yield from ((one, batch.marker) for one in running.pop(batch.producer_id, []))
+        elif not batch.control:
+            records = [by_offset[batch.base_offset]] if batch.records or batch.transactional else []
+            if batch.transactional:
+                running.setdefault(batch.producer_id, []).extend(records)
+            else:
+                yield from ((one, COMMIT) for one in records)
+    yield from ((one, None) for records in running.values() for one in records)
