@@ -127,6 +127,11 @@ def report(state: Coordination, broker: int, own: Pair) -> Coordination:
     return replace(state, sent=state.sent | {_report_of(state, broker, own)})
 
 
+def hear(state: Coordination, broker: int, own: Pair, away: Collection[int]) -> Coordination:
+    """Let a replica tell the leader how far it is, at once."""
+    return _heard(state, _report_of(state, broker, own), away)
+
+
 def _report_of(state: Coordination, broker: int, own: Pair) -> Report:
     return Report(broker, state.term, own.most(state.known[broker].bounds))
 
@@ -134,6 +139,16 @@ def _report_of(state: Coordination, broker: int, own: Pair) -> Report:
 def lose(state: Coordination, message: Message) -> Coordination:
     """Let a message never arrive."""
     return replace(state, sent=state.sent - {message})
+
+
+def without_stale(state: Coordination) -> Coordination:
+    """Return the state without messages of earlier terms, and with the last distribution for each replica alone.
+
+    Where late messages are ignored and nothing moves backward, the others change nothing that the last one would not.
+    """
+    bounds = state.known[state.leader].bounds
+    sent = {one for one in state.sent if isinstance(one, Distribution) and (one.term, one.pair) == (state.term, bounds)}
+    return replace(state, sent=frozenset(sent))
 
 
 def deliver(state: Coordination, message: Message, away: Collection[int]) -> Coordination:

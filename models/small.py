@@ -106,7 +106,8 @@ class Small:
     ) -> None:
         """Begin with nothing met. ``without``: names of `models.coordination.RULES` that are left out.
 
-        ``reduced``: cleaners run only where that may make a difference.
+        ``reduced``: cleaners run only where that may make a difference, reports arrive at once, and of what a leader
+        distributes only the last is under way (see `models.coordination.without_stale`).
         """
         self._is_reduced = reduced
         self.bound = bound
@@ -115,7 +116,7 @@ class Small:
         self.clients = Numbered[Clients](lambda one: one)
         self.replicas = Numbered[Replica](_content)
         self.protocols = Numbered["Coordination"](_protocol)
-        for name in ("_written", "_appended", "_copied", "_cleaned", "_aged", "_own", "_wrong"):
+        for name in ("_written", "_appended", "_copied", "_cleaned", "_aged", "_own", "_wrong", "_heard"):
             setattr(self, name, cache(getattr(self, name)))
 
     @property
@@ -129,6 +130,10 @@ class Small:
 
     def following(self, state: State) -> Iterator[tuple[str, State]]:
         """Yield what may happen, and where it leads."""
+        for step, after in self._following(state):
+            yield step, after if after.protocol is None else self._told(after)
+
+    def _following(self, state: State) -> Iterator[tuple[str, State]]:
         yield from self._writes(state)
         yield from self._outage(state)
         if state.joining:
@@ -247,16 +252,29 @@ class Small:
     # What replicas tell each other.
 
     def _messages(self, state: State, protocol: Coordination) -> Iterator[tuple[str, State]]:
+        away = (LEAVES,) if state.away else ()
         for broker, number in state.replicas:
             own = self._own(number)
             if not _is_down(state, broker) and coordination.has_news(protocol, broker, own):
-                yield f"{broker} reports {_words(own)}", self._tell(state, coordination.report, broker, own)
-        away = (LEAVES,) if state.away else ()
+                what, more = (coordination.hear, [away]) if self._is_reduced else (coordination.report, [])
+                yield f"{broker} reports {_words(own)}", self._tell(state, what, broker, own, *more)
         for message in protocol.sent:
             is_report = isinstance(message, coordination.Report)
             if not _is_down(state, state.leader if is_report else message.broker):
                 words = f"{message.broker}'s {'report' if is_report else 'bounds'} {_words(message.pair)} of term"
                 yield f"{words} {message.term} arrive", self._tell(state, coordination.deliver, message, away)
+
+    def _told(self, state: State) -> State:
+        """Return the state in which the leader knows its own, and what makes no difference is forgotten."""
+        if not self._is_reduced or state.protocol is None:
+            return state
+        protocol = self._heard(state.protocol, state.leader, state.replica(state.leader), state.away)
+        return state if protocol == state.protocol else state._replace(protocol=protocol)
+
+    def _heard(self, protocol: int, leader: int, number: int, is_away: bool) -> int:  # noqa: FBT001  (it is cached)
+        away = (LEAVES,) if is_away else ()
+        heard = coordination.hear(self.protocols[protocol], leader, self._own(number), away)
+        return self.protocols.number(coordination.without_stale(heard))
 
     def _tell(self, state: State, what: Callable[..., Coordination], *arguments: object) -> State:
         """Return the state in which replicas have taken note, where they are coordinated."""

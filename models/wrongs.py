@@ -81,12 +81,12 @@ def wrongs(replica: Replica, truth: Truth) -> Iterator[str]:
     """
     unsure = {one.key for one in truth.wrote if truth.outcome(one) is None}
     believed: dict[str, Wrote] = {}
-    for one, outcome in _beliefs(replica, truth):
+    for one, outcome, is_held in _beliefs(replica, truth):
         name = _misjudged(truth, one, outcome, replica.log_end)
-        if name is not None:
+        if name is not None and (is_held or name == Anomaly.STUCK_LSO):
             unsure.add(one.key)
             yield name
-        elif outcome == COMMIT:
+        elif outcome == COMMIT and is_held:
             believed[one.key] = max(one, believed.get(one.key, one))
     for key in {one.key for one in truth.wrote} - unsure:
         here, final = believed.get(key), truth.final(key)
@@ -105,17 +105,17 @@ def _misjudged(truth: Truth, one: Wrote, believed: str | None, log_end: int) -> 
     return Anomaly.ABORTED_TO_COMMITTED if believed == COMMIT else Anomaly.COMMITTED_TO_ABORTED
 
 
-def _beliefs(replica: Replica, truth: Truth) -> Iterator[tuple[Wrote, str | None]]:
-    """Yield every record that is still there, or whose emptied batch is, with what the replica takes it for."""
+def _beliefs(replica: Replica, truth: Truth) -> Iterator[tuple[Wrote, str | None, bool]]:
+    """Yield what each record is taken for, and whether it is held: of a transaction also where its batch is empty."""
     by_offset = {one.offset: one for one in truth.wrote}
-    running: dict[int, list[Wrote]] = {}
+    running: dict[int, list[tuple[Wrote, bool]]] = {}
     for batch in replica.batches():
         if batch.marker is not None:
-            yield from ((one, batch.marker) for one in running.pop(batch.producer_id, []))
+            yield from ((one, batch.marker, is_held) for one, is_held in running.pop(batch.producer_id, []))
         elif not batch.control:
-            records = [by_offset[batch.base_offset]] if batch.records or batch.transactional else []
+            one, is_held = by_offset[batch.base_offset], bool(batch.records)
             if batch.transactional:
-                running.setdefault(batch.producer_id, []).extend(records)
+                running.setdefault(batch.producer_id, []).append((one, is_held))
             else:
-                yield from ((one, COMMIT) for one in records)
-    yield from ((one, None) for records in running.values() for one in records)
+                yield one, COMMIT, is_held
+    yield from ((one, None, is_held) for records in running.values() for one, is_held in records)
