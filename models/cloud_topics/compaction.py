@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from models.cloud_topics.keymap import DEFAULT_MAP_BYTES, KeyOffsetMap
+from models.cloud_topics.keymap import DEFAULT_MAP_BYTES, ENTRY_BYTES, KeyOffsetMap
 from models.cloud_topics.metastore import Bookkeeping, L1Object, Update
 from models.cloud_topics.ranges import Range, Ranges, gaps, holds, overlap, union
 from models.cloud_topics.rules import (
@@ -63,6 +63,21 @@ def removable(log: Log, *, now_ms: int, delete_retention_ms: int, without: froze
     """
     wait_ms = 0 if TOMBSTONE_WAIT in without else delete_retention_ms
     return tuple((entry.first, entry.end) for entry in log.tombstones if entry.cleaned_at_ms + wait_ms <= now_ms)
+
+
+def passes_to_clean(log: Log, settings: Settings) -> int:
+    """Return how many accepted passes leave nothing dirty, if nothing is appended meanwhile.
+
+    Each pass indexes as many keys as the map has entries, or all that are left. Every other record of such a key is
+    then gone from all that is below, where the next pass goes on: no key is indexed twice. So D keys in dirty ranges
+    take D / entries passes, rounded up, and one where what is dirty has no record left.
+    """
+    unclean = dirty(log)
+    if not unclean:
+        return 0
+    keys = {record.key for record in log.records() if holds(unclean, record.offset)}
+    entries = settings.map_bytes // ENTRY_BYTES
+    return max(1, -(-len(keys) // entries))
 
 
 def begin_pass(log: Log, settings: Settings, *, now_ms: int, without: frozenset[str] = ALL_ON) -> Pass | None:

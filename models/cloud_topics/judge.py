@@ -7,6 +7,7 @@ order and offsets do not change.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from models.cloud_topics.ranges import holds
@@ -53,19 +54,23 @@ def deduplicated(written: Sequence[Record]) -> list[Record]:
 def wrong_in_log(log: Log, written: Sequence[Record]) -> set[str]:
     """Return the names of what is wrong with a log to which these records were written, in this order."""
     records = list(log.records())
-    offsets = [record.offset for record in records]
-    there = set(offsets)
     truth = {record.offset: record for record in written}
-    found: set[str] = set()
-    at = 0
-    for piece in log.objects:
-        if piece.base_offset != at:
-            found.add(OUT_OF_ORDER)
-        at = piece.end_offset
-    if at != log.end_offset or any(after <= before for before, after in zip(offsets, offsets[1:], strict=False)):
+    found = _wrong_for_new_reader(records, written)
+    if not _covers(log) or any(later.offset <= record.offset for record, later in pairwise(records)):
         found.add(OUT_OF_ORDER)
     if any(truth.get(record.offset) != record for record in records):
         found.add(OFFSET_CHANGED)
+    keys: set[bytes | None] = set()
+    for record in records:
+        if record.key in keys and holds(log.cleaned, record.offset):
+            found.add(FALSE_CLEAN)
+        keys.add(record.key)
+    return found
+
+
+def _wrong_for_new_reader(records: Sequence[Record], written: Sequence[Record]) -> set[str]:
+    found: set[str] = set()
+    there = {record.offset for record in records}
     for key, last in last_of_keys(written).items():
         if last.offset in there:
             continue
@@ -73,12 +78,16 @@ def wrong_in_log(log: Log, written: Sequence[Record]) -> set[str]:
             found.add(LOST_VALUE)
         elif any(record.key == key and record.value is not None for record in records):
             found.add(UNDELETED)
-    keys: set[bytes | None] = set()
-    for record in records:
-        if record.key in keys and holds(log.cleaned, record.offset):
-            found.add(FALSE_CLEAN)
-        keys.add(record.key)
     return found
+
+
+def _covers(log: Log) -> bool:
+    at = 0
+    for piece in log.objects:
+        if piece.base_offset != at:
+            return False
+        at = piece.end_offset
+    return at == log.end_offset
 
 
 def wrong_for_reader(

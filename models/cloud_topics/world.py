@@ -93,25 +93,13 @@ class CompactionWorld:
 
     def after(self, step: str) -> CompactionWorld:
         """Return the state that a step leads to."""
+        if step.startswith("compactor"):
+            return self._compacted(int(step.split()[1]) - 1, step)
         if step.startswith("write"):
-            return self._written()
+            return self._appended()
         if step == "time passes":
             return self._later()
-        if step == "reader begins":
-            return replace(self, reader=Reader(self.now))
-        if step == "reader reads on" and self.reader is not None:
-            return replace(self, reader=self.reader.next(self.log))
-        index = int(step.split()[1]) - 1
-        if step.endswith("makes a pass"):
-            made = begin_pass(self.log, self.settings, now_ms=self.now, without=self.case.without)
-            return self._with(index, stages(made.update, self.case.without) if made else ())
-        if step.endswith("crashes"):
-            return self._with(index, ())
-        first, *others = self.working[index]
-        if refusal(self.log, first, self.case.without) is not None:
-            return self._with(index, ())
-        log = applied(self.log, first, now_ms=self.now, without=self.case.without)
-        return replace(self, log=log)._with(index, tuple(others))
+        return replace(self, reader=Reader(self.now) if self.reader is None else self.reader.next(self.log))
 
     def key(self) -> Hashable:
         """Return what the future depends on: ages instead of times, none beyond the retention; compactors unnamed."""
@@ -147,7 +135,23 @@ class CompactionWorld:
             found.add(UNCONVERGED)
         return found
 
-    def _written(self) -> CompactionWorld:
+    def _compacted(self, index: int, step: str) -> CompactionWorld:
+        """Return the state after a compactor's step; one whose update is refused gives up its pass."""
+        log, left, without = self.log, self.working[index], self.case.without
+        began_at = self.began_at
+        if step.endswith("makes a pass"):
+            made = begin_pass(log, self.settings, now_ms=self.now, without=without)
+            left = stages(made.update, without) if made else ()
+            began_at = (*began_at[:index], self.now, *began_at[index + 1 :])
+        elif step.endswith("crashes") or refusal(log, left[0], without) is not None:
+            left = ()
+        else:
+            log = applied(log, left[0], now_ms=self.now, without=without)
+            left = left[1:]
+        working = (*self.working[:index], left, *self.working[index + 1 :])
+        return replace(self, log=log, working=working, began_at=began_at)
+
+    def _appended(self) -> CompactionWorld:
         base = self.log.end_offset
         records = tuple(
             Record(offset, self.now, key.encode(), None if value is None else value.encode())
@@ -161,12 +165,6 @@ class CompactionWorld:
         now = self.now + 1
         is_late = self.reader is not None and self.reader.began_at_ms + self.case.retention <= now
         return replace(self, now=now, reader=None if is_late else self.reader)
-
-    def _with(self, index: int, left: tuple[Update, ...]) -> CompactionWorld:
-        began_at = self.began_at
-        if left and not self.working[index]:
-            began_at = (*began_at[:index], self.now, *began_at[index + 1 :])
-        return replace(self, working=(*self.working[:index], left, *self.working[index + 1 :]), began_at=began_at)
 
     def _has_work(self) -> bool:
         retention_ms, without = self.settings.delete_retention_ms, self.case.without
