@@ -103,7 +103,7 @@ def appended(log: Log, batches: Sequence[Batch]) -> Log:
     """Return the log with one more object, made from what L0 has decided.
 
     L1 has neither control batches nor aborted data (seed 2). L0 leaves their offsets out, so that an object begins
-    where the log ended, which may be before its first batch. Decided here: an append does not raise the compaction
+    where the log ended, which may be before its first batch; a batch without records is offsets only. Decided here: an append does not raise the compaction
     epoch, otherwise a busy producer would have every compaction refused; and an update of a compaction concerns
     only objects that it has read, so that nothing appended since can be lost by it.
     """
@@ -118,7 +118,7 @@ def appended(log: Log, batches: Sequence[Batch]) -> Log:
         at = batch.last_offset + 1
     if at == log.end_offset:
         return log
-    piece = L1Object(log.end_offset, at, tuple(batches))
+    piece = L1Object(log.end_offset, at, tuple(batch for batch in batches if batch.records))
     return replace(log, objects=(*log.objects, piece), end_offset=at)
 
 
