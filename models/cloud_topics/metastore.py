@@ -103,9 +103,11 @@ def appended(log: Log, batches: Sequence[Batch]) -> Log:
     """Return the log with one more object, made from what L0 has decided.
 
     L1 has neither control batches nor aborted data (seed 2). L0 leaves their offsets out, so that an object begins
-    where the log ended, which may be before its first batch; a batch without records is offsets only. Decided here: an append does not raise the compaction
-    epoch, otherwise a busy producer would have every compaction refused; and an update of a compaction concerns
-    only objects that it has read, so that nothing appended since can be lost by it.
+    where the log ended, which may be before its first batch; a batch without records is offsets only.
+
+    Decided here: an append does not raise the compaction epoch, otherwise a busy producer would have every
+    compaction refused; and an update of a compaction concerns only objects that it has read, so that nothing
+    appended since can be lost by it.
     """
     at = log.end_offset
     for batch in batches:

@@ -111,6 +111,18 @@ def test_a_dirty_range_without_a_record_takes_one_pass() -> None:
     assert passes_to_clean(log_of(cloud), settings) == 0
 
 
+def test_without_the_whole_prefix_what_is_rewritten_leaves_out_what_is_clean() -> None:
+    """Rewritten objects on both sides of one that is not do not become one over it."""
+    cloud = cloud_of("D=1", "B=1", entries=1, off=without("whole-prefix"))
+    compact(cloud)
+    between = log_of(cloud).objects[1]
+    cloud.produce(NAME, spoken("C=1"), now_ms=0)
+    cloud.partitions[NAME].settings = Settings(object_records=9)
+    compact(cloud)
+    assert shown(cloud) == ["0-1: D=1@0", "1-2: B=1@1", "2-3: C=1@2"]
+    assert log_of(cloud).objects[1] is between
+
+
 def test_a_tombstone_waits_from_the_commit_that_cleaned_its_range() -> None:
     cloud = cloud_of("A=1", "A=", "B=1")
     job = cloud.begin(1, NAME, now_ms=0)
