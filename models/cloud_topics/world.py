@@ -8,6 +8,7 @@ is one step, or several where it is not atomic. Time passes in units of which a 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from harness.segments.records import Record
@@ -194,6 +195,7 @@ class CompactionWorld:
         )
 
 
+@lru_cache(maxsize=1 << 16)
 def _object_key(piece: L1Object) -> tuple[int, int, tuple[int, ...]]:
     return piece.base_offset, piece.end_offset, tuple(record.offset for record in piece.records())
 

@@ -130,7 +130,7 @@ PREVENTED: dict[str, tuple[Case, str, str]] = {
         ),
     ),
     CLEAN_TOMBSTONES: (
-        FULL,
+        replace(FULL, has_reader=False),
         UNDELETED,
         "write A=1; write A=None; write B=1; time passes; time passes; compactor 1 makes a pass; compactor 1 commits",
     ),
