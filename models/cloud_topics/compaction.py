@@ -1,0 +1,204 @@
+"""One pass of compaction: index dirty ranges backwards, rewrite everything below them forwards (seed 2).
+
+A pass reads metadata once and then only immutable objects, so its result is a function of when it began. What it
+uploads is no part of the log until the metastore has accepted its update.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from models.cloud_topics.keymap import DEFAULT_MAP_BYTES, ENTRY_BYTES, KeyOffsetMap
+from models.cloud_topics.metastore import Bookkeeping, L1Object, Update
+from models.cloud_topics.ranges import Range, Ranges, gaps, holds, overlap, union
+from models.cloud_topics.rules import (
+    ALL_ON,
+    BACKWARD_SCAN,
+    CLEAN_TOMBSTONES,
+    CLEANED_RANGES,
+    TOMBSTONE_WAIT,
+    WHOLE_PREFIX,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from harness.segments.records import Record
+    from models.batch import Batch
+    from models.cloud_topics.metastore import Log
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Settings of topic and broker. Neighbouring objects become one until that has ``object_records`` records."""
+
+    delete_retention_ms: int = 86_400_000
+    map_bytes: int = DEFAULT_MAP_BYTES
+    object_records: int = 1000
+    min_cleanable_dirty_ratio: float = 0.5
+    max_compaction_lag_ms: int = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What a pass found and asks for. ``is_full``: the map had no room for a key, and dirty offsets are left."""
+
+    update: Update
+    keys: int
+    is_full: bool
+
+
+def dirty(log: Log) -> Ranges:
+    """Return the offsets whose records are yet to be indexed: all that is not in a cleaned range (seed 2)."""
+    return gaps(log.cleaned, log.end_offset)
+
+
+def removable(log: Log, *, now_ms: int, delete_retention_ms: int, without: frozenset[str] = ALL_ON) -> Ranges:
+    """Return the cleaned ranges whose tombstones may go: delete.retention.ms has passed since they were cleaned.
+
+    Such a tombstone has nothing left to delete, as nothing of its key is below a cleaned range; and whoever read
+    an earlier value had begun before the range was cleaned (``TombstoneRange`` says what of this is the seed's).
+    """
+    wait_ms = 0 if TOMBSTONE_WAIT in without else delete_retention_ms
+    return tuple((entry.first, entry.end) for entry in log.tombstones if entry.cleaned_at_ms + wait_ms <= now_ms)
+
+
+def passes_to_clean(log: Log, settings: Settings) -> int:
+    """Return how many accepted passes leave nothing dirty, if nothing is appended meanwhile.
+
+    Each pass indexes as many keys as the map has entries, or all that are left. Every other record of such a key is
+    then gone from all that is below, where the next pass goes on: no key is indexed twice. So D keys in dirty ranges
+    take D / entries passes, rounded up, and one where what is dirty has no record left.
+    """
+    unclean = dirty(log)
+    if not unclean:
+        return 0
+    keys = {record.key for record in log.records() if holds(unclean, record.offset)}
+    entries = settings.map_bytes // ENTRY_BYTES
+    return max(1, -(-len(keys) // entries))
+
+
+def begin_pass(log: Log, settings: Settings, *, now_ms: int, without: frozenset[str] = ALL_ON) -> Pass | None:
+    """Make one pass over a log as it is now; None where it has nothing dirty and no tombstone that may go.
+
+    Only what was indexed becomes clean, down to the key that did not fit. A record there is the last of its key in
+    all that is dirty, and once everything below has been rewritten, the only one at or below its offset.
+    """
+    unclean = dirty(log)
+    expired = removable(log, now_ms=now_ms, delete_retention_ms=settings.delete_retention_ms, without=without)
+    if not unclean and not expired:
+        return None
+    latest = KeyOffsetMap(settings.map_bytes, without)
+    scan = _scan_forwards if BACKWARD_SCAN in without else _scan_backwards
+    indexed = scan(log.objects, unclean, latest)
+    cleaned = unclean if CLEANED_RANGES in without else indexed
+
+    def is_expired(record: Record) -> bool:
+        if CLEAN_TOMBSTONES in without:
+            return record.timestamp_ms + settings.delete_retention_ms <= now_ms
+        return holds(expired, record.offset)
+
+    def stays(record: Record) -> bool:
+        if record.key is None or record.offset < latest.latest(record.key):
+            return False
+        return record.value is not None or not is_expired(record)
+
+    rewriting = _Rewriting(settings.object_records, stays)
+    touched = union((*indexed, *expired))
+    if touched and WHOLE_PREFIX not in without:
+        touched = ((0, touched[-1][1]),)
+    for piece in log.objects:
+        if overlap(touched, piece.base_offset, piece.end_offset):
+            rewriting.take(piece)
+    objects = rewriting.done()
+    learned = Bookkeeping(cleaned, _with_tombstones(objects, cleaned), expired, now_ms, log.end_offset)
+    return Pass(Update(log.compaction_epoch, objects, learned), len(latest), indexed != unclean)
+
+
+def _scan_backwards(objects: Sequence[L1Object], unclean: Ranges, latest: KeyOffsetMap) -> Ranges:
+    """Index from the end of the last dirty range, so that the first offset met of a key is its latest (seed 2)."""
+    indexed: list[Range] = []
+    for first, end in reversed(unclean):
+        for piece in reversed(objects):
+            if not overlap(((first, end),), piece.base_offset, piece.end_offset):
+                continue
+            for record in _backwards(piece):
+                if first <= record.offset < end and not latest.note(_key(record), record.offset):
+                    return union((*indexed, (record.offset + 1, end)))
+        indexed.append((first, end))
+    return union(indexed)
+
+
+def _scan_forwards(objects: Sequence[L1Object], unclean: Ranges, latest: KeyOffsetMap) -> Ranges:
+    """Index from the start of the first dirty range, as Kafka's cleaner does; only for where the rule is off."""
+    indexed: list[Range] = []
+    for first, end in unclean:
+        for record in chain.from_iterable(piece.records() for piece in objects):
+            if first <= record.offset < end and not latest.note(_key(record), record.offset):
+                return union((*indexed, (first, record.offset)))
+        indexed.append((first, end))
+    return union(indexed)
+
+
+def _backwards(piece: L1Object) -> Iterator[Record]:
+    for batch in reversed(piece.batches):
+        yield from reversed(batch.records)
+
+
+def _key(record: Record) -> bytes:
+    if record.key is None:
+        raise ValueError(f"the record at offset {record.offset} has no key")
+    return record.key
+
+
+def _with_tombstones(objects: Sequence[L1Object], cleaned: Ranges) -> Ranges:
+    offsets = [record.offset for piece in objects for record in piece.records() if record.value is None]
+    return tuple(area for area in cleaned if any(area[0] <= offset < area[1] for offset in offsets))
+
+
+@dataclass(slots=True)
+class _Rewriting:
+    """The forward part: copies what stays into new objects, which cover the offsets of the old ones."""
+
+    object_records: int
+    stays: Callable[[Record], bool]
+    finished: list[L1Object] = field(default_factory=list)
+    base: int | None = None
+    end: int = 0
+    batches: list[Batch] = field(default_factory=list)
+    records: int = 0
+
+    def take(self, piece: L1Object) -> None:
+        if self.base is not None and piece.base_offset != self.end:
+            self._finish()
+        if self.base is None:
+            self.base = piece.base_offset
+        self.end = piece.end_offset
+        for batch in piece.batches:
+            if left := _left_of(batch, self.stays):
+                self.batches.append(left)
+                self.records += len(left.records)
+        if self.records >= self.object_records:
+            self._finish()
+
+    def done(self) -> tuple[L1Object, ...]:
+        self._finish()
+        return tuple(self.finished)
+
+    def _finish(self) -> None:
+        if self.base is not None:
+            self.finished.append(L1Object(self.base, self.end, tuple(self.batches)))
+        self.base, self.batches, self.records = None, [], 0
+
+
+def _left_of(batch: Batch, stays: Callable[[Record], bool]) -> Batch | None:
+    """Return what is left of a batch; nothing of an empty one, as producers' state is L0's (seed 2)."""
+    records = tuple(record for record in batch.records if stays(record))
+    if len(records) == len(batch.records):
+        return batch if records else None
+    if not records:
+        return None
+    max_timestamp_ms = batch.max_timestamp_ms if batch.append_time else max(r.timestamp_ms for r in records)
+    return replace(batch, records=records, max_timestamp_ms=max_timestamp_ms)

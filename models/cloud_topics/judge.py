@@ -1,0 +1,111 @@
+"""What must never be so of a log, or of what a reader was given of it, by name; the truth is all that was written.
+
+Kafka's guarantees for compacted topics, as seeds 1 and 2 have them: the latest value of each key stays, a deleted
+key stays deleted, a reader who gets to the end within delete.retention.ms sees every deletion that matters to it,
+order and offsets do not change.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from models.cloud_topics.ranges import holds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.segments.records import Record
+    from models.cloud_topics.metastore import Log
+    from models.cloud_topics.reader import Reader
+
+LOST_VALUE: Final = "lost-value"
+UNDELETED: Final = "undeleted"
+OUT_OF_ORDER: Final = "out-of-order"
+OFFSET_CHANGED: Final = "offset-changed"
+MISSED_TOMBSTONE: Final = "missed-tombstone"
+FALSE_CLEAN: Final = "false-clean"
+
+NAMES: Final[dict[str, str]] = {
+    LOST_VALUE: "the last value of a key is not in the log, or was not given to a reader who is at the log's end",
+    UNDELETED: "the last record of a key, a tombstone, is gone, and an earlier value is there for a new reader",
+    OUT_OF_ORDER: "offsets of records do not rise, or objects do not cover the log without gap and overlap",
+    OFFSET_CHANGED: "at some offset is what was never written there",
+    MISSED_TOMBSTONE: "a reader within delete.retention.ms is at the log's end, has a value and missed its deletion",
+    FALSE_CLEAN: "a record in a cleaned range has an earlier one of its key in the log; harmless until the later "
+    "one is a tombstone that goes",
+}
+"""What is called so."""
+
+
+def last_of_keys(records: Sequence[Record]) -> dict[bytes | None, Record]:
+    """Return the last record of each key."""
+    return {record.key: record for record in records}
+
+
+def deduplicated(written: Sequence[Record]) -> list[Record]:
+    """Return what a log comes to when all is cleaned and every tombstone is gone: the last value of each key."""
+    return sorted(
+        (record for record in last_of_keys(written).values() if record.value is not None),
+        key=lambda record: record.offset,
+    )
+
+
+def wrong_in_log(log: Log, written: Sequence[Record]) -> set[str]:
+    """Return the names of what is wrong with a log to which these records were written, in this order."""
+    records = list(log.records())
+    truth = {record.offset: record for record in written}
+    found = _wrong_for_new_reader(records, written)
+    if not _covers(log) or any(later.offset <= record.offset for record, later in pairwise(records)):
+        found.add(OUT_OF_ORDER)
+    if any(truth.get(record.offset) != record for record in records):
+        found.add(OFFSET_CHANGED)
+    keys: set[bytes | None] = set()
+    for record in records:
+        if record.key in keys and holds(log.cleaned, record.offset):
+            found.add(FALSE_CLEAN)
+        keys.add(record.key)
+    return found
+
+
+def _wrong_for_new_reader(records: Sequence[Record], written: Sequence[Record]) -> set[str]:
+    found: set[str] = set()
+    there = {record.offset for record in records}
+    for key, last in last_of_keys(written).items():
+        if last.offset in there:
+            continue
+        if last.value is not None:
+            found.add(LOST_VALUE)
+        elif any(record.key == key and record.value is not None for record in records):
+            found.add(UNDELETED)
+    return found
+
+
+def _covers(log: Log) -> bool:
+    at = 0
+    for piece in log.objects:
+        if piece.base_offset != at:
+            return False
+        at = piece.end_offset
+    return at == log.end_offset
+
+
+def wrong_for_reader(
+    reader: Reader, log: Log, written: Sequence[Record], *, now_ms: int, delete_retention_ms: int
+) -> set[str]:
+    """Return the names of what is wrong with what a reader has been given; nothing before it is at the end.
+
+    Nothing either once delete.retention.ms has passed since it began: tombstones may go then. A reader that began
+    when a range was cleaned, and gets there in the moment when its tombstones go, is late.
+    """
+    if reader.position < log.end_offset or reader.began_at_ms + delete_retention_ms <= now_ms:
+        return set()
+    found: set[str] = set()
+    given = last_of_keys(reader.latest)
+    for key, last in last_of_keys(written).items():
+        seen = given.get(key)
+        if last.value is not None and seen != last:
+            found.add(LOST_VALUE)
+        elif last.value is None and seen is not None and seen.value is not None:
+            found.add(MISSED_TOMBSTONE)
+    return found
