@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
-S = TypeVar("S", bound="Hashable")
+S = TypeVar("S")
 T = TypeVar("T")
 
 
 @dataclass
 class Explored:
     """What was found. ``wrong``: by name the steps of a shortest way there. ``depth``: steps to the farthest state.
+    ``ends``: states from which nothing leads on.
 
     ``is_whole``: every state that can be reached was seen; otherwise the bound on their number was met.
     """
 
     states: int = 0
     transitions: int = 0
+    ends: int = 0
     depth: int = 0
     is_whole: bool = True
     wrong: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -33,24 +35,29 @@ def explore(
     wrong: Callable[[S], Iterable[str]],
     *,
     most_states: int,
+    key: Callable[[S], Hashable] = lambda state: state,
 ) -> Explored:
     """Walk the whole state graph from a start, or ``most_states`` of it.
 
     ``following`` gives what may happen in a state, in words, and where it leads; a step that changes nothing is none.
     ``wrong`` gives the names of what must never be and is so in a state. That does not end the walk: of each name the
-    first way is kept, which is a shortest one.
+    first way is kept, which is a shortest one. States with one ``key`` have the same futures, and are one.
     """
     found = Explored(states=1)
-    came: dict[S, S | None] = {start: None}
+    came: dict[Hashable, S | None] = {key(start): None}
     ahead = deque([(start, 0)])
     first: dict[str, S] = {}
     while ahead:
         state, found.depth = ahead.popleft()
+        here = key(state)
         for name in wrong(state):
             first.setdefault(name, state)
-        for _, reached in following(state):
-            if reached == state:
+        is_end = True
+        for _, after in following(state):
+            reached = key(after)
+            if reached == here:
                 continue
+            is_end = False
             found.transitions += 1
             if reached in came:
                 continue
@@ -59,18 +66,18 @@ def explore(
                 continue
             came[reached] = state
             found.states += 1
-            ahead.append((reached, found.depth + 1))
-    found.wrong = {name: _way(state, came, following) for name, state in first.items()}
+            ahead.append((after, found.depth + 1))
+        found.ends += is_end
+
+    def way(state: S) -> tuple[str, ...]:
+        steps: list[str] = []
+        while (before := came[key(state)]) is not None:
+            steps.append(next(step for step, after in following(before) if key(after) == key(state)))
+            state = before
+        return tuple(reversed(steps))
+
+    found.wrong = {name: way(state) for name, state in first.items()}
     return found
-
-
-def _way(end: S, came: dict[S, S | None], following: Callable[[S], Iterable[tuple[str, S]]]) -> tuple[str, ...]:
-    steps: list[str] = []
-    state = end
-    while (before := came[state]) is not None:
-        steps.append(next(step for step, reached in following(before) if reached == state))
-        state = before
-    return tuple(reversed(steps))
 
 
 class Numbered(Generic[T]):

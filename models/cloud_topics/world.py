@@ -92,6 +92,10 @@ class CompactionWorld:
             elif has_work:
                 yield f"compactor {number} makes a pass"
 
+    def following(self) -> Iterator[tuple[str, CompactionWorld]]:
+        """Yield what may happen, and where it leads."""
+        return ((step, self.after(step)) for step in self.steps())
+
     def after(self, step: str) -> CompactionWorld:
         """Return the state that a step leads to."""
         if step.startswith("compactor"):

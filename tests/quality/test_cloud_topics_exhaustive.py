@@ -146,7 +146,10 @@ Without the backward scan the same guarantees hold, but passes are not bounded b
 
 
 def explored(case: Case, *off: str) -> Explored:
-    found = explore(CompactionWorld.of(replace(case, without=without(*off))), most_states=200_000)
+    world = CompactionWorld.of(replace(case, without=without(*off)))
+    found = explore(
+        world, CompactionWorld.following, CompactionWorld.wrong, key=CompactionWorld.key, most_states=200_000
+    )
     assert found.is_whole
     return found
 
