@@ -15,8 +15,9 @@ T = TypeVar("T")
 
 @dataclass
 class Explored:
-    """What was found. ``wrong``: by name the steps of a shortest way there. ``depth``: steps to the farthest state.
-    ``ends``: states from which nothing leads on.
+    """What was found. ``wrong``: by name the steps of a shortest way there.
+
+    ``depth``: steps to the farthest state. ``ends``: states from which nothing leads on.
 
     ``is_whole``: every state that can be reached was seen; otherwise the bound on their number was met.
     """

@@ -233,7 +233,7 @@ class Small:
         if self.bound.change == LEADER:
             for broker in followers:
                 if _is_in_sync(state, broker):
-                    own = self._own(state.replica(broker))
+                    own = self._own(state.replica(broker), state.clients)
                     yield (
                         f"{broker} leads",
                         self._tell(changed._replace(leader=broker), coordination.elect, broker, own),
@@ -254,7 +254,7 @@ class Small:
     def _messages(self, state: State, protocol: Coordination) -> Iterator[tuple[str, State]]:
         away = (LEAVES,) if state.away else ()
         for broker, number in state.replicas:
-            own = self._own(number)
+            own = self._own(number, state.clients)
             if not _is_down(state, broker) and coordination.has_news(protocol, broker, own):
                 what, more = (coordination.hear, [away]) if self._is_reduced else (coordination.report, [])
                 yield f"{broker} reports {_words(own)}", self._tell(state, what, broker, own, *more)
@@ -268,12 +268,13 @@ class Small:
         """Return the state in which the leader knows its own, and what makes no difference is forgotten."""
         if not self._is_reduced or state.protocol is None:
             return state
-        protocol = self._heard(state.protocol, state.leader, state.replica(state.leader), state.away)
+        own = self._own(state.replica(state.leader), state.clients)
+        protocol = self._heard(state.protocol, state.leader, own, state.away)
         return state if protocol == state.protocol else state._replace(protocol=protocol)
 
-    def _heard(self, protocol: int, leader: int, number: int, is_away: bool) -> int:  # noqa: FBT001  (it is cached)
+    def _heard(self, protocol: int, leader: int, own: Pair, is_away: bool) -> int:  # noqa: FBT001  (it is cached)
         away = (LEAVES,) if is_away else ()
-        heard = coordination.hear(self.protocols[protocol], leader, self._own(number), away)
+        heard = coordination.hear(self.protocols[protocol], leader, own, away)
         return self.protocols.number(coordination.without_stale(heard))
 
     def _tell(self, state: State, what: Callable[..., Coordination], *arguments: object) -> State:
@@ -313,15 +314,28 @@ class Small:
         }
         return self.replicas.number(replica)
 
-    def _own(self, number: int) -> Pair:
-        """A replica's MCCO and MXFO: how far it is compacted, and how far every transaction has ended in it."""
-        replica = self.replicas[number]
+    def _own(self, number: int, clients: int) -> Pair:
+        """A replica's MCCO and MXFO: how far it is compacted, and how far every transaction has ended in it.
+
+        Reduced, only up to the last tombstone and marker below: that is all that a bound is ever compared with, as
+        what is written later lies behind. It keeps their order, so the least and the latest of them are the same.
+        """
+        replica, truth = self.replicas[number], self.clients[clients].truth
         compacted = replica.high_watermark if "clean-not-copied" in self._without else replica.cleaned_to
-        return Pair(compacted or 0, replica.last_stable_offset)
+        own = Pair(compacted or 0, replica.last_stable_offset)
+        if not self._is_reduced:
+            return own
+        tombstones = [one.offset for one in truth.wrote if one.deletes]
+        markers = [txn.marker_offset for txn in truth.txns if txn.marker_offset is not None]
+        return Pair(_up_to_last(tombstones, own.tombstones), _up_to_last(markers, own.markers))
 
     def _wrong(self, number: int, clients: int) -> tuple[str, ...]:
         """What a replica in sync has wrong."""
         return tuple(wrongs(self.replicas[number], self.clients[clients].truth))
+
+
+def _up_to_last(offsets: list[int], end: int) -> int:
+    return max((offset + 1 for offset in offsets if offset < end), default=0)
 
 
 def _is_down(state: State, broker: int) -> bool:
