@@ -19,7 +19,7 @@ class Explored:
 
     ``depth``: steps to the farthest state. ``ends``: states from which nothing leads on.
 
-    ``is_whole``: every state that can be reached was seen; otherwise the bound on their number was met.
+    ``is_whole``: every state that can be reached was seen; otherwise the walk was ended before.
     """
 
     states: int = 0
@@ -36,13 +36,15 @@ def explore(
     wrong: Callable[[S], Iterable[str]],
     *,
     most_states: int,
+    first_only: bool = False,
     key: Callable[[S], Hashable] = lambda state: state,
 ) -> Explored:
     """Walk the whole state graph from a start, or ``most_states`` of it.
 
     ``following`` gives what may happen in a state, in words, and where it leads; a step that changes nothing is none.
-    ``wrong`` gives the names of what must never be and is so in a state. That does not end the walk: of each name the
-    first way is kept, which is a shortest one. States with one ``key`` have the same futures, and are one.
+    ``wrong`` gives the names of what must never be and is so in a state. That does not end the walk, unless
+    ``first_only``: of each name the first way is kept, which is a shortest one. States with one ``key`` have the same
+    futures, and are one.
     """
     found = Explored(states=1)
     came: dict[Hashable, S | None] = {key(start): None}
@@ -53,6 +55,9 @@ def explore(
         here = key(state)
         for name in wrong(state):
             first.setdefault(name, state)
+        if first and first_only:
+            found.is_whole = False
+            break
         is_end = True
         for _, after in following(state):
             reached = key(after)

@@ -102,13 +102,17 @@ class Small:
         *,
         coordinated: bool = False,
         without: frozenset[str] = frozenset(),
+        delayed: bool = False,
         reduced: bool = True,
     ) -> None:
         """Begin with nothing met. ``without``: names of `models.coordination.RULES` that are left out.
 
-        ``reduced``: cleaners run only where that may make a difference, reports arrive at once, and of what a leader
-        distributes only the last is under way (see `models.coordination.without_stale`).
+        ``delayed``: every message arrives late, in any order, or never. Otherwise reports arrive at once, and of what a
+        leader distributes only the last is under way: the same, as long as nothing moves backward and late messages
+        are ignored (see `models.coordination.without_stale`). ``reduced``: cleaners run only where that may make a
+        difference, and bounds are known no better than needed.
         """
+        self._is_delayed = delayed
         self._is_reduced = reduced
         self.bound = bound
         self._without = without
@@ -256,7 +260,7 @@ class Small:
         for broker, number in state.replicas:
             own = self._own(number, state.clients)
             if not _is_down(state, broker) and coordination.has_news(protocol, broker, own):
-                what, more = (coordination.hear, [away]) if self._is_reduced else (coordination.report, [])
+                what, more = (coordination.hear, [away]) if not self._is_delayed else (coordination.report, [])
                 yield f"{broker} reports {_words(own)}", self._tell(state, what, broker, own, *more)
         for message in protocol.sent:
             is_report = isinstance(message, coordination.Report)
@@ -266,7 +270,7 @@ class Small:
 
     def _told(self, state: State) -> State:
         """Return the state in which the leader knows its own, and what makes no difference is forgotten."""
-        if not self._is_reduced or state.protocol is None:
+        if self._is_delayed or state.protocol is None:
             return state
         own = self._own(state.replica(state.leader), state.clients)
         protocol = self._heard(state.protocol, state.leader, own, state.away)
