@@ -11,9 +11,16 @@ RETENTIONS = (
 """In the order of `checkers.schemas.SETTINGS`: a topic's setting, else that of its brokers, else Kafka's default."""
 
 
+CLOCK_SKEW = "clock-skew"
+"""The nemesis that puts clocks forward: brokers keep to them, and nobody else's clock tells what they promise then."""
+
+
 def retentions_ms(manifest: dict[str, Any]) -> tuple[int | None, ...]:
-    """Return each of them, None where the manifest tells no settings. Raises ValueError for one that is no number."""
-    if "topic_settings" not in manifest:
+    """Return each of them, None where the manifest tells no settings, and where the run put clocks wrong.
+
+    Raises ValueError for one that is no number.
+    """
+    if "topic_settings" not in manifest or manifest.get("nemesis") == CLOCK_SKEW:
         return (None,) * len(RETENTIONS)
     topic, broker = manifest["topic_settings"], manifest.get("broker_settings", {})
     return tuple(_number(name, topic.get(name, broker.get(of_broker, own))) for name, of_broker, own in RETENTIONS)

@@ -151,4 +151,4 @@ SETTINGS = _evidence(
     delete_retention_ms=LONG,
     min_compaction_lag_ms=LONG,
 )
-"""What the topics of a run are set to, as its manifest has it; null where that does not tell."""
+"""What the topics of a run are set to, as `checkers.retentions` has it of the manifest; null where it does not tell."""

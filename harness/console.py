@@ -80,7 +80,8 @@ def show(result: RunResult, output: str) -> None:
     else:
         console = stdout()
         show_findings(console, said)
-        console.print(guarantees.line(said["guarantees"]), markup=False)
+        if said["guarantees"]:
+            console.print(guarantees.line(said["guarantees"]), markup=False)
         _show_aftermath(console, said["aftermath"])
         console.print(f"{_relative(result.folder.path)}/   (exit code {code})", markup=False)
     for broker, address in result.kept.items():

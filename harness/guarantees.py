@@ -29,7 +29,8 @@ GUARANTEES = (
     Guarantee(
         "tombstones",
         "removed tombstones",
-        "no tombstone that was the last of its key was seen to go, with all known that was written since",
+        "no tombstone was seen to go that was the last of its key, with all known that was written since, and by clocks"
+        " that were right",
     ),
     Guarantee(
         "min-compaction-lag",

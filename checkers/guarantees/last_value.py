@@ -3,7 +3,8 @@
 Verifies: for every key whose last record below the bound is known to be committed, that each replica whose log starts
 at or before it still gives that state: the record itself where it is a value, and no older value where it is a delete
 (whose tombstone may be gone by then). What a replica gives is what it believes committed: a record that is there, and
-hidden or held open, is not retained for anybody who reads it. So this is broken wherever one of the anomalies has
+hidden or held open, is not retained for anybody who reads it; what only waits behind a last stable offset that does not
+move is retained (stuck-lso tells of it). So this is broken wherever one of the anomalies has
 changed a final state, on the replica that was away; they say how, this says what is lost.
 
 Does not verify: a key whose last record is in a transaction that its client did not see end; keys that go on at or

@@ -6,8 +6,10 @@ log still went on past the offset and started at or before it.
 
 Of an offset's age only an upper bound is needed. No record is written before its client begins to produce it, and
 what lies at a higher offset is written later. So it is no older than the latest beginning of any acknowledged record
-at or below it. All these times are of the harness's host. The broker decides by its own clock: one that is ahead of
-it by more than what a removal is late shows as a removal that is too early.
+at or below it. All these times are of the harness's host. Brokers go by their own clocks: that one is ahead of ours
+all along changes nothing for tombstones and markers, whose time begins and ends on it, but a jump does, and for
+``min.compaction.lag.ms``, which is compared with clients' times, any advance does. Where a run puts clocks forward,
+nothing is judged by them (`checkers.retentions`).
 """
 
 from __future__ import annotations
