@@ -61,8 +61,8 @@ def _gone(watched: Watched) -> DataFrame:
     return (
         in_one(had)
         .join(_full_at_end(watched), [*REPLICA, "offset"], "left_anti")
-        .join(judged.replicas.select(*REPLICA, "log_start", "log_end"), REPLICA)
-        .where("offset >= log_start AND offset < log_end")
+        .join(judged.replicas.select(*REPLICA, "log_end"), REPLICA)
+        .where("offset < log_end")
         .join(data, [*REPLICA, "producer_id"], "left")
         .groupBy(*REPLICA, "offset", "producer_id")
         .agg(f.min(f.when(is_left, f.col("data_at"))).alias("left_at"))
@@ -103,14 +103,10 @@ def _timed(watched: Watched) -> DataFrame:
 def _emptied(watched: Watched) -> DataFrame:
     judged = watched.judged
     markers = judged.markers.select(*PARTITION, f.col("marker_offset").alias("offset")).distinct()
-    stored = (
-        _before(watched)
-        .where("control AND marker IS NULL AND offset IS NULL")
-        .select(*REPLICA, f.col("last_offset").alias("offset"))
-    )
+    # Where a marker was once seen, what is no marker is an emptied one.
+    stored = _before(watched).where("marker IS NULL").select(*REPLICA, f.col("last_offset").alias("offset"))
     lasting = (
-        judged.evidence.states.where("directory_id IS NOT NULL")
-        .groupBy(*REPLICA)
+        judged.evidence.states.groupBy(*REPLICA)
         .agg(f.expr("min(directory_id) = max(directory_id)").alias("same_directory"))
         .where("same_directory")
     )

@@ -51,8 +51,9 @@ def check(watched: Watched) -> DataFrame:
 
 def _delivered(watched: Watched) -> DataFrame:
     """Return REPLICA, offset, ``before``: the offset delivered just before one that is not higher."""
-    polls = watched.judged.evidence.history.where("f = 'poll' AND type = 'ok'")
-    in_turn = polls.select(*REPLICA, "op", f.posexplode("records.offset").alias("nth", "offset"))
+    # Only polls that were answered have records.
+    history = watched.judged.evidence.history
+    in_turn = history.select(*REPLICA, "op", f.posexplode("records.offset").alias("nth", "offset"))
     before = f.lag("offset").over(Window.partitionBy(*REPLICA, "op").orderBy("nth"))
     return in_turn.withColumn("before", before).select(
         *REPLICA, "offset", f.when(f.col("before") >= f.col("offset"), f.col("before")).alias("before")

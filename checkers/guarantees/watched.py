@@ -58,18 +58,16 @@ def watch(judged: Judged) -> Watched:
 
 def _acks(judged: Judged) -> DataFrame:
     header = f.concat("transactional_id", f.lit("/"), f.col("txn").cast("string"))
-    facts = {"key": f.encode("key", "utf-8"), "tombstone": f.col("tombstone"), "txn": header}
+    facts = {"offset": f.col("offset"), "key": f.encode("key", "utf-8"), "tombstone": f.col("tombstone"), "txn": header}
     return (
-        judged.evidence.history.where("f = 'produce'")
-        .groupBy(*PARTITION, "op")
+        judged.evidence.history.groupBy(*PARTITION, "op")
         .agg(
-            f.max("offset").alias("offset"),
             *(f.first(column, ignorenulls=True).alias(name) for name, column in facts.items()),
             f.min("time_ms").alias("invoked_ms"),
             f.min("index").alias("invoked_at"),
             f.max("index").alias("acked_at"),
         )
-        # An offset comes with an acknowledgement.
+        # An offset comes with an acknowledgement of a record, and with nothing else.
         .where("offset IS NOT NULL")
         .drop("op")
     )

@@ -126,7 +126,8 @@ class History:
 
     ``in_doubt``: transactions whose end was not acknowledged; ``lost``: offsets of records that were not.
     ``client=False``: nothing is known of clients. ``delivered``: to the reader, if not what the log says;
-    ``answered=False``: it had no answer. ``settings``: of the topic, by the manifest; None: there is no manifest.
+    ``answered=False``: it had no answer. ``settings``: of the topic; None: the manifest does not
+    tell them. ``overlapping``: the client began all before anything was acknowledged.
     """
 
     name: str
@@ -142,6 +143,7 @@ class History:
     delivered: tuple[int, ...] | None = None
     answered: bool = True
     settings: Mapping[str, str] | None = None
+    overlapping: bool = False
 
 
 def put(offset: int, key: str | None, txn: Txn | None = None, *, at_ms: int = 0) -> Entry:
@@ -229,8 +231,8 @@ def write_run(top: Path, history: History) -> RunFolder:
             _write_replica(folder, snapshot, one, replicated)
     _write_lines(folder.history_path, _client_events(history))
     _write_lines(folder.observations_path, _observations(history))
-    if history.settings is not None:
-        folder.write_json(folder.manifest_path, {"topic_settings": dict(history.settings)})
+    settings = {} if history.settings is None else {"topic_settings": dict(history.settings)}
+    folder.write_json(folder.manifest_path, settings)
     return folder
 
 
@@ -393,10 +395,14 @@ def _client_events(history: History) -> Iterable[dict[str, Any]]:
             records = [{"offset": offset, "key": "?", "value": "?"} for offset in told]
             got = {"records": records, "position": read.log_end}
             events.append(("ok", poll, got) if history.answered else ("info", poll, {}))
+    lines: list[dict[str, Any]] = []
     for number, (end, invocation, more) in enumerate(events, 1):
         event = {"time_ms": number, "op": number, **invocation}
-        yield {"index": 2 * number - 2, "type": "invoke", **event}
-        yield {"index": 2 * number - 1, "type": end, **event, **more}
+        lines += [{"type": "invoke", **event}, {"type": end, **event, **more, "time_ms": event["time_ms"] + 1}]
+    if history.overlapping:
+        lines = [*lines[::2], *lines[1::2]]
+    for index, line in enumerate(lines):
+        yield {"index": index, **line}
 
 
 def _operation(history: History, phase: str, entry: Entry) -> tuple[str, dict[str, Any], dict[str, Any]]:

@@ -25,6 +25,7 @@ from literal import (
     put,
     removed,
     replica,
+    untied,
     write_run,
 )
 from test_checkers import by_run
@@ -76,6 +77,16 @@ def seen(entry: Entry, *, gone_at_ms: int, broker: int = 1, **then: int) -> tupl
 
 
 LAST_VALUE_CASES = [
+    Case(
+        LAST,
+        History(
+            "the last value is of a transaction, and gone",
+            wrote=(put(0, "K", T1), commit(1, T1), END),
+            after=(replica(1, commit(1, T1), END), replica(2, put(0, "K", T1), commit(1, T1), END)),
+        ),
+        {1: 2, 2: 2},
+        (Broken(1, 0, "and this replica gives nothing"),),
+    ),
     Case(
         LAST,
         History(
@@ -146,6 +157,17 @@ LAST_VALUE_CASES = [
 ORDER_CASES = [
     Case(
         ORDER,
+        History(
+            "written at the same time, either may come first, and one was never acknowledged",
+            wrote=(put(3, "a"), put(1, "b"), put(2, "c"), END),
+            lost=(2,),
+            overlapping=True,
+            after=everywhere(put(1, "b"), put(3, "a"), END),
+        ),
+        {None: 3, 2: 3},
+    ),
+    Case(
+        ORDER,
         History("begun later, and it lies before", wrote=(put(3, "a"), put(1, "b"), END), after=everywhere(END)),
         {None: 3, 2: 1},
         (Broken(None, 1, "offset 1 was begun when offset 3 had been acknowledged, which lies after it"),),
@@ -173,6 +195,19 @@ ORDER_CASES = [
 ]
 
 OFFSET_CASES = [
+    Case(
+        OFFSETS,
+        History(
+            "a marker of another producer than was seen",
+            after=everywhere(commit(1, U1), END),
+            seen=(appeared(1, commit(1, T1)), appeared(1, END)),
+        ),
+        {1: 6, 2: 4},
+        (
+            Broken(1, 1, "offset 1 is a commit", count=2),
+            Broken(2, 1, "offset 1 is a commit", count=2),
+        ),
+    ),
     Case(
         OFFSETS,
         History(
@@ -261,6 +296,34 @@ OFFSET_CASES = [
 
 D = delete(1, "K", at_ms=50)
 TOMBSTONE_CASES = [
+    Case(
+        TOMBSTONES,
+        History(
+            "replicated when it was looked at again, and a value went, too",
+            settings=RETAINED,
+            wrote=(put(0, "K", at_ms=40), D, put(2, "x", at_ms=60), END),
+            after=everywhere(END),
+            seen=(
+                appeared(1, D, high_watermark=1),
+                appeared(1, put(2, "x"), at_ms=150),
+                removed(1, D, log_end=3),
+                removed(1, put(2, "x"), log_end=3, at_ms=201),
+            ),
+        ),
+        {1: 1},
+        (Broken(1, 1, "at most 150 ms"),),
+    ),
+    Case(
+        TOMBSTONES,
+        History(
+            "nobody knows whether it was committed",
+            settings=RETAINED,
+            wrote=(put(0, "K", at_ms=40), delete(1, "K", T1, at_ms=50), put(2, "x", at_ms=60)),
+            after=everywhere(put(0, "K"), put(2, "x")),
+            seen=seen(delete(1, "K", T1), gone_at_ms=200, log_end=3),
+        ),
+        {},
+    ),
     Case(
         TOMBSTONES,
         History(
@@ -403,6 +466,30 @@ LAG_CASES = [
     Case(
         LAG,
         History(
+            "told twice to lie at one offset",
+            settings=LAGGING,
+            wrote=(OLD, put(0, "K", at_ms=60), put(1, "K", at_ms=70)),
+            after=everywhere(put(1, "K")),
+            seen=seen(OLD, gone_at_ms=349),
+        ),
+        {1: 1},
+        (Broken(1, 0, "at most 289 ms"),),
+    ),
+    Case(
+        LAG,
+        History(
+            "nobody knows when it was written",
+            settings=LAGGING,
+            wrote=(put(1, "K", at_ms=20),),
+            before=everywhere(OLD, put(1, "K")),
+            after=everywhere(put(1, "K")),
+            seen=seen(OLD, gone_at_ms=110),
+        ),
+        {},
+    ),
+    Case(
+        LAG,
+        History(
             "a superseded value that went too early",
             settings=LAGGING,
             wrote=(OLD, put(1, "K", at_ms=20)),
@@ -454,6 +541,40 @@ CONTROL_CASES = [
     Case(
         CONTROL,
         History(
+            "a marker went and left two batches, which the next marker covers",
+            settings=RETAINED,
+            wrote=(BEGUN, put(1, "L", T1), commit(2, T1), put(3, "M", T2), commit(4, T2), END),
+            after=everywhere(BEGUN, put(1, "L", T1), put(3, "M", T2), commit(4, T2), END),
+            seen=seen(commit(2, T1), gone_at_ms=900),
+        ),
+        {1: 2},
+        (Broken(1, 2, "the marker at offset 2 is gone, and the batch that ends at offset 0"),),
+    ),
+    Case(
+        CONTROL,
+        History(
+            "what is left is in no transaction any more",
+            settings=RETAINED,
+            wrote=(BEGUN, C, END),
+            after=everywhere(untied(BEGUN), END),
+            seen=seen(C, gone_at_ms=900),
+        ),
+        {1: 2},
+    ),
+    Case(
+        CONTROL,
+        History(
+            "lost with the end of the log",
+            settings=RETAINED,
+            wrote=(BEGUN,),
+            after=everywhere(BEGUN),
+            seen=(appeared(1, C),),
+        ),
+        {},
+    ),
+    Case(
+        CONTROL,
+        History(
             "a marker went and left its transaction's record",
             settings=RETAINED,
             wrote=(BEGUN, C, END),
@@ -494,7 +615,7 @@ CONTROL_CASES = [
             settings=RETAINED,
             wrote=(BEGUN, C, END),
             after=everywhere(END),
-            seen=seen(C, gone_at_ms=550),
+            seen=(*seen(BEGUN, gone_at_ms=300), *seen(C, gone_at_ms=550)),
         ),
         {1: 2},
     ),
@@ -562,7 +683,7 @@ CONTROL_CASES = [
             "emptied, and it stays so",
             settings=RETAINED,
             wrote=(BEGUN, C, END),
-            before=(replica(1, emptied_marker(1, T1), END),),
+            before=(replica(1, emptied_marker(1, T1), END), replica(2, C, END)),
             after=(replica(1, emptied_marker(1, T1), END), replica(2, C, END)),
         ),
         {1: 1},
