@@ -103,7 +103,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
 
     def conduct(job: Job, *_: Any) -> Any:
         found.append(job)
-        return SimpleNamespace(verdict={"verdict": "clean", "scenarios": [], "findings": [], "aftermath": []},
+        return SimpleNamespace(verdict={"verdict": "clean", "scenarios": [], "findings": [], "guarantees": [], "aftermath": []},
                                folder=job.folder, kept={})  # fmt: skip
 
     def prepare(wanted: Wanted) -> Ready:
