@@ -11,7 +11,17 @@ from pyspark.sql import functions as f
 
 from checkers.copies import SIDE_READERS_OF_COPIES, entries_of_copies
 from checkers.parse import READERS, Reader, read
-from checkers.schemas import ABORTS, COORDINATORS, ENTRIES, EPOCHS, HISTORY, OBSERVATIONS, PRODUCERS, STATES
+from checkers.schemas import (
+    ABORTS,
+    COORDINATORS,
+    ENTRIES,
+    EPOCHS,
+    HISTORY,
+    OBSERVATIONS,
+    PRODUCERS,
+    SETTINGS,
+    STATES,
+)
 from harness.errors import UsageError
 from harness.store import AFTER_REJOIN, BEFORE_RETURN, RunFolder
 
@@ -40,6 +50,7 @@ SCHEMAS = {
     "producers": PRODUCERS,
     "epochs": EPOCHS,
     "coordinators": COORDINATORS,
+    "settings": SETTINGS,
 }
 """By name of the `Evidence` field."""
 
@@ -58,6 +69,7 @@ class Evidence:
 
     ``entries``: every replica at every snapshot, both sources. ``aborts``: from disk. ``producers``, ``epochs``
     and ``coordinators``: only of copies from a cluster; a run's clients know what these would tell.
+    ``settings``: only of runs.
     ``has_clients``: the history tells what clients did; else there is none, and replicas are all there is to compare.
     """
 
@@ -69,6 +81,7 @@ class Evidence:
     producers: DataFrame
     epochs: DataFrame
     coordinators: DataFrame
+    settings: DataFrame
     has_clients: bool
 
     def at(self, snapshot: str, source: str) -> DataFrame:

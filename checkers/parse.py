@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from checkers.schemas import ABORTS, ENTRIES, HISTORY, OBSERVATIONS, STATES
+from checkers.retentions import retentions_ms
+from checkers.schemas import ABORTS, ENTRIES, HISTORY, OBSERVATIONS, SETTINGS, STATES
 from harness import store
 from harness.history import HEADER_TXN
 from harness.segments.batches import Batch, CorruptLogError, Record, iter_entries, iter_records, marker
@@ -250,6 +251,13 @@ def _json_lines(schema: t.StructType) -> Callable[[Path], Iterator[Row]]:
     return rows
 
 
+def _settings(path: Path) -> Iterator[Row]:
+    try:
+        yield retentions_ms(json_object(path.read_bytes(), str(path)))
+    except ValueError as error:
+        raise NotReadableError(f"{path}: {error}") from error
+
+
 def fields_of(told: dict[str, Any], names: Sequence[str], place: str) -> Row:
     """Return these fields of a JSON object. Raises `NotReadableError` where one is missing."""
     missing = [name for name in names if name not in told]
@@ -275,5 +283,6 @@ READERS = {
     "states": Reader("a state.json", STATES, _held_replicas, _state),
     "history": Reader(store.HISTORY, HISTORY, _json_file(store.HISTORY), _json_lines(HISTORY)),
     "observations": Reader(store.OBSERVATIONS, OBSERVATIONS, _json_file(store.OBSERVATIONS), _json_lines(OBSERVATIONS)),
+    "settings": Reader(store.MANIFEST, SETTINGS, _json_file(store.MANIFEST), _settings),
 }
 """By name of the `Evidence` field."""

@@ -109,6 +109,7 @@ the last segment begins, of copies; ``log_end``: the offset after the last whole
 from a running cluster; ``cut``: whether the log goes on where the latter was ended on purpose."""
 
 HISTORY = _evidence(
+    index=LONG,
     type=TEXT,
     f=TEXT,
     op=LONG,
@@ -135,6 +136,7 @@ OBSERVATIONS = _evidence(
     broker=INT,
     topic=TEXT,
     partition=INT,
+    log_start=LONG,
     high_watermark=LONG,
     last_stable_offset=LONG,
     log_end=LONG,
@@ -144,3 +146,9 @@ OBSERVATIONS = _evidence(
     removed=_NOTED,
 )
 """What the observer saw, as `harness.observe` writes it."""
+
+SETTINGS = _evidence(
+    delete_retention_ms=LONG,
+    min_compaction_lag_ms=LONG,
+)
+"""What the topics of a run are set to, as `checkers.retentions` has it of the manifest; null where it does not tell."""

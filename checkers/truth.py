@@ -274,22 +274,14 @@ def later_keys(covered: DataFrame) -> DataFrame:
     )
 
 
-def differing_keys(
-    known: DataFrame, records: DataFrame, replicas: DataFrame, undecided: DataFrame | None = None
-) -> DataFrame:
-    """Return the keys whose final state on a replica is not the true one.
+def true_states(known: DataFrame) -> DataFrame:
+    """Return PARTITION, key, ``true_offset``, ``true_tombstone``: the final state of each key, where it is known.
 
-    REPLICA, key, true_offset, true_tombstone, here_offset, here_tombstone, here_truth. The true final state
-    is the last record that is not aborted; where its outcome is unknown, the key is left out, and so is one without any
-    such record: whoever serves it serves what was aborted. A state is wrong when a deleted key has a value here, or
-    when the last value is not what is alive here. Legal: a log that starts after the true record, and anything where
-    the key has a later record, beyond the bound: a replica may have cleaned by it all that was before, and others,
-    which do not reach it, may have copied that log.
-    ``undecided``: PARTITION, key of more keys to be left out.
+    That is the last record that is not aborted; where its outcome is unknown, the key is left out, and so is one
+    without any such record: whoever serves it serves what was aborted. Keys that go on are left out, too.
     """
-    true_states = (
-        (known if undecided is None else known.join(undecided, [*PARTITION, "key"], "left_anti"))
-        .where("NOT goes_on")
+    return (
+        known.where("NOT goes_on")
         .where(~f.col("truth").eqNullSafe(ABORTED))
         .groupBy(*PARTITION, "key")
         .agg(f.max(f.struct("offset", "tombstone", "truth")).alias("true"))
@@ -301,6 +293,20 @@ def differing_keys(
             f.col("true.tombstone").alias("true_tombstone"),
         )
     )
+
+
+def differing_keys(
+    known: DataFrame, records: DataFrame, replicas: DataFrame, undecided: DataFrame | None = None
+) -> DataFrame:
+    """Return the keys whose final state on a replica is not the true one.
+
+    REPLICA, key, true_offset, true_tombstone, here_offset, here_tombstone, here_truth. A state is wrong when a
+    deleted key has a value here, or when the last value is not what is alive here. Legal: a log that starts after the
+    true record, and anything where the key has a later record, beyond the bound: a replica may have cleaned by it all
+    that was before, and others, which do not reach it, may have copied that log.
+    ``undecided``: PARTITION, key of more keys to be left out.
+    """
+    states = true_states(known if undecided is None else known.join(undecided, [*PARTITION, "key"], "left_anti"))
     truths = known.select(*PARTITION, f.col("offset").alias("here_offset"), f.col("truth").alias("here_truth"))
     here = (
         records.where(f.col("belief") == COMMITTED)
@@ -318,7 +324,7 @@ def differing_keys(
         ~f.col("here_offset").eqNullSafe(f.col("true_offset"))
     )
     return (
-        in_one(true_states.join(replicas.select(*REPLICA, "log_start"), PARTITION))
+        in_one(states.join(replicas.select(*REPLICA, "log_start"), PARTITION))
         .where("true_offset >= log_start")
         .join(here, [*REPLICA, "key"], "left")
         .where(wrong)

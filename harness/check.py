@@ -18,9 +18,11 @@ from checkers import (
     tombstone_divergence,
 )
 from checkers.evidence import held, load, raise_if_damaged
+from checkers.guarantees import every
 from checkers.judged import judge
 from harness import leftovers, verdict
 from harness.errors import UsageError
+from harness.guarantees import CHECKER
 from harness.manifest import open_run
 from harness.store import AFTER_REJOIN, HISTORY, REPORT, RunFolder
 from harness.verdict import Results
@@ -43,6 +45,7 @@ CHECKERS: dict[str, Callable[[Judged], DataFrame]] = {
     "tombstone_divergence": tombstone_divergence.check,
     "doubts": doubts.check,
     "exposure": exposure.check,
+    CHECKER: every.check,
 }
 OUTCOMES = "outcomes"
 FINDERS = ("stuck_lso", "aborted_to_committed", "committed_to_aborted", "tombstone_divergence")
@@ -88,6 +91,7 @@ def run_checkers(prepared: Prepared) -> Results:
         findings=[row for name in FINDERS for row in found.get(name, [])],
         doubts=found.get("doubts", []),
         exposure=found.get("exposure", []),
+        guarantees=found.get(CHECKER),
         outcomes=found.get(OUTCOMES, []),
         raised={**prepared.raised, **raised},
     )

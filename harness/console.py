@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from harness import guarantees
 from harness.verdict import ANOMALY, CLEAN, EXIT_CODES, UNKNOWN, finding_line
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ def show(result: RunResult, output: str) -> None:
     else:
         console = stdout()
         show_findings(console, said)
+        if said["guarantees"]:
+            console.print(guarantees.line(said["guarantees"]), markup=False)
         _show_aftermath(console, said["aftermath"])
         console.print(f"{_relative(result.folder.path)}/   (exit code {code})", markup=False)
     for broker, address in result.kept.items():

@@ -2,6 +2,13 @@
 
 ``clean`` has to be earned by one of the rows of `EARNED`, each a set of facts about every replica. Anything
 that is neither found nor earned is ``unknown``, and so is evidence that contradicts itself.
+
+The documented guarantees (`checkers.guarantees`) are told beside the findings; they neither make an ``anomaly`` nor
+take one away. An anomaly breaks guarantees by itself, on the replica that was away: that adds nothing to it. Where no
+anomaly was found, a violated guarantee has no name that users could look up, and its proof rests on more than that of
+a finding (the observer's looks, and clocks of one host). So such a scenario is ``unknown``, and the reason names the
+guarantee; as the control partition shares the cluster, a violation there forbids ``clean`` everywhere. A guarantee
+that had nothing to be judged by forbids nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +18,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from harness import guarantees
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 from harness.lasting import lasting
 from harness.scenario import Critical
@@ -35,13 +43,17 @@ Fact = dict[str, Any]
 
 @dataclass(frozen=True)
 class Results:
-    """What the checkers returned for some runs: rows as dictionaries, and what a checker raised, by its name."""
+    """What the checkers returned for some runs: rows as dictionaries, and what a checker raised, by its name.
+
+    ``guarantees``: None where they were not checked.
+    """
 
     findings: list[dict[str, Any]]
     doubts: list[dict[str, Any]]
     exposure: list[dict[str, Any]]
     raised: dict[str, str]
     outcomes: list[dict[str, Any]] = field(default_factory=list)
+    guarantees: list[dict[str, Any]] | None = None
 
 
 def assemble(manifest: dict[str, Any], results: Results, aftermath: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
@@ -55,8 +67,13 @@ def assemble(manifest: dict[str, Any], results: Results, aftermath: Sequence[dic
 
     findings = [finding_of(row) for row in sorted(trusted, key=place)]
     failure = manifest.get("failure")
+    why_unchecked = (
+        "" if results.guarantees is not None
+        else results.raised.get(guarantees.CHECKER) or failure or "it was not checked: the run did not go to its end"
+    )  # fmt: skip
+    promised = guarantees.tell(results.guarantees, contradicted, why_unchecked)
     scenarios = [
-        _scenario(scenario, manifest, results, findings, failure)
+        _scenario(scenario, manifest, results, findings, promised)
         for scenario in manifest["scenarios"]
         if scenario["anomaly"] is not None
     ]
@@ -73,6 +90,7 @@ def assemble(manifest: dict[str, Any], results: Results, aftermath: Sequence[dic
         "timings_s": manifest["timings_s"],
         "scenarios": scenarios,
         "findings": findings,
+        "guarantees": promised,
         "aftermath": lasting(aftermath),
         "doubts": [
             {name: doubt[name] for name in ("broker", "topic", "partition", "kind", "reason")}
@@ -87,17 +105,19 @@ def _scenario(
     manifest: dict[str, Any],
     results: Results,
     findings: Sequence[dict[str, Any]],
-    failure: str | None,
+    promised: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
     topic = scenario["topic"]
     facts = [row for row in results.exposure if row["topic"] == topic]
     control = [row for row in results.exposure if row["topic"] == manifest["control"]]
     found = [finding for finding in findings if finding["topic"] == topic]
     doubts = [doubt for doubt in results.doubts if doubt["topic"] == topic]
+    failure = manifest.get("failure")
     reasons = [
         *([f"the run failed: {failure}"] if failure else []),
         *(f"broker {doubt['broker']}: {doubt['reason']}" for doubt in doubts),
         *(f"checker {name} raised {error}" for name, error in results.raised.items()),
+        *guarantees.violated_on(promised, {topic, manifest["control"]}),
     ]
     absent = manifest["absent_brokers"] if manifest.get("takes_away", manifest["nemesis"] != NO_FAULT) else ()
     earned_by, shortfall = earn(scenario, facts, control, absent=absent)

@@ -31,6 +31,10 @@ EQUIVALENT: Final[dict[str, str]] = {
     "exposure.criticals: .where(f.col('f') == 'produce') -> nothing": "only what was produced has a partition",
     "exposure.criticals: f.col('marker_offset') > f.col('payload_offset') -> "
     "f.col('marker_offset') >= f.col('payload_offset')": NO_DATA_THERE,
+    "guarantees.control_batches._gone: data_at < offset -> data_at <= offset": NO_DATA_THERE,
+    "guarantees.control_batches._gone: decided_by > offset -> decided_by >= offset": "that marker is gone",
+    "guarantees.order._written: f.col('first.acked_at') < f.col('invoked_at') -> "
+    "f.col('first.acked_at') <= f.col('invoked_at')": "no line of a history tells both",
     "hidden._undone_deletes: here_offset < true_offset -> here_offset <= true_offset": "a tombstone is not alive",
     "lineage.stale_tails: greatest -> least": "nothing lies between where an epoch began and the tail",
     "lineage.without_stale_tails: .where('first_in_batch') -> nothing": "all records of a batch tell the same of it",

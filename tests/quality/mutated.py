@@ -65,6 +65,7 @@ def _put(mutant: Mutant) -> ModuleType:
     module.__file__ = mutant.code.co_filename
     sys.modules[mutant.module] = module
     above, _, last = mutant.module.rpartition(".")
+    import_module(above)
     setattr(sys.modules[above], last, module)
     exec(mutant.code, module.__dict__)  # noqa: S102  (the code of the project itself, but for one change)
     return module

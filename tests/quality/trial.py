@@ -20,6 +20,7 @@ import test_audit_checkers
 import test_audit_reduced
 import test_audit_spooled
 import test_checkers
+import test_guarantees
 import test_reduction
 from copied import write_copies
 from literal import write_run
@@ -117,7 +118,11 @@ class Stand:
 def build(spark: SparkSession, top: Path, cases: Sequence[Case]) -> Stand:
     """Write and read all cases, and judge them by the code as it is."""
     (top / RUNS).mkdir()
-    histories = [*(case.history for case in test_checkers.CASES), *test_checkers.EXPOSURES]
+    histories = [
+        *(case.history for case in test_checkers.CASES),
+        *test_checkers.EXPOSURES,
+        *(case.history for case in test_guarantees.CASES),
+    ]
     folders = [write_run(top / RUNS, history) for history in histories]
     copies = []
     for literal in test_audit_checkers.CASES:
@@ -227,7 +232,7 @@ def _failed_runs(stand: Stand, mutant: Mutant, code: Code) -> str | None:
     by_run = test_checkers.by_run
     findings = [row for name in FINDERS for row in rows[name]]
     said = test_checkers.Said(by_run(findings), by_run(rows["doubts"]), by_run(rows["exposure"]))
-    return _failing(test_checkers, said=said)
+    return _failing(test_checkers, said=said) or _failing(test_guarantees, guaranteed=by_run(rows["guarantees"]))
 
 
 def _failed_copies(stand: Stand, mutant: Mutant, code: Code) -> str | None:

@@ -33,7 +33,7 @@ from harness.store import AFTER_REJOIN, BEFORE_RETURN, BROKER_UUID, RunFolder
 from harness.systems.redpanda import RAW_FOLDER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
 TOPIC = "t"
@@ -106,12 +106,18 @@ class Replica:
 
 @dataclass(frozen=True)
 class Seen:
-    """A line of the observer: what appeared, or what was removed."""
+    """A line of the observer: what appeared, or what was removed.
+
+    ``log_start``, ``high_watermark`` and ``log_end`` are those of the replica then.
+    """
 
     broker: int
     what: str
     entry: Entry
     at_ms: int
+    log_start: int = 0
+    high_watermark: int = 100
+    log_end: int = 100
 
 
 @dataclass(frozen=True)
@@ -120,7 +126,8 @@ class History:
 
     ``in_doubt``: transactions whose end was not acknowledged; ``lost``: offsets of records that were not.
     ``client=False``: nothing is known of clients. ``delivered``: to the reader, if not what the log says;
-    ``answered=False``: it had no answer.
+    ``answered=False``: it had no answer. ``settings``: of the topic; None: the manifest does not
+    tell them. ``overlapping``: the client began all before anything was acknowledged.
     """
 
     name: str
@@ -135,6 +142,8 @@ class History:
     client: bool = True
     delivered: tuple[int, ...] | None = None
     answered: bool = True
+    settings: Mapping[str, str] | None = None
+    overlapping: bool = False
 
 
 def put(offset: int, key: str | None, txn: Txn | None = None, *, at_ms: int = 0) -> Entry:
@@ -142,9 +151,9 @@ def put(offset: int, key: str | None, txn: Txn | None = None, *, at_ms: int = 0)
     return Entry(PUT, offset, txn, key, f"value of {offset}", at_ms)
 
 
-def delete(offset: int, key: str, txn: Txn | None = None, *, horizon_ms: int | None = None) -> Entry:
+def delete(offset: int, key: str, txn: Txn | None = None, *, at_ms: int = 0, horizon_ms: int | None = None) -> Entry:
     """Return a batch of one tombstone."""
-    return Entry(PUT, offset, txn, key, None, horizon_ms=horizon_ms)
+    return Entry(PUT, offset, txn, key, None, at_ms, horizon_ms)
 
 
 def together(first: Entry, *following: Entry) -> Entry:
@@ -202,14 +211,14 @@ def aborted(txn: Txn, first_offset: int, marker_offset: int) -> AbortedTxn:
     return AbortedTxn(txn.producer_id, first_offset, marker_offset, marker_offset + 1)
 
 
-def appeared(broker: int, entry: Entry, *, at_ms: int = 100) -> Seen:
+def appeared(broker: int, entry: Entry, *, at_ms: int = 100, **said: int) -> Seen:
     """Return that the observer saw a batch for the first time."""
-    return Seen(broker, "appeared", entry, at_ms)
+    return Seen(broker, "appeared", entry, at_ms, **said)
 
 
-def removed(broker: int, entry: Entry, *, at_ms: int = 200) -> Seen:
+def removed(broker: int, entry: Entry, *, at_ms: int = 200, **said: int) -> Seen:
     """Return that the observer saw it gone."""
-    return Seen(broker, "removed", entry, at_ms)
+    return Seen(broker, "removed", entry, at_ms, **said)
 
 
 def write_run(top: Path, history: History) -> RunFolder:
@@ -222,6 +231,8 @@ def write_run(top: Path, history: History) -> RunFolder:
             _write_replica(folder, snapshot, one, replicated)
     _write_lines(folder.history_path, _client_events(history))
     _write_lines(folder.observations_path, _observations(history))
+    settings = {} if history.settings is None else {"topic_settings": dict(history.settings)}
+    folder.write_json(folder.manifest_path, settings)
     return folder
 
 
@@ -384,14 +395,20 @@ def _client_events(history: History) -> Iterable[dict[str, Any]]:
             records = [{"offset": offset, "key": "?", "value": "?"} for offset in told]
             got = {"records": records, "position": read.log_end}
             events.append(("ok", poll, got) if history.answered else ("info", poll, {}))
+    lines: list[dict[str, Any]] = []
     for number, (end, invocation, more) in enumerate(events, 1):
         event = {"time_ms": number, "op": number, **invocation}
-        yield {"index": 2 * number - 2, "type": "invoke", **event}
-        yield {"index": 2 * number - 1, "type": end, **event, **more}
+        lines += [{"type": "invoke", **event}, {"type": end, **event, **more, "time_ms": event["time_ms"] + 1}]
+    if history.overlapping:
+        lines = [*lines[::2], *lines[1::2]]
+    for index, line in enumerate(lines):
+        yield {"index": index, **line}
 
 
 def _operation(history: History, phase: str, entry: Entry) -> tuple[str, dict[str, Any], dict[str, Any]]:
     who: dict[str, Any] = {"process": "p", "part": entry.part, "phase": phase}
+    if entry.at_ms:
+        who["time_ms"] = entry.at_ms
     if entry.txn is not None:
         transactional_id, _, number = entry.txn.name.rpartition("/")
         who |= {"transactional_id": transactional_id, "txn": int(number)}
@@ -425,7 +442,8 @@ def _observations(history: History) -> Iterable[dict[str, Any]]:
         noted: dict[str, Any] = {"offset": entry.offset, "kind": kind}
         if seen.what == "appeared":
             noted["producer_id"] = entry.txn.producer_id if entry.txn else -1
-        yield {**_look(seen.broker, (), seen.at_ms), seen.what: [noted]}
+        said = {"log_start": seen.log_start, "high_watermark": seen.high_watermark, "log_end": seen.log_end}
+        yield {**_look(seen.broker, (), seen.at_ms), **said, seen.what: [noted]}
     for one in history.after:
         if one.up and one.watched:
             whole = one.log if one.last_seen is None else one.last_seen

@@ -1550,7 +1550,7 @@ def _rows(frame: DataFrame) -> Rows:
 
 def by_run(rows: Rows) -> dict[str, Rows]:
     runs: dict[str, Rows] = {}
-    for row in sorted(rows, key=lambda row: (row["broker"], row.get("offset", 0))):
+    for row in sorted(rows, key=lambda row: (row["broker"] or 0, row.get("offset") or 0)):
         runs.setdefault(row["run"], []).append(row)
     return runs
 

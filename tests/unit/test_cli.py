@@ -256,7 +256,7 @@ def test_an_aftermath_tells_who_is_stuck_and_who_has_just_got_free(
         {"summary": "after another", "after_s": 10.0, "stuck": [REPLICA], "ended": [FREE]},
         {"summary": "at last", "after_s": 11.0, "stuck": [], "ended": []},
     ]
-    said = {"verdict": "anomaly", "scenarios": [], "findings": [], "aftermath": steps}
+    said = {"verdict": "anomaly", "scenarios": [], "findings": [], "guarantees": [], "aftermath": steps}
     console.show(RunResult(RunFolder(tmp_path), said, {}), "text")
     assert capsys.readouterr().out.splitlines()[:-1] == [
         "   0.0 s  as it was left",

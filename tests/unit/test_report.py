@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from literal import History, Txn, commit, delete, put, replica, write_run
-from pages import FINDING, LONG, MANIFEST, hostile_page, verdict
+from pages import FINDING, HOSTILE, LONG, MANIFEST, hostile_page, verdict
 
 from harness.report.graph import transactions
 from harness.report.logs import Cell, SideBySide, side_by_side
@@ -138,6 +138,22 @@ def test_what_is_told_is_text(tmp_path: Path) -> None:
 def test_a_folder_that_was_judged_before_there_were_outcomes(folder: RunFolder) -> None:
     folder.outcomes_path.unlink()
     assert "<code>harness check</code> adds it" in page(folder, MANIFEST, verdict())
+
+
+def test_guarantees_are_told_and_their_absence_is_borne(folder: RunFolder) -> None:
+    told = [
+        {"guarantee": name, "holds": holds, "reason": f"{name} {HOSTILE}"}
+        for name, holds in (("order", True), ("offsets", False), ("tombstones", None))
+    ]
+    text = page(folder, MANIFEST, {**verdict(), "guarantees": told})
+    rows = re.findall(r'<tr><th scope="row">(\w+)</th><td><span class="\w+">([^<]*)</span>', text)
+    assert [row for row in rows if row[0] != "t"] == [
+        ("order", "✓ yes"),
+        ("offsets", "✗ no"),
+        ("tombstones", "not judged"),
+    ]
+    assert "<script>alert" not in text
+    assert "Guarantees of compaction" not in page(folder, MANIFEST, verdict())
 
 
 def test_who_was_away_and_when(folder: RunFolder) -> None:

@@ -103,8 +103,8 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
 
     def conduct(job: Job, *_: Any) -> Any:
         found.append(job)
-        return SimpleNamespace(verdict={"verdict": "clean", "scenarios": [], "findings": [], "aftermath": []},
-                               folder=job.folder, kept={})  # fmt: skip
+        nothing: dict[str, Any] = {"scenarios": [], "findings": [], "guarantees": [], "aftermath": []}
+        return SimpleNamespace(verdict={"verdict": "clean", **nothing}, folder=job.folder, kept={})
 
     def prepare(wanted: Wanted) -> Ready:
         jars: Any = SimpleNamespace(classpath=wanted.target.version)

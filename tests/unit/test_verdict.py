@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness import verdict
+from harness import guarantees, verdict
 from harness.verdict import Results
 
 CRITICAL_OFFSET = 20
@@ -227,9 +227,15 @@ def doubt(kind: str, broker: int = 2) -> dict[str, Any]:
 
 
 def assembled(
-    findings: Any = (), doubts: Any = (), exposure: Any = EXPOSED, raised: Any = None, **changes: Any
+    findings: Any = (),
+    doubts: Any = (),
+    exposure: Any = EXPOSED,
+    raised: Any = None,
+    guarantees: Any = (),
+    **changes: Any,
 ) -> dict[str, Any]:
-    return verdict.assemble(manifest(**changes), Results(list(findings), list(doubts), list(exposure), raised or {}))
+    results = Results(list(findings), list(doubts), list(exposure), raised or {}, guarantees=guarantees)
+    return verdict.assemble(manifest(**changes), results)
 
 
 def test_a_finding_is_an_anomaly() -> None:
@@ -315,3 +321,79 @@ def test_findings_come_in_the_order_of_the_scenarios_then_by_place() -> None:
     assert [(f["topic"], f["partition"], f["broker"], f["offset"]) for f in said["findings"]] == places[::-1]
     assert said["reason"] == "stuck-lso on broker 3, stuck-lso: frozen (and 5 more)"
     assert [s["scenario"] for s in said["scenarios"]] == ["stuck-lso", "aborted-to-committed", "another"]
+
+
+def promised(broker: int | None, violated: int, topic: str = "stuck-lso") -> dict[str, Any]:
+    first = {"offset": 4, "explanation": "it went", "witness": '{"age_ms": 3}'} if violated else {}
+    nothing = {"offset": None, "explanation": None, "witness": None}
+    return {
+        "run": "r", "topic": topic, "partition": 0, "broker": broker, "guarantee": "tombstones", "compared": 5,
+        "violated": violated, **nothing, **first,
+    }  # fmt: skip
+
+
+def tombstones(said: dict[str, Any]) -> dict[str, Any]:
+    (found,) = (one for one in said["guarantees"] if one["guarantee"] == "tombstones")
+    return dict(found)
+
+
+def test_a_guarantee_that_holds() -> None:
+    said = assembled(guarantees=[promised(1, 0), promised(2, 0)])
+    assert said["verdict"] == "clean"
+    assert tombstones(said) == {
+        "guarantee": "tombstones", "holds": True, "reason": "none of 10 removed tombstones breaks it", "compared": 10,
+        "violations": [],
+    }  # fmt: skip
+    assert guarantees.line(said["guarantees"]) == (
+        "guarantees: 1 hold; nothing to judge by: last-value, order, offsets, min-compaction-lag, control-batches"
+    )
+
+
+@pytest.mark.parametrize("topic", ["stuck-lso", "control"])
+def test_a_violated_guarantee_forbids_clean(topic: str) -> None:
+    said = assembled(guarantees=[promised(None, 0), promised(3, 2, topic), promised(1, 1, topic)])
+    assert said["verdict"] == said["scenarios"][0]["verdict"] == "unknown"
+    assert said["reason"] == f"stuck-lso: the guarantee tombstones is violated: broker 1, {topic}-0: it went"
+    told = tombstones(said)
+    assert (told["holds"], told["reason"]) == (False, f"broker 1, {topic}-0: it went (and 2 more)")
+    assert told["violations"][1] == {
+        "broker": 3, "topic": topic, "partition": 0, "offset": 4, "explanation": "it went", "witness": {"age_ms": 3},
+        "count": 2,
+    }  # fmt: skip
+    assert guarantees.line(said["guarantees"]).startswith("guarantees: violated: tombstones; nothing to judge by: ")
+
+
+def test_a_violated_guarantee_of_no_broker_is_told_with_its_place() -> None:
+    assert tombstones(assembled(guarantees=[promised(None, 1)]))["reason"] == "stuck-lso-0: it went"
+
+
+def test_a_violated_guarantee_in_another_scenario_leaves_this_one_clean() -> None:
+    other = {**SCENARIO, "name": "other", "topic": "other"}
+    said = assembled(guarantees=[promised(1, 1, "other")], scenarios=[SCENARIO, other, CONTROL])
+    assert [one["verdict"] for one in said["scenarios"]] == ["clean", "unknown"]
+
+
+def test_an_anomaly_is_told_beside_the_guarantees_that_it_breaks() -> None:
+    said = assembled(findings=[finding()], guarantees=[promised(2, 1)])
+    assert (said["verdict"], said["scenarios"][0]["reason"]) == ("anomaly", "frozen")
+    assert tombstones(said)["holds"] is False
+
+
+def test_what_a_replica_tells_that_contradicts_itself_breaks_no_guarantee() -> None:
+    said = assembled(guarantees=[promised(2, 1)], doubts=[doubt("contradiction")])
+    assert tombstones(said)["holds"] is None
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"guarantees": ()}, "no tombstone was seen to go"),
+        ({"guarantees": None, "raised": {"guarantees": "ValueError: no"}}, "ValueError: no"),
+        ({"guarantees": None, "failure": "broker 3 ended"}, "broker 3 ended"),
+        ({"guarantees": None}, "the run did not go to its end"),
+    ],
+)
+def test_a_guarantee_without_anything_to_be_judged_by(given: dict[str, Any], why: str) -> None:
+    told = tombstones(assembled(**given))
+    assert (told["holds"], told["compared"]) == (None, 0)
+    assert why in told["reason"]

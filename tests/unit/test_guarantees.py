@@ -1,0 +1,742 @@
+"""Each guarantee on hand-written histories: what breaks it, and what looks alike and is legal.
+
+A case states of every guarantee that it is about how much was compared and what is broken; all cases are checked in
+one job. Times are of the harness's clock: a record is begun at its ``at_ms``, and the observer looks when a line says.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from literal import (
+    History,
+    Seen,
+    Txn,
+    abort,
+    absent,
+    appeared,
+    commit,
+    delete,
+    emptied,
+    emptied_marker,
+    put,
+    removed,
+    replica,
+    untied,
+    write_run,
+)
+from test_checkers import by_run
+
+from checkers.evidence import load, raise_if_damaged
+from checkers.guarantees import every
+from checkers.judged import judge
+from checkers.retentions import retentions_ms
+
+if TYPE_CHECKING:
+    from literal import Entry, Replica
+    from pyspark.sql import SparkSession
+
+T1, T2 = Txn(5, "t/1"), Txn(5, "t/2")
+U1 = Txn(7, "u/1")
+LAST, ORDER, OFFSETS = "last-value", "order", "offsets"
+TOMBSTONES, LAG, CONTROL = "tombstones", "min-compaction-lag", "control-batches"
+RETAINED = {"delete.retention.ms": "500"}
+END = put(9, "end", at_ms=60)
+
+
+@dataclass(frozen=True)
+class Broken:
+    """What a guarantee must say is broken: the first of a replica; None is of none."""
+
+    broker: int | None
+    offset: int
+    says: str
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Case:
+    """A history, a guarantee, what it compares of each replica, and what of it is broken."""
+
+    guarantee: str
+    history: History
+    compared: dict[int | None, int]
+    broken: tuple[Broken, ...] = ()
+
+
+def everywhere(*log: Entry, **said: Any) -> tuple[Replica, ...]:
+    return tuple(replica(broker, *log, **said) for broker in (1, 2))
+
+
+def seen(entry: Entry, *, gone_at_ms: int, broker: int = 1, **then: int) -> tuple[Seen, ...]:
+    """What was there at 100 ms, and gone later; ``then``: what the replica said when it was gone."""
+    return appeared(broker, entry), removed(broker, entry, at_ms=gone_at_ms, **then)
+
+
+LAST_VALUE_CASES = [
+    Case(
+        LAST,
+        History(
+            "the last value is of a transaction, and gone",
+            wrote=(put(0, "K", T1), commit(1, T1), END),
+            after=(replica(1, commit(1, T1), END), replica(2, put(0, "K", T1), commit(1, T1), END)),
+        ),
+        {1: 2, 2: 2},
+        (Broken(1, 0, "and this replica gives nothing"),),
+    ),
+    Case(
+        LAST,
+        History(
+            "the last value is gone", wrote=(put(0, "K"), END), after=(replica(1, END), replica(2, put(0, "K"), END))
+        ),
+        {1: 2, 2: 2},
+        (Broken(1, 0, "key K: its last committed record is the value at offset 0, and this replica gives nothing"),),
+    ),
+    Case(
+        LAST,
+        History(
+            "an older value in place of the last two",
+            wrote=(put(0, "K"), put(1, "K"), put(2, "L"), END),
+            after=(replica(1, put(0, "K"), END), replica(2, put(1, "K"), put(2, "L"), END)),
+        ),
+        {1: 3, 2: 3},
+        (Broken(1, 1, "is the value at offset 1, and this replica gives the record at 0", count=2),),
+    ),
+    Case(
+        LAST,
+        History(
+            "a deleted value is alive",
+            wrote=(put(0, "K"), delete(1, "K"), END),
+            after=(replica(1, END), replica(2, put(0, "K"), END)),
+        ),
+        {1: 2, 2: 2},
+        (Broken(2, 1, "is the delete at offset 1, and this replica gives the record at 0"),),
+    ),
+    Case(
+        LAST,
+        History(
+            "superseded values and a delete that went with its value",
+            wrote=(put(0, "K"), put(1, "K"), put(2, "L"), delete(3, "L"), END),
+            after=(replica(1, put(1, "K"), END), replica(2, put(0, "K"), put(1, "K"), delete(3, "L"), END)),
+        ),
+        {1: 3, 2: 3},
+    ),
+    Case(
+        LAST,
+        History(
+            "what was aborted is no last value",
+            wrote=(put(0, "K"), put(1, "K", T1), abort(2, T1), END),
+            after=everywhere(put(0, "K"), END),
+        ),
+        {1: 2, 2: 2},
+    ),
+    Case(
+        LAST,
+        History(
+            "the client did not see the transaction end, and one replica has its marker no more",
+            wrote=(put(0, "K"), put(1, "K", T1), commit(2, T1), END),
+            in_doubt=(T1,),
+            after=(replica(1, put(1, "K", T1), commit(2, T1), END), replica(2, put(0, "K"), END)),
+        ),
+        {1: 1, 2: 1},
+    ),
+    Case(
+        LAST,
+        History(
+            "a log that starts later",
+            wrote=(put(0, "K"), END),
+            after=(replica(1, END, log_start=5), replica(2, put(0, "K"), END)),
+        ),
+        {1: 1, 2: 2},
+    ),
+]
+
+ORDER_CASES = [
+    Case(
+        ORDER,
+        History(
+            "written at the same time, either may come first, and one was never acknowledged",
+            wrote=(put(3, "a"), put(1, "b"), put(2, "c"), END),
+            lost=(2,),
+            overlapping=True,
+            after=everywhere(put(1, "b"), put(3, "a"), END),
+        ),
+        {None: 3, 2: 3},
+    ),
+    Case(
+        ORDER,
+        History("begun later, and it lies before", wrote=(put(3, "a"), put(1, "b"), END), after=everywhere(END)),
+        {None: 3, 2: 1},
+        (Broken(None, 1, "offset 1 was begun when offset 3 had been acknowledged, which lies after it"),),
+    ),
+    Case(
+        ORDER,
+        History(
+            "delivered twice, and one before what came earlier",
+            wrote=(put(0, "a"), put(1, "b"), END),
+            after=everywhere(put(0, "a"), put(1, "b"), END),
+            delivered=(1, 0, 9, 9),
+        ),
+        {None: 3, 2: 4},
+        (Broken(2, 0, "a consumer was delivered offset 0 after offset 1", count=2),),
+    ),
+    Case(
+        ORDER,
+        History(
+            "gaps are no disorder",
+            wrote=(put(0, "a"), put(4, "a"), END),
+            after=everywhere(put(4, "a"), END),
+        ),
+        {None: 3, 2: 2},
+    ),
+]
+
+OFFSET_CASES = [
+    Case(
+        OFFSETS,
+        History(
+            "a marker of another producer than was seen",
+            after=everywhere(commit(1, U1), END),
+            seen=(appeared(1, commit(1, T1)), appeared(1, END)),
+        ),
+        {1: 6, 2: 4},
+        (
+            Broken(1, 1, "offset 1 is a commit", count=2),
+            Broken(2, 1, "offset 1 is a commit", count=2),
+        ),
+    ),
+    Case(
+        OFFSETS,
+        History(
+            "another key than the client was told of",
+            wrote=(put(0, "K"), END),
+            after=(replica(1, put(0, "L"), END), replica(2, put(0, "K"), END)),
+        ),
+        {1: 4, 2: 4},
+        (Broken(1, 0, "offset 0 is a value (key L, transaction none) here, and was a value (key K", count=2),),
+    ),
+    Case(
+        OFFSETS,
+        History(
+            "a value that is a tombstone now",
+            wrote=(END,),
+            before=everywhere(put(0, "K"), END),
+            after=(replica(1, delete(0, "K"), END), replica(2, put(0, "K"), END)),
+        ),
+        {1: 8, 2: 8},
+        (Broken(1, 0, "is a tombstone (key K, transaction none) here, and was a value", count=2),),
+    ),
+    Case(
+        OFFSETS,
+        History(
+            "the same record in another transaction",
+            before=everywhere(put(0, "K", T1), commit(1, T1)),
+            after=everywhere(put(0, "K", T2), commit(1, T1)),
+        ),
+        {1: 8, 2: 8},
+        (
+            Broken(1, 0, "transaction t/2) here, and was a value (key K, transaction t/1)", count=2),
+            Broken(2, 0, "transaction t/2) here, and was a value (key K, transaction t/1)", count=2),
+        ),
+    ),
+    Case(
+        OFFSETS,
+        History(
+            "a marker of another producer",
+            after=(replica(1, commit(1, T1), END), replica(2, commit(1, U1), END)),
+        ),
+        {1: 4, 2: 4},
+        (Broken(2, 1, "offset 1 is a commit", count=2),),
+    ),
+    Case(
+        OFFSETS,
+        History(
+            "a COMMIT that went as an ABORT",
+            after=everywhere(END),
+            seen=(appeared(1, commit(1, T1)), removed(1, abort(1, T1))),
+        ),
+        {1: 4, 2: 2},
+        (Broken(1, 1, "offset 1 is a abort"),),
+    ),
+    Case(
+        OFFSETS,
+        History(
+            "a tail beyond its high watermark, replaced after a change of leader",
+            wrote=(put(0, "a"), put(1, "b"), END),
+            before=(replica(1, put(0, "a"), put(1, "b")), absent(2, put(0, "a"), put(1, "stale"), high_watermark=1)),
+            after=everywhere(put(0, "a"), put(1, "b"), END),
+        ),
+        {1: 10, 2: 7},
+    ),
+    Case(
+        OFFSETS,
+        History(
+            "seen beyond the high watermark, and another record took its place",
+            wrote=(put(1, "b"), END),
+            after=everywhere(put(1, "b"), END),
+            seen=(appeared(1, delete(1, "stale"), high_watermark=1), removed(1, delete(1, "stale"), high_watermark=9)),
+        ),
+        {1: 4, 2: 4},
+    ),
+    Case(
+        OFFSETS,
+        History(
+            "compacted: gaps, an emptied batch, an emptied marker",
+            wrote=(put(0, "a"), put(1, "K", T1), commit(2, T1), put(3, "a"), END),
+            before=everywhere(put(0, "a"), put(1, "K", T1), commit(2, T1), put(3, "a"), END),
+            after=everywhere(emptied(1, T1), emptied_marker(2, T1), put(3, "a"), END),
+            seen=(appeared(1, commit(2, T1)), removed(1, emptied_marker(2, T1))),
+        ),
+        {1: 15, 2: 14},
+    ),
+]
+
+D = delete(1, "K", at_ms=50)
+TOMBSTONE_CASES = [
+    Case(
+        TOMBSTONES,
+        History(
+            "replicated when it was looked at again, and a value went, too",
+            settings=RETAINED,
+            wrote=(put(0, "K", at_ms=40), D, put(2, "x", at_ms=60), END),
+            after=everywhere(END),
+            seen=(
+                appeared(1, D, high_watermark=1),
+                appeared(1, put(2, "x"), at_ms=150),
+                removed(1, D, log_end=3),
+                removed(1, put(2, "x"), log_end=3, at_ms=201),
+            ),
+        ),
+        {1: 1},
+        (Broken(1, 1, "at most 150 ms"),),
+    ),
+    Case(
+        TOMBSTONES,
+        History(
+            "nobody knows whether it was committed",
+            settings=RETAINED,
+            wrote=(put(0, "K", at_ms=40), delete(1, "K", T1, at_ms=50), put(2, "x", at_ms=60)),
+            after=everywhere(put(0, "K"), put(2, "x")),
+            seen=seen(delete(1, "K", T1), gone_at_ms=200, log_end=3),
+        ),
+        {},
+    ),
+    Case(
+        TOMBSTONES,
+        History(
+            "a tombstone that went at once",
+            settings=RETAINED,
+            wrote=(put(0, "K", at_ms=40), D, put(2, "x", at_ms=60)),
+            after=everywhere(put(2, "x")),
+            seen=seen(D, gone_at_ms=549, log_end=3),
+        ),
+        {1: 1},
+        (Broken(1, 1, "the delete of key K at offset 1 was gone at most 499 ms after it was written"),),
+    ),
+    Case(
+        TOMBSTONES,
+        History(
+            "a tombstone that went in time",
+            settings=RETAINED,
+            wrote=(put(0, "K", at_ms=40), D, put(2, "x", at_ms=60)),
+            after=everywhere(put(2, "x")),
+            seen=seen(D, gone_at_ms=550, log_end=3),
+        ),
+        {1: 1},
+    ),
+    Case(
+        TOMBSTONES,
+        History(
+            "written again, it went at once",
+            settings=RETAINED,
+            wrote=(D, put(2, "K", at_ms=60)),
+            after=everywhere(put(2, "K")),
+            seen=seen(D, gone_at_ms=200, log_end=3),
+        ),
+        {},
+    ),
+    Case(
+        TOMBSTONES,
+        History(
+            "written again beyond the end of another log, it went at once",
+            settings=RETAINED,
+            wrote=(D, put(2, "x", at_ms=60), put(3, "K", at_ms=70)),
+            after=(replica(1, put(2, "x"), put(3, "K"), high_watermark=4), replica(2, D, put(2, "x"))),
+            seen=seen(D, gone_at_ms=200, log_end=3),
+        ),
+        {},
+    ),
+    Case(
+        TOMBSTONES,
+        History(
+            "what was written again was aborted",
+            settings=RETAINED,
+            wrote=(D, put(2, "K", T1, at_ms=60), abort(3, T1), put(4, "x", at_ms=70)),
+            after=everywhere(abort(3, T1), put(4, "x")),
+            seen=seen(D, gone_at_ms=200, log_end=5),
+        ),
+        {1: 1},
+        (Broken(1, 1, "at most 150 ms after it was written, and delete.retention.ms is 500"),),
+    ),
+    Case(
+        TOMBSTONES,
+        History(
+            "nobody knows what was written after it",
+            settings=RETAINED,
+            wrote=(D, put(3, "x", at_ms=60)),
+            after=everywhere(put(3, "x")),
+            seen=seen(D, gone_at_ms=200, log_end=4),
+        ),
+        {},
+    ),
+    Case(
+        TOMBSTONES,
+        History(
+            "what nobody knows was written when it was gone",
+            settings=RETAINED,
+            wrote=(D, put(2, "x", at_ms=60), put(5, "x", at_ms=70)),
+            after=everywhere(put(5, "x")),
+            seen=seen(D, gone_at_ms=200, log_end=3),
+        ),
+        {1: 1},
+        (Broken(1, 1, "at most 150 ms"),),
+    ),
+    Case(
+        TOMBSTONES,
+        History(
+            "an aborted delete goes at once",
+            settings=RETAINED,
+            wrote=(delete(1, "K", T1, at_ms=50), abort(2, T1), put(3, "x", at_ms=60)),
+            after=everywhere(abort(2, T1), put(3, "x")),
+            seen=seen(delete(1, "K", T1), gone_at_ms=200, log_end=4),
+        ),
+        {},
+    ),
+    Case(
+        TOMBSTONES,
+        History(
+            "truncated with its tail",
+            settings=RETAINED,
+            wrote=(put(0, "K", at_ms=40), D, put(2, "x", at_ms=60)),
+            after=everywhere(put(0, "K"), D, put(2, "x")),
+            seen=(appeared(1, D, high_watermark=1), removed(1, D, log_end=3)),
+        ),
+        {},
+    ),
+    Case(
+        TOMBSTONES,
+        History(
+            "deleted with all that was before",
+            settings=RETAINED,
+            wrote=(put(0, "K", at_ms=40), D, put(2, "x", at_ms=60)),
+            after=everywhere(put(2, "x")),
+            seen=seen(D, gone_at_ms=200, log_end=3, log_start=2),
+        ),
+        {},
+    ),
+    Case(
+        TOMBSTONES,
+        History(
+            "not yet there again",
+            settings=RETAINED,
+            wrote=(put(0, "K", at_ms=40), D, put(2, "x", at_ms=60)),
+            after=everywhere(put(2, "x")),
+            seen=seen(D, gone_at_ms=200, log_end=1),
+        ),
+        {},
+    ),
+    Case(
+        TOMBSTONES,
+        History(
+            "nobody knows for how long tombstones stay",
+            wrote=(put(0, "K", at_ms=40), D, put(2, "x", at_ms=60)),
+            after=everywhere(put(2, "x")),
+            seen=seen(D, gone_at_ms=200, log_end=3),
+        ),
+        {},
+    ),
+]
+
+LAGGING = {"min.compaction.lag.ms": "300"}
+OLD = put(0, "K", at_ms=10)
+LAG_CASES = [
+    Case(
+        LAG,
+        History(
+            "told twice to lie at one offset",
+            settings=LAGGING,
+            wrote=(OLD, put(0, "K", at_ms=60), put(1, "K", at_ms=70)),
+            after=everywhere(put(1, "K")),
+            seen=seen(OLD, gone_at_ms=349),
+        ),
+        {1: 1},
+        (Broken(1, 0, "at most 289 ms"),),
+    ),
+    Case(
+        LAG,
+        History(
+            "nobody knows when it was written",
+            settings=LAGGING,
+            wrote=(put(1, "K", at_ms=20),),
+            before=everywhere(OLD, put(1, "K")),
+            after=everywhere(put(1, "K")),
+            seen=seen(OLD, gone_at_ms=110),
+        ),
+        {},
+    ),
+    Case(
+        LAG,
+        History(
+            "a superseded value that went too early",
+            settings=LAGGING,
+            wrote=(OLD, put(1, "K", at_ms=20)),
+            after=everywhere(put(1, "K")),
+            seen=seen(OLD, gone_at_ms=309),
+        ),
+        {1: 1},
+        (Broken(1, 0, "the value at offset 0 was gone at most 299 ms after it was written"),),
+    ),
+    Case(
+        LAG,
+        History(
+            "a superseded value that went in time",
+            settings=LAGGING,
+            wrote=(OLD, put(1, "K", at_ms=20)),
+            after=everywhere(put(1, "K")),
+            seen=seen(OLD, gone_at_ms=310),
+        ),
+        {1: 1},
+    ),
+    Case(
+        LAG,
+        History(
+            "a marker is no older than what lies before it",
+            settings=LAGGING,
+            wrote=(put(0, "K", T1, at_ms=10), put(1, "x", at_ms=50), commit(2, T1), END),
+            after=everywhere(END),
+            seen=seen(commit(2, T1), gone_at_ms=349),
+        ),
+        {1: 1},
+        (Broken(1, 2, "the commit at offset 2 was gone at most 299 ms"),),
+    ),
+    Case(
+        LAG,
+        History(
+            "nothing is promised",
+            settings=RETAINED,
+            wrote=(OLD, put(1, "K", at_ms=20)),
+            after=everywhere(put(1, "K")),
+            seen=seen(OLD, gone_at_ms=101),
+        ),
+        {},
+    ),
+]
+
+C = commit(1, T1)
+BEGUN = put(0, "K", T1, at_ms=50)
+CONTROL_CASES = [
+    Case(
+        CONTROL,
+        History(
+            "a marker went and left two batches, which the next marker covers",
+            settings=RETAINED,
+            wrote=(BEGUN, put(1, "L", T1), commit(2, T1), put(3, "M", T2), commit(4, T2), END),
+            after=everywhere(BEGUN, put(1, "L", T1), put(3, "M", T2), commit(4, T2), END),
+            seen=seen(commit(2, T1), gone_at_ms=900),
+        ),
+        {1: 2},
+        (Broken(1, 2, "the marker at offset 2 is gone, and the batch that ends at offset 0"),),
+    ),
+    Case(
+        CONTROL,
+        History(
+            "what is left is in no transaction any more",
+            settings=RETAINED,
+            wrote=(BEGUN, C, END),
+            after=everywhere(untied(BEGUN), END),
+            seen=seen(C, gone_at_ms=900),
+        ),
+        {1: 2},
+    ),
+    Case(
+        CONTROL,
+        History(
+            "lost with the end of the log",
+            settings=RETAINED,
+            wrote=(BEGUN,),
+            after=everywhere(BEGUN),
+            seen=(appeared(1, C),),
+        ),
+        {},
+    ),
+    Case(
+        CONTROL,
+        History(
+            "a marker went and left its transaction's record",
+            settings=RETAINED,
+            wrote=(BEGUN, C, END),
+            after=(replica(1, BEGUN, END), replica(2, BEGUN, C, END)),
+            seen=seen(C, gone_at_ms=900),
+        ),
+        {1: 2},
+        (Broken(1, 1, "the marker at offset 1 is gone, and the batch that ends at offset 0"),),
+    ),
+    Case(
+        CONTROL,
+        History(
+            "a marker was emptied and its transaction's emptied batch is left",
+            settings=RETAINED,
+            wrote=(BEGUN, C, END),
+            before=(replica(1, BEGUN, C, END),),
+            after=(replica(1, emptied(0, T1), emptied_marker(1, T1), END), replica(2, BEGUN, C, END)),
+        ),
+        {1: 1},
+        (Broken(1, 1, "the marker at offset 1 is gone"),),
+    ),
+    Case(
+        CONTROL,
+        History(
+            "a marker went too early",
+            settings=RETAINED,
+            wrote=(BEGUN, C, END),
+            after=everywhere(END),
+            seen=seen(C, gone_at_ms=549),
+        ),
+        {1: 2},
+        (Broken(1, 1, "the COMMIT marker at offset 1 was gone at most 499 ms after it was written"),),
+    ),
+    Case(
+        CONTROL,
+        History(
+            "a marker went in time, after its data",
+            settings=RETAINED,
+            wrote=(BEGUN, C, END),
+            after=everywhere(END),
+            seen=(*seen(BEGUN, gone_at_ms=300), *seen(C, gone_at_ms=550)),
+        ),
+        {1: 2},
+    ),
+    Case(
+        CONTROL,
+        History(
+            "a marker never came, and the record of its transaction is there",
+            settings=RETAINED,
+            wrote=(BEGUN, C, END),
+            before=(replica(1, END), absent(2, BEGUN)),
+            after=(replica(1, END), replica(2, BEGUN, END)),
+            seen=seen(C, gone_at_ms=900),
+        ),
+        {1: 2},
+    ),
+    Case(
+        CONTROL,
+        History(
+            "a marker went, and its producer's next transaction is there",
+            settings=RETAINED,
+            wrote=(BEGUN, C, put(2, "L", T2), commit(3, T2), END),
+            after=everywhere(put(2, "L", T2), commit(3, T2), END),
+            seen=seen(C, gone_at_ms=900),
+        ),
+        {1: 2},
+    ),
+    Case(
+        CONTROL,
+        History(
+            "a marker went, and an older transaction has a marker of its own",
+            settings=RETAINED,
+            wrote=(BEGUN, C, put(2, "L", T2), commit(3, T2), END),
+            after=everywhere(BEGUN, C, END),
+            seen=seen(commit(3, T2), gone_at_ms=900),
+        ),
+        {1: 2},
+    ),
+    Case(
+        CONTROL,
+        History(
+            "a marker beyond the high watermark was truncated",
+            settings=RETAINED,
+            wrote=(BEGUN, END),
+            after=everywhere(BEGUN, END),
+            before=(replica(1, BEGUN, C, high_watermark=1),),
+            seen=(appeared(1, C, high_watermark=1), removed(1, C)),
+        ),
+        {},
+    ),
+    Case(
+        CONTROL,
+        History(
+            "what was emptied is full again",
+            settings=RETAINED,
+            wrote=(BEGUN, C, END),
+            before=(replica(1, emptied_marker(1, T1), END), replica(2, emptied_marker(1, T1), END)),
+            after=(replica(1, C, END), replica(2, C, END, directory="another disk")),
+        ),
+        {1: 1},
+        (Broken(1, 1, "the control batch at offset 1 was empty, and is a full marker again"),),
+    ),
+    Case(
+        CONTROL,
+        History(
+            "emptied, and it stays so",
+            settings=RETAINED,
+            wrote=(BEGUN, C, END),
+            before=(replica(1, emptied_marker(1, T1), END), replica(2, C, END)),
+            after=(replica(1, emptied_marker(1, T1), END), replica(2, C, END)),
+        ),
+        {1: 1},
+    ),
+]
+
+CASES = [*LAST_VALUE_CASES, *ORDER_CASES, *OFFSET_CASES, *TOMBSTONE_CASES, *LAG_CASES, *CONTROL_CASES]
+
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def guaranteed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Rows]:
+    top = tmp_path_factory.mktemp("guarantees")
+    evidence = load(spark, [write_run(top, case.history) for case in CASES])
+    raise_if_damaged(evidence.problems)
+    rows = [row.asDict(recursive=True) for row in every.check(judge(evidence)).collect()]
+    return by_run(rows)
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.history.name) for case in CASES])
+def test_guarantee(case: Case, guaranteed: dict[str, Rows]) -> None:
+    rows = [row for row in guaranteed.get(case.history.name, []) if row["guarantee"] == case.guarantee]
+    assert {row["broker"]: row["compared"] for row in rows} == case.compared
+    broken = [row for row in rows if row["violated"]]
+    assert [(row["broker"], row["offset"], row["violated"]) for row in broken] == [
+        (one.broker, one.offset, one.count) for one in case.broken
+    ]
+    for row, one in zip(broken, case.broken, strict=True):
+        assert one.says in row["explanation"]
+        assert json.loads(row["witness"])
+
+
+def test_names_are_unique() -> None:
+    names = [case.history.name for case in CASES]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "told"),
+    [
+        ({}, (None, None)),
+        ({"topic_settings": {}}, (86_400_000, 0)),
+        ({"topic_settings": {}, "nemesis": "kill"}, (86_400_000, 0)),
+        ({"topic_settings": {}, "nemesis": "clock-skew"}, (None, None)),
+        ({"topic_settings": {"delete.retention.ms": "300", "min.compaction.lag.ms": "7"}}, (300, 7)),
+        ({"topic_settings": {}, "broker_settings": {"log.cleaner.delete.retention.ms": "5"}}, (5, 0)),
+    ],
+)
+def test_retentions(manifest: dict[str, Any], told: tuple[int | None, int | None]) -> None:
+    assert retentions_ms(manifest) == told
+
+
+def test_a_retention_that_is_no_number() -> None:
+    with pytest.raises(ValueError, match=r"delete\.retention\.ms is no number: 'soon'"):
+        retentions_ms({"topic_settings": {"delete.retention.ms": "soon"}})
