@@ -19,6 +19,7 @@ from harness import catalog, leftovers
 from harness.audit.cli import audit
 from harness.console import JSON, ConsoleProgress, show, stdout
 from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_USAGE, HarnessError, UsageError
+from harness.explore.cli import explore
 from harness.nightly.cli import nightly
 from harness.options import format_option, results_option
 from harness.spark.options import PARAMETERS, spark_options
@@ -364,6 +365,7 @@ def serve(results: Path, port: int) -> int:
 
 cli.add_command(audit)
 cli.add_command(nightly)
+cli.add_command(explore)
 
 
 def main() -> NoReturn:

@@ -1,0 +1,1 @@
+"""Models of compaction, explored: without a broker, and without waiting for a clock."""

@@ -1,0 +1,81 @@
+"""``harness explore``: every interleaving of small simulated clusters."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.table import Table
+
+from harness.console import JSON, STYLES, stdout
+from harness.options import format_option
+from harness.verdict import EXIT_CODES
+
+if TYPE_CHECKING:
+    from harness.explore.walk import Walked
+
+
+@click.command()
+@click.option("--target", required=True, metavar="NAME", help="What is simulated: sim-kafka.")
+@click.option("--with", "with_", metavar="PROPOSAL", help="What it would have in addition: coordinated.")
+@click.option("--without", multiple=True, metavar="RULE", help="A rule of the proposal to leave out; repeatable.")
+@click.option("--most-states", type=click.IntRange(1), default=10_000_000, show_default=True, help="Of a case.")
+@click.option("--first", "first_only", is_flag=True, help="Leave a case at the first thing that is wrong.")
+@click.option("--processes", type=click.IntRange(1), default=os.cpu_count() or 1, help="How many cases at once.")
+@format_option
+def explore(
+    *,
+    target: str,
+    with_: str | None,
+    without: tuple[str, ...],
+    most_states: int,
+    first_only: bool,
+    processes: int,
+    output: str,
+) -> int:
+    """Walk every interleaving of small simulated clusters: what clients, faults, cleaners and time may do.
+
+    Prints each case with the size of its state graph and the shortest way to everything that goes wrong in it. Exits
+    with 1 where there is any, with 0 where there is none and every state was seen, else with 2.
+    """
+    from harness.explore.cases import cases  # noqa: PLC0415  (slow imports, only where needed)
+    from harness.explore.walk import summary, walk  # noqa: PLC0415
+
+    chosen = cases(target, with_=with_, without=without)
+    walked = walk(chosen, processes=processes, most_states=most_states, first_only=first_only, done=_tell)
+    said = summary(target, with_, walked)
+    code = EXIT_CODES[said["verdict"]]
+    if output == JSON:
+        click.echo(json.dumps(said, indent=2))
+    else:
+        _show(said)
+        stdout().print(f"(exit code {code})", markup=False)
+    return code
+
+
+def _tell(one: Walked) -> None:
+    click.echo(f"{one.found.states:>12,} states in {one.took_s:.1f} s: {one.case.title}", err=True)
+
+
+def _show(said: dict[str, Any]) -> None:
+    console = stdout()
+    table = Table("case", "states", "transitions", "depth", "verdict", box=None)
+    for case in said["cases"]:
+        style = STYLES[case["verdict"]]
+        numbers = (f"{case[name]:,}" for name in ("states", "transitions", "depth"))
+        table.add_row(case["case"], *numbers, f"[{style}]{case['verdict']}[/]")
+    console.print(table)
+    for name, steps in _shortest(said["cases"]).items():
+        console.print(f"[{STYLES['anomaly']}]{name}[/] in {len(steps)} steps: {'; '.join(steps)}")
+
+
+def _shortest(told: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """Return the shortest way of all cases to each thing that is wrong."""
+    found: dict[str, list[str]] = {}
+    for case in told:
+        for name, steps in case["ways"].items():
+            if name not in found or len(steps) < len(found[name]):
+                found[name] = steps
+    return found

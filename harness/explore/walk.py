@@ -1,0 +1,82 @@
+"""Walks cases, a process each, and says what came of them."""
+
+from __future__ import annotations
+
+import gc
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any
+
+from harness.verdict import ANOMALY, CLEAN, UNKNOWN
+from models.exhaustive import Explored, explore
+from models.small import Small
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from harness.explore.cases import Case
+
+
+@dataclass(frozen=True)
+class Walked:
+    """A case, what was found in it, and how long that took."""
+
+    case: Case
+    found: Explored
+    took_s: float
+
+    @property
+    def verdict(self) -> str:
+        """An anomaly where there is a way to one; clean only where every state was seen."""
+        return ANOMALY if self.found.wrong else CLEAN if self.found.is_whole else UNKNOWN
+
+
+def walk(
+    cases: Sequence[Case], *, processes: int, most_states: int, first_only: bool, done: Callable[[Walked], None]
+) -> list[Walked]:
+    """Walk each case, so many at once; ``done`` is told of each as it ends. Returns them in the order of the cases."""
+    walked: dict[Case, Walked] = {}
+    # Workers are made anew: a fork would take along whatever threads the caller has, halfway.
+    with ProcessPoolExecutor(processes, mp_context=get_context("forkserver")) as pool:
+        pending = [pool.submit(partial(_walk, case, most_states, first_only=first_only)) for case in cases]
+        for ended in as_completed(pending):
+            one = ended.result()
+            walked[one.case] = one
+            done(one)
+    return [walked[case] for case in cases]
+
+
+def _walk(case: Case, most_states: int, *, first_only: bool) -> Walked:
+    began_s = time.monotonic()
+    # States refer to each other and none of them is let go of: looking for what is no longer used finds nothing.
+    gc.disable()
+    small = Small(case.bound, coordinated=case.coordinated, without=case.without, delayed=case.delayed)
+    found = explore(small.start, small.following, small.wrong, most_states=most_states, first_only=first_only)
+    return Walked(case, found, time.monotonic() - began_s)
+
+
+def summary(target: str, with_: str | None, walked: Sequence[Walked]) -> dict[str, Any]:
+    """Return what is printed as JSON: the verdict over all cases, and each with the shortest way to what is wrong."""
+    verdicts = {one.verdict for one in walked}
+    return {
+        "schema": 1,
+        "verdict": next(one for one in (ANOMALY, UNKNOWN, CLEAN) if one in verdicts),
+        "target": {"name": target, "with": with_},
+        "cases": [
+            {
+                "case": one.case.title,
+                "without": sorted(one.case.without),
+                "verdict": one.verdict,
+                "states": one.found.states,
+                "transitions": one.found.transitions,
+                "depth": one.found.depth,
+                "whole": one.found.is_whole,
+                "took_s": round(one.took_s, 3),
+                "ways": {name: list(steps) for name, steps in sorted(one.found.wrong.items())},
+            }
+            for one in walked
+        ],
+    }

@@ -1,0 +1,137 @@
+"""Small clusters, walked to the end: what goes wrong without coordination, with it, and without each of its rules."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+from harness.scenario import Anomaly
+from models.coordination import RULES
+from models.exhaustive import Explored, explore
+from models.small import ADD, LEADER, NO_CHANGE, REMOVE, Bound, Small
+
+BY_CHANGE = {change: Bound(writes=2, transactions=0, change=change) for change in (NO_CHANGE, LEADER, ADD, REMOVE)}
+TXN_JOINS = Bound(writes=0, transactions=1, change=ADD)
+DELETED_AND_GONE = "p puts K; 2 leaves; p deletes K; 1 cleans; time passes; 1 cleans; 2 returns"
+
+
+@cache
+def walked(bound: Bound, **how: Any) -> Explored:
+    small = Small(bound, **how)
+    return explore(small.start, small.following, small.wrong, most_states=2_000_000)
+
+
+def coordinated(bound: Bound, *without: str, **how: Any) -> Explored:
+    return walked(bound, coordinated=True, without=frozenset(without), **how)
+
+
+def ways(found: Explored) -> dict[str, str]:
+    return {name: "; ".join(steps) for name, steps in found.wrong.items()}
+
+
+def test_each_replica_by_itself_leads_to_all_four() -> None:
+    found = walked(Bound(writes=1, transactions=2))
+    assert found.is_whole
+    assert found.states == 482_031
+    assert ways(found) == {
+        Anomaly.TOMBSTONE_DIVERGENCE:
+            "p puts K; 2 leaves; t deletes K; t commits; 1 cleans; time passes; 1 cleans; 2 returns",
+        Anomaly.STUCK_LSO:
+            "t puts K; 2 leaves; t aborts; time passes; 1 cleans; 1 cleans; time passes; 1 cleans; 2 returns",
+        Anomaly.ABORTED_TO_COMMITTED:
+            "t puts K; 2 leaves; t aborts; t puts K; t commits; 1 cleans; 1 cleans; time passes; 1 cleans; 2 returns",
+        Anomaly.COMMITTED_TO_ABORTED:
+            "t puts K; p puts K; 2 leaves; t commits; t puts K; t aborts; 1 cleans; 1 cleans; time passes; 1 cleans; "
+            "2 returns",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "bound",
+    [
+        Bound(writes=2, transactions=0),
+        Bound(writes=2, transactions=0, change=REMOVE),
+        Bound(writes=1, transactions=1),
+        Bound(writes=0, transactions=2, epoch_bump=True),
+    ],
+    ids=repr,
+)
+def test_leaving_cleaners_alone_leaves_nothing_out(bound: Bound) -> None:
+    """Every cleaner or only those that may make a difference: the same goes wrong, in as many steps."""
+    all_of_them, fewer = walked(bound, reduced=False), walked(bound)
+    assert all_of_them.is_whole
+    assert fewer.states < all_of_them.states
+    assert {name: len(way) for name, way in fewer.wrong.items()} == {
+        name: len(way) for name, way in all_of_them.wrong.items()
+    }
+
+
+@pytest.mark.parametrize("change", BY_CHANGE)
+def test_no_deleted_value_comes_back_with_coordination(change: str) -> None:
+    assert ways(walked(BY_CHANGE[change]))[Anomaly.TOMBSTONE_DIVERGENCE] == DELETED_AND_GONE
+    found = coordinated(BY_CHANGE[change])
+    assert found.is_whole
+    assert found.wrong == {}
+
+
+def test_messages_that_are_late_lead_nowhere_else() -> None:
+    found = coordinated(BY_CHANGE[NO_CHANGE], delayed=True)
+    assert found.is_whole
+    assert found.wrong == {}
+    assert found.states > coordinated(BY_CHANGE[NO_CHANGE]).states
+
+
+def test_a_replica_that_is_added_may_miss_a_marker_all_the_same() -> None:
+    """The post's rule for added replicas: a source is compacted up to MTRO, but nothing says so of MXRO.
+
+    What was copied from the source before it cleaned may have its marker removed there before that is copied.
+    """
+    small = Small(TXN_JOINS, coordinated=True)
+    found = explore(small.start, small.following, small.wrong, most_states=2_000_000, first_only=True)
+    assert ways(found) == {
+        Anomaly.STUCK_LSO:
+            "t puts K; t aborts; time passes; 2 reports 0/2; 3 reports 0/2; 4 is added; 4 copies a batch; 1 cleans; "
+            "1 cleans; time passes; 1 cleans; 4 joins",
+    }  # fmt: skip
+
+
+NEEDED = {
+    "mtro-includes-offline": (NO_CHANGE, 9),
+    "all-have-reported": (NO_CHANGE, 7),
+    "starts-from-distributed": (LEADER, 8),
+    "tombstones-wait": (NO_CHANGE, 7),
+}
+"""By rule, which change lets a deleted value come back without it, and in how many steps."""
+COVERED = {
+    "never-backward": (NO_CHANGE,),
+    "late-rpc-ignored": (NO_CHANGE,),
+    "clean-not-copied": (NO_CHANGE, LEADER),
+}
+"""Rules whose loss alone brings no deleted value back, for all changes that were walked to the end."""
+
+
+@pytest.mark.parametrize("rule", NEEDED)
+def test_what_a_rule_is_good_for(rule: str) -> None:
+    change, steps = NEEDED[rule]
+    found = coordinated(BY_CHANGE[change], rule)
+    assert {name: len(way) for name, way in found.wrong.items()} == {Anomaly.TOMBSTONE_DIVERGENCE: steps}
+
+
+@pytest.mark.parametrize("rule", COVERED)
+def test_rules_that_others_cover(rule: str) -> None:
+    for change in COVERED[rule]:
+        found = coordinated(BY_CHANGE[change], rule, delayed=rule != "clean-not-copied")
+        assert found.is_whole
+        assert found.wrong == {}
+
+
+def test_without_waiting_markers_transactions_never_end() -> None:
+    found = coordinated(Bound(writes=0, transactions=1), "markers-wait")
+    assert found.is_whole
+    assert set(found.wrong) == {Anomaly.STUCK_LSO}
+
+
+def test_names_of_rules_are_known() -> None:
+    assert {*NEEDED, *COVERED, "markers-wait", "added-is-counted"} == set(RULES)
