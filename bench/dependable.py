@@ -2,7 +2,7 @@
 
     python bench/dependable.py --runs 20 --target kafka-3.9 --target kafka-4.4 --log runs.jsonl --results DIR
 
-Runs ``harness run --anomaly all`` with faults (each of the five payloads must be found, under its own name,
+Runs ``harness run --anomaly all`` with faults (each payload must be found, under its own name,
 on the absent broker, and nothing else) and with ``--nemesis none`` (must be clean), until each combination has
 so many runs in the log. The log has one line a run, so that the bench can be ended and gone on with; run folders
 of runs that are as they should be are deleted. Prints a table of all that is in the log. Exits 1 if a run was not

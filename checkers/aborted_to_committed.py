@@ -45,6 +45,7 @@ def _by_marker(judged: Judged) -> DataFrame:
         .agg(
             f.min("offset").alias("offset"),
             f.min_by("key", "offset").alias("key"),
+            f.min_by("tombstone", "offset").alias("tombstone"),
             f.count("*").alias("records"),
         )
     )
@@ -54,8 +55,10 @@ def _by_marker(judged: Judged) -> DataFrame:
         Anomaly.ABORTED_TO_COMMITTED,
         effect=f.when(f.col("stable_end") <= f.col("offset"), LATENT).otherwise(VISIBLE),
         explanation=f.format_string(
-            "aborted record %s is served as committed: transaction %s (producer %d) was aborted, and this broker %s",
-            printable("key"),
+            "aborted %s: transaction %s (producer %d) was aborted, and this broker %s",
+            f.when(f.col("tombstone"), f.format_string("delete of %s is carried out", printable("key"))).otherwise(
+                f.format_string("record %s is served as committed", printable("key"))
+            ),
             f.coalesce("true_txn", f.lit("?")),
             "producer_id",
             f.when(

@@ -54,6 +54,15 @@ SCENARIOS = (
         late=(begin("tx"), put("tx", "good", "data"), commit("tx")),
     ),
     Scenario(
+        name="aborted-to-committed-delete",
+        anomaly=Anomaly.ABORTED_TO_COMMITTED,
+        payload="delete",
+        summary="A delete is aborted while a replica is away; the next COMMIT there deletes what should have stayed.",
+        before=(put("plain", "K", "never-deleted"), begin("tx"), delete("tx", "K")),
+        outage=(abort("tx"),),
+        late=(begin("tx"), put("tx", "good", "data"), commit("tx")),
+    ),
+    Scenario(
         name="committed-to-aborted-value",
         anomaly=Anomaly.COMMITTED_TO_ABORTED,
         payload="value",

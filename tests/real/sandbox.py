@@ -26,6 +26,7 @@ GONE_S = 15
 ALL_TOPICS = {
     "tombstone-divergence",
     "aborted-to-committed",
+    "aborted-to-committed-delete",
     "committed-to-aborted-value",
     "committed-to-aborted-delete",
     "stuck-lso",

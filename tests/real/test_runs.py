@@ -35,6 +35,7 @@ SNAPSHOTS = ("before-return", "after-rejoin")
 PAYLOADS = {
     "tombstone-divergence": ("tombstone-divergence", "visible"),
     "aborted-to-committed": ("aborted-to-committed", "visible"),
+    "aborted-to-committed-delete": ("aborted-to-committed", "visible"),
     "committed-to-aborted-value": ("committed-to-aborted", "latent"),
     "committed-to-aborted-delete": ("committed-to-aborted", "visible"),
     "stuck-lso": ("stuck-lso", "visible"),

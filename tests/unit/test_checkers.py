@@ -347,6 +347,32 @@ POISON_CASES = [
     ),
     Case(
         History(
+            "an aborted delete is carried out",
+            wrote=(put(0, "K"), delete(1, "K", T1)),
+            outage=(abort(2, T1),),
+            late=(put(3, "good", T2), commit(4, T2), END),
+            after=(
+                replica(1, put(0, "K"), put(3, "good", T2), commit(4, T2), END),
+                replica(2, put(0, "K"), delete(1, "K", T1), put(3, "good", T2), commit(4, T2), END),
+            ),
+        ),
+        (Finding(POISON, 2, 1, "K", 5, VISIBLE, says="aborted delete of K is carried out"),),
+    ),
+    Case(
+        History(
+            "an aborted delete was carried out, and nothing is left of it",
+            wrote=(put(0, "K"), delete(1, "K", T1)),
+            outage=(abort(2, T1),),
+            late=(put(3, "good", T2), commit(4, T2), END),
+            after=(
+                replica(1, put(0, "K"), put(3, "good", T2), commit(4, T2), END),
+                replica(2, put(3, "good", T2), commit(4, T2), END),
+            ),
+        ),
+        doubts=(Doubt("unexplained", 2, "K"),),
+    ),
+    Case(
+        History(
             "poison, two records, one finding",
             wrote=(put(0, "p", T1), put(1, "q", T1)),
             outage=(abort(2, T1),),

@@ -18,8 +18,8 @@ from harness.targets import TARGETS
 if TYPE_CHECKING:
     from pathlib import Path
 
-FIVE = (
-    "tombstone-divergence", "aborted-to-committed", "committed-to-aborted-value", "committed-to-aborted-delete",
+PAYLOADS = (
+    "tombstone-divergence", "aborted-to-committed", "aborted-to-committed-delete", "committed-to-aborted-value", "committed-to-aborted-delete",
     "stuck-lso",
 )  # fmt: skip
 
@@ -37,7 +37,7 @@ def written(tmp_path: Path, text: str) -> Path:
 def test_one_outage_is_for_all_anomalies() -> None:
     (one,) = matrix(targets=["kafka-3.9"]).outages
     assert (one.target, one.client, one.nemesis, one.runtime) == ("kafka-3.9", "librdkafka", "kill", "local")
-    assert one.scenarios == FIVE
+    assert one.scenarios == PAYLOADS
     assert one.anomalies == "all"
 
 
