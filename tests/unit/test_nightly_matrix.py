@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PAYLOADS = (
-    "tombstone-divergence", "aborted-to-committed", "aborted-to-committed-delete", "committed-to-aborted-value", "committed-to-aborted-delete",
-    "stuck-lso",
+    "tombstone-divergence", "aborted-to-committed", "aborted-to-committed-delete", "committed-to-aborted-value",
+    "committed-to-aborted-delete", "stuck-lso",
 )  # fmt: skip
 
 

@@ -1,0 +1,112 @@
+"""`harness explore`: what is asked for, what is printed, and how it ends."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from harness.errors import EXIT_ANOMALY, UsageError
+from harness.explore.cases import COORDINATED, SIM_KAFKA, Case, cases
+from harness.explore.cli import explore as command
+from harness.explore.walk import Walked, summary, walk
+from harness.verdict import ANOMALY, CLEAN, UNKNOWN
+from models.exhaustive import Explored, Numbered, explore
+from models.small import ADD, Bound
+
+WRITES = Bound(writes=2, transactions=0)
+
+
+def counting(state: int) -> list[tuple[str, int]]:
+    """Lead from each number to the next ones, and nowhere from 7 on."""
+    return [] if state >= 7 else [("stay", state), ("one", state + 1), ("two", state + 2)]
+
+
+def test_shortest_way_to_each_wrong_state() -> None:
+    found = explore(0, counting, lambda state: ["odd end"] if state == 7 else [], most_states=100)
+    assert found == Explored(states=9, transitions=14, ends=2, depth=4, wrong={"odd end": ("one", "two", "two", "two")})
+
+
+def test_states_with_one_key_are_one() -> None:
+    found = explore(0, counting, lambda _: [], most_states=100, key=lambda state: state % 2)
+    assert (found.states, found.transitions) == (2, 2)
+
+
+def test_a_walk_that_is_bounded_says_so() -> None:
+    found = explore(0, counting, lambda _: [], most_states=3)
+    assert not found.is_whole
+    assert found.states == 3
+
+
+def test_a_walk_that_ends_with_the_first_wrong_state() -> None:
+    found = explore(0, counting, lambda state: ["two"] if state == 2 else [], most_states=100, first_only=True)
+    assert (found.wrong, found.is_whole) == ({"two": ("two",)}, False)
+
+
+def test_equal_things_have_one_number() -> None:
+    numbers = Numbered[str](str.lower)
+    assert [numbers.number(one) for one in ("a", "b", "A")] == [0, 1, 0]
+    assert (numbers[0], len(numbers)) == ("a", 2)
+
+
+def test_cases_of_a_target() -> None:
+    alone = cases(SIM_KAFKA, with_=None, without=())
+    together = cases(SIM_KAFKA, with_=COORDINATED, without=("late-rpc-ignored",))
+    assert not any(case.coordinated for case in alone)
+    assert all(case.coordinated and case.delayed for case in together)
+    assert len({case.title for case in alone}) == len(alone)
+    assert Case(Bound(writes=1, transactions=2, change=ADD, epoch_bump=True)).title == (
+        "1 key, 1 plain write, 2 transactions (v2), change: add"
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "with_", "without", "says"),
+    [
+        ("sim-kafak", None, (), "no simulated target 'sim-kafak'; did you mean sim-kafka"),
+        (SIM_KAFKA, "coordinate", (), "no proposal 'coordinate'; did you mean coordinated"),
+        (SIM_KAFKA, COORDINATED, ("never-backwards",), "no rule 'never-backwards'; did you mean never-backward"),
+        (SIM_KAFKA, None, ("never-backward",), "one of --with coordinated"),
+    ],
+)
+def test_names_that_are_not_known(target: str, with_: str | None, without: tuple[str, ...], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        cases(target, with_=with_, without=without)
+
+
+@pytest.mark.parametrize(
+    ("case", "most_states", "verdict"),
+    [
+        (Case(WRITES), 1000, ANOMALY),
+        (Case(WRITES, coordinated=True), 10_000, CLEAN),
+        (Case(WRITES, coordinated=True), 100, UNKNOWN),
+        (Case(WRITES), 100, UNKNOWN),
+    ],
+)
+def test_clean_only_where_all_was_seen(case: Case, most_states: int, verdict: str) -> None:
+    told: list[Walked] = []
+    (walked,) = walk([case], processes=1, most_states=most_states, first_only=False, done=told.append)
+    assert walked.verdict == verdict
+    assert told == [walked]
+    assert summary(SIM_KAFKA, None, [walked])["verdict"] == verdict
+
+
+def test_the_command_tells_the_shortest_way_of_all_cases() -> None:
+    ran = CliRunner().invoke(command, ["--target", SIM_KAFKA, "--most-states", "300"], standalone_mode=False)
+    assert ran.return_value == EXIT_ANOMALY
+    assert (
+        "tombstone-divergence in 7 steps: p puts K; 2 leaves; p deletes K; 1 cleans; time passes; 1 cleans; 2 returns"
+        in ran.stdout
+    )
+
+
+def test_the_command_tells_json() -> None:
+    ran = CliRunner().invoke(
+        command, ["--target", SIM_KAFKA, "--most-states", "300", "--format", "json"], standalone_mode=False
+    )
+    said = json.loads(ran.stdout)
+    assert said["verdict"] == ANOMALY
+    assert said["cases"][0]["states"] == 274
+    assert said["cases"][0]["whole"] is True
+    assert said["cases"][1]["whole"] is False
