@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import gc
+import os
+import threading
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
+
+import psutil
 
 from harness.verdict import ANOMALY, CLEAN, UNKNOWN
 from models.exhaustive import Explored, explore
@@ -39,17 +43,27 @@ def walk(
 ) -> list[Walked]:
     """Walk each case, so many at once; ``done`` is told of each as it ends. Returns them in the order of the cases."""
     walked: dict[Case, Walked] = {}
-    # Workers are made anew: a fork would take along whatever threads the caller has, halfway.
-    with ProcessPoolExecutor(processes, mp_context=get_context("forkserver")) as pool:
-        pending = [pool.submit(partial(_walk, case, most_states, first_only=first_only)) for case in cases]
-        for ended in as_completed(pending):
-            one = ended.result()
+    asked = partial(_walk, most_states=most_states, first_only=first_only)
+    # Workers are made anew: a fork would take along whatever threads the caller has, halfway. Leaving ends them.
+    with get_context("forkserver").Pool(processes, _end_with, (os.getpid(),), maxtasksperchild=1) as pool:
+        for one in pool.imap_unordered(asked, cases):
             walked[one.case] = one
             done(one)
     return [walked[case] for case in cases]
 
 
-def _walk(case: Case, most_states: int, *, first_only: bool) -> Walked:
+def _end_with(owner: int) -> None:
+    """Have this worker end when its owner does, however that ends."""
+
+    def watch() -> None:
+        with suppress(psutil.NoSuchProcess):
+            psutil.Process(owner).wait()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _walk(case: Case, *, most_states: int, first_only: bool) -> Walked:
     began_s = time.monotonic()
     # States refer to each other and none of them is let go of: looking for what is no longer used finds nothing.
     gc.disable()

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 
+import psutil
 import pytest
 from click.testing import CliRunner
 
@@ -15,6 +19,7 @@ from harness.verdict import ANOMALY, CLEAN, UNKNOWN
 from models.exhaustive import Explored, Numbered, explore
 from models.small import ADD, Bound
 
+BOUND_S = 30
 WRITES = Bound(writes=2, transactions=0)
 
 
@@ -110,3 +115,19 @@ def test_the_command_tells_json() -> None:
     assert said["cases"][0]["states"] == 274
     assert said["cases"][0]["whole"] is True
     assert said["cases"][1]["whole"] is False
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_walks_on_alone(number: signal.Signals) -> None:
+    """However the command ends, its workers end."""
+    command = [sys.executable, "-m", "harness.cli", "explore", "--target", SIM_KAFKA, "--with", COORDINATED]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "states" in process.stderr.readline()
+        workers = psutil.Process(process.pid).children(recursive=True)
+        assert workers
+        process.send_signal(number)
+        process.wait(BOUND_S)
+        process.communicate(timeout=BOUND_S)
+    _, alive = psutil.wait_procs(workers, timeout=BOUND_S)
+    assert not alive
