@@ -45,6 +45,12 @@ def cli(*, debug: bool) -> None:
 @click.option("--target", metavar="NAME", help="What to test: see `harness targets`.  [required]")
 @click.option("--anomaly", metavar="NAME", help="What to look for, or `all`: see `harness anomalies`.  [required]")
 @click.option(
+    "--schedule",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="What to replay, as `harness explore --out` writes it; takes the place of --anomaly.",
+)
+@click.option(
     "--nemesis",
     default="kill",
     show_default=True,
@@ -114,6 +120,7 @@ def cli(*, debug: bool) -> None:
 @click.pass_context
 def run(context: click.Context, /, output: str, settings: tuple[str, ...], run_dir: Path | None, **options: Any) -> int:
     """Boot a cluster, take a broker away, bring it back, and judge every broker's history."""
+    from harness.explore.schedule import read_schedule  # noqa: PLC0415  (slow imports, only where needed)
     from harness.resume import ResumeOptions, resume  # noqa: PLC0415  (slow imports, only where needed)
     from harness.run import RunOptions, parse_settings  # noqa: PLC0415
     from harness.run import run as go  # noqa: PLC0415
@@ -122,13 +129,18 @@ def run(context: click.Context, /, output: str, settings: tuple[str, ...], run_d
     progress = ConsoleProgress()
     try:
         if run_dir is None:
-            missing = [f"--{name}" for name in ("target", "anomaly") if name not in given]
+            if {"schedule", "anomaly"} <= given:
+                raise UsageError("give --anomaly or --schedule: a schedule says what it leads to")
+            wanted = ("target",) if "schedule" in given else ("target", "anomaly")
+            missing = [f"--{name}" for name in wanted if name not in given]
             if missing:
                 raise UsageError(f"give {' and '.join(missing)}: see `harness targets` and `harness anomalies`")
             topic_settings, broker_settings = parse_settings(settings)
             access = _access(options)
             if access is not None and "brokers" not in given:
                 options["brokers"] = len(access.nodes)
+            options["anomaly"] = options["anomaly"] or ""
+            options["schedule"] = read_schedule(options["schedule"]) if options["schedule"] else None
             options |= {"access": access, "topic_settings": topic_settings, "broker_settings": broker_settings}
             chosen = RunOptions(**_of(RunOptions, options))
             result = go(chosen, progress)

@@ -24,6 +24,7 @@ from harness.verdict import RUNNING, SCHEMA
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from harness.explore.schedule import Schedule
     from harness.java import Java
     from harness.protocol.security import Security
     from harness.runner import Test
@@ -73,6 +74,7 @@ def begin(
     *,
     target: Target,
     anomaly: str,
+    schedule: Schedule | None = None,
     test: Test,
     java: Java,
     runtime: Mapping[str, Any],
@@ -92,6 +94,7 @@ def begin(
             "target": {"name": target.name, "version": target.version, "note": target.note},
             "coordination": dict.fromkeys(test.system.proof, False),
             "anomaly": anomaly,
+            "schedule": vars(schedule) if schedule else None,
             "nemesis": test.nemesis.name,
             "takes_away": test.nemesis.takes_away,
             "topology": links,

@@ -13,6 +13,7 @@ from harness.clients import find_client
 from harness.clock import RealClock
 from harness.conduct import Job, conduct
 from harness.errors import UsageError
+from harness.explore.schedule import scenario_of
 from harness.java import find_java
 from harness.placement import place, ports_for
 from harness.protocol.security import read_security
@@ -28,19 +29,28 @@ from harness.timers import find_timers
 from nemesis import find_nemesis
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from harness.explore.schedule import Schedule
     from harness.manifest import Manifest
     from harness.outcome import Progress, RunResult
     from harness.runtimes.nodes import Access
+    from harness.scenario import Scenario
+
+SCHEDULE = "schedule"
+"""Stands for the anomaly where a schedule was given."""
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What the user asked for; ``topic_settings`` and ``broker_settings`` win over the timers'."""
+    """What the user asked for; ``topic_settings`` and ``broker_settings`` win over the timers'.
+
+    A ``schedule`` takes the place of ``anomaly``, which is "" then.
+    """
 
     target: str
     anomaly: str
+    schedule: Schedule | None = None
     nemesis: str = "kill"
     client: str = "librdkafka"
     timers: str = "fast"
@@ -79,13 +89,14 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
     )
     jars = ready.jars or jars_for_client(target, needed=client.needs_jars, on_progress=progress.jars)
     ports = ports_for(test.placement, options.port_base)
-    folder = create_run_folder(options.results, target.name, options.anomaly, new_run_id())
+    folder = create_run_folder(options.results, target.name, options.anomaly or SCHEDULE, new_run_id())
 
     def begin() -> Manifest:
         return manifest.begin(
             folder,
             target=target,
-            anomaly=options.anomaly,
+            anomaly=options.anomaly or SCHEDULE,
+            schedule=options.schedule,
             test=test,
             java=java,
             runtime=ready.told,
@@ -131,7 +142,7 @@ def test_of(options: RunOptions) -> Test:
         raise UsageError(f"--nemesis {nemesis.name}: {reason}")
     topic_settings, broker_settings = system.settings(target, timers, nemesis.broker_settings)
     return Test(
-        scenarios=(*scenarios_for(options.anomaly), CONTROL),
+        scenarios=(*_scenarios(options), CONTROL),
         nemesis=nemesis,
         timers=timers,
         topic_settings={**topic_settings, **options.topic_settings},
@@ -141,6 +152,10 @@ def test_of(options: RunOptions) -> Test:
         client=options.client,
         system_name=target.system,
     )
+
+
+def _scenarios(options: RunOptions) -> Sequence[Scenario]:
+    return [scenario_of(options.schedule)] if options.schedule else scenarios_for(options.anomaly)
 
 
 def parse_settings(pairs: tuple[str, ...]) -> tuple[dict[str, str], dict[str, str]]:

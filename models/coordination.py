@@ -136,11 +136,6 @@ def _report_of(state: Coordination, broker: int, own: Pair) -> Report:
     return Report(broker, state.term, own.most(state.known[broker].bounds))
 
 
-def lose(state: Coordination, message: Message) -> Coordination:
-    """Let a message never arrive."""
-    return replace(state, sent=state.sent - {message})
-
-
 def without_stale(state: Coordination) -> Coordination:
     """Return the state without messages of earlier terms, and with the last distribution for each replica alone.
 
@@ -153,7 +148,7 @@ def without_stale(state: Coordination) -> Coordination:
 
 def deliver(state: Coordination, message: Message, away: Collection[int]) -> Coordination:
     """Let a message arrive. ``away``: the replicas that cannot be reached now."""
-    state = lose(state, message)
+    state = replace(state, sent=state.sent - {message})
     return _heard(state, message, away) if isinstance(message, Report) else _told(state, message)
 
 

@@ -6,7 +6,7 @@ the ISR at once, neither copies nor cleans, and joins again when it has everythi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -39,11 +39,6 @@ class Replication:
     def in_sync(self) -> list[int]:
         """The ISR."""
         return [broker for broker in self.replicas if broker not in self.away]
-
-    def fork(self) -> Replication:
-        """Return a copy that goes its own way."""
-        copies = {broker: replica.fork() for broker, replica in self.replicas.items()}
-        return replace(self, replicas=copies, away=set(self.away))
 
     def append(self, batch: Batch, *, roll: bool = False) -> None:
         """Append what a client or the coordinator wrote to the leader."""
@@ -115,19 +110,6 @@ class Replication:
         self.leader_id = successor
         self.leader_epoch += 1
         self.leave(failed.broker)
-
-    def add(self, replica: Replica) -> None:
-        """Add a replica by reassignment: it copies from where its log ends, and is out of the ISR until it has all."""
-        self.replicas[replica.broker] = replica
-        self.away.add(replica.broker)
-
-    def remove(self, broker: int) -> None:
-        """Remove a replica by reassignment: its log is deleted. A leader must have been replaced first."""
-        if broker == self.leader_id:
-            raise ValueError(f"broker {broker} leads")
-        del self.replicas[broker]
-        self.away.discard(broker)
-        self._advance()
 
     def delete_records(self, before: int) -> None:
         """Move the leader's log start; followers learn of it with their next fetch."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +15,9 @@ from harness.options import format_option
 from harness.verdict import EXIT_CODES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from harness.explore.cases import Case
     from harness.explore.walk import Walked
 
 
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
 @click.option("--most-states", type=click.IntRange(1), default=10_000_000, show_default=True, help="Of a case.")
 @click.option("--first", "first_only", is_flag=True, help="Leave a case at the first thing that is wrong.")
 @click.option("--processes", type=click.IntRange(1), default=os.cpu_count() or 1, help="How many cases at once.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write each way there, for `harness run`.")
 @format_option
 def explore(
     *,
@@ -33,6 +38,7 @@ def explore(
     most_states: int,
     first_only: bool,
     processes: int,
+    out: Path | None,
     output: str,
 ) -> int:
     """Walk every interleaving of small simulated clusters: what clients, faults, cleaners and time may do.
@@ -41,16 +47,22 @@ def explore(
     with 1 where there is any, with 0 where there is none and every state was seen, else with 2.
     """
     from harness.explore.cases import cases  # noqa: PLC0415  (slow imports, only where needed)
-    from harness.explore.walk import summary, walk  # noqa: PLC0415
+    from harness.explore.schedule import Schedule, write_schedule  # noqa: PLC0415
+    from harness.explore.walk import shortest, summary, walk  # noqa: PLC0415
 
     chosen = cases(target, with_=with_, without=without)
     walked = walk(chosen, processes=processes, most_states=most_states, first_only=first_only, done=_tell)
     said = summary(target, with_, walked)
+    ways = shortest(walked)
+    if out is not None:
+        found_on = target if with_ is None else f"{target} with {with_}"
+        for name, (case, steps) in ways.items():
+            write_schedule(out / f"{name}.json", Schedule(name, found_on, case.title, steps))
     code = EXIT_CODES[said["verdict"]]
     if output == JSON:
         click.echo(json.dumps(said, indent=2))
     else:
-        _show(said)
+        _show(said, ways)
         stdout().print(f"(exit code {code})", markup=False)
     return code
 
@@ -59,7 +71,7 @@ def _tell(one: Walked) -> None:
     click.echo(f"{one.found.states:>12,} states in {one.took_s:.1f} s: {one.case.title}", err=True)
 
 
-def _show(said: dict[str, Any]) -> None:
+def _show(said: dict[str, Any], ways: Mapping[str, tuple[Case, tuple[str, ...]]]) -> None:
     console = stdout()
     table = Table("case", "states", "transitions", "depth", "verdict", box=None)
     for case in said["cases"]:
@@ -67,15 +79,5 @@ def _show(said: dict[str, Any]) -> None:
         numbers = (f"{case[name]:,}" for name in ("states", "transitions", "depth"))
         table.add_row(case["case"], *numbers, f"[{style}]{case['verdict']}[/]")
     console.print(table)
-    for name, steps in _shortest(said["cases"]).items():
+    for name, (_, steps) in ways.items():
         console.print(f"[{STYLES['anomaly']}]{name}[/] in {len(steps)} steps: {'; '.join(steps)}")
-
-
-def _shortest(told: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """Return the shortest way of all cases to each thing that is wrong."""
-    found: dict[str, list[str]] = {}
-    for case in told:
-        for name, steps in case["ways"].items():
-            if name not in found or len(steps) < len(found[name]):
-                found[name] = steps
-    return found

@@ -72,6 +72,16 @@ def _walk(case: Case, *, most_states: int, first_only: bool) -> Walked:
     return Walked(case, found, time.monotonic() - began_s)
 
 
+def shortest(walked: Sequence[Walked]) -> dict[str, tuple[Case, tuple[str, ...]]]:
+    """Return the shortest way of all cases to each thing that is wrong, with its case."""
+    found: dict[str, tuple[Case, tuple[str, ...]]] = {}
+    for one in walked:
+        for name, steps in one.found.wrong.items():
+            if name not in found or len(steps) < len(found[name][1]):
+                found[name] = one.case, steps
+    return found
+
+
 def summary(target: str, with_: str | None, walked: Sequence[Walked]) -> dict[str, Any]:
     """Return what is printed as JSON: the verdict over all cases, and each with the shortest way to what is wrong."""
     verdicts = {one.verdict for one in walked}

@@ -5,12 +5,14 @@ Each batch is its own segment unless said otherwise, and the last one is active,
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from harness.segments.records import Record
 from harness.segments.txnindex import AbortedTxn
 from models.batch import ABORT, COMMIT, Batch, control_key, control_value
-from models.cleaner import Cleaning, clean
+from models.cleaner import Bounds, Cleaning, clean
 from models.replica import Replica
 
 RETENTION_MS = 100
@@ -261,3 +263,25 @@ def test_neighbours_become_one_segment_up_to_a_size() -> None:
     assert clean(log, Cleaning(delete_retention_ms=0, producer_expiration_ms=0, group_batches=2), 0)
     assert [segment.base_offset for segment in log.segments] == [0, 2, 4, 5]
     assert sorted(log.snapshots) == [2, 4, 5]
+
+
+def test_what_is_younger_than_the_lag_is_left_alone() -> None:
+    """The first segment with a younger record ends what is cleaned (``LogCleanerManager.cleanableOffsets``)."""
+    lagging = replace(CLEANING, min_compaction_lag_ms=50)
+    log = replica(data(0, "a=1"), data(1, "a=2", at_ms=60), data(2, "a=3"), data(3, "end=1"))
+    assert clean(log, lagging, 100)
+    assert shown(log) == ["0-0 a=1", "1-1 a=2", "2-2 a=3", "3-3 end=1"]
+    assert log.cleaned_to == 1
+    assert clean(log, lagging, 110)
+    assert shown(log) == ["2-2 a=3", "3-3 end=1"]
+
+
+def test_bounds_keep_what_is_old_enough() -> None:
+    log = replica(data(0, "a=1"), data(1, "a"), data(2, "end=1"))
+    assert clean(log, CLEANING, 0, Bounds(tombstones=1))
+    grow(log)
+    assert clean(log, CLEANING, RETENTION_MS, Bounds(tombstones=1))
+    assert "1-1 a" in shown(log)[0]
+    grow(log)
+    assert clean(log, CLEANING, RETENTION_MS, Bounds(tombstones=2))
+    assert "1-1 a" not in shown(log)[0]

@@ -1,0 +1,128 @@
+"""Ways that models found, as files and as what real clients do."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.catalog import BY_NAME
+from harness.errors import UsageError
+from harness.explore.schedule import Schedule, read_schedule, scenario_of, write_schedule
+from harness.scenario import Critical, Scenario, Step
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PASSES = ("1 cleans", "time passes", "1 cleans", "2 returns")
+
+
+def schedule(*steps: str, anomaly: str = "stuck-lso") -> Schedule:
+    return Schedule(anomaly, "sim-kafka", "a case", steps)
+
+
+def shape(scenario: Scenario) -> tuple[list[tuple[Any, ...]], ...]:
+    """Return what is done in each phase, without values."""
+    phases: tuple[tuple[Step, ...], ...] = (scenario.before, scenario.outage, scenario.late)
+    return tuple([(step.process, step.action, step.key) for step in steps] for steps in phases)
+
+
+@pytest.mark.parametrize(
+    ("like", "steps"),
+    [
+        ("tombstone-divergence", ("p puts K", "2 leaves", "p deletes K", *PASSES)),
+        (
+            "aborted-to-committed-delete",
+            ("p puts K", "t deletes K", "2 leaves", "t aborts", "t puts good", "t commits", *PASSES),
+        ),
+        (
+            "committed-to-aborted-delete",
+            ("p puts K", "t deletes K", "2 leaves", "t commits", "1 cleans", "t puts garbage", "t aborts", *PASSES),
+        ),
+        ("stuck-lso", ("t puts K", "2 leaves", "t commits", "p puts K", *PASSES)),
+    ],
+)
+def test_known_payloads_come_out_of_their_schedules(like: str, steps: tuple[str, ...]) -> None:
+    known = BY_NAME[like]
+    made = scenario_of(schedule(*steps, anomaly=str(known.anomaly)))
+    assert shape(made) == shape(known)
+    assert made.critical == known.critical
+    assert made.anomaly == known.anomaly
+    assert "2 leaves" in made.summary
+
+
+def test_what_a_plain_client_writes_beside_a_transaction() -> None:
+    made = scenario_of(schedule("p puts K", "2 leaves", "t deletes K", "p puts L", "t commits", *PASSES))
+    assert made.critical == (Critical.TOMBSTONE,)
+    assert [(step.process, step.action) for step in made.outage] == [
+        ("tx", "begin"), ("tx", "delete"), ("plain", "put"), ("tx", "commit"),
+    ]  # fmt: skip
+    assert not made.late
+
+
+def test_values_tell_who_wrote_them() -> None:
+    made = scenario_of(schedule("t puts K", "2 leaves", "t commits", "p puts K", *PASSES))
+    assert [step.value for step in made.steps if step.value] == ["tx puts K", "plain puts K"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "says"),
+    [
+        (("p puts K", "p deletes K"), "needs one '2 leaves', and then one '2 returns'"),
+        (("t puts K", "2 leaves", "2 returns", "2 leaves", "2 returns"), "needs one '2 leaves'"),
+        (
+            ("t puts K", "2 returns", "t commits", "2 leaves"),
+            "step 3 of this schedule, 't commits', cannot be replayed",
+        ),
+        (("t puts K", "2 leaves", "4 is added", "t commits", *PASSES), "step 3 of this schedule, '4 is added'"),
+        (("t puts K", "2 leaves", "t commits", *PASSES, "2 cleans"), "compaction and clients rest"),
+        (("t puts K", "2 leaves", "t pusts K", *PASSES), "step 3 of this schedule, 't pusts K'"),
+        (("p puts K", "2 leaves", "p puts K", *PASSES), "nothing that can be missed"),
+        (("t puts K", "2 leaves", "p puts K", *PASSES), "nothing that can be missed"),
+    ],
+)
+def test_what_cannot_be_replayed_is_refused(steps: tuple[str, ...], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        scenario_of(schedule(*steps))
+
+
+def test_a_name_that_no_checker_has_is_refused() -> None:
+    with pytest.raises(UsageError, match="lost-value is no anomaly that runs look for: tombstone-divergence"):
+        scenario_of(schedule("t puts K", "2 leaves", "t commits", *PASSES, anomaly="lost-value"))
+
+
+def test_a_file_gives_what_was_written(tmp_path: Path) -> None:
+    written = schedule("t puts K", "2 leaves", "t commits", *PASSES)
+    path = tmp_path / "ways" / "stuck-lso.json"
+    write_schedule(path, written)
+    assert read_schedule(path) == written
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "is no JSON"),
+        ("[]", "no schedule of this release"),
+        (json.dumps({"schema": 2}), "no schedule of this release"),
+        (json.dumps({"schema": 1, "anomaly": "a", "found_on": "f", "case": "c"}), "steps is missing"),
+        (json.dumps({"schema": 1, "anomaly": "a", "found_on": "f", "case": "c", "steps": [1]}), "steps is missing"),
+        (json.dumps({"schema": 1, "anomaly": 1, "found_on": "f", "case": "c", "steps": []}), "anomaly is missing"),
+    ],
+)
+def test_files_that_are_no_schedules(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "s.json"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=says):
+        read_schedule(path)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read: No such file"):
+        read_schedule(tmp_path / "none.json")
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot be written"):
+        write_schedule(tmp_path / "file" / "s.json", schedule("2 leaves"))
