@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,7 @@ from harness.errors import UsageError
 from harness.explore.schedule import Schedule, read_schedule, scenario_of, write_schedule
 from harness.scenario import Critical, Scenario, Step
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+PUBLISHED = Path(__file__).parents[2] / "results" / "schedules"
 PASSES = ("1 cleans", "time passes", "1 cleans", "2 returns")
 
 
@@ -126,3 +125,8 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot be written"):
         write_schedule(tmp_path / "file" / "s.json", schedule("2 leaves"))
+
+
+@pytest.mark.parametrize("path", sorted(PUBLISHED.glob("*.json")), ids=lambda path: path.stem)
+def test_published_schedules_can_be_replayed(path: Path) -> None:
+    assert scenario_of(read_schedule(path)).critical

@@ -1,0 +1,31 @@
+"""What a model found, on real brokers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.errors import EXIT_ANOMALY
+
+if TYPE_CHECKING:
+    from sandbox import Sandbox
+
+pytestmark = pytest.mark.timeout(300)
+
+SCHEDULES = Path(__file__).parents[2] / "results" / "schedules"
+
+
+def test_a_published_schedule_is_what_real_brokers_do(sandbox: Sandbox) -> None:
+    ran = sandbox.start(
+        "run", "--target", "kafka-4.4", "--schedule", str(SCHEDULES / "aborted-delete.json"), "--format", "json"
+    ).end()
+    assert ran.code == EXIT_ANOMALY, ran.said
+    (finding,) = ran.verdict["findings"]
+    assert (finding["anomaly"], finding["broker"], finding["effect"]) == ("aborted-to-committed", 2, "visible")
+    assert "aborted delete of K is carried out" in finding["explanation"]
+    manifest = json.loads((sandbox.latest("kafka-4.4", "schedule") / "manifest.json").read_text())
+    assert manifest["schedule"]["steps"][:3] == ["p puts K", "t deletes K", "2 leaves"]
+    sandbox.wait_until_nothing_is_left()
