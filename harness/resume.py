@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from harness import aftermath, leftovers
-from harness.catalog import CONTROL, scenarios_for
+from harness.catalog import CONTROL
 from harness.clients import find_client
 from harness.clock import RealClock
 from harness.conduct import Job, conduct
 from harness.errors import UsageError
-from harness.explore.schedule import scenario_of, schedule_of
+from harness.explore.schedule import looked_for, schedule_of
 from harness.java import find_java
 from harness.manifest import HIDDEN, Manifest, open_run
 from harness.placement import place, ports_for
@@ -33,11 +33,9 @@ from harness.verdict import COMPLETE
 from nemesis import find_nemesis
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from harness.outcome import Progress, RunResult
-    from harness.scenario import Scenario
     from harness.store import RunFolder
 
 NEEDED = (
@@ -124,17 +122,14 @@ def _open_cut_off(run_dir: Path) -> tuple[RunFolder, dict[str, Any]]:
     return folder, content
 
 
-def _scenarios(content: dict[str, Any]) -> Sequence[Scenario]:
-    schedule = content.get("schedule")
-    return [scenario_of(schedule_of(schedule, "the manifest"))] if schedule else scenarios_for(content["anomaly"])
-
-
 def _test_of(content: dict[str, Any]) -> Test:
     """Return the test that a manifest describes."""
     nemesis = find_nemesis(content["nemesis"])
     system_name = find_target(content["target"]["name"]).system
+    told = content.get("schedule")
+    schedule = schedule_of(told, "the manifest") if told else None
     return Test(
-        scenarios=(*_scenarios(content), CONTROL),
+        scenarios=(*looked_for(content["anomaly"], schedule), CONTROL),
         nemesis=nemesis,
         timers=find_timers(content["timers"]),
         topic_settings=content["topic_settings"],

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness import aftermath, manifest
-from harness.catalog import CONTROL, scenarios_for
+from harness.catalog import CONTROL
 from harness.clients import find_client
 from harness.clock import RealClock
 from harness.conduct import Job, conduct
 from harness.errors import UsageError
-from harness.explore.schedule import scenario_of
+from harness.explore.schedule import looked_for
 from harness.java import find_java
 from harness.placement import place, ports_for
 from harness.protocol.security import read_security
@@ -29,13 +29,12 @@ from harness.timers import find_timers
 from nemesis import find_nemesis
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from harness.explore.schedule import Schedule
     from harness.manifest import Manifest
     from harness.outcome import Progress, RunResult
     from harness.runtimes.nodes import Access
-    from harness.scenario import Scenario
 
 SCHEDULE = "schedule"
 """Stands for the anomaly where a schedule was given."""
@@ -142,7 +141,7 @@ def test_of(options: RunOptions) -> Test:
         raise UsageError(f"--nemesis {nemesis.name}: {reason}")
     topic_settings, broker_settings = system.settings(target, timers, nemesis.broker_settings)
     return Test(
-        scenarios=(*_scenarios(options), CONTROL),
+        scenarios=(*looked_for(options.anomaly, options.schedule), CONTROL),
         nemesis=nemesis,
         timers=timers,
         topic_settings={**topic_settings, **options.topic_settings},
@@ -152,10 +151,6 @@ def test_of(options: RunOptions) -> Test:
         client=options.client,
         system_name=target.system,
     )
-
-
-def _scenarios(options: RunOptions) -> Sequence[Scenario]:
-    return [scenario_of(options.schedule)] if options.schedule else scenarios_for(options.anomaly)
 
 
 def parse_settings(pairs: tuple[str, ...]) -> tuple[dict[str, str], dict[str, str]]:

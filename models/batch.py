@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from harness.segments.encode import encode_batch
+from harness.segments.records import Record
 
 if TYPE_CHECKING:
     from harness.segments.codecs import Codec
-    from harness.segments.records import Record
 
 COMMIT: Final = "commit"
 ABORT: Final = "abort"
@@ -49,6 +49,11 @@ class Batch:
             return None
         return COMMIT if self.records[0].key == control_key(COMMIT) else ABORT
 
+    def keeping(self, records: tuple[Record, ...]) -> Batch:
+        """Return what is left of it with these of its records, one at least (``MemoryRecords.filterTo``)."""
+        max_timestamp_ms = self.max_timestamp_ms if self.append_time else max(one.timestamp_ms for one in records)
+        return replace(self, records=records, max_timestamp_ms=max_timestamp_ms)
+
     @property
     def last_sequence(self) -> int:
         """Sequence number of the last record ever in it: compaction keeps the offsets that it counts from."""
@@ -63,6 +68,11 @@ def control_key(outcome: str) -> bytes:
 def control_value(coordinator_epoch: int) -> bytes:
     """Value of a marker's record (``EndTransactionMarker``)."""
     return _CONTROL_VALUE.pack(0, coordinator_epoch)
+
+
+def marker_record(offset: int, timestamp_ms: int, outcome: str, coordinator_epoch: int = 0) -> Record:
+    """Return the one record of a marker."""
+    return Record(offset, timestamp_ms, control_key(outcome), control_value(coordinator_epoch))
 
 
 def coordinator_epoch(batch: Batch) -> int:

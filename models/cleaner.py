@@ -234,12 +234,8 @@ def _rewritten(batch: Batch, records: tuple[Record, ...], stamp_ms: int | None) 
     """Return the batch with these records, itself where nothing changes."""
     if len(records) == len(batch.records) and stamp_ms is None:
         return batch
-    return replace(
-        batch,
-        records=records,
-        max_timestamp_ms=batch.max_timestamp_ms if batch.append_time else max(r.timestamp_ms for r in records),
-        delete_horizon_ms=batch.delete_horizon_ms if stamp_ms is None else stamp_ms,
-    )
+    left = batch.keeping(records)
+    return left if stamp_ms is None else replace(left, delete_horizon_ms=stamp_ms)
 
 
 def _is_last_of_producer(batch: Batch, replica: Replica) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from harness.segments.records import Record
-from models.batch import ABORT, COMMIT, Batch, control_key, control_value
+from models.batch import ABORT, COMMIT, Batch, marker_record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -175,7 +175,7 @@ class Partition:
     def marker(self, client: Client, outcome: str, txn: int | None) -> Batch:
         """Return the marker that ``end`` would append, without doing so."""
         base = self.leader.log_end
-        record = Record(base, self.now_ms, control_key(outcome), control_value(self.coordinator_epoch))
+        record = marker_record(base, self.now_ms, outcome, self.coordinator_epoch)
         return Batch(
             base_offset=base,
             last_offset=base,
@@ -243,6 +243,7 @@ class Partition:
     def lose_leader(self, successor: int, lost: Sequence[Batch]) -> None:
         """Let the leader fail with batches that nobody copied; they count as never written."""
         self.replication.lose_leader(successor, lost)
+        self._note_who_is_in_step()
 
     def delete_records(self, before: int) -> None:
         """Move the leader's log start; followers learn of it with their next fetch."""

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from models.cleaner import UNBOUNDED, clean
+from models.cleaner import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from models.batch import Batch
-    from models.cleaner import Bounds, Cleaning
+    from models.cleaner import Cleaning
     from models.replica import Replica
 
 
@@ -72,9 +72,9 @@ class Replication:
             for broker in self.in_sync:
                 self.fetch(broker)
 
-    def clean(self, broker: int, cleaning: Cleaning, now_ms: int, bounds: Bounds = UNBOUNDED) -> bool:
+    def clean(self, broker: int, cleaning: Cleaning, now_ms: int) -> bool:
         """Run one pass of a broker's cleaner; tell whether anything was dirty."""
-        return broker not in self.away and clean(self.replicas[broker], cleaning, now_ms, bounds)
+        return broker not in self.away and clean(self.replicas[broker], cleaning, now_ms)
 
     def leave(self, broker: int) -> None:
         """Take a broker away; a leader must have been replaced first."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from harness.segments.records import Record
 from models import coordination
-from models.batch import ABORT, COMMIT, Batch, control_key, control_value
+from models.batch import ABORT, COMMIT, Batch, marker_record
 from models.cleaner import UNBOUNDED, Cleaning, clean
 from models.coordination import Pair
 from models.exhaustive import Numbered
@@ -213,7 +213,7 @@ class Small:
     def _ended(self, clients: Clients, outcome: str) -> tuple[str, Clients, Batch]:
         base = clients.truth.log_end
         after = clients._replace(truth=clients.truth.ended(outcome, base), epoch=clients.epoch + self.bound.epoch_bump)
-        record = Record(base, NOW_MS, control_key(outcome), control_value(0))
+        record = marker_record(base, NOW_MS, outcome)
         return f"t {outcome}s", after, _batch(record, after.epoch, control=True)
 
     # What befalls brokers.
@@ -312,7 +312,7 @@ class Small:
         """A replica's, after time has passed: horizons have come, and all was written long ago."""
         replica = self.replicas[number].fork()
         for segment in replica.segments:
-            segment.batches = [_aged(batch) for batch in segment.batches]
+            segment.batches = [_of_long_ago(batch) for batch in segment.batches]
         replica.producers = {
             producer_id: one._replace(timestamp_ms=LONG_AGO_MS) for producer_id, one in replica.producers.items()
         }
@@ -366,7 +366,7 @@ def _batch(record: Record, producer_epoch: int | None, *, control: bool = False)
     )
 
 
-def _aged(batch: Batch) -> Batch:
+def _of_long_ago(batch: Batch) -> Batch:
     horizon_ms = None if batch.delete_horizon_ms is None else NOW_MS
     return replace(batch, max_timestamp_ms=LONG_AGO_MS, delete_horizon_ms=horizon_ms)
 

@@ -14,7 +14,7 @@ from models.coordination import RULES
 from models.small import ADD, LEADER, REMOVE, Bound
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection
 
 SIM_KAFKA: Final = "sim-kafka"
 COORDINATED: Final = "coordinated"
@@ -74,9 +74,9 @@ def cases(target: str, *, with_: str | None, without: tuple[str, ...]) -> list[C
 
     Raises `UsageError` for a name that is not known, and for rules of a proposal that was not asked for.
     """
-    _refuse_unknown("simulated target", target, {SIM_KAFKA: ""})
+    _refuse_unknown("simulated target", target, [SIM_KAFKA])
     if with_ is not None:
-        _refuse_unknown("proposal", with_, {COORDINATED: ""})
+        _refuse_unknown("proposal", with_, [COORDINATED])
     for rule in without:
         _refuse_unknown("rule", rule, RULES)
     if without and with_ != COORDINATED:
@@ -86,6 +86,6 @@ def cases(target: str, *, with_: str | None, without: tuple[str, ...]) -> list[C
     return [Case(bound, coordinated=True, without=frozenset(without)) for bound in _TOGETHER]
 
 
-def _refuse_unknown(kind: str, name: str, known: Mapping[str, str]) -> None:
+def _refuse_unknown(kind: str, name: str, known: Collection[str]) -> None:
     if name not in known:
         raise UsageError(nearest(kind, name, list(known)))

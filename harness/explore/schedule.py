@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.catalog import abort, begin, commit, delete, put
+from harness.catalog import abort, begin, commit, delete, put, scenarios_for
 from harness.errors import UsageError
 from harness.scenario import Action, Anomaly, Critical, Scenario, Step
 
@@ -70,6 +70,11 @@ def schedule_of(told: dict[str, Any], source: str) -> Schedule:
     if missing:
         raise UsageError(f"{source} is no schedule: {missing[0]} is missing, or not what it has to be")
     return Schedule(told["anomaly"], told["found_on"], told["case"], tuple(told["steps"]))
+
+
+def looked_for(anomaly: str, schedule: Schedule | None) -> Sequence[Scenario]:
+    """Return what a run is about: a schedule where there is one, else the catalog's. Raises `UsageError`."""
+    return [scenario_of(schedule)] if schedule else scenarios_for(anomaly)
 
 
 def scenario_of(schedule: Schedule) -> Scenario:

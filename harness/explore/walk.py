@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from harness.verdict import ANOMALY, CLEAN, UNKNOWN
+from harness.verdict import ANOMALY, CLEAN, UNKNOWN, worst
 from models.exhaustive import Explored, explore
 from models.small import Small
 
@@ -84,10 +84,9 @@ def shortest(walked: Sequence[Walked]) -> dict[str, tuple[Case, tuple[str, ...]]
 
 def summary(target: str, with_: str | None, walked: Sequence[Walked]) -> dict[str, Any]:
     """Return what is printed as JSON: the verdict over all cases, and each with the shortest way to what is wrong."""
-    verdicts = {one.verdict for one in walked}
     return {
         "schema": 1,
-        "verdict": next(one for one in (ANOMALY, UNKNOWN, CLEAN) if one in verdicts),
+        "verdict": worst([one.verdict for one in walked]),
         "target": {"name": target, "with": with_},
         "cases": [
             {

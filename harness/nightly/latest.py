@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from urllib.parse import urljoin
 from xml.etree import ElementTree as ET
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _RELEASE = re.compile(r"v?(\d+\.\d+\.\d+)")
 _TIMEOUT_S = 30.0
 _PAGES = 20
+Get: TypeAlias = "Callable[..., requests.Response]"
+"""Asks an address with parameters."""
 
 
 class _Place(NamedTuple):
@@ -30,7 +32,7 @@ class _Place(NamedTuple):
     says: str
     root: str
     root_variable: str
-    read: Callable[[str, Target], list[str]]
+    read: Callable[[Get, str, Target], list[str]]
 
 
 def newest_patches() -> Callable[[str], str | None]:
@@ -39,13 +41,13 @@ def newest_patches() -> Callable[[str], str | None]:
     Kafka's are on Maven Central, Redpanda's are the tags of its image on Docker Hub.
     Raises `UsageError` where the place does not answer.
     """
+    get = cache(_get)  # lines of Kafka's share what Maven Central tells
 
-    @cache
     def newest(name: str) -> str | None:
         target = find_target(name)
         if line_of(name) != name:
             return None
-        patch = newest_of(target.version, _published(target))
+        patch = newest_of(target.version, _published(get, target))
         return None if patch is None else at_version(name, patch).name
 
     return newest
@@ -59,12 +61,12 @@ def newest_of(version: str, published: list[str]) -> str | None:
     return f"{line}.{newest}" if newest > int(version.rpartition(".")[2]) else None
 
 
-def _published(target: Target) -> list[str]:
+def _published(get: Get, target: Target) -> list[str]:
     """Return all versions of a target's line that are no candidates; others may be among them."""
     place = _PLACES[target.system]
     root = os.environ.get(place.root_variable) or place.root
     try:
-        told = place.read(f"{root.rstrip('/')}/", target)
+        told = place.read(get, f"{root.rstrip('/')}/", target)
     except (requests.RequestException, ET.ParseError, KeyError, TypeError) as error:
         raise UsageError(
             f"--latest: {place.says} does not tell the versions of {target.system}: {error}; "
@@ -79,17 +81,17 @@ def _get(url: str, **parameters: str) -> requests.Response:
     return answer
 
 
-def _of_maven(root: str, target: Target) -> list[str]:
-    metadata = _get(urljoin(root, f"org/apache/kafka/kafka_{target.scala}/maven-metadata.xml"))
+def _of_maven(get: Get, root: str, target: Target) -> list[str]:
+    metadata = get(urljoin(root, f"org/apache/kafka/kafka_{target.scala}/maven-metadata.xml"))
     return [one.text or "" for one in ET.fromstring(metadata.content).iter("version")]  # noqa: S314
 
 
-def _of_hub(root: str, target: Target) -> list[str]:
+def _of_hub(get: Get, root: str, target: Target) -> list[str]:
     """Return the tags of the image that begin as the line does: Docker Hub's API v2 gives them by pages."""
     line = target.version.rpartition(".")[0]
     tags: list[str] = []
     for number in range(1, _PAGES + 1):
-        page = _get(
+        page = get(
             urljoin(root, "v2/namespaces/redpandadata/repositories/redpanda/tags"),
             name=f"v{line}.", page_size="100", page=str(number),
         ).json()  # fmt: skip

@@ -6,7 +6,7 @@ uploads is no part of the log until the metastore has accepted its update.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -198,7 +198,4 @@ def _left_of(batch: Batch, stays: Callable[[Record], bool]) -> Batch | None:
     records = tuple(record for record in batch.records if stays(record))
     if len(records) == len(batch.records):
         return batch if records else None
-    if not records:
-        return None
-    max_timestamp_ms = batch.max_timestamp_ms if batch.append_time else max(r.timestamp_ms for r in records)
-    return replace(batch, records=records, max_timestamp_ms=max_timestamp_ms)
+    return batch.keeping(records) if records else None
