@@ -137,10 +137,10 @@ class Aftermath:
     def _traffic(self, duration_s: float) -> None:
         self.progress(f"aftermath: traffic for {duration_s:g} s")
         spec = FillerSpec(list(self.cluster.replicas), self.test.seed, self.test.timers.filler_period_s)
-        filler = Filler(spec, self.make_producer, self.history)
+        clock = self.cluster.clock
+        filler = Filler(spec, self.make_producer, self.history, clock)
         filler.init()
         self.cluster.checks.append(filler.raise_if_failed)
-        clock = self.cluster.clock
         until_s = clock.now_s() + duration_s
         with filler.running(Phase.AFTERMATH):
             self.cluster.wait(lambda: clock.now_s() >= until_s, "the expiries to pass", duration_s + 1)

@@ -1,6 +1,6 @@
-"""Time as something that is passed in: bounded waits on conditions, never sleeps.
+"""Time as something that is passed in: bounded waits on conditions, and what is done again and again beside them.
 
-A simulated cluster brings a clock of its own with the same verbs.
+A simulated cluster brings a clock of its own with the same verbs (`models.clock`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from harness.errors import TimeLimitError, WaitTimeoutError
+from harness.errors import HarnessError, TimeLimitError, WaitTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +19,20 @@ T = TypeVar("T")
 
 POLL_S = 0.05
 """How often a condition is looked at again. Small against the fastest timer used (segment.ms=100)."""
+JOIN_TIMEOUT_S = 60.0
+"""An action may block for as long as a client's operation."""
+
+
+class Routine(Protocol):
+    """Something that is done again and again in the background, until `stop`."""
+
+    def stop(self) -> None:
+        """Begin it no more; it is over when this returns. Raises `HarnessError` where it does not end."""
+        ...
+
+    def raise_if_failed(self) -> None:
+        """Raise what ended it before that, as `HarnessError` with its name."""
+        ...
 
 
 class Clock(Protocol):
@@ -34,6 +48,10 @@ class Clock(Protocol):
 
     def wait_until(self, condition: Callable[[], T], timeout_s: float, what: str) -> T:
         """Return the condition's first true value; see `RealClock.wait_until`."""
+        ...
+
+    def every(self, period_s: float, action: Callable[[], None], name: str) -> Routine:
+        """Begin to do something again and again, with this pause before each time; an error ends it."""
         ...
 
 
@@ -73,7 +91,44 @@ class RealClock:
                 raise WaitTimeoutError(f"waited {timeout_s:g} s in vain for {what}")
             self.interrupted.wait(POLL_S)
 
+    def every(self, period_s: float, action: Callable[[], None], name: str) -> Routine:
+        """Do it in a thread of its own."""
+        return ThreadRoutine(period_s, action, name)
+
     def check_limit(self, what: str) -> None:
         """Raise `TimeLimitError` once the whole run's limit is used up."""
         if self.time_limit_s is not None and self.now_s() >= self.time_limit_s:
             raise TimeLimitError(f"the time limit of {self.time_limit_s:g} s ended the run while waiting for {what}")
+
+
+class ThreadRoutine:
+    """Implements `Routine`: a thread, which is there from the beginning."""
+
+    def __init__(self, period_s: float, action: Callable[[], None], name: str) -> None:
+        """Start it."""
+        self._period_s = period_s
+        self._action = action
+        self._name = name
+        self._stop = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stop.set()
+        self._thread.join(JOIN_TIMEOUT_S)
+        if self._thread.is_alive():
+            raise HarnessError(f"{self._name} did not stop within {JOIN_TIMEOUT_S:g} s")
+
+    def raise_if_failed(self) -> None:
+        """Raise what ended the thread."""
+        if self._error is not None:
+            raise HarnessError(f"{self._name} failed: {self._error}") from self._error
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.wait(self._period_s):
+                self._action()
+        except BaseException as error:  # noqa: BLE001  (surfaces in raise_if_failed)
+            self._error = error

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from harness import aftermath, leftovers, verdict
-from harness.clients import ClientSpec, find_client
+from harness.clients import ClientSpec
 from harness.errors import HarnessError, TimeLimitError
 from harness.outcome import RunResult
 from harness.runner import Outage
@@ -102,7 +102,7 @@ def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
             log_path=folder.path / "client.log",
             security=job.security,
         )
-        make_producer = owned.enter_context(find_client(test.client).opened(client))
+        make_producer = owned.enter_context(test.system.client(runtime, test.client).opened(client))
         stages = _Stages(clock, progress)
         meanwhile = not test.timers.is_resumable
         prepared = owned.enter_context(_checkers(workspace, job, meanwhile=meanwhile))

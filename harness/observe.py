@@ -16,27 +16,23 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any, TypeAlias
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any
 
 from harness.errors import HarnessError
 from harness.history import read_lines
-from harness.protocol.replica import OpenTransaction, ReplicaState, fetch_all, open_transactions
-from harness.protocol.wire import Connection
+from harness.protocol.replica import Held, OpenTransaction, Reader, ReplicaState
 from harness.segments.batches import Batch, iter_batches, iter_records, marker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from harness.clock import Clock
+    from harness.clock import Clock, Routine
     from harness.protocol.replica import TopicPartition
     from harness.runtimes.base import Runtime
 
-JOIN_TIMEOUT_S = 15.0
 DIGEST_MODULUS = 65_521
-
-Opened: TypeAlias = "Callable[[Connection, Sequence[TopicPartition]], Mapping[TopicPartition, Held]]"
-Held: TypeAlias = "tuple[OpenTransaction, ...] | None"
 
 Content = tuple[tuple[int, str], ...]
 """(offset, kind) of one batch; kinds: value, tombstone, commit, abort, other control types, empty."""
@@ -57,7 +53,7 @@ class View:
 
 
 class Observer:
-    """Polls every broker that is up, one thread a broker, from `start` to `close`."""
+    """Polls every broker that is up, one routine a broker, from `start` to `close`."""
 
     def __init__(
         self,
@@ -67,12 +63,12 @@ class Observer:
         clock: Clock,
         *,
         period_s: float,
-        opened: Opened = open_transactions,
+        reader: Callable[[int], Reader],
         resumed: bool = False,
     ) -> None:
         """Open ``path`` for writing; nothing is asked yet. ``period_s``: the pause between two looks.
 
-        ``replicas``: the brokers that hold each partition, or are to hold it. ``opened`` asks one what it holds open.
+        ``replicas``: the brokers that hold each partition, or are to hold it. ``reader`` begins to read a broker's.
 
         A run that is ``resumed`` goes on from what was seen before.
         """
@@ -80,40 +76,38 @@ class Observer:
         self._held = {b: [tp for tp, brokers in replicas.items() if b in brokers] for b in runtime.brokers}
         self._clock = clock
         self._period_s = period_s
-        self._opened = opened
+        self._reader = reader
         past = read_lines(path) if resumed else []
         self._file: IO[str] = path.open("a" if resumed else "x", buffering=1)
         self._lock = threading.Lock()
-        self._stop = threading.Event()
-        self._errors: list[BaseException] = []
         self._views: dict[tuple[int, TopicPartition], View] = {}
         self._looked_s: dict[int, float] = {}
         self._seen: dict[TopicPartition, dict[int, tuple[str, int]]] = {tp: {} for tp in replicas}
         self._contents: dict[tuple[TopicPartition, int, int], Content] = {}
         for line in past:
             self._recall(line)
-        self._threads = [
-            threading.Thread(target=self._guarded, args=(broker,), name=f"observe-{broker}", daemon=True)
-            for broker in runtime.brokers
-        ]
+        self._readers: dict[int, Reader] = {}
+        self._routines: list[Routine] = []
 
     def start(self) -> None:
         """Begin to poll."""
-        for thread in self._threads:
-            thread.start()
+        self._routines += [
+            self._clock.every(self._period_s, partial(self._watch, broker), f"observing broker {broker}")
+            for broker in self._held
+        ]
 
     def close(self) -> None:
-        """End the threads and the file."""
-        self._stop.set()
-        for thread in self._threads:
-            if thread.is_alive():
-                thread.join(JOIN_TIMEOUT_S)
+        """End the routines, their connections and the file."""
+        for routine in self._routines:
+            routine.stop()
+        for reader in self._readers.values():
+            reader.close()
         self._file.close()
 
     def raise_if_failed(self) -> None:
-        """Raise what ended an observing thread."""
-        if self._errors:
-            raise HarnessError(f"observation failed: {self._errors[0]}") from self._errors[0]
+        """Raise what ended an observing routine."""
+        for routine in self._routines:
+            routine.raise_if_failed()
 
     def view(self, broker: int, partition: TopicPartition) -> View | None:
         """Return the newest view of a replica."""
@@ -157,34 +151,26 @@ class Observer:
         self._views[broker, tp] = View(**said, present=present)
         self._seen[tp] |= {o: what for o, what in appeared.items() if what[0] != "empty"}
 
-    def _guarded(self, broker: int) -> None:
-        try:
-            self._watch(broker)
-        except BaseException as error:  # noqa: BLE001  (surfaces in raise_if_failed)
-            self._errors.append(error)
-
     def _watch(self, broker: int) -> None:
-        connection: Connection | None = None
-        while not self._stop.wait(self._period_s):
-            if not self._runtime.is_up(broker):
-                continue
-            try:
-                connection = connection or Connection(self._runtime.address(broker))
-                self._look(broker, connection)
-            except OSError:
-                # Down, paused or booting: the view stays what it was, the next round connects again.
-                if connection is not None:
-                    connection.close()
-                connection = None
-        if connection is not None:
-            connection.close()
+        """Look once at a broker that is up; only its own routine does."""
+        if not self._runtime.is_up(broker):
+            return
+        try:
+            if broker not in self._readers:
+                self._readers[broker] = self._reader(broker)
+            self._look(broker, self._readers[broker])
+        except OSError:
+            # Down, paused or booting: the view stays what it was, the next round connects again.
+            reader = self._readers.pop(broker, None)
+            if reader is not None:
+                reader.close()
 
-    def _look(self, broker: int, connection: Connection) -> None:
+    def _look(self, broker: int, reader: Reader) -> None:
         began_s = self._clock.now_s()
-        answers = fetch_all(connection, self._held[broker])
+        answers = reader.read(self._held[broker])
         held = {tp: state for tp, state in answers.items() if isinstance(state, ReplicaState)}
         try:
-            opened = self._opened(connection, list(held))
+            opened = reader.open_transactions(list(held))
         except HarnessError:
             # A replica that is just being created or moved; the next round sees it.
             return

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from harness import snapshot, window
@@ -15,8 +16,6 @@ from harness.cluster import Cluster
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.history import History
 from harness.observe import Observer
-from harness.protocol.admin import Admin
-from harness.runtimes.base import live_addresses
 from harness.scenario import Phase
 from harness.store import AFTER_REJOIN, BEFORE_RETURN
 from harness.systems import find_system
@@ -151,7 +150,7 @@ class Outage:
 
     def _assemble(self, owned: ExitStack, *, resumed: bool) -> Parts:
         test, timers = self._test, self._test.timers
-        admin = Admin(lambda: live_addresses(self._runtime))
+        admin = test.system.admin(self._runtime)
         control = test.system.control(self._runtime, admin)
         history = owned.enter_context(closing(History(self._folder.history_path, self._clock, resumed=resumed)))
         observer = owned.enter_context(
@@ -162,7 +161,7 @@ class Outage:
                     self._folder.observations_path,
                     self._clock,
                     period_s=timers.observe_period_s,
-                    opened=control.open_transactions,
+                    reader=control.reader,
                     resumed=resumed,
                 )
             )
@@ -184,7 +183,7 @@ class Outage:
         return Parts(
             cluster=cluster,
             history=history,
-            filler=Filler(spec, self._make_producer, history),
+            filler=Filler(spec, self._make_producer, history, self._clock),
             payloads=[Payload(s, test.placement.partitions, self._make_producer, history) for s in test.scenarios],
             grounds=Grounds(cluster, timers.copy_bytes_per_s, ballast.write),
         )
@@ -299,18 +298,18 @@ class Outage:
 
     def _observe(self, parts: Parts) -> None:
         self._progress("observe")
-        cluster = parts.cluster
+        cluster, test = parts.cluster, self._test
         snapshot.take(cluster, self._folder, AFTER_REJOIN)
-        for absent in self._test.placement.absent:
+        for absent in test.placement.absent:
             cluster.lead({tp: _first(absent, cluster.replicas[tp]) for tp in cluster.exposed})
             read_committed(
-                self._runtime.address(absent),
+                partial(test.system.consumer, self._runtime, absent),
                 cluster.exposed,
                 broker=absent,
                 phase=Phase.AFTER,
                 history=parts.history,
                 clock=self._clock,
-                timeout_s=self._test.timers.settle_s,
+                timeout_s=test.timers.settle_s,
             )
         cluster.wait_replicated("the last look at every replica")
 

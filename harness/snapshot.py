@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from harness.errors import HarnessError
 from harness.observe import as_lists
-from harness.protocol.replica import CONSUMER_REPLICA_ID, DEBUG_REPLICA_ID, ReplicaState, fetch_all
-from harness.protocol.wire import Connection
+from harness.protocol.replica import CONSUMER_REPLICA_ID, ReplicaState
 from harness.store import BROKER_UUID, STATE
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.cluster import Cluster
-    from harness.protocol.replica import OpenTransaction, TopicPartition
+    from harness.protocol.replica import OpenTransaction, Reader, TopicPartition
     from harness.store import RunFolder
 
 FETCH_ATTEMPTS = 5
@@ -58,8 +57,8 @@ def _fetch(cluster: Cluster, fetched: Path, broker: int, held: list[TopicPartiti
     """
 
     def fetch() -> None:
-        with closing(Connection(cluster.runtime.address(broker))) as connection:
-            _store(connection, cluster, fetched, broker, held, compaction)
+        with closing(cluster.control.reader(broker)) as reader:
+            _store(reader, fetched, broker, held, compaction)
 
     for _ in range(FETCH_ATTEMPTS - 1):
         with suppress(OSError):
@@ -67,17 +66,10 @@ def _fetch(cluster: Cluster, fetched: Path, broker: int, held: list[TopicPartiti
     return fetch()
 
 
-def _store(  # noqa: PLR0917
-    connection: Connection,
-    cluster: Cluster,
-    fetched: Path,
-    broker: int,
-    held: list[TopicPartition],
-    compaction: Compaction,
-) -> None:
-    opened = cluster.control.open_transactions(connection, held)
-    whole = _states(fetch_all(connection, held, replica_id=DEBUG_REPLICA_ID), broker)
-    consumed = _states(fetch_all(connection, held, replica_id=CONSUMER_REPLICA_ID), broker)
+def _store(reader: Reader, fetched: Path, broker: int, held: list[TopicPartition], compaction: Compaction) -> None:
+    opened = reader.open_transactions(held)
+    whole = _states(reader.read(held), broker)
+    consumed = _states(reader.read(held, replica_id=CONSUMER_REPLICA_ID), broker)
     for topic, partition in held:
         tp = (topic, partition)
         destination = fetched / f"{topic}-{partition}"

@@ -9,7 +9,6 @@ filler key or transaction straddles the outage, and what is found belongs to the
 from __future__ import annotations
 
 import random
-import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -19,9 +18,10 @@ from harness.clients.recorded import Producer, ProducerSpec
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from harness.clients import MakeProducer
+    from harness.clock import Clock, Routine
     from harness.history import History
     from harness.protocol.replica import TopicPartition
     from harness.scenario import Phase
@@ -38,7 +38,6 @@ TRANSACTION_PERIODS = 4
 """A transaction every so many periods of the plain filler."""
 
 MOST_RENEWALS = 5
-JOIN_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -51,12 +50,13 @@ class FillerSpec:
 
 
 class Filler:
-    """Owns the filler's producers, and their threads while a phase runs."""
+    """Owns the filler's producers, and their routines while a phase runs."""
 
-    def __init__(self, spec: FillerSpec, make: MakeProducer, history: History) -> None:
+    def __init__(self, spec: FillerSpec, make: MakeProducer, history: History, clock: Clock) -> None:
         """Create the producers."""
         self._spec = spec
-        self._errors: list[BaseException] = []
+        self._clock = clock
+        self._routines: list[Routine] = []
         self._renewals = MOST_RENEWALS
         self._plain = Producer(make, ProducerSpec("filler.plain", PART), history)
         self._transactional = [
@@ -73,59 +73,45 @@ class Filler:
     @contextmanager
     def running(self, phase: Phase) -> Iterator[None]:
         """Write throughout the block; on leaving it every transaction has ended and every record is answered."""
-        stop = threading.Event()
-        jobs: list[Callable[[], None]] = [
-            partial(self._run_plain, phase, stop),
-            *(partial(self._run_transactions, n, phase, stop) for n in range(TRANSACTIONAL_PROCESSES)),
+        for producer in (self._plain, *self._transactional):
+            producer.phase = phase
+        period_s = self._spec.period_s
+        routines = [
+            self._clock.every(period_s, partial(self._write_plain, phase), "the filler"),
+            *(
+                self._clock.every(period_s * TRANSACTION_PERIODS, partial(self._transact, n, phase), "the filler")
+                for n in range(TRANSACTIONAL_PROCESSES)
+            ),
         ]
-        threads = [
-            threading.Thread(target=self._guarded, args=(job,), name=f"filler-{phase}-{i}", daemon=True)
-            for i, job in enumerate(jobs)
-        ]
-        for thread in threads:
-            thread.start()
+        self._routines += routines
         try:
             yield
         finally:
-            stop.set()
-            for thread in threads:
-                thread.join(JOIN_TIMEOUT_S)
-            if any(thread.is_alive() for thread in threads):
-                self._errors.append(HarnessError(f"the filler did not stop within {JOIN_TIMEOUT_S:g} s"))
+            for routine in routines:
+                routine.stop()
         self.raise_if_failed()
 
     def raise_if_failed(self) -> None:
-        """Raise what ended a filler thread."""
-        if self._errors:
-            raise HarnessError(f"the filler failed: {self._errors[0]}") from self._errors[0]
+        """Raise what ended a filler routine."""
+        for routine in self._routines:
+            routine.raise_if_failed()
 
-    def _guarded(self, job: Callable[[], None]) -> None:
+    def _write_plain(self, phase: Phase) -> None:
+        for partition in self._spec.partitions:
+            self._send(self._plain, self._choices[0], partition, f"filler.{phase}.plain")
+        self._plain.flush()
+
+    def _transact(self, n: int, phase: Phase) -> None:
+        producer = self._transactional[n]
         try:
-            job()
-        except BaseException as error:  # noqa: BLE001  (surfaces in raise_if_failed)
-            self._errors.append(error)
-
-    def _run_plain(self, phase: Phase, stop: threading.Event) -> None:
-        producer, choice = self._plain, self._choices[0]
-        producer.phase = phase
-        while not stop.wait(self._spec.period_s):
-            for partition in self._spec.partitions:
-                self._send(producer, choice, partition, f"filler.{phase}.plain")
-            producer.flush()
-
-    def _run_transactions(self, n: int, phase: Phase, stop: threading.Event) -> None:
-        producer, choice = self._transactional[n], self._choices[1 + n]
-        producer.phase = phase
-        while not stop.wait(self._spec.period_s * TRANSACTION_PERIODS):
-            try:
-                self._run_transaction(producer, choice, f"filler.{phase}.tx{n}")
-            except HarnessError:
-                # A broker that stalls for longer than producers are remembered refuses the transaction
-                # (INVALID_TXN_STATE). It is written down, and it is not what is tested.
-                if not self._renewals:
-                    raise
-                self._renewals -= 1
-                producer.renew()
+            self._run_transaction(producer, self._choices[1 + n], f"filler.{phase}.tx{n}")
+        except HarnessError:
+            # A broker that stalls for longer than producers are remembered refuses the transaction
+            # (INVALID_TXN_STATE). It is written down, and it is not what is tested.
+            if not self._renewals:
+                raise
+            self._renewals -= 1
+            producer.renew()
 
     def _run_transaction(self, producer: Producer, choice: random.Random, prefix: str) -> None:
         producer.begin()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError
@@ -14,7 +14,7 @@ from harness.protocol.replica import where_nothing_follows
 from harness.protocol.wire import Connection
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from harness.clock import Clock
     from harness.history import History
@@ -38,8 +38,27 @@ CONFIG = {
 }
 
 
+class Reading(Protocol):
+    """One read_committed consumer from the start of its partitions to their ends.
+
+    ``delivered``: what it was given, a ``{offset, key, value or null}`` each. ``ends``: where it stands in partitions
+    of which it gets no more.
+    """
+
+    delivered: dict[TopicPartition, list[dict[str, Any]]]
+    ends: dict[TopicPartition, int]
+
+    def is_at_end(self) -> bool:
+        """Read on; whether every partition's end is reached. Raises `HarnessError`."""
+        ...
+
+    def close(self) -> None:
+        """End the consumer."""
+        ...
+
+
 def read_committed(
-    leader: Address,
+    begin: Callable[[Sequence[TopicPartition]], Reading],
     partitions: Sequence[TopicPartition],
     *,
     broker: int,
@@ -50,10 +69,10 @@ def read_committed(
 ) -> None:
     """Read each partition from its start to where a read_committed consumer gets no further, into the history.
 
-    ``broker``, at ``leader``, leads all of them. One poll operation a partition, with all that was delivered
-    and the last position. Commits no offsets. A consumer that gets nowhere (after an election librdkafka may
-    ask the old leader for long) is replaced by a new one; raises `WaitTimeoutError` when none of them reaches
-    every end within ``timeout_s`` seconds.
+    ``broker`` leads all of them, and ``begin`` begins to read from it. One poll operation a partition, with all that
+    was delivered and the last position. Commits no offsets. A consumer that gets nowhere (after an election librdkafka
+    may ask the old leader for long) is replaced by a new one; raises `WaitTimeoutError` when none of them reaches every
+    end within ``timeout_s`` seconds.
     """
     started_s = clock.now_s()
     while True:
@@ -63,7 +82,7 @@ def read_committed(
             )
             for topic, partition in partitions
         ]
-        reading = _Reading(leader, partitions)
+        reading = begin(partitions)
         try:
             clock.wait_until(
                 reading.is_at_end,
@@ -84,8 +103,8 @@ def read_committed(
         return
 
 
-class _Reading:
-    """One consumer from the start of its partitions to their ends."""
+class LibrdkafkaReading:
+    """Implements `Reading`."""
 
     def __init__(self, leader: Address, partitions: Sequence[TopicPartition]) -> None:
         """Begin to read."""

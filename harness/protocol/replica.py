@@ -9,7 +9,7 @@ transactions.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import kafka.errors
 from kafka.protocol.admin import DescribeProducersRequest
@@ -49,6 +49,31 @@ class Caller(Protocol):
         ...
 
 
+Held: TypeAlias = "tuple[OpenTransaction, ...] | None"
+"""The transactions that a replica holds open; None where its broker does not tell."""
+
+
+class Reader(Protocol):
+    """Reads the replicas of one broker as it serves them, until `close`. Its methods raise OSError."""
+
+    def read(
+        self, partitions: Iterable[TopicPartition], *, replica_id: int = DEBUG_REPLICA_ID
+    ) -> dict[TopicPartition, ReplicaState | str]:
+        """Return each replica from its start to its end, or an error by its name; see `fetch_all`."""
+        ...
+
+    def open_transactions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Held]:
+        """Return what the broker says that its replicas hold open; None where it does not tell.
+
+        Raises `HarnessError` for a replica that is just being created or moved.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of the broker."""
+        ...
+
+
 @dataclass(frozen=True)
 class ReplicaState:
     """What a broker says of its replica; offsets, ``aborted`` as (producer id, first offset) pairs."""
@@ -67,6 +92,28 @@ class OpenTransaction:
     producer_id: int
     producer_epoch: int
     first_offset: int
+
+
+@dataclass(frozen=True)
+class WireReader:
+    """Implements `Reader` over a connection. ``tells_open``: its broker answers DescribeProducers for any replica."""
+
+    connection: Connection
+    tells_open: bool = True
+
+    def read(
+        self, partitions: Iterable[TopicPartition], *, replica_id: int = DEBUG_REPLICA_ID
+    ) -> dict[TopicPartition, ReplicaState | str]:
+        """Fetch each replica until nothing new comes."""
+        return fetch_all(self.connection, partitions, replica_id=replica_id)
+
+    def open_transactions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Held]:
+        """Ask for the producers of each replica (KIP-664), which followers tell too."""
+        return open_transactions(self.connection, partitions) if self.tells_open else dict.fromkeys(partitions)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
 
 
 def fetch_all(

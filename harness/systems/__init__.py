@@ -5,19 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from harness.clients import find_client
+from harness.protocol.admin import Admin
+from harness.runtimes.base import live_addresses
 from harness.targets import KAFKA, REDPANDA
+from workloads.reader import LibrdkafkaReading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from harness.clients import Client
     from harness.placement import Placement
-    from harness.protocol.admin import Admin, PartitionState
-    from harness.protocol.replica import OpenTransaction, TopicPartition
-    from harness.protocol.wire import Connection
+    from harness.protocol.admin import PartitionState
+    from harness.protocol.replica import Reader, TopicPartition
     from harness.runtimes.base import Runtime
     from harness.targets import Target
     from harness.timers import Timers
+    from workloads.reader import Reading
 
 
 class Control(Protocol):
@@ -75,10 +80,8 @@ class Control(Protocol):
         """Take that back."""
         ...
 
-    def open_transactions(
-        self, connection: Connection, partitions: Sequence[TopicPartition]
-    ) -> Mapping[TopicPartition, tuple[OpenTransaction, ...] | None]:
-        """Return what a broker says that its replicas hold open; None where it does not tell."""
+    def reader(self, broker: int) -> Reader:
+        """Return what reads this broker's replicas; whoever asks closes it. Raises OSError."""
         ...
 
     def compaction(self, partition: TopicPartition) -> dict[int, dict[str, int | None]]:
@@ -98,19 +101,32 @@ class Control(Protocol):
         ...
 
 
+def _admin(runtime: Runtime) -> Admin:
+    return Admin(lambda: live_addresses(runtime))
+
+
+def _consumer(runtime: Runtime, leader: int, partitions: Sequence[TopicPartition]) -> Reading:
+    return LibrdkafkaReading(runtime.address(leader), partitions)
+
+
 @dataclass(frozen=True)
 class System:
     """How a system is set up, and what it can be put through.
 
     ``settings``: topic and broker settings of a target on some timers, with those that a nemesis asks of Kafka's
-    brokers. ``why_unfit`` says why a placement cannot be; ``nemeses``: those that it can be put through, all where it
-    is None. ``proof``: what `Control.coordination` has to show before a run can be clean. ``has_odd_replicas``: of each
-    partition. ``least_window_s``: how long removal has to be given, whatever the timers say.
+    brokers. ``admin`` and ``control`` ask its brokers; ``consumer`` begins to read partitions as a read_committed
+    consumer of the broker that leads them, and ``client`` is what workloads write with, by its name. ``why_unfit`` says
+    why a placement cannot be; ``nemeses``: those that it can be put through, all where it is None. ``proof``: what
+    `Control.coordination` has to show before a run can be clean. ``has_odd_replicas``: of each partition.
+    ``least_window_s``: how long removal has to be given, whatever the timers say.
     """
 
     name: str
     settings: Callable[[Target, Timers, Mapping[str, str]], tuple[dict[str, str], dict[str, str]]]
     control: Callable[[Runtime, Admin], Control]
+    admin: Callable[[Runtime], Admin] = _admin
+    consumer: Callable[[Runtime, int, Sequence[TopicPartition]], Reading] = _consumer
+    client: Callable[[Runtime, str], Client] = lambda _, name: find_client(name)
     why_unfit: Callable[[Placement], str | None] = lambda _: None
     nemeses: tuple[str, ...] | None = None
     proof: tuple[str, ...] = ()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.protocol import replica
+from harness.protocol.replica import WireReader
+from harness.protocol.wire import Connection
 from harness.runtimes.base import live_addresses
 from harness.systems import System
 from harness.timers import DAY_MS, FREEZE
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.protocol.admin import Admin, PartitionState
-    from harness.protocol.replica import OpenTransaction, TopicPartition
-    from harness.protocol.wire import Connection
+    from harness.protocol.replica import Reader, TopicPartition
     from harness.runtimes.base import Runtime
     from harness.targets import Target
     from harness.timers import Timers
@@ -90,11 +90,9 @@ class KafkaControl:
         for broker in brokers:
             self._admin.alter_broker(broker, self._runtime.address(broker), {CLEANER_BACKOFF: None})
 
-    def open_transactions(
-        self, connection: Connection, partitions: Sequence[TopicPartition]
-    ) -> Mapping[TopicPartition, tuple[OpenTransaction, ...] | None]:
-        """Ask for the producers of each replica (KIP-664), which followers tell too."""
-        return replica.open_transactions(connection, partitions)
+    def reader(self, broker: int) -> Reader:
+        """Connect to the broker."""
+        return WireReader(Connection(self._runtime.address(broker)))
 
     def compaction(self, _partition: TopicPartition) -> dict[int, dict[str, int | None]]:
         """Return nothing: a checkpoint file tells how far the cleaner came."""

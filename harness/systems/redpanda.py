@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from harness.errors import HarnessError
 from harness.protocol.redpanda_admin import COORDINATED_COMPACTION, INTERNAL, KAFKA, TX_BATCH_REMOVAL, RedpandaAdmin
+from harness.protocol.replica import WireReader
+from harness.protocol.wire import Connection
 from harness.runtimes.base import live_addresses, live_brokers
 from harness.segments.redpanda import is_segment, to_kafka
 from harness.systems import System
@@ -24,8 +26,7 @@ if TYPE_CHECKING:
 
     from harness.placement import Placement
     from harness.protocol.admin import Admin, PartitionState
-    from harness.protocol.replica import OpenTransaction, TopicPartition
-    from harness.protocol.wire import Connection
+    from harness.protocol.replica import Reader, TopicPartition
     from harness.runtimes.base import Runtime
     from harness.targets import Target
     from harness.timers import Timers
@@ -143,11 +144,12 @@ class RedpandaControl:
     def wake(self, _brokers: Sequence[int]) -> None:
         """Do nothing."""
 
-    def open_transactions(
-        self, _connection: Connection, partitions: Sequence[TopicPartition]
-    ) -> Mapping[TopicPartition, tuple[OpenTransaction, ...] | None]:
-        """Return None: leaders alone tell, and in words that were not compared with their logs yet."""
-        return dict.fromkeys(partitions)
+    def reader(self, broker: int) -> Reader:
+        """Connect to the broker.
+
+        What is open it does not tell: leaders alone do, and in words that were not compared with their logs yet.
+        """
+        return WireReader(Connection(self._runtime.address(broker)), tells_open=False)
 
     def compaction(self, partition: TopicPartition) -> dict[int, dict[str, int | None]]:
         """Return MCCO, MTRO, MXFO and MXRO of each replica, and ``cleaner_offset``: the Kafka offset of the first.

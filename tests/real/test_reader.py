@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,7 +27,7 @@ from harness.store import new_run_id
 from harness.targets import find_target
 from harness.targets.jars import jars_for
 from harness.workspace import Workspace
-from workloads.reader import read_committed
+from workloads.reader import LibrdkafkaReading, read_committed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +68,7 @@ def test_a_gap_below_the_last_stable_offset_is_an_end(target: str, tmp_path: Pat
             clock.wait_until(lambda: has(1), BOUND_S, "the broker to lead again")
             with closing(History(tmp_path / "history.jsonl", clock)) as history:
                 read_committed(
-                    runtime.address(BROKER),
+                    partial(LibrdkafkaReading, runtime.address(BROKER)),
                     [(TOPIC, 0)],
                     broker=BROKER,
                     phase="after",

@@ -41,6 +41,20 @@ class TickingClock:
             self.now += 1
         raise WaitTimeoutError(what)
 
+    def every(self, _period_s: float, _action: Callable[[], None], name: str) -> Resting:
+        self.told.append(f"begin {name}")
+        return Resting()
+
+
+class Resting:
+    """A routine that never does anything."""
+
+    def stop(self) -> None:
+        """It has not begun."""
+
+    def raise_if_failed(self) -> None:
+        """It does not fail."""
+
 
 @dataclass(frozen=True)
 class Sent:

@@ -25,3 +25,33 @@ def test_a_condition_is_asked_at_least_once() -> None:
 def test_the_whole_runs_limit_ends_every_wait() -> None:
     with pytest.raises(TimeLimitError, match="waiting for the moon"):
         RealClock(time_limit_s=0.1).wait_until(lambda: False, 60, "the moon")
+
+
+def test_a_routine_goes_on_until_it_is_stopped() -> None:
+    done: list[int] = []
+    clock = RealClock()
+    routine = clock.every(0.001, lambda: done.append(1), "counting")
+    clock.wait_until(lambda: len(done) > 2, 5, "three of them")
+    routine.stop()
+    routine.raise_if_failed()
+    stopped_at = len(done)
+    with pytest.raises(WaitTimeoutError):
+        clock.wait_until(lambda: len(done) > stopped_at, 0.1, "one more")
+
+
+def test_what_ends_a_routine_is_told_with_its_name() -> None:
+    def fail() -> None:
+        raise ValueError("no")
+
+    clock = RealClock()
+    routine = clock.every(0.001, fail, "counting")
+
+    def has_failed() -> bool:
+        try:
+            routine.raise_if_failed()
+        except HarnessError as error:
+            return str(error) == "counting failed: no"
+        return False
+
+    clock.wait_until(has_failed, 5, "it to fail")
+    routine.stop()

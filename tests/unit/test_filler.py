@@ -69,7 +69,7 @@ def fill(brokers: FakeBrokers, path: Path, transactions: int) -> None:
     """Run the filler until so many transactions have ended."""
     clock = RealClock()
     with closing(History(path, clock)) as history:
-        filler = Filler(FillerSpec([("t", 0)], seed=1, period_s=0.001), brokers.make, history)
+        filler = Filler(FillerSpec([("t", 0)], seed=1, period_s=0.001), brokers.make, history, clock)
         filler.init()
 
         def is_enough() -> bool:

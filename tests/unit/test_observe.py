@@ -38,7 +38,8 @@ def observe(tmp_path: Path) -> Iterator[Callable[..., Observer]]:
         runtime: Any = SimpleNamespace(brokers=(1, 2, 3))
         path = tmp_path / "observations.jsonl"
         replicas = dict.fromkeys((TP, OTHER), runtime.brokers)
-        made.append(Observer(runtime, replicas, path, TickingClock(), period_s=1, resumed=resumed))
+        nobody: Any = None
+        made.append(Observer(runtime, replicas, path, TickingClock(), period_s=1, reader=nobody, resumed=resumed))
         return made[-1]
 
     yield make

@@ -14,6 +14,7 @@ from stand_in import StandIn, served
 from harness import run
 from harness.errors import HarnessError, UsageError
 from harness.protocol.admin import PartitionState
+from harness.protocol.replica import WireReader
 from harness.protocol.wire import Address
 from harness.runtimes.base import ClusterSpec
 from harness.runtimes.docker import DockerRuntime
@@ -188,9 +189,9 @@ def test_a_data_directory_has_an_id(subject: Subject) -> None:
     assert subject.control.identities() == {1: "a", 2: "b"}
 
 
-def test_open_transactions_are_not_told(subject: Subject) -> None:
+def test_open_transactions_are_not_told() -> None:
     nobody: Any = None
-    assert subject.control.open_transactions(nobody, [TOPIC]) == {TOPIC: None}
+    assert WireReader(nobody, tells_open=False).open_transactions([TOPIC]) == {TOPIC: None}
 
 
 def segment() -> bytes:
