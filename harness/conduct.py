@@ -89,6 +89,8 @@ def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
                 ports=tuple(job.ports),
                 needs=test.nemesis.needs,
                 security=job.security,
+                clock=clock,
+                seed=test.seed,
             )
         )
         owned.callback(_close, runtime, keep=job.keep)

@@ -86,6 +86,8 @@ class Observer:
         self._contents: dict[tuple[TopicPartition, int, int], Content] = {}
         for line in past:
             self._recall(line)
+        self._told: dict[tuple[int, TopicPartition], tuple[ReplicaState, Held]] = {}
+        """What was told last: an answer that is the same again is not read again."""
         self._readers: dict[int, Reader] = {}
         self._routines: list[Routine] = []
 
@@ -175,7 +177,10 @@ class Observer:
             # A replica that is just being created or moved; the next round sees it.
             return
         for tp, state in held.items():
-            self._take(broker, tp, self._read(tp, state, opened[tp]))
+            told = (state, opened[tp])
+            if self._told.get((broker, tp)) != told:
+                self._told[broker, tp] = told
+                self._take(broker, tp, self._read(tp, *told))
         if len(held) == len(answers):
             with self._lock:
                 self._looked_s[broker] = began_s

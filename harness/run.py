@@ -86,7 +86,8 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
     ready = prepare(
         Wanted(target, java, progress.jars, needs=test.nemesis.needs, image=options.image, access=options.access)
     )
-    jars = ready.jars or jars_for_client(target, needed=client.needs_jars, on_progress=progress.jars)
+    needs_jars = client.needs_jars and not test.system.has_own_clients
+    jars = ready.jars or jars_for_client(target, needed=needs_jars, on_progress=progress.jars)
     ports = ports_for(test.placement, options.port_base)
     folder = create_run_folder(options.results, target.name, options.anomaly or SCHEDULE, new_run_id())
 
@@ -116,7 +117,7 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
         security=security,
         spark=options.spark,
     )
-    return conduct(job, clock, progress)
+    return conduct(job, ready.clock(clock), progress)
 
 
 def test_of(options: RunOptions) -> Test:
@@ -143,7 +144,7 @@ def test_of(options: RunOptions) -> Test:
     return Test(
         scenarios=(*looked_for(options.anomaly, options.schedule), CONTROL),
         nemesis=nemesis,
-        timers=timers,
+        timers=system.timers(timers),
         topic_settings={**topic_settings, **options.topic_settings},
         broker_settings={**broker_settings, **options.broker_settings},
         placement=placement,

@@ -146,6 +146,19 @@ def without_stale(state: Coordination) -> Coordination:
     return replace(state, sent=frozenset(sent))
 
 
+def lose(state: Coordination, message: Message) -> Coordination:
+    """Have a message never arrive."""
+    return replace(state, sent=state.sent - {message})
+
+
+def remind(state: Coordination, broker: int) -> Coordination:
+    """Let the leader tell a replica again what that does not know yet."""
+    bounds = state.known[state.leader].bounds
+    if broker not in state.known or state.known[broker] == Known(bounds, state.term):
+        return state
+    return replace(state, sent=state.sent | {Distribution(broker, state.term, bounds)})
+
+
 def deliver(state: Coordination, message: Message, away: Collection[int]) -> Coordination:
     """Let a message arrive. ``away``: the replicas that cannot be reached now."""
     state = replace(state, sent=state.sent - {message})

@@ -43,12 +43,13 @@ class Replication:
     def append(self, batch: Batch, *, roll: bool = False) -> None:
         """Append what a client or the coordinator wrote to the leader."""
         self._put(self.leader, batch, roll=roll)
-        self._advance()
+        self.advance()
 
     def _put(self, replica: Replica, batch: Batch, *, roll: bool = False) -> None:
         replica.append(batch, roll=roll or self.rolls(replica, batch))
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
+        """Move the leader's high watermark to where everybody in sync has everything."""
         self.leader.advance_high_watermark(min(self.replicas[broker].log_end for broker in self.in_sync))
 
     def fetch(self, broker: int, most: int | None = None) -> None:
@@ -64,7 +65,7 @@ class Replication:
             self._put(replica, batch)
         replica.advance_high_watermark(leader.high_watermark)
         replica.delete_before(min(leader.log_start, replica.high_watermark))
-        self._advance()
+        self.advance()
 
     def fetch_all(self) -> None:
         """Let every replica that is there have everything, and know that the others have it."""
@@ -81,7 +82,7 @@ class Replication:
         if broker == self.leader_id:
             raise ValueError(f"broker {broker} leads")
         self.away.add(broker)
-        self._advance()
+        self.advance()
 
     def come_back(self, broker: int) -> None:
         """Bring a broker back and let it have everything; it joins the ISR."""
@@ -96,7 +97,7 @@ class Replication:
         self.fetch(broker)
         self.leader_id = broker
         self.leader_epoch += 1
-        self._advance()
+        self.advance()
 
     def lose_leader(self, successor: int, lost: Sequence[Batch]) -> None:
         """Let the leader fail with batches that nobody copied; they count as never written.
@@ -110,6 +111,19 @@ class Replication:
         self.leader_id = successor
         self.leader_epoch += 1
         self.leave(failed.broker)
+
+    def fail_over(self, successor: int) -> None:
+        """Make another replica the leader, as it is: what others have beyond its end goes with their next fetch.
+
+        A leader that has failed leaves the ISR by itself.
+        """
+        self.leader_id = successor
+        self.leader_epoch += 1
+        end = self.leader.log_end
+        for replica in self.replicas.values():
+            if replica.log_end > end:
+                cut = end if replica.diverged_from is None else min(end, replica.diverged_from)
+                replica.diverged_from = cut
 
     def delete_records(self, before: int) -> None:
         """Move the leader's log start; followers learn of it with their next fetch."""

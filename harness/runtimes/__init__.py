@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from harness.errors import UsageError
 from harness.runtimes.elsewhere import may_have_engine
 from harness.suggest import nearest
-from harness.targets import KAFKA
+from harness.targets import KAFKA, SIMULATED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,13 @@ AUTO = "auto"
 
 def find_runtime(name: str) -> Callable[[Wanted], Ready]:
     """Return what makes a runtime of that name ready. Raises `UsageError` with the nearest names."""
-    table: dict[str, Callable[[Wanted], Ready]] = {AUTO: _auto, "local": _local, "docker": _docker, "ssh": _ssh}
+    table: dict[str, Callable[[Wanted], Ready]] = {
+        AUTO: _auto,
+        "local": _local,
+        "docker": _docker,
+        "ssh": _ssh,
+        "sim": _sim,
+    }
     if name not in table:
         raise UsageError(nearest("runtime", name, list(table)))
     return table[name]
@@ -43,11 +49,19 @@ def _ssh(wanted: Wanted) -> Ready:
     return prepare(wanted)
 
 
+def _sim(wanted: Wanted) -> Ready:
+    from harness.runtimes.sim import prepare  # noqa: PLC0415
+
+    return prepare(wanted)
+
+
 def _auto(wanted: Wanted) -> Ready:
     """The given hosts; else containers where an engine answers and an image is at hand; else processes.
 
-    What has no jars can be in containers alone.
+    What has no jars can be in containers alone, and what is simulated is in this process.
     """
+    if wanted.target.system in SIMULATED:
+        return _sim(wanted)
     if wanted.access is not None:
         return _ssh(wanted)
     if wanted.target.system != KAFKA:

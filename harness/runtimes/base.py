@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from harness.clock import Clock, RealClock
     from harness.java import Java
     from harness.protocol.security import Security
     from harness.protocol.wire import Address
@@ -37,7 +38,8 @@ class ClusterSpec:
     ``settings`` are broker properties; ``logs_dir`` receives one ``<id>/server.log`` per broker. The brokers in
     ``controllers`` are the KRaft quorum as well. ``ports`` are free ones of this host, one a broker for clients,
     then one a controller, or none to have them chosen. ``needs``: what the faults of the run take. ``security``: how
-    clients have to log in; brokers among each other do not.
+    clients have to log in; brokers among each other do not. ``clock`` is the run's, and ``seed`` decides what simulated
+    brokers leave to chance.
     """
 
     run_id: str
@@ -49,6 +51,8 @@ class ClusterSpec:
     ports: tuple[int, ...] = ()
     needs: frozenset[Need] = frozenset()
     security: Security | None = None
+    clock: Clock | None = None
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -71,13 +75,14 @@ class Ready:
     """A runtime that was found fit for a run: what its manifest says of it, and how to make it.
 
     ``jars``: those that the brokers run on, where they are this host's. ``is_resumable``: data stay when the harness
-    ends in mid-run.
+    ends in mid-run. ``clock``: the one that a run goes by, made of the real one with its limit.
     """
 
     told: dict[str, Any]
     make: Callable[[ClusterSpec], Runtime]
     jars: JarSet | None = None
     is_resumable: bool = True
+    clock: Callable[[RealClock], Clock] = lambda real: real
 
 
 def raise_if_lacking(wanted: Wanted, why_lacking: Mapping[Need, Callable[[], str | None]]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from harness.clients import find_client
 from harness.protocol.admin import Admin
 from harness.runtimes.base import live_addresses
-from harness.targets import KAFKA, REDPANDA
+from harness.targets import KAFKA, REDPANDA, SIMULATED
 from workloads.reader import LibrdkafkaReading
 
 if TYPE_CHECKING:
@@ -115,8 +115,9 @@ class System:
 
     ``settings``: topic and broker settings of a target on some timers, with those that a nemesis asks of Kafka's
     brokers. ``admin`` and ``control`` ask its brokers; ``consumer`` begins to read partitions as a read_committed
-    consumer of the broker that leads them, and ``client`` is what workloads write with, by its name. ``why_unfit`` says
-    why a placement cannot be; ``nemeses``: those that it can be put through, all where it is None. ``proof``: what
+    consumer of the broker that leads them, and ``client`` is what workloads write with, by its name; it needs nothing
+    from outside where the system ``has_own_clients``. ``timers``: how it takes those asked for. ``why_unfit`` says why
+    a placement cannot be; ``nemeses``: those that it can be put through, all where it is None. ``proof``: what
     `Control.coordination` has to show before a run can be clean. ``has_odd_replicas``: of each partition.
     ``least_window_s``: how long removal has to be given, whatever the timers say.
     """
@@ -127,6 +128,8 @@ class System:
     admin: Callable[[Runtime], Admin] = _admin
     consumer: Callable[[Runtime, int, Sequence[TopicPartition]], Reading] = _consumer
     client: Callable[[Runtime, str], Client] = lambda _, name: find_client(name)
+    has_own_clients: bool = False
+    timers: Callable[[Timers], Timers] = lambda timers: timers
     why_unfit: Callable[[Placement], str | None] = lambda _: None
     nemeses: tuple[str, ...] | None = None
     proof: tuple[str, ...] = ()
@@ -136,6 +139,10 @@ class System:
 
 def find_system(name: str) -> System:
     """Return the system of a target by `Target.system`."""
+    if name in SIMULATED:
+        from harness.systems.simulated import SYSTEMS  # noqa: PLC0415  (models, only where needed)
+
+        return SYSTEMS[name]
     if name == REDPANDA:
         from harness.systems.redpanda import SYSTEM  # noqa: PLC0415  (it takes an HTTP client, which takes a while)
 

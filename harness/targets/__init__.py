@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 KAFKA, REDPANDA = "kafka", "redpanda"
+SIM_KAFKA, SIM_REDPANDA = "sim-kafka", "sim-redpanda"
+SIMULATED = (SIM_KAFKA, SIM_REDPANDA)
+"""Systems that are models of this project (`models.cluster`); each is a target of that name."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +64,15 @@ _REDPANDA = (
     Target("redpanda-26.2", "26.2.2", system=REDPANDA, broker_settings=_REMOVES_MARKERS),
     Target("redpanda-26.2-cloud", "26.2.2", system=REDPANDA, broker_settings={**_REMOVES_MARKERS, **_IN_THE_STORE}, topic_settings={"redpanda.storage.mode": "cloud"}, has_store=True, note="Cloud Topics, on MinIO"),  # noqa: E501
 )
+_SIMULATED = (
+    Target(SIM_KAFKA, "model", system=SIM_KAFKA, note="simulated: Kafka 3.9 to 4.4, each replica cleaned on its own timers"),  # noqa: E501
+    Target(SIM_REDPANDA, "model", system=SIM_REDPANDA, note="simulated: replicas that compact together"),
+)
 # fmt: on
 
 _NAME = re.compile(r"(?P<system>[a-z]+)-(?P<line>\d+\.\d+)(?P<patch>\.\d+(-rc\d+)?)?(?P<kind>-cloud)?")
 
-TARGETS: dict[str, Target] = {row.name: row for row in (*_KAFKA, *_REDPANDA)}
+TARGETS: dict[str, Target] = {row.name: row for row in (*_KAFKA, *_REDPANDA, *_SIMULATED)}
 WITH_JARS: dict[str, Target] = {row.name: row for row in _KAFKA}
 """Those whose brokers run on this host's Java, oldest first."""
 

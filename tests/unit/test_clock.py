@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.clock import RealClock
-from harness.errors import TimeLimitError, WaitTimeoutError
+from harness.errors import HarnessError, TimeLimitError, WaitTimeoutError
 
 
 def test_the_first_true_value_is_returned() -> None:

@@ -1,0 +1,207 @@
+"""Clients of simulated brokers: a producer, and a read_committed consumer, on the cluster's own clock."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from harness.clients import OPERATION_TIMEOUT_S, ClientError
+from harness.errors import WaitTimeoutError
+from harness.protocol.replica import CONSUMER_REPLICA_ID, ReplicaState
+from harness.segments.batches import iter_batches, iter_records, marker
+from harness.segments.records import Record
+from models.batch import ABORT, COMMIT, Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from harness.clients import Answered, ClientSpec, MakeProducer
+    from harness.protocol.replica import Reader, TopicPartition
+    from models.cluster.cluster import SimCluster
+    from models.cluster.partition import SimPartition
+    from models.cluster.transactions import Coordinator, Transactional
+
+
+@dataclass(frozen=True)
+class SimulatedClient:
+    """Opens as libraries do. ``raises_epoch``: its transactions are of version 2, as the Java client's are by now."""
+
+    cluster: SimCluster
+    coordinator: Coordinator
+    raises_epoch: bool
+
+    @contextmanager
+    def opened(self, _spec: ClientSpec) -> Iterator[MakeProducer]:
+        """Give what makes producers."""
+        yield lambda transactional_id: SimulatedProducer(self, transactional_id)
+
+
+@dataclass
+class _Sent:
+    """A record on its way; ``remake`` makes its batch anew for the log as it ends now."""
+
+    partition: SimPartition
+    batch: Batch
+    remake: Callable[[], Batch]
+    answered: Answered
+
+
+@dataclass
+class SimulatedProducer:
+    """Implements `harness.clients.LibraryProducer`: one batch a record, idempotent where it is transactional."""
+
+    client: SimulatedClient
+    transactional_id: str | None
+    known: Transactional | None = None
+    sequences: dict[SimPartition, int] = field(default_factory=dict)
+    unanswered: list[_Sent] = field(default_factory=list)
+
+    def init_transactions(self) -> None:
+        """Obtain a producer id; what an earlier owner left open is aborted."""
+        assert self.transactional_id is not None  # noqa: S101  (what has none is never asked)
+        coordinator = self.client.coordinator
+        self.known = coordinator.init(self.transactional_id, raises_epoch=self.client.raises_epoch)
+        self._wait_ended()
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction, which no broker is told."""
+
+    def commit_transaction(self) -> None:
+        """Commit it."""
+        self._end(COMMIT)
+
+    def abort_transaction(self) -> None:
+        """Abort it."""
+        self._end(ABORT)
+
+    def send(
+        self, to: TopicPartition, key: str, value: str | None, headers: list[tuple[str, bytes]], answered: Answered
+    ) -> None:
+        """Append a record to its partition's leader."""
+        partition = self.client.cluster.partitions[to]
+        if self.known is not None:
+            self._wait_ended()
+            self.client.coordinator.add(self.known, partition)
+        sequence = self.sequences.get(partition, 0)
+        self.sequences[partition] = sequence + 1
+
+        def make() -> Batch:
+            return self._batch(partition, key, value, headers, sequence)
+
+        self._wait(lambda: self._has_leader(partition), "a leader")
+        batch = make()
+        self.client.cluster.append(partition, batch)
+        self.unanswered.append(_Sent(partition, batch, make, answered))
+
+    def flush(self) -> int:
+        """Wait until every replica in sync has everything (``acks=all``)."""
+        clock = self.client.cluster.clock
+        try:
+            clock.wait_until(self._are_stored, OPERATION_TIMEOUT_S, "records to be acknowledged")
+        except WaitTimeoutError:
+            return len(self.unanswered)
+        for sent in self.unanswered:
+            sent.answered(None, sent.batch.base_offset)
+        self.unanswered.clear()
+        return 0
+
+    def _are_stored(self) -> bool:
+        """Look whether all are stored, and send again what a leader has failed with."""
+        is_done = True
+        for sent in self.unanswered:
+            stored = sent.partition.is_stored(sent.batch)
+            if stored is None and self._has_leader(sent.partition):
+                sent.batch = sent.remake()
+                self.client.cluster.append(sent.partition, sent.batch)
+            is_done &= bool(stored)
+        return is_done
+
+    def _has_leader(self, partition: SimPartition) -> bool:
+        leader = partition.leader_id
+        return leader is not None and self.client.cluster.is_reachable(leader)
+
+    def _batch(
+        self, partition: SimPartition, key: str, value: str | None, headers: list[tuple[str, bytes]], sequence: int
+    ) -> Batch:
+        base, now_ms, known = partition.leader.log_end, self.client.cluster.clock.time_ms(), self.known
+        content = None if value is None else value.encode()
+        return Batch(
+            base_offset=base,
+            last_offset=base,
+            records=(Record(base, now_ms, key.encode(), content, tuple(headers)),),
+            max_timestamp_ms=now_ms,
+            leader_epoch=partition.replication.leader_epoch,
+            producer_id=-1 if known is None else known.producer_id,
+            producer_epoch=-1 if known is None else known.epoch,
+            base_sequence=-1 if known is None else sequence,
+            transactional=known is not None,
+        )
+
+    def _end(self, outcome: str) -> None:
+        assert self.known is not None  # noqa: S101  (it has begun a transaction)
+        self.client.coordinator.end(self.known, outcome)
+        if self.known.raises_epoch:
+            self.sequences.clear()
+
+    def _wait_ended(self) -> None:
+        known, coordinator = self.known, self.client.coordinator
+        assert known is not None  # noqa: S101  (a transactional producer begins with `init_transactions`)
+        self._wait(lambda: not coordinator.is_ending(known), "the last transaction's markers")
+
+    def _wait(self, condition: Callable[[], bool], what: str) -> None:
+        try:
+            self.client.cluster.clock.wait_until(condition, OPERATION_TIMEOUT_S, what)
+        except WaitTimeoutError as error:
+            raise ClientError(str(error), certainly=True) from error
+
+
+class SimulatedReading:
+    """Implements `workloads.reader.Reading`, by the rules of the Java consumer's ``CompletedFetch``."""
+
+    def __init__(self, reader: Reader, partitions: Sequence[TopicPartition]) -> None:
+        """Begin to read from the broker of ``reader``."""
+        self.delivered: dict[TopicPartition, list[dict[str, Any]]] = {tp: [] for tp in partitions}
+        self.ends: dict[TopicPartition, int] = {}
+        self._reader = reader
+
+    def is_at_end(self) -> bool:
+        """Read everything up to the last stable offset; there is no more."""
+        for tp, state in self._reader.read(self.delivered, replica_id=CONSUMER_REPLICA_ID).items():
+            if isinstance(state, ReplicaState):
+                self.delivered[tp], self.ends[tp] = deliver(state)
+        return len(self.ends) == len(self.delivered)
+
+    def close(self) -> None:
+        """Let go of the broker."""
+        self._reader.close()
+
+
+def deliver(state: ReplicaState) -> tuple[list[dict[str, Any]], int]:
+    """Return the records that a read_committed consumer is given, and where it stands then.
+
+    A data batch is left out from the first offset of an aborted transaction of its producer on, until that one's ABORT.
+    """
+    source = "a Fetch answer"
+    begins = sorted(state.aborted, key=lambda pair: pair[1], reverse=True)
+    running: set[int] = set()
+    delivered: list[dict[str, Any]] = []
+    position = state.log_start
+    for batch in iter_batches(state.records, source=source, verify_crc=False):
+        position = batch.last_offset + 1
+        while begins and begins[-1][1] <= batch.last_offset:
+            running.add(begins.pop()[0])
+        if batch.is_control:
+            told = marker(batch, source=source)
+            if told is not None and told.type == ABORT:
+                running.discard(batch.producer_id)
+        elif not (batch.is_transactional and batch.producer_id in running):
+            delivered += [
+                {
+                    "offset": record.offset,
+                    "key": (record.key or b"").decode(),
+                    "value": None if record.value is None else record.value.decode(),
+                }
+                for record in iter_records(batch, source=source)
+            ]
+    return delivered, position

@@ -1,0 +1,303 @@
+"""Simulated brokers under test: they are asked directly, and answer as real ones do over the wire.
+
+Topics and brokers take Kafka's settings. What there is no rule for is refused (`models.cluster.settings`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, cast
+
+from harness.clients import Client
+from harness.clients.simulated import SimulatedClient, SimulatedReading
+from harness.errors import UsageError
+from harness.protocol.admin import PartitionState
+from harness.protocol.redpanda_admin import COORDINATED_COMPACTION
+from harness.protocol.replica import DEBUG_REPLICA_ID, OpenTransaction, ReplicaState
+from harness.suggest import nearest
+from harness.systems import System
+from harness.targets import SIM_KAFKA, SIM_REDPANDA
+from harness.timers import FREEZE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from harness.protocol.admin import Admin
+    from harness.protocol.replica import Held, Reader, TopicPartition
+    from harness.runtimes.base import Runtime
+    from harness.runtimes.sim import SimRuntime
+    from harness.targets import Target
+    from harness.timers import Timers
+    from models.cluster.cluster import SimCluster
+    from models.replica import Replica
+    from workloads.reader import Reading
+
+COORDINATOR: Final = ("__transaction_state", 0)
+"""Its place moves where it is told to; what it knows is never away."""
+CLEANER_BACKOFF, A_LONG_REST_MS = "log.cleaner.backoff.ms", str(10**12)
+
+FAULTS: Final = ("kill", "pause", "partition", "join", "catch-up", "rolling", "lossy", "slow", "clock-skew", "none")
+VERSION_2: Final = {"librdkafka": False, "java": True}
+"""By client: whether its transactions raise the epoch (KIP-890)."""
+
+COARSE_S: Final = 300.0
+"""Where windows last for days, filler and observer are not asked for more than that."""
+
+
+class SimulatedReader:
+    """Implements `harness.protocol.replica.Reader`."""
+
+    def __init__(self, cluster: SimCluster, broker: int) -> None:
+        """Remember whom to ask."""
+        self._cluster = cluster
+        self._broker = broker
+        self._told: dict[tuple[TopicPartition, int], tuple[int, ReplicaState]] = {}
+
+    def read(
+        self, partitions: Iterable[TopicPartition], *, replica_id: int = DEBUG_REPLICA_ID
+    ) -> dict[TopicPartition, ReplicaState | str]:
+        """Return each replica as it is; for a consumer, what it may be given."""
+        self._raise_if_away()
+        return {tp: self._state(tp, replica_id) for tp in partitions}
+
+    def open_transactions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Held]:
+        """Return what each replica holds open."""
+        self._raise_if_away()
+        return {tp: open_in(self._cluster.partitions[tp].replica(self._broker)) for tp in partitions}
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+    def _raise_if_away(self) -> None:
+        if not self._cluster.is_reachable(self._broker):
+            raise ConnectionError(f"broker {self._broker} does not answer")
+
+    def _state(self, tp: TopicPartition, replica_id: int) -> ReplicaState | str:
+        partition = self._cluster.partitions[tp]
+        if self._broker not in partition.replication.replicas:
+            return "NotLeaderOrFollowerError"
+        version = partition.versions.get(self._broker, 0)
+        told = self._told.get((tp, replica_id))
+        if told is None or told[0] != version:
+            told = version, self._read(partition.replica(self._broker), is_consumer=replica_id != DEBUG_REPLICA_ID)
+            self._told[tp, replica_id] = told
+        return told[1]
+
+    def _read(self, replica: Replica, *, is_consumer: bool) -> ReplicaState:
+        stable_offset = replica.last_stable_offset
+        end = stable_offset if is_consumer else replica.log_end
+        batches = [batch for batch in replica.from_offset(replica.log_start) if batch.base_offset < end]
+        aborted = [one for segment in replica.segments for one in segment.aborted]
+        return ReplicaState(
+            log_start=replica.log_start,
+            high_watermark=replica.high_watermark,
+            last_stable_offset=stable_offset,
+            aborted=tuple(
+                (one.producer_id, one.first_offset)
+                for one in aborted
+                if is_consumer and one.last_offset >= replica.log_start and one.first_offset < end
+            ),
+            records=b"".join(map(self._cluster.sizes.bytes_of, batches)),
+        )
+
+
+def open_in(replica: Replica) -> tuple[OpenTransaction, ...]:
+    """Return the transactions that a replica holds open."""
+    return tuple(
+        OpenTransaction(producer_id, one.epoch, one.open_from)
+        for producer_id, one in replica.producers.items()
+        if one.open_from is not None
+    )
+
+
+class SimulatedAdmin:
+    """What the runner and the nemeses ask of `harness.protocol.admin.Admin`."""
+
+    def __init__(self, runtime: SimRuntime) -> None:
+        """Remember the cluster."""
+        self._runtime = runtime
+        self._cluster = runtime.cluster
+
+    def create_topics(self, replicas: Mapping[TopicPartition, Sequence[int]], settings: Mapping[str, str]) -> None:
+        """Create topics, each partition on its given replicas."""
+        self._cluster.create(replicas, settings)
+
+    def ending_transactions(self) -> list[str]:
+        """Return the transactional ids whose markers are not all written yet."""
+        return self._runtime.coordinator.ending()
+
+    def has_coordinator(self, _transactional_id: str) -> bool:
+        """Have a place for the coordinator, which is there from then on."""
+        if COORDINATOR not in self._cluster.partitions:
+            self._cluster.create({COORDINATOR: list(self._cluster.brokers)}, {})
+        return True
+
+    def reassign(self, replicas: Mapping[TopicPartition, Sequence[int]]) -> None:
+        """Give partitions new replicas."""
+        for tp, brokers in replicas.items():
+            self._cluster.reassign(self._cluster.partitions[tp], brokers)
+
+    def alter_topics(self, topics: Sequence[str], settings: Mapping[str, str | None]) -> None:
+        """Set topics' settings, or take them back."""
+        self._cluster.alter(topics, settings)
+
+    def alter_brokers(self, settings: Mapping[str, str | None]) -> None:
+        """Set settings of all brokers, or take them back."""
+        self._cluster.alter_brokers(list(self._cluster.brokers), settings)
+
+
+class SimulatedControl:
+    """Implements `harness.systems.Control`."""
+
+    coordinator = COORDINATOR
+
+    def __init__(self, runtime: SimRuntime) -> None:
+        """Remember the cluster."""
+        self._cluster = runtime.cluster
+        self._is_coordinated = runtime.cluster.rules.coordinated
+
+    def registered(self) -> set[int]:
+        """Return the brokers that the controller counts in."""
+        return {number for number, one in self._cluster.brokers.items() if one.is_registered}
+
+    def active_controller(self) -> int | None:
+        """Return nobody: controllers are not modelled."""
+        return None
+
+    def states(self, topics: Sequence[str]) -> dict[TopicPartition, PartitionState]:
+        """Return every partition's leader, replicas and ISR."""
+        return {
+            tp: PartitionState(-1 if one.leader_id is None else one.leader_id, one.assigned, tuple(one.in_sync))
+            for tp, one in self._cluster.partitions.items()
+            if tp[0] in topics
+        }
+
+    def lead(self, orders: Mapping[TopicPartition, Sequence[int]]) -> None:
+        """Reassign replicas; their order makes the preferred leader."""
+        for tp, order in orders.items():
+            self._cluster.reassign(self._cluster.partitions[tp], order)
+
+    def leads(self, orders: Mapping[TopicPartition, Sequence[int]]) -> bool:
+        """Ask for the preferred leader where it does not lead yet."""
+        for tp, order in orders.items():
+            self._cluster.lead(self._cluster.partitions[tp], order[0])
+        return all(self._cluster.partitions[tp].leader_id == order[0] for tp, order in orders.items())
+
+    def freeze(self, topics: Sequence[str]) -> None:
+        """Give the topics settings under which no cleaner pass begins."""
+        self._cluster.alter(topics, FREEZE)
+
+    def is_frozen(self, topics: Sequence[str]) -> bool:
+        """Whether they have them, which every broker knows at once."""
+        return all(FREEZE.items() <= self._cluster.topics[topic].items() for topic in topics)
+
+    def thaw(self, topics: Sequence[str], settings: Mapping[str, str]) -> None:
+        """Give the topics their own settings again."""
+        self._cluster.alter(topics, {name: settings.get(name) for name in FREEZE})
+
+    def rest(self, brokers: Sequence[int]) -> None:
+        """Give each broker's cleaner a long backoff of its own."""
+        self._cluster.alter_brokers(brokers, {CLEANER_BACKOFF: A_LONG_REST_MS})
+
+    def is_resting(self, brokers: Sequence[int]) -> bool:
+        """Look at each broker's settings."""
+        return all(self._cluster.brokers[one].own.get(CLEANER_BACKOFF) == A_LONG_REST_MS for one in brokers)
+
+    def wake(self, brokers: Sequence[int]) -> None:
+        """Take the backoff back."""
+        self._cluster.alter_brokers(brokers, {CLEANER_BACKOFF: None})
+
+    def reader(self, broker: int) -> Reader:
+        """Return what reads the broker's replicas."""
+        return SimulatedReader(self._cluster, broker)
+
+    def compaction(self, partition: TopicPartition) -> dict[int, dict[str, int | None]]:
+        """Return MCCO, MTRO, MXFO and MXRO of each replica, where replicas compact together."""
+        one = self._cluster.partitions[partition]
+        if one.protocol is None:
+            return {}
+        found: dict[int, dict[str, int | None]] = {}
+        for broker, known in one.protocol.known.items():
+            replica = one.replica(broker)
+            found[broker] = {
+                "cleanly_compacted": replica.cleaned_to or 0,
+                "tombstones_removable": known.bounds.tombstones,
+                "transactions_free": replica.last_stable_offset,
+                "transactions_removable": known.bounds.markers,
+                "cleaner_offset": replica.cleaned_to or 0,
+            }
+        return found
+
+    def identities(self) -> dict[int, str]:
+        """Return nothing: ``meta.properties`` carries the log directory's id."""
+        return {}
+
+    def file_logs(self, _folder: Path, *, is_up: bool) -> None:
+        """Leave files as they are, ``is_up`` or not: they are in Kafka's form."""
+
+    def coordination(self) -> dict[str, bool]:
+        """Return whether replicas compact together, where that is to be shown."""
+        return {COORDINATED_COMPACTION: True} if self._is_coordinated else {}
+
+
+def _settings(
+    target: Target, timers: Timers, nemesis_settings: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    return {**timers.topic, **target.topic_settings}, {**timers.broker, **nemesis_settings, **target.broker_settings}
+
+
+def _timers(timers: Timers) -> Timers:
+    """Return timers with which long windows take few steps: nobody looks or writes more often than it makes sense."""
+    if not timers.is_resumable:
+        return timers
+    least_s = min(COARSE_S, timers.window_s / 1000)
+    return replace(
+        timers,
+        filler_period_s=max(timers.filler_period_s, least_s),
+        observe_period_s=max(timers.observe_period_s, least_s),
+    )
+
+
+def _client(runtime: Runtime, name: str) -> Client:
+    if name not in VERSION_2:
+        raise UsageError(nearest("client", name, list(VERSION_2)))
+    sim = cast("SimRuntime", runtime)
+    return Client(SimulatedClient(sim.cluster, sim.coordinator, VERSION_2[name]).opened)
+
+
+def _consumer(runtime: Runtime, leader: int, partitions: Sequence[TopicPartition]) -> Reading:
+    return SimulatedReading(SimulatedReader(cast("SimRuntime", runtime).cluster, leader), partitions)
+
+
+def _admin(runtime: Runtime) -> Admin:
+    return cast("Admin", SimulatedAdmin(cast("SimRuntime", runtime)))
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A simulated system: its name in words, and what it has to show."""
+
+    name: str
+    proof: tuple[str, ...] = ()
+
+
+def _system(kind: Kind) -> System:
+    return System(
+        name=kind.name,
+        settings=_settings,
+        control=lambda runtime, _admin: SimulatedControl(cast("SimRuntime", runtime)),
+        admin=_admin,
+        consumer=_consumer,
+        client=_client,
+        has_own_clients=True,
+        timers=_timers,
+        nemeses=FAULTS,
+        proof=kind.proof,
+    )
+
+
+SYSTEMS: Final = {
+    SIM_KAFKA: _system(Kind("simulated Kafka")),
+    SIM_REDPANDA: _system(Kind("simulated Redpanda", (COORDINATED_COMPACTION,))),
+}

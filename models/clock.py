@@ -1,0 +1,112 @@
+"""Time that passes only where something happens: a queue of what is due, instead of threads and waiting.
+
+Implements `harness.clock.Clock`. There is one thread: whoever waits lets the others go on, and days are over as soon
+as everything that falls into them is done. Every run begins at the same moment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from harness.errors import HarnessError, WaitTimeoutError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from harness.clock import Routine
+
+T = TypeVar("T")
+
+EPOCH_MS: Final = 1_767_225_600_000
+"""The first moment of 2026, UTC."""
+POLL_S: Final = 0.05
+"""What is due within that time is done before a condition is looked at again, as by a real clock."""
+
+
+@dataclass
+class VirtualClock:
+    """``check_limit`` is asked before every look at a condition: what it raises ends the wait."""
+
+    check_limit: Callable[[str], None] = lambda _: None
+    _now_s: float = 0.0
+    _due: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
+    _numbers: Iterator[int] = field(default_factory=count)
+
+    def now_s(self) -> float:
+        """Seconds since the run began."""
+        return self._now_s
+
+    def time_ms(self) -> int:
+        """Milliseconds since the epoch, as brokers stamp them."""
+        return EPOCH_MS + round(self._now_s * 1000)
+
+    def after(self, delay_s: float, action: Callable[[], None]) -> None:
+        """Have something done so many seconds from now; what is due at one moment is done in the order of asking."""
+        heappush(self._due, (self._now_s + delay_s, next(self._numbers), action))
+
+    def wait_until(self, condition: Callable[[], T], timeout_s: float, what: str) -> T:
+        """Let time pass until the condition has a true value, and return it.
+
+        Raises `WaitTimeoutError` naming ``what`` once ``timeout_s`` virtual seconds are over. What is due may wait
+        itself.
+        """
+        deadline_s = self._now_s + timeout_s
+        while True:
+            self.check_limit(what)
+            if value := condition():
+                return value
+            if self._now_s >= deadline_s:
+                raise WaitTimeoutError(f"waited {timeout_s:g} s in vain for {what}")
+            self._advance(deadline_s)
+
+    def every(self, period_s: float, action: Callable[[], None], name: str) -> Routine:
+        """Do something again and again, this long after it was over the last time."""
+        routine = _VirtualRoutine(self, period_s, action, name)
+        routine.begin()
+        return routine
+
+    def _advance(self, until_s: float) -> None:
+        """Do what is due next, and what is due soon after."""
+        if not self._due or self._due[0][0] > until_s:
+            self._now_s = until_s
+            return
+        soon_s = min(until_s, self._due[0][0] + POLL_S)
+        while self._due and self._due[0][0] <= soon_s:
+            at_s, _, action = heappop(self._due)
+            # Where an action has waited, the ones after it are late.
+            self._now_s = max(self._now_s, at_s)
+            action()
+
+
+@dataclass
+class _VirtualRoutine:
+    clock: VirtualClock
+    period_s: float
+    action: Callable[[], None]
+    name: str
+    is_stopped: bool = False
+    error: Exception | None = None
+
+    def begin(self) -> None:
+        if not self.is_stopped:
+            self.clock.after(self.period_s, self._once)
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+    def raise_if_failed(self) -> None:
+        if self.error is not None:
+            raise HarnessError(f"{self.name} failed: {self.error}") from self.error
+
+    def _once(self) -> None:
+        if self.is_stopped:
+            return
+        try:
+            self.action()
+        except Exception as error:  # noqa: BLE001  (surfaces in raise_if_failed)
+            self.error = error
+        else:
+            self.begin()

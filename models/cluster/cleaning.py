@@ -1,0 +1,65 @@
+"""When a broker's cleaner begins a pass over a replica, and by what numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from models.cleaner import Bounds, Cleaning, cleanable_segments, first_dirty
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from models.cluster.partition import Sizes
+    from models.replica import Replica, Segment
+
+Clean: TypeAlias = Callable[["Replica", Cleaning, int, Bounds], bool]
+"""One pass of a cleaner, as `models.cleaner.clean` is; whether it did anything."""
+
+
+def cleaning_of(topic: Mapping[str, float], broker: Mapping[str, float]) -> Cleaning:
+    """Return by what a cleaner goes."""
+    return Cleaning(
+        delete_retention_ms=int(topic["delete.retention.ms"]),
+        producer_expiration_ms=int(broker["producer.id.expiration.ms"]),
+        min_compaction_lag_ms=int(topic["min.compaction.lag.ms"]),
+    )
+
+
+def is_due(replica: Replica, cleaning: Cleaning, topic: Mapping[str, float], now_ms: int, sizes: Sizes) -> bool:
+    """Whether a pass begins now (``LogCleanerManager.grabFilthiestCompactedLog``).
+
+    What is dirty makes more than ``min.cleanable.dirty.ratio`` of what could be cleaned, or has been dirty for longer
+    than ``max.compaction.lag.ms``.
+    """
+    cleanable = replica.segments[: cleanable_segments(replica, cleaning, now_ms)]
+    dirty = dirty_segments(replica, cleanable)
+    dirty_bytes = sum(sizes.of(segment.batches) for segment in dirty)
+    if not dirty_bytes:
+        return False
+    whole_bytes = sum(sizes.of(segment.batches) for segment in cleanable)
+    if dirty_bytes / whole_bytes > topic["min.cleanable.dirty.ratio"]:
+        return True
+    return now_ms - topic["max.compaction.lag.ms"] > _since_ms(dirty)
+
+
+def due_later_ms(replica: Replica, topic: Mapping[str, float], now_ms: int) -> float | None:
+    """Return when the time alone may make a pass begin: once a lag of compaction is over; None where it never does."""
+    dirty = [one for one in dirty_segments(replica, replica.segments[:-1]) if one.batches]
+    if not dirty:
+        return None
+    lags_ms = (topic["min.compaction.lag.ms"], topic["max.compaction.lag.ms"])
+    youngest_ms = max(batch.max_timestamp_ms for batch in dirty[0].batches)
+    moments = (youngest_ms + lags_ms[0] + 1, _since_ms(dirty) + lags_ms[1] + 1)
+    return min((moment for moment in moments if moment > now_ms), default=None)
+
+
+def dirty_segments(replica: Replica, among: list[Segment]) -> list[Segment]:
+    """Return those of the segments that were written since the last pass."""
+    start = first_dirty(replica)
+    return [segment for segment in among if segment.base_offset >= start]
+
+
+def _since_ms(dirty: list[Segment]) -> int:
+    """Since when there has been something dirty: the first batch's time, of each segment."""
+    return min(segment.batches[0].max_timestamp_ms for segment in dirty if segment.batches)

@@ -1,0 +1,109 @@
+"""One partition of a simulated cluster: its replicas, who leads, and how followers copy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from models.batch import encode
+
+if TYPE_CHECKING:
+    from models.batch import Batch
+    from models.coordination import Coordination
+    from models.replica import Replica
+    from models.replication import Replication
+
+MAX_SEGMENT_MS: Final = 2**63 - 1
+
+
+@dataclass(eq=False)
+class SimPartition:
+    """``assigned``: its replicas' brokers, the preferred leader first. ``has_leader``: who led last still does.
+
+    ``copying``, ``learning``: followers whose next fetch is under way, for batches or for the high watermark alone.
+    ``late``: those that are looked at once they may have lagged for too long. ``versions`` count what changes in a
+    replica. ``protocol``: what coordinates compaction, if anything.
+    """
+
+    topic: str
+    number: int
+    replication: Replication
+    assigned: tuple[int, ...]
+    has_leader: bool = True
+    copying: set[int] = field(default_factory=set)
+    learning: set[int] = field(default_factory=set)
+    late: set[int] = field(default_factory=set)
+    versions: dict[int, int] = field(default_factory=dict)
+    protocol: Coordination | None = None
+
+    @property
+    def leader_id(self) -> int | None:
+        """Who leads; None while nobody does."""
+        return self.replication.leader_id if self.has_leader else None
+
+    @property
+    def leader(self) -> Replica:
+        """The replica of who leads, or did last."""
+        return self.replication.leader
+
+    @property
+    def in_sync(self) -> list[int]:
+        """The ISR, in the order of assignment."""
+        return [broker for broker in self.assigned if broker not in self.replication.away]
+
+    def replica(self, broker: int) -> Replica:
+        """A broker's replica."""
+        return self.replication.replicas[broker]
+
+    def touch(self, broker: int) -> None:
+        """Note that a broker's replica is not what it was."""
+        self.versions[broker] = self.versions.get(broker, 0) + 1
+
+    def lacks_batches(self, broker: int) -> bool:
+        """Whether a follower has yet to copy something, or to drop it."""
+        mine = self.replica(broker)
+        return mine.log_end < self.leader.log_end or mine.diverged_from is not None
+
+    def lacks_high_watermark(self, broker: int) -> bool:
+        """Whether a follower has yet to learn how far the high watermark is."""
+        mine = self.replica(broker)
+        return mine.high_watermark < min(self.leader.high_watermark, mine.log_end)
+
+    def is_stored(self, batch: Batch) -> bool | None:
+        """Whether everybody in sync has a batch that was appended to a leader; None where that has failed with it.
+
+        A later leader's log tells where the epochs before its own ended (KIP-101).
+        """
+        later = [start for epoch, start in self.leader.epochs.items() if epoch > batch.leader_epoch]
+        if batch.last_offset >= min(later, default=MAX_SEGMENT_MS):
+            return None
+        return self.leader.high_watermark > batch.last_offset
+
+
+def begins_segment(segment_ms: float, segment_bytes: float, sizes: Sizes, replica: Replica, batch: Batch) -> bool:
+    """Whether a replica begins a segment before it appends a batch (``LogSegment.shouldRoll``).
+
+    Time is that of the batches: from the first one's in the segment to this one's.
+    """
+    held = replica.segments[-1].batches
+    if not held:
+        return False
+    is_old = batch.max_timestamp_ms - held[0].max_timestamp_ms > segment_ms
+    return is_old or (segment_bytes < MAX_SEGMENT_MS and sizes.of(held) + sizes.of([batch]) > segment_bytes)
+
+
+@dataclass
+class Sizes:
+    """Bytes of batches; those that several replicas share are encoded once."""
+
+    encoded: dict[Batch, bytes] = field(default_factory=dict)
+
+    def bytes_of(self, batch: Batch) -> bytes:
+        """Return what a broker stores."""
+        if batch not in self.encoded:
+            self.encoded[batch] = encode(batch)
+        return self.encoded[batch]
+
+    def of(self, batches: list[Batch]) -> int:
+        """Return how many bytes batches take."""
+        return sum(len(self.bytes_of(batch)) for batch in batches)

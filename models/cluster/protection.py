@@ -1,0 +1,124 @@
+"""Coordinated compaction among simulated brokers: `models.coordination`, with messages that take their time.
+
+A replica tells its leader how far it is when that has changed, and again as long as the leader may not have heard of
+it; leaders distribute bounds. Messages arrive in any order, and some never.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from models import coordination
+from models.coordination import Pair, Report
+
+if TYPE_CHECKING:
+    from models.cluster.cluster import SimCluster
+    from models.cluster.partition import SimPartition
+    from models.coordination import Coordination, Message
+
+
+class Protection:
+    """Acts for every replica of a cluster whose replicas compact together."""
+
+    def __init__(self, cluster: SimCluster, reports_s: float) -> None:
+        """Remember the cluster; ``reports_s``: after how long a replica repeats what may be lost."""
+        self._cluster = cluster
+        self._reports_s = reports_s
+        self._repeating: set[tuple[str, int, int]] = set()
+
+    def begin(self, partition: SimPartition) -> None:
+        """Begin with a partition that was just created."""
+        partition.protocol = coordination.begin(partition.assigned, partition.replication.leader_id)
+
+    def notice(self, partition: SimPartition, broker: int) -> None:
+        """Have a replica report what its leader has not heard, and the leader distribute what it hears."""
+        protocol = self._protocol(partition)
+        if broker not in protocol.known or not self._cluster.is_reachable(broker):
+            return
+        own = self._own(partition, broker)
+        if broker == protocol.leader:
+            self._take(partition, coordination.hear(protocol, broker, own, ()))
+        elif coordination.has_news(protocol, broker, own):
+            self._take(partition, coordination.report(protocol, broker, own))
+            self._repeat_later(partition, broker)
+
+    def elect(self, partition: SimPartition, broker: int) -> None:
+        """Have another replica lead; everybody reports to it anew."""
+        own = self._own(partition, broker)
+        self._take(partition, coordination.elect(self._protocol(partition), broker, own))
+        for other in partition.assigned:
+            self.notice(partition, other)
+
+    def add(self, partition: SimPartition, broker: int) -> None:
+        """Add a replica that has yet to copy everything."""
+        self._take(partition, coordination.add(self._protocol(partition), broker))
+
+    def joined(self, partition: SimPartition, broker: int) -> None:
+        """Take note that a replica is in sync."""
+        self._take(partition, coordination.joined(self._protocol(partition), broker))
+        self.notice(partition, broker)
+
+    def remove(self, partition: SimPartition, broker: int) -> None:
+        """Remove a replica."""
+        self._take(partition, coordination.remove(self._protocol(partition), broker, ()))
+
+    def _own(self, partition: SimPartition, broker: int) -> Pair:
+        """A replica's MCCO and MXFO."""
+        replica = partition.replica(broker)
+        return Pair(replica.cleaned_to or 0, replica.last_stable_offset)
+
+    @staticmethod
+    def _protocol(partition: SimPartition) -> Coordination:
+        assert partition.protocol is not None  # noqa: S101  (every partition has begun with one)
+        return partition.protocol
+
+    def _take(self, partition: SimPartition, after: Coordination) -> None:
+        """Take what a replica made of something; new messages are under way from now on."""
+        before = self._protocol(partition)
+        partition.protocol = after
+        for message in sorted(after.sent - before.sent, key=_order):
+            self._send(partition, message)
+
+    def _send(self, partition: SimPartition, message: Message) -> None:
+        leader = self._protocol(partition).leader
+        ends = (message.broker, leader) if isinstance(message, Report) else (leader, message.broker)
+        takes_s = self._cluster.network.takes_s(*ends)
+        if takes_s is None:
+            self._lose(partition, message)
+            if not isinstance(message, Report):
+                self._repeat_later(partition, message.broker)
+            return
+        self._cluster.clock.after(takes_s, partial(self._deliver, partition, message))
+
+    def _deliver(self, partition: SimPartition, message: Message) -> None:
+        protocol = self._protocol(partition)
+        receiver = protocol.leader if isinstance(message, Report) else message.broker
+        if message not in protocol.sent:
+            return
+        if not self._cluster.is_reachable(receiver):
+            self._lose(partition, message)
+            return
+        self._take(partition, coordination.deliver(protocol, message, ()))
+        self.notice(partition, message.broker)
+
+    def _lose(self, partition: SimPartition, message: Message) -> None:
+        partition.protocol = coordination.lose(self._protocol(partition), message)
+
+    def _repeat_later(self, partition: SimPartition, broker: int) -> None:
+        key = (partition.topic, partition.number, broker)
+        if key not in self._repeating:
+            self._repeating.add(key)
+            self._cluster.clock.after(self._reports_s, partial(self._repeat, partition, broker))
+
+    def _repeat(self, partition: SimPartition, broker: int) -> None:
+        """Report again what may not have arrived, and have the leader tell a replica again what it may not know."""
+        self._repeating.discard((partition.topic, partition.number, broker))
+        if not self._cluster.is_reachable(broker):
+            return
+        self._take(partition, coordination.remind(self._protocol(partition), broker))
+        self.notice(partition, broker)
+
+
+def _order(message: Message) -> tuple[int, int, bool, Pair]:
+    return message.term, message.broker, isinstance(message, Report), message.pair

@@ -1,0 +1,117 @@
+"""The transaction coordinator: producer ids and epochs, and the markers that end a transaction in each partition.
+
+Sources: ``TransactionCoordinator``, ``TransactionMarkerChannelManager`` and KIP-890 (transactions of version 2 raise
+the epoch at each end). The end of a transaction is answered before its markers are written; the next one of the same
+producer begins once they all are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from models.batch import ABORT, Batch, marker_record
+
+if TYPE_CHECKING:
+    from models.cluster.cluster import SimCluster
+    from models.cluster.partition import SimPartition
+
+FIRST_PRODUCER_ID: Final = 1000
+RETRY_S: Final = 0.1
+
+
+@dataclass(eq=False)
+class Transactional:
+    """What is known of a transactional id. ``ending``: partitions whose marker is to be written.
+
+    ``written``: markers that are written and may not be stored by all yet.
+    """
+
+    producer_id: int
+    raises_epoch: bool
+    epoch: int = 0
+    partitions: list[SimPartition] = field(default_factory=list)
+    ending: list[SimPartition] = field(default_factory=list)
+    written: list[tuple[SimPartition, Batch]] = field(default_factory=list)
+
+
+class Coordinator:
+    """Coordinates every transaction of a cluster; it is never away."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        """Remember the cluster."""
+        self._cluster = cluster
+        self._known: dict[str, Transactional] = {}
+
+    def init(self, transactional_id: str, *, raises_epoch: bool) -> Transactional:
+        """Give a producer its id, or the next epoch; what is open is aborted."""
+        one = self._known.get(transactional_id)
+        if one is None:
+            one = self._known[transactional_id] = Transactional(FIRST_PRODUCER_ID + len(self._known), raises_epoch)
+            return one
+        if one.partitions:
+            self.end(one, ABORT)
+        one.epoch += 1
+        return one
+
+    @staticmethod
+    def add(one: Transactional, partition: SimPartition) -> None:
+        """Have a partition take part in the transaction."""
+        if partition not in one.partitions:
+            one.partitions.append(partition)
+
+    def end(self, one: Transactional, outcome: str) -> None:
+        """Decide a transaction; its markers follow."""
+        one.epoch += one.raises_epoch
+        one.ending, one.partitions = one.partitions, []
+        for number, partition in enumerate(one.ending):
+            delay_s = self._cluster.random.uniform(0.001, 0.02) * (1 + number)
+            self._cluster.clock.after(delay_s, partial(self._write, one, partition, outcome, one.epoch))
+
+    def ending(self) -> list[str]:
+        """Return the transactional ids whose markers are not with all replicas in sync."""
+        return [name for name, one in self._known.items() if self.is_ending(one)]
+
+    @staticmethod
+    def is_ending(one: Transactional) -> bool:
+        """Whether a marker of the last transaction is not with all replicas in sync."""
+        one.written = [(partition, batch) for partition, batch in one.written if not partition.is_stored(batch)]
+        return bool(one.ending or one.written)
+
+    def _write(self, one: Transactional, partition: SimPartition, outcome: str, epoch: int) -> None:
+        leader = partition.leader_id
+        if leader is None or not self._cluster.is_reachable(leader):
+            self._cluster.clock.after(RETRY_S, partial(self._write, one, partition, outcome, epoch))
+            return
+        base, now_ms = partition.leader.log_end, self._cluster.clock.time_ms()
+        batch = Batch(
+            base_offset=base,
+            last_offset=base,
+            records=(marker_record(base, now_ms, outcome),),
+            max_timestamp_ms=now_ms,
+            leader_epoch=partition.replication.leader_epoch,
+            producer_id=one.producer_id,
+            producer_epoch=epoch,
+            transactional=True,
+            control=True,
+        )
+        self._cluster.append(partition, batch)
+        one.written.append((partition, batch))
+        one.ending = [other for other in one.ending if other is not partition]
+        self._watch(one, partition, batch, outcome, epoch)
+
+    def _watch(self, one: Transactional, partition: SimPartition, batch: Batch, outcome: str, epoch: int) -> None:
+        """Write a marker anew that a leader has failed with."""
+
+        def again() -> None:
+            stored = partition.is_stored(batch)
+            if stored is None:
+                one.written = [kept for kept in one.written if kept[1] is not batch]
+                one.ending.append(partition)
+                self._write(one, partition, outcome, epoch)
+            elif not stored:
+                self._watch(one, partition, batch, outcome, epoch)
+
+        if not partition.is_stored(batch):
+            self._cluster.clock.after(1.0, again)
