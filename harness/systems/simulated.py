@@ -41,8 +41,10 @@ FAULTS: Final = ("kill", "pause", "partition", "join", "catch-up", "rolling", "l
 VERSION_2: Final = {"librdkafka": False, "java": True}
 """By client: whether its transactions raise the epoch (KIP-890)."""
 
-COARSE_S: Final = 300.0
-"""Where windows last for days, filler and observer are not asked for more than that."""
+LOOKS_A_WINDOW, ROUNDS_A_WINDOW = 500, 100
+"""Where windows last for days: replicas are looked at so often in one, and the filler writes so often."""
+SETTLING_ROUNDS = 10
+"""Some waits are for a few rounds of the filler."""
 
 
 class SimulatedReader:
@@ -251,11 +253,12 @@ def _timers(timers: Timers) -> Timers:
     """Return timers with which long windows take few steps: nobody looks or writes more often than it makes sense."""
     if not timers.is_resumable:
         return timers
-    least_s = min(COARSE_S, timers.window_s / 1000)
+    filler_s = timers.window_s / ROUNDS_A_WINDOW
     return replace(
         timers,
-        filler_period_s=max(timers.filler_period_s, least_s),
-        observe_period_s=max(timers.observe_period_s, least_s),
+        filler_period_s=max(timers.filler_period_s, filler_s),
+        observe_period_s=max(timers.observe_period_s, timers.window_s / LOOKS_A_WINDOW),
+        settle_s=max(timers.settle_s, filler_s * SETTLING_ROUNDS),
     )
 
 

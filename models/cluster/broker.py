@@ -11,6 +11,8 @@ from models.cluster.settings import BROKER, numbers
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from models.cluster.partition import SimPartition
+
 
 @dataclass
 class Broker:
@@ -27,8 +29,9 @@ class Broker:
     is_running: bool = False
     is_paused: bool = False
     is_registered: bool = False
-    is_looking: bool = False
-    """Whether its cleaner's next look is due already."""
+    look_at_s: float = math.inf
+    """When its cleaner looks next at what has ``changed`` since it did last."""
+    changed: dict[SimPartition, None] = field(default_factory=dict)
     skew_ms: int = 0
     changes: int = 0
     free_at_s: float = 0.0
@@ -54,8 +57,7 @@ class Broker:
             self._numbers = numbers("broker", BROKER, {**self.given, **self.own})
         return self._numbers[name]
 
-    def next_look_s(self, now_s: float) -> float:
-        """Return in how many seconds its cleaner looks next (``log.cleaner.backoff.ms``)."""
+    def next_look_s(self, after_s: float) -> float:
+        """Return when its cleaner looks first after some moment (``log.cleaner.backoff.ms``)."""
         pause_s = self.number_of("log.cleaner.backoff.ms") / 1000
-        looks = math.floor((now_s - self.phase_s) / pause_s) + 1
-        return max(self.phase_s + looks * pause_s - now_s, 0.0)
+        return self.phase_s + (math.floor((after_s - self.phase_s) / pause_s) + 1) * pause_s

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from models.cleaner import Bounds, Cleaning, cleanable_segments, first_dirty
+from models.cluster.settings import NEVER_MS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,11 +18,11 @@ Clean: TypeAlias = Callable[["Replica", Cleaning, int, Bounds], bool]
 """One pass of a cleaner, as `models.cleaner.clean` is; whether it did anything."""
 
 
-def cleaning_of(topic: Mapping[str, float], broker: Mapping[str, float]) -> Cleaning:
+def cleaning_of(topic: Mapping[str, float], producer_expiration_ms: float) -> Cleaning:
     """Return by what a cleaner goes."""
     return Cleaning(
         delete_retention_ms=int(topic["delete.retention.ms"]),
-        producer_expiration_ms=int(broker["producer.id.expiration.ms"]),
+        producer_expiration_ms=int(producer_expiration_ms),
         min_compaction_lag_ms=int(topic["min.compaction.lag.ms"]),
     )
 
@@ -51,7 +52,7 @@ def due_later_ms(replica: Replica, topic: Mapping[str, float], now_ms: int) -> f
     lags_ms = (topic["min.compaction.lag.ms"], topic["max.compaction.lag.ms"])
     youngest_ms = max(batch.max_timestamp_ms for batch in dirty[0].batches)
     moments = (youngest_ms + lags_ms[0] + 1, _since_ms(dirty) + lags_ms[1] + 1)
-    return min((moment for moment in moments if moment > now_ms), default=None)
+    return min((moment for moment in moments if now_ms < moment < NEVER_MS), default=None)
 
 
 def dirty_segments(replica: Replica, among: list[Segment]) -> list[Segment]:

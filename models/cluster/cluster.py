@@ -7,6 +7,7 @@ Sources: ``ReplicaManager``, ``Partition`` and ``ReplicaFetcherThread`` (copying
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -161,9 +162,9 @@ class SimCluster:
 
     def _change(self, broker: int, *, is_running: bool, is_paused: bool) -> None:
         one = self.brokers[broker]
-        one.is_running, one.is_paused, one.is_looking = is_running, is_paused, False
+        one.is_running, one.is_paused, one.look_at_s = is_running, is_paused, math.inf
         one.changes += 1
-        self._look_later(broker)
+        self._look_at_all(broker)
 
     def _heartbeat_s(self, broker: int) -> float:
         return self.random.random() * self.brokers[broker].number_of("broker.heartbeat.interval.ms") / 1000
@@ -350,7 +351,7 @@ class SimCluster:
     def _changed(self, partition: SimPartition, broker: int) -> None:
         """A replica is not what it was: there may be something to clean, or to tell."""
         partition.touch(broker)
-        self._look_later(broker)
+        self._look_later(partition, broker)
         if self._protection is not None:
             self._protection.notice(partition, broker)
 
@@ -361,41 +362,39 @@ class SimCluster:
 
     def _look_everywhere(self) -> None:
         for broker in self.brokers:
-            self._look_later(broker)
+            self._look_at_all(broker)
 
-    def _look_later(self, broker: int, delay_s: float = 0.0) -> None:
-        """Have a broker's cleaner look when it is the time for that."""
-        one = self.brokers[broker]
-        if one.is_looking or not one.is_active:
-            return
-        one.is_looking = True
-        at_s = self.clock.now_s() + delay_s
-        changes = one.changes
-        self.clock.after(
-            delay_s + one.next_look_s(at_s), lambda: self._look(broker) if one.changes == changes else None
-        )
-
-    def _look(self, broker: int) -> None:
-        """Clean what is due on a broker, and come back when more may be."""
-        one = self.brokers[broker]
-        one.is_looking = False
-        now_ms = self.clock.time_ms() + one.skew_ms
-        later: list[float] = []
+    def _look_at_all(self, broker: int) -> None:
         for partition in self._held_by(broker):
-            replica, topic = partition.replica(broker), self.topic(partition.topic)
-            cleaning = cleaning_of(topic, self._expiry(one))
+            self._look_later(partition, broker)
+
+    def _look_later(self, partition: SimPartition, broker: int, delay_s: float = 0.0) -> None:
+        """Have a broker's cleaner look at a replica when it is the time for that."""
+        one = self.brokers[broker]
+        one.changed[partition] = None
+        at_s = one.next_look_s(self.clock.now_s() + delay_s)
+        if one.is_active and at_s < one.look_at_s:
+            one.look_at_s = at_s
+            self.clock.after(at_s - self.clock.now_s(), partial(self._look, one, at_s))
+
+    def _look(self, broker: Broker, at_s: float) -> None:
+        """Clean what is due on a broker, and come back when time alone may make more due."""
+        if broker.look_at_s != at_s:
+            return
+        broker.look_at_s = math.inf
+        now_ms = self.clock.time_ms() + broker.skew_ms
+        changed, broker.changed = list(broker.changed), {}
+        for partition in changed:
+            if broker.number not in partition.replication.replicas:
+                continue
+            replica, topic = partition.replica(broker.number), self.topic(partition.topic)
+            cleaning = cleaning_of(topic, broker.number_of("producer.id.expiration.ms"))
             if is_due(replica, cleaning, topic, now_ms, self.sizes):
-                bounds = UNBOUNDED if partition.protocol is None else partition.protocol.bounds(broker)
+                bounds = UNBOUNDED if partition.protocol is None else partition.protocol.bounds(broker.number)
                 self.rules.clean(replica, cleaning, now_ms, bounds)
-                partition.touch(broker)
+                partition.touch(broker.number)
                 if self._protection is not None:
-                    self._protection.notice(partition, broker)
+                    self._protection.notice(partition, broker.number)
             due_ms = due_later_ms(replica, topic, now_ms)
             if due_ms is not None:
-                later.append(due_ms)
-        if later:
-            self._look_later(broker, max((min(later) - now_ms) / 1000, 0.0))
-
-    @staticmethod
-    def _expiry(broker: Broker) -> dict[str, float]:
-        return {"producer.id.expiration.ms": broker.number_of("producer.id.expiration.ms")}
+                self._look_later(partition, broker.number, (due_ms - now_ms) / 1000)
