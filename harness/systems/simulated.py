@@ -250,7 +250,10 @@ def _settings(
 
 
 def _timers(timers: Timers) -> Timers:
-    """Return timers with which long windows take few steps: nobody looks or writes more often than it makes sense."""
+    """Return timers with which long windows take few steps: nobody looks or writes more often than it makes sense.
+
+    Quotas are exact here, so little has to be copied for it to take long.
+    """
     if not timers.is_resumable:
         return timers
     filler_s = timers.window_s / ROUNDS_A_WINDOW
@@ -259,6 +262,7 @@ def _timers(timers: Timers) -> Timers:
         filler_period_s=max(timers.filler_period_s, filler_s),
         observe_period_s=max(timers.observe_period_s, timers.window_s / LOOKS_A_WINDOW),
         settle_s=max(timers.settle_s, filler_s * SETTLING_ROUNDS),
+        copy_bytes_per_s=1,
     )
 
 
