@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from harness.errors import HarnessError, UsageError
 from harness.protocol.wire import Address
 from harness.runtimes.base import Ready
-from harness.targets import SIM_KAFKA, SIM_REDPANDA, SIMULATED
+from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA, SIMULATED
 from models.clock import VirtualClock
 from models.cluster.cluster import Rules, SimCluster
 from models.cluster.files import write_checkpoint, write_replica
@@ -27,6 +27,7 @@ NOT_MODELLED: Final = "simulated brokers know no such fault: {}"
 RULES: Final[Mapping[str, Rules]] = {
     SIM_KAFKA: Rules(),
     SIM_REDPANDA: Rules(coordinated=True),
+    SIM_CLOUD_TOPICS: Rules(shared=True),
 }
 """By target."""
 
@@ -144,11 +145,12 @@ class SimRuntime:
         """No simulated broker ends by itself."""
 
     def copy_partition(self, broker: int, topic: str, partition: int, destination: Path) -> None:
-        """Write what the broker has on disk of a partition, as Kafka has it."""
+        """Write what the broker has of a partition, in Kafka's form; where there is one copy, what it serves."""
         destination.mkdir(parents=True, exist_ok=True)
-        replicas = self.cluster.partitions[topic, partition].replication.replicas
-        if broker in replicas:
-            write_replica(destination, replicas[broker], self.cluster.sizes.bytes_of)
+        held = self.cluster.partitions[topic, partition]
+        if broker in held.replication.replicas:
+            replica = self.cluster.served(held, broker) if self.is_up(broker) else held.replica(broker)
+            write_replica(destination, replica, self.cluster.sizes.bytes_of)
 
     def copy_checkpoints(self, broker: int, destination: Path) -> None:
         """Write the checkpoints and ``meta.properties`` of the broker's log directory."""

@@ -16,7 +16,7 @@ from harness.protocol.redpanda_admin import COORDINATED_COMPACTION
 from harness.protocol.replica import DEBUG_REPLICA_ID, OpenTransaction, ReplicaState
 from harness.suggest import nearest
 from harness.systems import System
-from harness.targets import SIM_KAFKA, SIM_REDPANDA
+from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
 from harness.timers import FREEZE
 
 if TYPE_CHECKING:
@@ -82,7 +82,10 @@ class SimulatedReader:
         version = partition.versions.get(self._broker, 0)
         told = self._told.get((tp, replica_id))
         if told is None or told[0] != version:
-            told = version, self._read(partition.replica(self._broker), is_consumer=replica_id != DEBUG_REPLICA_ID)
+            told = (
+                version,
+                self._read(self._cluster.served(partition, self._broker), is_consumer=replica_id != DEBUG_REPLICA_ID),
+            )
             self._told[tp, replica_id] = told
         return told[1]
 
@@ -307,4 +310,5 @@ def _system(kind: Kind) -> System:
 SYSTEMS: Final = {
     SIM_KAFKA: _system(Kind("simulated Kafka")),
     SIM_REDPANDA: _system(Kind("simulated Redpanda", (COORDINATED_COMPACTION,))),
+    SIM_CLOUD_TOPICS: _system(Kind("simulated Cloud Topics")),
 }

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 KAFKA, REDPANDA = "kafka", "redpanda"
-SIM_KAFKA, SIM_REDPANDA = "sim-kafka", "sim-redpanda"
-SIMULATED = (SIM_KAFKA, SIM_REDPANDA)
+SIM_KAFKA, SIM_REDPANDA, SIM_CLOUD_TOPICS = "sim-kafka", "sim-redpanda", "sim-cloud-topics"
+SIMULATED = (SIM_KAFKA, SIM_REDPANDA, SIM_CLOUD_TOPICS)
 """Systems that are models of this project (`models.cluster`); each is a target of that name."""
 
 
@@ -67,6 +67,7 @@ _REDPANDA = (
 _SIMULATED = (
     Target(SIM_KAFKA, "model", system=SIM_KAFKA, note="simulated: Kafka 3.9 to 4.4, each replica cleaned on its own timers"),  # noqa: E501
     Target(SIM_REDPANDA, "model", system=SIM_REDPANDA, note="simulated: replicas that compact together"),
+    Target(SIM_CLOUD_TOPICS, "model", system=SIM_CLOUD_TOPICS, note="simulated: one shared copy, compacted by any broker"),  # noqa: E501
 )
 # fmt: on
 

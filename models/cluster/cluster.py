@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from models.cleaner import UNBOUNDED, clean
 from models.cluster.broker import Broker
 from models.cluster.cleaning import Clean, cleaning_of, due_later_ms, is_due
+from models.cluster.cloud import CloudStore
 from models.cluster.network import Network
 from models.cluster.partition import SimPartition, Sizes, begins_segment
 from models.cluster.protection import Protection
@@ -39,11 +40,13 @@ START_S = 1.0
 class Rules:
     """By what a cluster compacts: ``clean`` is one pass. ``coordinated``: only what all replicas allow is removed.
 
-    ``reports_s``: how often replicas tell their leader how far they are, where it has not heard of it.
+    ``shared``: there is one copy, as in Cloud Topics, and replicas clean nothing. ``reports_s``: how often replicas
+    tell their leader how far they are, where it has not heard of it.
     """
 
     clean: Clean = clean
     coordinated: bool = False
+    shared: bool = False
     reports_s: float = 1.0
 
 
@@ -62,6 +65,7 @@ class SimCluster:
     topics: dict[str, dict[str, str]] = field(default_factory=dict)
     sizes: Sizes = field(default_factory=Sizes)
     _protection: Protection | None = field(init=False, default=None)
+    _store: CloudStore | None = field(init=False, default=None)
     _topic_numbers: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -71,6 +75,8 @@ class SimCluster:
         self.network = Network(self.random)
         if self.rules.coordinated:
             self._protection = Protection(self, self.rules.reports_s)
+        if self.rules.shared:
+            self._store = CloudStore(self)
 
     # Topics.
 
@@ -93,7 +99,13 @@ class SimCluster:
         made = SimPartition(topic, number, replication, tuple(brokers))
         if self._protection is not None:
             self._protection.begin(made)
+        if self._store is not None:
+            self._store.begin(made)
         return made
+
+    def served(self, partition: SimPartition, broker: int) -> Replica:
+        """Return what a broker serves of a partition."""
+        return partition.replica(broker) if self._store is None else self._store.served(partition, broker)
 
     def topic(self, name: str) -> dict[str, float]:
         """Return a topic's numbers."""
@@ -164,6 +176,8 @@ class SimCluster:
         one = self.brokers[broker]
         one.is_running, one.is_paused, one.look_at_s = is_running, is_paused, math.inf
         one.changes += 1
+        if self._store is not None:
+            self._store.crash(broker)
         self._look_at_all(broker)
 
     def _heartbeat_s(self, broker: int) -> float:
@@ -354,6 +368,8 @@ class SimCluster:
         self._look_later(partition, broker)
         if self._protection is not None:
             self._protection.notice(partition, broker)
+        if self._store is not None and broker == partition.leader_id:
+            self._store.notice(partition)
 
     def _held_by(self, broker: int) -> Iterator[SimPartition]:
         return (one for one in self.partitions.values() if broker in one.replication.replicas)
@@ -363,6 +379,8 @@ class SimCluster:
     def _look_everywhere(self) -> None:
         for broker in self.brokers:
             self._look_at_all(broker)
+        if self._store is not None:
+            self._store.wake()
 
     def _look_at_all(self, broker: int) -> None:
         for partition in self._held_by(broker):
@@ -371,6 +389,8 @@ class SimCluster:
     def _look_later(self, partition: SimPartition, broker: int, delay_s: float = 0.0) -> None:
         """Have a broker's cleaner look at a replica when it is the time for that."""
         one = self.brokers[broker]
+        if self.rules.shared:
+            return
         one.changed[partition] = None
         at_s = one.next_look_s(self.clock.now_s() + delay_s)
         if one.is_active and at_s < one.look_at_s:

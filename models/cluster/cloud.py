@@ -1,0 +1,180 @@
+"""Cloud Topics on simulated brokers: what is decided moves from the replicated log to one shared copy (seed 2).
+
+Each broker has the end of a partition in a log of its own (L0). Up to its last stable offset, the leader hands that
+over to the object store and the metastore (L1), without markers and without what was aborted; replicas then drop it. A
+reader of any broker gets L1, and behind it what that broker has in L0. Any broker compacts any partition's L1, and
+where two do so at once the metastore takes the first (`models.cloud_topics`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from models.batch import Batch
+from models.cloud_topics.cloud import Cloud, Job
+from models.cloud_topics.compaction import Settings
+from models.replica import Replica, Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from models.cluster.cluster import SimCluster
+    from models.cluster.partition import SimPartition
+
+HAND_OVER_S: Final = 0.25
+"""How long what is decided may stay in L0 alone."""
+SHORTEST_PASS_S, LONGEST_PASS_S = 0.005, 0.08
+"""From reading metadata to the commit: long enough for two brokers to be at it at once."""
+AT_REST: Final = 1.0
+"""A topic whose ``min.cleanable.dirty.ratio`` this is rests, expired tombstones included."""
+
+
+class CloudStore:
+    """L1 of a cluster's partitions, and the compactors on its brokers."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        """Remember the cluster."""
+        self._cluster = cluster
+        self._cloud = Cloud()
+        self._by_name: dict[str, SimPartition] = {}
+        self._handing_over: set[str] = set()
+        self._woken: set[int] = set()
+
+    def begin(self, partition: SimPartition) -> None:
+        """Begin with a partition that was just created."""
+        self._by_name[_name(partition)] = partition
+        self._cloud.create(_name(partition), self._settings(partition))
+
+    def served(self, partition: SimPartition, broker: int) -> Replica:
+        """Return what a broker serves: L1, and what it has behind that in its own log."""
+        own = partition.replica(broker)
+        log = self._cloud.partitions[_name(partition)].log
+        batches = [batch for piece in log.objects for batch in piece.batches]
+        if not batches or batches[-1].last_offset + 1 < log.end_offset:
+            batches += _gap(batches[-1].last_offset + 1 if batches else 0, log.end_offset)
+        behind = [batch for batch in own.from_offset(log.end_offset) if batch.base_offset >= log.end_offset]
+        aborted = [one for segment in own.segments for one in segment.aborted if one.last_offset >= log.end_offset]
+        return replace(own.fork(), segments=[Segment(0, [*batches, *behind], aborted)], log_start=0)
+
+    def notice(self, partition: SimPartition) -> None:
+        """Have the leader hand over what is decided, a little later."""
+        name = _name(partition)
+        if name not in self._handing_over and self._is_ahead(partition):
+            self._handing_over.add(name)
+            self._cluster.clock.after(HAND_OVER_S, partial(self._hand_over, partition))
+
+    def wake(self) -> None:
+        """Have every broker's idle worker look for a log to compact."""
+        for broker in self._cluster.brokers:
+            self._wake(broker, 0.0)
+
+    def crash(self, broker: int) -> None:
+        """Have a broker forget the passes that it was at."""
+        self._cloud.crash(broker)
+        self._woken.discard(broker)
+
+    def _is_ahead(self, partition: SimPartition) -> bool:
+        end = self._cloud.partitions[_name(partition)].log.end_offset
+        return partition.has_leader and partition.leader.last_stable_offset > end
+
+    def _hand_over(self, partition: SimPartition) -> None:
+        name = _name(partition)
+        self._handing_over.discard(name)
+        leader = partition.leader_id
+        if leader is None or not self._cluster.is_reachable(leader) or not self._is_ahead(partition):
+            return
+        log, replica = self._cloud.partitions[name].log, partition.leader
+        end = replica.last_stable_offset
+        decided = list(_decided(replica, log.end_offset, end))
+        self._cloud.append(name, decided)
+        partition.replication.delete_records(end)
+        self._touch(partition)
+        self.wake()
+
+    def _touch(self, partition: SimPartition) -> None:
+        for broker in partition.assigned:
+            partition.touch(broker)
+
+    def _settings(self, partition: SimPartition) -> Settings:
+        topic = self._cluster.topic(partition.topic)
+        return Settings(
+            delete_retention_ms=int(topic["delete.retention.ms"]),
+            min_cleanable_dirty_ratio=topic["min.cleanable.dirty.ratio"],
+            max_compaction_lag_ms=int(topic["max.compaction.lag.ms"]),
+        )
+
+    def _wake(self, broker: int, delay_s: float) -> None:
+        one, now_s = self._cluster.brokers[broker], self._cluster.clock.now_s()
+        if broker not in self._woken and self._cluster.is_reachable(broker):
+            self._woken.add(broker)
+            delay_s = one.next_look_s(now_s + delay_s) - now_s
+            self._cluster.clock.after(delay_s, partial(self._look, broker, one.changes))
+
+    def _look(self, broker: int, changes: int) -> None:
+        if self._cluster.brokers[broker].changes != changes:
+            return
+        self._woken.discard(broker)
+        now_ms = self._cluster.clock.time_ms()
+        resting = {name for name in self._by_name if self._rests(name)}
+        for name, stored in self._cloud.partitions.items():
+            stored.settings = self._settings(self._by_name[name])
+        polled = self._cloud.poll(broker, now_ms=now_ms)
+        if polled is None or polled in resting:
+            self._wake_for_tombstones(broker, now_ms)
+            return
+        job = self._cloud.begin(broker, polled, now_ms=now_ms)
+        if job is not None:
+            pass_s = self._cluster.random.uniform(SHORTEST_PASS_S, LONGEST_PASS_S)
+            self._cluster.clock.after(pass_s, partial(self._commit, broker, changes, job))
+
+    def _commit(self, broker: int, changes: int, job: Job) -> None:
+        if self._cluster.brokers[broker].changes != changes or not job.left:
+            return
+        self._cloud.commit(job, now_ms=self._cluster.clock.time_ms())
+        self._touch(self._by_name[job.name])
+        self._wake(broker, 0.0)
+
+    def _rests(self, name: str) -> bool:
+        return self._cluster.topic(self._by_name[name].topic)["min.cleanable.dirty.ratio"] >= AT_REST
+
+    def _wake_for_tombstones(self, broker: int, now_ms: int) -> None:
+        """Look again when the next tombstone may go."""
+        moments = [
+            entry.cleaned_at_ms + stored.settings.delete_retention_ms
+            for name, stored in self._cloud.partitions.items()
+            if not self._rests(name)
+            for entry in stored.log.tombstones
+        ]
+        if later := [moment for moment in moments if moment > now_ms]:
+            self._wake(broker, (min(later) - now_ms) / 1000)
+
+
+def _decided(replica: Replica, start: int, end: int) -> Iterator[Batch]:
+    """Yield what L1 takes of a log: no markers, nothing aborted, and of transactions only what they wrote."""
+    aborted = [one for segment in replica.segments for one in segment.aborted]
+    for batch in replica.from_offset(start):
+        if batch.base_offset >= end:
+            return
+        is_aborted = batch.transactional and any(
+            one.producer_id == batch.producer_id and one.first_offset <= batch.base_offset <= one.last_offset
+            for one in aborted
+        )
+        if batch.control or is_aborted:
+            # Its offsets are left out; the last batch tells how far L1 goes.
+            yield Batch(batch.base_offset, batch.last_offset, (), batch.max_timestamp_ms)
+        else:
+            yield replace(batch, transactional=False)
+
+
+def _gap(start: int, end: int) -> list[Batch]:
+    """Return a batch without records for offsets that nothing is left of, so that a reader sees how far the log goes.
+
+    Kafka's cleaner leaves such a one. What Cloud Topics answers there is not known.
+    """
+    return [Batch(start, end - 1, (), 0)] if start < end else []
+
+
+def _name(partition: SimPartition) -> str:
+    return f"{partition.topic}-{partition.number}"
