@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 CHECKER = "guarantees"
 """The name in `harness.check.CHECKERS` of what returns their rows."""
@@ -42,17 +43,23 @@ GUARANTEES = (
 
 
 def tell(
-    rows: Sequence[dict[str, Any]] | None, distrusted: Iterable[tuple[str, int, int]], why_not: str
+    rows: Sequence[dict[str, Any]] | None,
+    distrusted: Iterable[tuple[str, int, int]],
+    why_not: str,
+    unpromised: Mapping[str, str] = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
     """Return ``guarantees`` of ``verdict.json``.
 
     ``rows`` as `checkers.guarantees.told` has them, None where none were computed, ``why_not``. What replicas tell that
-    contradict themselves (``distrusted``: topic, partition, broker) is left out.
+    contradict themselves (``distrusted``: topic, partition, broker) is left out. ``unpromised``: guarantees that this
+    target does not give, and why.
     """
     left_out = set(distrusted)
     trusted = [row for row in rows or [] if (row["topic"], row["partition"], row["broker"]) not in left_out]
     return [
-        _one(guarantee, [row for row in trusted if row["guarantee"] == guarantee.name], why_not)
+        _one(guarantee, [], f"not promised: {unpromised[guarantee.name]}")
+        if guarantee.name in unpromised
+        else _one(guarantee, [row for row in trusted if row["guarantee"] == guarantee.name], why_not)
         for guarantee in GUARANTEES
     ]
 

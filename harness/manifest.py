@@ -91,7 +91,12 @@ def begin(
             "run_id": folder.run_id,
             "status": RUNNING,
             "failure": None,
-            "target": {"name": target.name, "version": target.version, "note": target.note},
+            "target": {
+                "name": target.name,
+                "version": target.version,
+                "note": target.note,
+                "unpromised": dict(target.unpromised),
+            },
             "coordination": dict.fromkeys(test.system.proof, False),
             "anomaly": anomaly,
             "schedule": vars(schedule) if schedule else None,

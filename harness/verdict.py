@@ -71,7 +71,8 @@ def assemble(manifest: dict[str, Any], results: Results, aftermath: Sequence[dic
         "" if results.guarantees is not None
         else results.raised.get(guarantees.CHECKER) or failure or "it was not checked: the run did not go to its end"
     )  # fmt: skip
-    promised = guarantees.tell(results.guarantees, contradicted, why_unchecked)
+    unpromised = manifest["target"].get("unpromised", {})
+    promised = guarantees.tell(results.guarantees, contradicted, why_unchecked, unpromised)
     scenarios = [
         _scenario(scenario, manifest, results, findings, promised)
         for scenario in manifest["scenarios"]

@@ -23,7 +23,8 @@ class Target:
     """One version of a system under test: of Kafka, as Maven Central has it, or of Redpanda, as an image has it.
 
     ``system``: by which rules it is set up and asked, see `harness.systems`. ``topic_settings`` and ``broker_settings``
-    are what makes this target what it is; ``has_store``: it keeps data in an object store beside the brokers.
+    are what makes this target what it is; ``has_store``: it keeps data in an object store beside the brokers;
+    ``unpromised``: guarantees (`harness.guarantees`) that it does not give, and why.
     ``excluded_modules`` are ``group:artifact`` names that Kafka's POMs ask for and that are left out; the ``note``
     says why, or what else is special.
     """
@@ -37,6 +38,7 @@ class Target:
     topic_settings: Mapping[str, str] = field(default_factory=dict)
     broker_settings: Mapping[str, str] = field(default_factory=dict)
     has_store: bool = False
+    unpromised: Mapping[str, str] = field(default_factory=dict)
 
 
 # fmt: off
@@ -51,6 +53,8 @@ _KAFKA = (
 
 # Without it markers are kept for ever, and a pass would be worth nothing (`facts/redpanda.md`).
 _REMOVES_MARKERS = {"log_compaction_tx_batch_removal_enabled": "true"}
+_NO_MARKERS = {"control-batches": "the shared copy has no markers, and transactions are decided before"}
+"""Seed 2: what is compacted is free of control batches."""
 _IN_THE_STORE = {
     "cloud_storage_enabled": "true",
     "cloud_topics_enabled": "true",
@@ -62,12 +66,12 @@ _REDPANDA = (
     Target("redpanda-25.3", "25.3.10", system=REDPANDA, broker_settings=_REMOVES_MARKERS, note="the first line with coordinated compaction"),  # noqa: E501
     Target("redpanda-26.1", "26.1.14", system=REDPANDA, broker_settings=_REMOVES_MARKERS),
     Target("redpanda-26.2", "26.2.2", system=REDPANDA, broker_settings=_REMOVES_MARKERS),
-    Target("redpanda-26.2-cloud", "26.2.2", system=REDPANDA, broker_settings={**_REMOVES_MARKERS, **_IN_THE_STORE}, topic_settings={"redpanda.storage.mode": "cloud"}, has_store=True, note="Cloud Topics, on MinIO"),  # noqa: E501
+    Target("redpanda-26.2-cloud", "26.2.2", system=REDPANDA, broker_settings={**_REMOVES_MARKERS, **_IN_THE_STORE}, topic_settings={"redpanda.storage.mode": "cloud"}, has_store=True, unpromised=_NO_MARKERS, note="Cloud Topics, on MinIO"),  # noqa: E501
 )
 _SIMULATED = (
     Target(SIM_KAFKA, "model", system=SIM_KAFKA, note="simulated: Kafka 3.9 to 4.4, each replica cleaned on its own timers"),  # noqa: E501
     Target(SIM_REDPANDA, "model", system=SIM_REDPANDA, note="simulated: replicas that compact together"),
-    Target(SIM_CLOUD_TOPICS, "model", system=SIM_CLOUD_TOPICS, note="simulated: one shared copy, compacted by any broker"),  # noqa: E501
+    Target(SIM_CLOUD_TOPICS, "model", system=SIM_CLOUD_TOPICS, unpromised=_NO_MARKERS, note="simulated: one shared copy, compacted by any broker"),  # noqa: E501
 )
 # fmt: on
 
