@@ -13,6 +13,7 @@ from pyspark.sql import functions as f
 
 from checkers.evidence import PARTITION, REPLICA, in_one
 from checkers.parse import FETCH
+from harness.observe import DIGEST_MODULUS
 from harness.scenario import Critical, Phase
 from harness.store import AFTER_REJOIN, BEFORE_RETURN
 
@@ -76,7 +77,8 @@ def check(judged: Judged) -> DataFrame:
     first time. cleaned_past: before the return its cleaner had come past the critical offset, by its checkpoint or by
     what the broker says (`harness.systems.Control.compaction`). passed: it had after the delete horizon too,
     proven by a batch within the cleaned range that is younger than the horizon. same_directory: the log
-    directory's id did not change. was_served: it was read over the wire at the end.
+    directory's id did not change. was_served: it was read over the wire at the end; served_digest: equal for equal logs
+    (`harness.observe.batch_digest`).
     """
     evidence = judged.evidence
     wanted = in_one(criticals(judged))
@@ -130,6 +132,7 @@ def check(judged: Judged) -> DataFrame:
             "log_end_before",
             "log_end_after",
             "high_watermark_after",
+            "served_digest",
         )
     )
 
@@ -177,5 +180,10 @@ def _directories(judged: Judged) -> DataFrame:
 
 
 def _served(judged: Judged) -> DataFrame:
-    """Return REPLICA, ``was_served``: whether the replica's batches were fetched after the rejoin."""
-    return judged.evidence.at(AFTER_REJOIN, FETCH).select(*REPLICA, f.lit(True).alias("was_served")).distinct()
+    """Return REPLICA, ``was_served``, ``served_digest`` of batches that were fetched after the rejoin."""
+    share = f"IF(first_in_batch, crc * (base_offset % {DIGEST_MODULUS} + 1), 0)"
+    return (
+        judged.evidence.at(AFTER_REJOIN, FETCH)
+        .groupBy(*REPLICA)
+        .agg(f.lit(True).alias("was_served"), f.expr(f"bit_xor({share})").alias("served_digest"))
+    )

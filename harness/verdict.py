@@ -38,6 +38,9 @@ MANIFEST_FIELDS = (
 NO_FAULT = "none"
 """The one nemesis that takes nobody away, in run folders whose manifest does not say whether it does."""
 
+ONE_COPY = "one-copy"
+"""What `harness.systems.Control.coordination` calls it that brokers share one copy of each partition."""
+
 Fact = dict[str, Any]
 
 
@@ -121,8 +124,9 @@ def _scenario(
         *guarantees.violated_on(promised, {topic, manifest["control"]}),
     ]
     absent = manifest["absent_brokers"] if manifest.get("takes_away", manifest["nemesis"] != NO_FAULT) else ()
-    earned_by, shortfall = earn(scenario, facts, control, absent=absent)
-    unproven = [name for name, is_there in manifest.get("coordination", {}).items() if not is_there]
+    proof = manifest.get("coordination", {})
+    earned_by, shortfall = earn(scenario, facts, control, absent=absent, is_shared=proof.get(ONE_COPY, False))
+    unproven = [name for name, is_there in proof.items() if not is_there]
     if earned_by and unproven:
         earned_by, shortfall = None, f"replicas were not shown to compact together: {', '.join(unproven)} is not active"
     if found:
@@ -145,23 +149,46 @@ def _scenario(
 
 
 def earn(
-    scenario: dict[str, Any], facts: Sequence[Fact], control: Sequence[Fact], *, absent: Sequence[int]
+    scenario: dict[str, Any],
+    facts: Sequence[Fact],
+    control: Sequence[Fact],
+    *,
+    absent: Sequence[int],
+    is_shared: bool = False,
 ) -> tuple[str | None, str]:
     """Return how ``clean`` is earned and "", or None and what is lacking.
 
     ``facts``: one row per replica (and kind of critical record), as `checkers.exposure` gives them. It has to
-    be earned in each partition. ``absent``: the brokers that were away; none in a run without a fault.
+    be earned in each partition. ``absent``: the brokers that were away; none in a run without a fault. ``is_shared``:
+    there is one copy of each partition, which every broker serves: nobody comes back with one of its own.
     """
     several = len(scenario["replicas"]) > 1
     earned = []
     for partition, brokers in scenario["replicas"].items():
         for kind in scenario["critical"]:
             rows = {row["broker"]: row for row in facts if (row["partition"], row["kind"]) == (int(partition), kind)}
-            way, lack = _earn_one(kind, brokers, rows, [row for row in control if row["kind"] == kind], absent)
+            judge = _earn_shared if is_shared and absent else _earn_one
+            way, lack = judge(kind, brokers, rows, [row for row in control if row["kind"] == kind], absent)
             if way is None:
                 return None, f"partition {partition}: {lack}" if several else lack
             earned.append(way)
     return "; ".join(dict.fromkeys(earned)), ""
+
+
+def _earn_shared(
+    kind: str, brokers: Sequence[int], rows: dict[int, Fact], _control: Sequence[Fact], absent: Sequence[int]
+) -> tuple[str | None, str]:
+    """Where there is one copy, who was away has to serve what the others serve, once they have removed something."""
+    missing = sorted(set(brokers) - set(rows))
+    if missing:
+        return None, f"nothing is known of the {kind} that should have been removed, on brokers {missing}"
+    lack = _all([row for broker, row in rows.items() if broker not in absent], _removed_before_return)
+    lack = lack or _all(rows.values(), lambda row: _first_lack(row, _SERVED))
+    if not lack and len({row["served_digest"] for row in rows.values()}) > 1:
+        lack = "brokers do not serve the same batches"
+    if lack:
+        return None, f"{kind} at offset {rows[brokers[0]]['critical_offset']}: {lack}"
+    return "the others removed it while the broker was away, and every broker serves the one copy", ""
 
 
 def _earn_one(
@@ -197,13 +224,7 @@ def _earn_one(
     return earned, "" if earned else f"{kind} at offset {offset}: {next(iter(ways.values()))}"
 
 
-_RETURNED: tuple[tuple[str, Callable[[Fact], bool]], ...] = (
-    ("did not have the payload when it came back", lambda row: row["had_payload"]),
-    (
-        "was not behind: it had already been past what it should have missed",
-        lambda row: not row["held_critical"] and (row["log_end_before"] or 0) <= row["critical_offset"],
-    ),
-    ("did not keep its log directory", lambda row: row["same_directory"]),
+_SERVED: tuple[tuple[str, Callable[[Fact], bool]], ...] = (
     ("was not read over the wire after the rejoin", lambda row: row["was_served"]),
     (
         "was not read to the high watermark after the rejoin",
@@ -211,6 +232,15 @@ _RETURNED: tuple[tuple[str, Callable[[Fact], bool]], ...] = (
             row["log_end_after"] > row["critical_offset"] and row["high_watermark_after"] == row["log_end_after"]
         ),
     ),
+)
+_RETURNED: tuple[tuple[str, Callable[[Fact], bool]], ...] = (
+    ("did not have the payload when it came back", lambda row: row["had_payload"]),
+    (
+        "was not behind: it had already been past what it should have missed",
+        lambda row: not row["held_critical"] and (row["log_end_before"] or 0) <= row["critical_offset"],
+    ),
+    ("did not keep its log directory", lambda row: row["same_directory"]),
+    *_SERVED,
 )
 """What must be shown of the replica that was away; the words say what is lacking."""
 

@@ -18,6 +18,7 @@ from harness.suggest import nearest
 from harness.systems import System
 from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
 from harness.timers import FREEZE
+from harness.verdict import ONE_COPY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -160,7 +161,6 @@ class SimulatedControl:
     def __init__(self, runtime: SimRuntime) -> None:
         """Remember the cluster."""
         self._cluster = runtime.cluster
-        self._is_coordinated = runtime.cluster.rules.coordinated
 
     def registered(self) -> set[int]:
         """Return the brokers that the controller counts in."""
@@ -242,8 +242,10 @@ class SimulatedControl:
         """Leave files as they are, ``is_up`` or not: they are in Kafka's form."""
 
     def coordination(self) -> dict[str, bool]:
-        """Return whether replicas compact together, where that is to be shown."""
-        return {COORDINATED_COMPACTION: True} if self._is_coordinated else {}
+        """Return what its rules make of replicas: whether they compact together, whether there is one copy."""
+        rules = self._cluster.rules
+        found = {COORDINATED_COMPACTION: rules.coordinated, ONE_COPY: rules.shared}
+        return {name: is_there for name, is_there in found.items() if is_there}
 
 
 def _settings(
@@ -310,5 +312,5 @@ def _system(kind: Kind) -> System:
 SYSTEMS: Final = {
     SIM_KAFKA: _system(Kind("simulated Kafka")),
     SIM_REDPANDA: _system(Kind("simulated Redpanda", (COORDINATED_COMPACTION,))),
-    SIM_CLOUD_TOPICS: _system(Kind("simulated Cloud Topics")),
+    SIM_CLOUD_TOPICS: _system(Kind("simulated Cloud Topics", (ONE_COPY,))),
 }
