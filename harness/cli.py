@@ -287,13 +287,17 @@ def _why_spared(leftover: leftovers.Leftover, run_ids: tuple[str, ...]) -> str |
 @cli.command()
 def targets() -> int:
     """List what can be tested."""
-    from harness.targets import KAFKA, TARGETS  # noqa: PLC0415
+    from harness.targets import KAFKA, SIMULATED, TARGETS, Target  # noqa: PLC0415
     from harness.targets.jars import is_cached  # noqa: PLC0415
+
+    def held(target: Target) -> str:
+        if target.system != KAFKA:
+            return "none" if target.system in SIMULATED else "an image"
+        return "cached" if is_cached(target) else "to be fetched"
 
     table = Table("target", "version", "jars", "note", box=None)
     for target in TARGETS.values():
-        held = "an image" if target.system != KAFKA else "cached" if is_cached(target) else "to be fetched"
-        table.add_row(target.name, target.version, held, target.note)
+        table.add_row(target.name, target.version, held(target), target.note)
     stdout().print(table)
     return EXIT_CLEAN
 

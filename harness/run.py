@@ -18,12 +18,12 @@ from harness.java import find_java
 from harness.placement import place, ports_for
 from harness.protocol.security import read_security
 from harness.runner import Test
-from harness.runtimes import AUTO, find_runtime
+from harness.runtimes import AUTO, SIM, find_runtime
 from harness.runtimes.base import Wanted
 from harness.spark.options import SparkOptions
 from harness.store import create_run_folder, new_run_id
 from harness.systems import find_system
-from harness.targets import find_target
+from harness.targets import SIMULATED, find_target
 from harness.targets.jars import jars_for_client
 from harness.timers import find_timers
 from nemesis import find_nemesis
@@ -82,6 +82,8 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
     client = find_client(test.client)
     security = read_security(options.command_config) if options.command_config else None
     prepare = find_runtime(options.runtime)
+    if target.system in SIMULATED:
+        _raise_if_not_simulated(options)
     java = find_java()
     ready = prepare(
         Wanted(target, java, progress.jars, needs=test.nemesis.needs, image=options.image, access=options.access)
@@ -118,6 +120,18 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
         spark=options.spark,
     )
     return conduct(job, ready.clock(clock), progress)
+
+
+def _raise_if_not_simulated(options: RunOptions) -> None:
+    """Raise `UsageError` for what only brokers outside of this process can be asked for."""
+    asked = {
+        f"--runtime {options.runtime}": options.runtime not in {AUTO, SIM},
+        "--keep": options.keep,
+        "--command-config": options.command_config is not None,
+    }
+    for option, is_asked in asked.items():
+        if is_asked:
+            raise UsageError(f"{option}: {options.target} is simulated, and gone when the run is over")
 
 
 def test_of(options: RunOptions) -> Test:

@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 import requests
 
 from harness.errors import UsageError
-from harness.targets import KAFKA, REDPANDA, at_version, find_target, line_of
+from harness.targets import KAFKA, REDPANDA, SIMULATED, at_version, find_target, line_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,7 @@ def newest_patches() -> Callable[[str], str | None]:
 
     def newest(name: str) -> str | None:
         target = find_target(name)
-        if line_of(name) != name:
+        if line_of(name) != name or target.system in SIMULATED:
             return None
         patch = newest_of(target.version, _published(get, target))
         return None if patch is None else at_version(name, patch).name

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from harness.runtimes.base import Ready, Wanted
 
-AUTO = "auto"
+AUTO, SIM = "auto", "sim"
 
 
 def find_runtime(name: str) -> Callable[[Wanted], Ready]:
@@ -24,7 +24,7 @@ def find_runtime(name: str) -> Callable[[Wanted], Ready]:
         "local": _local,
         "docker": _docker,
         "ssh": _ssh,
-        "sim": _sim,
+        SIM: _sim,
     }
     if name not in table:
         raise UsageError(nearest("runtime", name, list(table)))
