@@ -112,13 +112,17 @@ class Replica:
         self.log_end = batch.last_offset + 1
         self.epochs.setdefault(batch.leader_epoch, batch.base_offset)
         self.received.update(record.offset for record in batch.records)
-        ended = self._note(batch)
+        ended = self._note_aborted(segment, batch)
         if ended is not None:
             self.unreplicated.append((ended, batch.last_offset))
-            if batch.marker == ABORT:
-                segment.aborted.append(
-                    AbortedTxn(batch.producer_id, ended, batch.last_offset, self._stable_after(batch))
-                )
+
+    def _note_aborted(self, segment: Segment, batch: Batch) -> int | None:
+        """As ``_note``; what it ends as aborted goes to the segment's ``.txnindex``."""
+        ended = self._note(batch)
+        if ended is not None and batch.marker == ABORT:
+            stable = self._stable_after(batch)
+            segment.aborted.append(AbortedTxn(batch.producer_id, ended, batch.last_offset, stable))
+        return ended
 
     def _note(self, batch: Batch) -> int | None:
         """Update the producer; return the first offset of the transaction that this batch ends, if it does."""
@@ -190,6 +194,21 @@ class Replica:
         self.producers = dict(self.snapshots.get(known_to, {}))
         for batch in self.from_offset(known_to):
             self._note(batch)
+
+    def recover(self) -> None:
+        """Read the log again from its beginning, as a broker does that was killed (``LogLoader.recoverLog``).
+
+        Whatever it knew, it knows now what is left in its log: producers are those of the batches, and ``.txnindex``
+        has the aborted transactions of which a batch is left. A snapshot is taken at the end of each segment.
+        """
+        self.producers = {}
+        self.snapshots = {}
+        self.unreplicated.clear()
+        for segment in self.segments:
+            segment.aborted = []
+            for batch in segment.batches:
+                self._note_aborted(segment, batch)
+            self.snapshots[segment.next_offset] = dict(self.producers)
 
     def restart_at(self, offset: int) -> None:
         """Drop everything: the leader's log starts beyond this one's end (``truncateFullyAndStartAt``)."""
