@@ -110,7 +110,7 @@ class Replica:
         segment = self.segments[-1]
         segment.batches.append(batch)
         self.log_end = batch.last_offset + 1
-        self.epochs.setdefault(batch.leader_epoch, batch.base_offset)
+        self.begin_epoch(batch.leader_epoch, batch.base_offset)
         self.received.update(record.offset for record in batch.records)
         ended = self._note_aborted(segment, batch)
         if ended is not None:
@@ -157,6 +157,12 @@ class Replica:
     def _stable_after(self, marker: Batch) -> int:
         firsts = [other.open_from for other in self.producers.values() if other.open_from is not None]
         return min(firsts, default=marker.last_offset + 1)
+
+    def begin_epoch(self, epoch: int, offset: int) -> None:
+        """Note where a leader epoch begins; one that has no batch is forgotten (``LeaderEpochFileCache.assign``)."""
+        if epoch not in self.epochs:
+            self.epochs = {one: start for one, start in self.epochs.items() if start < offset}
+            self.epochs[epoch] = offset
 
     def advance_high_watermark(self, leaders: int) -> None:
         """Take the leader's high watermark, as far as this log goes."""

@@ -94,8 +94,7 @@ class Replication:
         if broker in self.away:
             raise ValueError(f"broker {broker} is away")
         self.fetch(broker)
-        self.leader_id = broker
-        self.leader_epoch += 1
+        self._lead(broker)
         self._advance()
 
     def lose_leader(self, successor: int, lost: Sequence[Batch]) -> None:
@@ -107,9 +106,14 @@ class Replication:
         failed.diverged_from = failed.log_end
         for batch in lost:
             self._put(failed, batch)
-        self.leader_id = successor
-        self.leader_epoch += 1
+        self._lead(successor)
         self.leave(failed.broker)
+
+    def _lead(self, broker: int) -> None:
+        """Make a replica the leader: its epoch begins where its log ends (``Partition.makeLeader``)."""
+        self.leader_id = broker
+        self.leader_epoch += 1
+        self.leader.begin_epoch(self.leader_epoch, self.leader.log_end)
 
     def delete_records(self, before: int) -> None:
         """Move the leader's log start; followers learn of it with their next fetch."""

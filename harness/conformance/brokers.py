@@ -7,6 +7,7 @@ make, producers expire when a step says so, and who recovers reads its log from 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import singledispatchmethod
@@ -47,7 +48,7 @@ from harness.systems import find_system
 from harness.timers import DAY_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from harness.clock import Clock

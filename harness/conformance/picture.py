@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from models.replica import Replica
 
 NO_PRODUCER: Final = ""
-DATA, EMPTIED: Final = "data", "emptied"
+DATA, EMPTIED = "data", "emptied"
 """Kinds of batches beside COMMIT and ABORT: data, whether any record is left or none, and what is left of a marker."""
 
 Named = dict[int, str]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import zip_longest
+from itertools import takewhile, zip_longest
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -104,7 +104,8 @@ def _one(random: Random, name: str, common: list[CommonStep | None], version: in
     steps: list[Step] = []
     is_away = False
     for at, befalls in enumerate(common):
-        leaves_next = any(isinstance(one, Leave) for one in common[at : at + 2])
+        until_next = takewhile(lambda one: one is not None, common[at + 1 :])
+        leaves_next = any(isinstance(one, Leave) for one in until_next)
         step = befalls or _local(random, model, may_lead=not leaves_next, is_away=is_away)
         is_away = isinstance(step, Leave) or (is_away and not isinstance(step, Return))
         model.take(step)

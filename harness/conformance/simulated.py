@@ -57,7 +57,7 @@ class Simulated:
         self.partition = Partition(
             topic=schedule.name,
             number=0,
-            settings=Settings(CLEANING, epoch_bump=schedule.version > 1),
+            settings=Settings(cleaning=CLEANING, epoch_bump=schedule.version > 1),
             random=Random(0),  # noqa: S311  (nothing here is left to chance)
             replication=Replication({b: Replica(b) for b in schedule.replicas}, schedule.replicas[0], self._rolls),
             now_ms=STEP_MS,

@@ -13,11 +13,11 @@ BROKERS: Final = (1, 2, 3)
 LEAVES: Final = 2
 """The one broker that goes away and comes back, or joins."""
 STAYING: Final = (1, 3)
-PLAIN, IDEMPOTENT, TRANSACTIONAL, SECOND: Final = "p", "i", "t", "u"
+PLAIN, IDEMPOTENT, TRANSACTIONAL, SECOND = "p", "i", "t", "u"
 """Producers: without an id, with one, and two with transactions."""
 TRANSACTIONAL_ONES: Final = (TRANSACTIONAL, SECOND)
 
-KILL, STOP, PAUSE: Final = "killed", "stopped", "paused"
+KILL, STOP, PAUSE = "killed", "stopped", "paused"
 """SIGKILL and a start, SIGTERM and a start, SIGSTOP and SIGCONT."""
 
 
