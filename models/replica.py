@@ -164,6 +164,20 @@ class Replica:
             self.epochs = {one: start for one, start in self.epochs.items() if start < offset}
             self.epochs[epoch] = offset
 
+    def follow(self) -> None:
+        """Forget leader epochs that begin where the log ends: of who led and wrote nothing (``truncateFromEnd``)."""
+        self.epochs = {epoch: start for epoch, start in self.epochs.items() if start < self.log_end}
+
+    def accepts(self, producer_id: int, epoch: int, first_sequence: int) -> bool:
+        """Whether a leader takes a client's batch to be the producer's next one (``ProducerAppendInfo.checkSequence``).
+
+        A producer that it does not know, or knows no epoch of, may go on with any sequence number.
+        """
+        known = self.producers.get(producer_id, Producer())
+        if known.epoch < 0:
+            return True
+        return first_sequence == (known.last_sequence + 1 if known.epoch == epoch else 0)
+
     def advance_high_watermark(self, leaders: int) -> None:
         """Take the leader's high watermark, as far as this log goes."""
         self.high_watermark = max(self.high_watermark, min(leaders, self.log_end))
@@ -228,8 +242,15 @@ class Replica:
         self.log_start = self.log_end = self.high_watermark = offset
 
     def delete_before(self, offset: int) -> None:
-        """Move the log start, and remove the segments that lie wholly before it."""
-        self.log_start = max(self.log_start, offset)
+        """Move the log start, and remove the segments that lie wholly before it.
+
+        The leader epoch that holds there begins there from now on (``LeaderEpochFileCache.truncateFromStart``).
+        """
+        if offset > self.log_start:
+            self.log_start = offset
+            began = [epoch for epoch, start in sorted(self.epochs.items()) if start <= offset]
+            self.epochs = {epoch: start for epoch, start in self.epochs.items() if epoch not in began[:-1]}
+            self.epochs.update({epoch: offset for epoch in began[-1:]})
         while len(self.segments) > 1 and self.segments[1].base_offset <= self.log_start:
             gone = self.segments.pop(0)
             self.snapshots.pop(gone.base_offset, None)

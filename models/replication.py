@@ -111,6 +111,7 @@ class Replication:
 
     def _lead(self, broker: int) -> None:
         """Make a replica the leader: its epoch begins where its log ends (``Partition.makeLeader``)."""
+        self.leader.follow()
         self.leader_id = broker
         self.leader_epoch += 1
         self.leader.begin_epoch(self.leader_epoch, self.leader.log_end)

@@ -7,16 +7,18 @@ make, producers expire when a step says so, and who recovers reads its log from 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import singledispatchmethod
 from typing import TYPE_CHECKING, Final
 
+import kafka.errors
 from kafka.protocol.admin import DeleteRecordsRequest
 
 from harness.conformance.files import read_files
-from harness.conformance.producer import TIMEOUT_MS, Endpoint, Producer
+from harness.conformance.producer import TIMEOUT_MS, Endpoint, Producer, RefusedError
 from harness.conformance.served import serve
 from harness.conformance.steps import (
     BROKERS,
@@ -100,8 +102,9 @@ class Brokers:
     scratch: Path
     kept_ms: int
     topics: dict[str, Topic] = field(default_factory=dict)
+    kept_until_ms: set[int] = field(default_factory=set)
+    """Delete horizons that must not come before time passes."""
     _how: str = KILL
-    _aged_by_ms: int = 0
 
     def wait(self, condition: Callable[[], bool], what: str, timeout_s: float = SETTLE_S) -> None:
         """Wait until something holds. Raises `HarnessError` when it does not, or a broker ended by itself."""
@@ -172,23 +175,25 @@ class Brokers:
         brokers = [broker for broker in step.brokers if self.runtime.is_up(broker)]
         retention_ms = self.kept_ms if step.kept else AT_ONCE_MS
         self._set(brokers, {RATIO: ALWAYS_PASSES, RETENTION: str(retention_ms)})
-        return lambda: self._set(brokers, {RATIO: NEVER_PASSES, RETENTION: A_DAY})
+
+        def rest() -> None:
+            self._set(brokers, {RATIO: NEVER_PASSES, RETENTION: A_DAY})
+            if min(self.kept_until_ms, default=math.inf) <= self.clock.time_ms():
+                raise HarnessError("brokers took too long: a delete horizon has come that the schedule wants kept")
+
+        return rest
 
     @_befall.register
     def _(self, _step: TimePasses) -> None:
-        self.wait(
-            lambda: self.clock.time_ms() > self._aged_by_ms, "every delete horizon", self.kept_ms / 1000 + SETTLE_S
-        )
+        until_ms = max(self.kept_until_ms, default=0)
+        self.wait(lambda: self.clock.time_ms() > until_ms, "every delete horizon", self.kept_ms / 1000 + SETTLE_S)
+        self.kept_until_ms.clear()
 
     @_befall.register
     def _(self, _step: Expire) -> Callable[[], None]:
         brokers = live_brokers(self.runtime)
         self._set(brokers, {EXPIRATION: "1"})
         return lambda: self._set(brokers, {EXPIRATION: A_DAY})
-
-    def note_horizon(self, at_ms: int) -> None:
-        """Take note of a delete horizon, for `TimePasses`."""
-        self._aged_by_ms = max(self._aged_by_ms, at_ms)
 
     def _set(self, brokers: Sequence[int], settings: dict[str, str]) -> None:
         for broker in brokers:
@@ -284,7 +289,7 @@ class Topic:
         answer = wire.call(self._brokers.runtime.address(self._leader), request)
         for code in (p.error_code for topic in answer.topics for p in topic.partitions):
             if code:
-                raise HarnessError(f"{self._schedule.name}: {step} is refused with error {code}")
+                raise RefusedError(f"it is refused with {kafka.errors.for_code(code).__name__}")
 
     @take.register
     def _(self, _step: Join) -> None:

@@ -41,7 +41,7 @@ class Asked:
     schedules: int = 20
     seed: str = "0"
     transactions: int = 1
-    with_written: bool = True
+    with_written: bool = False
 
 
 def conform(asked: Asked, folder: Path, progress: Progress) -> tuple[list[Outcome], str | None]:
@@ -61,7 +61,7 @@ def conform(asked: Asked, folder: Path, progress: Progress) -> tuple[list[Outcom
         try:
             with running(ready, workspace, logs, clock, kept_ms=KEPT_MS) as brokers:
                 for group in groups(asked):
-                    outcomes += go(brokers, group, progress.stage)
+                    go(brokers, group, progress.stage, outcomes.append)
         except BootError:
             raise
         except (HarnessError, OSError) as error:

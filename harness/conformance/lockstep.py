@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from harness.conformance.picture import differences
+from harness.conformance.producer import RefusedError
 from harness.conformance.simulated import STEP_MS, Simulated
 from harness.conformance.steps import COMMON
-from harness.errors import HarnessError, WaitTimeoutError
+from harness.errors import WaitTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,26 +19,34 @@ if TYPE_CHECKING:
     from harness.conformance.picture import Picture
     from harness.conformance.steps import Schedule, Step
 
-AGREE_S: Final = 15.0
+AGREE_S: Final = 10.0
 """So long may it take until brokers show what the model has: they copy, write markers and clean in the background."""
 
 Key = tuple[str, int]
 """Topic and broker."""
+Other: TypeAlias = "tuple[Picture, Picture | None, str | None]"
+"""How a replica should be, how it is, and what its broker refused."""
 
 
 @dataclass(frozen=True)
 class Disagreement:
-    """After which step which replica is other than in the model. ``found``: None where it could not be read."""
+    """After which step which replica is other than in the model. ``found``: None where it could not be read.
+
+    ``refused``: what the leader said where it did not let the step happen.
+    """
 
     number: int
     step: Step
     broker: int
     expected: Picture
     found: Picture | None
+    refused: str | None = None
 
     @property
     def differences(self) -> list[str]:
         """Say what is not the same."""
+        if self.refused is not None:
+            return [self.refused]
         if self.found is None:
             return ["the broker's replica cannot be read"]
         return differences(self.expected, self.found)
@@ -52,31 +61,36 @@ class Outcome:
     disagreements: tuple[Disagreement, ...] = ()
 
 
-def go(brokers: Brokers, schedules: Sequence[Schedule], tell: Callable[[str], None]) -> list[Outcome]:
-    """Go through schedules that have what befalls the cluster in common. Raises `HarnessError`.
+def go(
+    brokers: Brokers, schedules: Sequence[Schedule], tell: Callable[[str], None], done: Callable[[Outcome], None]
+) -> None:
+    """Go through schedules that have what befalls the cluster in common; ``done`` is told of each. Raises HarnessError.
 
     A schedule on which model and brokers disagree is left there; the others go on.
     """
     brokers.create(schedules)
     going = {one.name: Simulated(one) for one in schedules}
-    ended: dict[str, Outcome] = {}
-    for number, steps in enumerate(zip(*(one.steps for one in schedules), strict=True), 1):
-        doing = {one.name: step for one, step in zip(schedules, steps, strict=True) if one.name in going}
-        if not doing:
-            break
-        befalls = _common(steps)
-        tell(f"{number}/{len(schedules[0].steps)}: {befalls or 'each its own'}, {len(doing)} going")
-        found = _step(brokers, going, doing, befalls)
+    agreed = 0
+    try:
+        for number, steps in enumerate(zip(*(one.steps for one in schedules), strict=True), 1):
+            doing = {one.name: step for one, step in zip(schedules, steps, strict=True) if one.name in going}
+            befalls = _common(steps)
+            tell(f"{number}/{len(schedules[0].steps)}: {befalls or 'each its own'}, {len(doing)} going")
+            found = _step(brokers, going, doing, befalls)
+            for one in schedules:
+                disagreed = tuple(
+                    Disagreement(number, doing[one.name], broker, *how)
+                    for (topic, broker), how in found.items()
+                    if topic == one.name
+                )
+                if disagreed:
+                    done(Outcome(one, agreed, disagreed))
+                    del going[one.name]
+            agreed = number
+    finally:
         for one in schedules:
-            disagreed = tuple(
-                Disagreement(number, doing[one.name], broker, expected, there)
-                for (topic, broker), (expected, there) in found.items()
-                if topic == one.name
-            )
-            if disagreed:
-                ended[one.name] = Outcome(one, number - 1, disagreed)
-                del going[one.name]
-    return [ended.get(one.name) or Outcome(one, len(one.steps)) for one in schedules]
+            if one.name in going:
+                done(Outcome(one, agreed))
 
 
 def _common(steps: Sequence[Step]) -> Step | None:
@@ -90,19 +104,26 @@ def _common(steps: Sequence[Step]) -> Step | None:
 
 def _step(
     brokers: Brokers, going: dict[str, Simulated], doing: dict[str, Step], befalls: Step | None
-) -> dict[Key, tuple[Picture, Picture | None]]:
+) -> dict[Key, Other]:
+    before = {name: model.leader_picture() for name, model in going.items()}
     for name, step in doing.items():
         going[name].take(step)
-    if befalls is None:
-        brokers.move_on()
-        for name, step in doing.items():
+    if befalls is not None:
+        with brokers.during(befalls):
+            return _compare(brokers, going)
+    brokers.move_on()
+    refused: dict[Key, Other] = {}
+    for name, step in doing.items():
+        try:
             brokers.topics[name].take(step)
-        return _compare(brokers, going)
-    with brokers.during(befalls):
-        return _compare(brokers, going)
+        except RefusedError as error:
+            leader, picture = before[name]
+            refused[name, leader] = (picture, None, str(error))
+    compared = {name: model for name, model in going.items() if name not in {topic for topic, _ in refused}}
+    return refused | _compare(brokers, compared)
 
 
-def _compare(brokers: Brokers, going: dict[str, Simulated]) -> dict[Key, tuple[Picture, Picture | None]]:
+def _compare(brokers: Brokers, going: dict[str, Simulated]) -> dict[Key, Other]:
     """Wait until every replica is as the model has it; return those that are not, as they should be and as they are."""
     pending = {(name, broker): one for name, model in going.items() for broker, one in model.pictures().items()}
     last: dict[Key, Picture] = {}
@@ -121,15 +142,12 @@ def _compare(brokers: Brokers, going: dict[str, Simulated]) -> dict[Key, tuple[P
     try:
         brokers.wait(agreed, "brokers to show what the model has", AGREE_S)
     except WaitTimeoutError:
-        return {key: (expected, last.get(key)) for key, expected in pending.items()}
+        return {key: (expected, last.get(key), None) for key, expected in pending.items()}
     return {}
 
 
 def _note_horizons(brokers: Brokers, model: Simulated, expected: Picture, found: Picture) -> None:
-    """Take note of delete horizons. Raises `HarnessError` where one has come that the schedule wants kept."""
-    now_ms = brokers.clock.time_ms()
+    """Take note of when what the schedule wants kept may go."""
     at_ms = dict(found.horizons_ms)
-    for base_offset, horizon_ms in expected.horizons_ms:
-        brokers.note_horizon(at_ms[base_offset])
-        if horizon_ms > model.partition.now_ms + STEP_MS and at_ms[base_offset] <= now_ms:
-            raise HarnessError("brokers took too long: a delete horizon has come that the schedule wants kept")
+    kept = [at_ms[base] for base, horizon_ms in expected.horizons_ms if horizon_ms > model.partition.now_ms + STEP_MS]
+    brokers.kept_until_ms |= set(kept)

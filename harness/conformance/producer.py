@@ -41,6 +41,10 @@ PRODUCE, END = {1: 9, 2: 12}, {1: 3, 2: 5}
 """Request versions by which a broker knows the transaction version of a client (KIP-890)."""
 
 
+class RefusedError(HarnessError):
+    """A broker does not do what it was asked for, and will not."""
+
+
 @dataclass(frozen=True)
 class Endpoint:
     """Where requests go. ``leader``: of the partition, now; ``anyone``: any broker that is there."""
@@ -51,7 +55,7 @@ class Endpoint:
     clock: Clock
 
     def ask(self, what: str, where: Callable[[], wire.Address], request: Callable[[], tuple[ApiMessage, Asked]]) -> Any:
-        """Ask until the answer is one. Raises `HarnessError` for an error that will not pass, or that does not."""
+        """Ask until the answer is one. Raises `RefusedError` for an error that will not pass."""
 
         def answered() -> list[Any]:
             message, codes = request()
@@ -59,7 +63,7 @@ class Endpoint:
             errors = [kafka.errors.for_code(code) for code in codes(answer) if code not in {0, DUPLICATE_SEQUENCE}]
             final = [error.__name__ for error in errors if not error.retriable]
             if final:
-                raise HarnessError(f"{self.topic}: {what} is refused: {', '.join(final)}")
+                raise RefusedError(f"{what} is refused with {', '.join(final)}")
             return [] if errors else [answer]
 
         return self.clock.wait_until(answered, REQUEST_S, f"{what} in {self.topic}")[0]

@@ -120,10 +120,10 @@ def _local(random: Random, model: Simulated, *, may_lead: bool, is_away: bool) -
     is_open = {name: bool(client and client.txn) for name in TRANSACTIONAL_ONES for client in [model.client(name)]}
     others = [one for one in model.live if one != partition.leader_id and (may_lead or one != LEAVES)]
     choices: list[tuple[int, Callable[[], LocalStep], bool]] = [
-        (4, lambda: Write(PLAIN, _records(random)), True),
-        (2, lambda: Write(IDEMPOTENT, _records(random)), True),
-        (4, lambda: Write(TRANSACTIONAL, _records(random)), True),
-        (2, lambda: Write(SECOND, _records(random)), True),
+        *(
+            (weight, lambda name=name: Write(name, _records(random)), model.can_write(name))  # type: ignore[misc]  (a lambda's default is not typed)
+            for name, weight in ((PLAIN, 4), (IDEMPOTENT, 2), (TRANSACTIONAL, 4), (SECOND, 2))
+        ),
         *(
             (5, lambda name=name: End(name, random.choice((COMMIT, ABORT))), is_open[name])  # type: ignore[misc]  (a lambda's default is not typed)
             for name in TRANSACTIONAL_ONES

@@ -62,6 +62,7 @@ class Simulated:
             replication=Replication({b: Replica(b) for b in schedule.replicas}, schedule.replicas[0], self._rolls),
             now_ms=STEP_MS,
         )
+        self.partition.leader.begin_epoch(0, 0)
 
     def _rolls(self, replica: Replica, batch: Batch) -> bool:
         """Whether a replica begins a segment: ``segment.ms`` passes between any two writes (``LogSegment.shouldRoll``).
@@ -89,10 +90,22 @@ class Simulated:
             self._clients[name] = Client(FIRST_PRODUCER_ID + len(self._clients), name in TRANSACTIONAL_ONES)
         return self._clients[name]
 
+    def can_write(self, name: str) -> bool:
+        """Whether the leader takes the producer's next batch."""
+        client = self.client(name)
+        return client is None or self.partition.leader.accepts(client.producer_id, client.epoch, client.sequence)
+
     def pictures(self) -> dict[int, Picture]:
         """Return the picture of each replica that is there."""
+        return {broker: self._picture(broker) for broker in self.live}
+
+    def leader_picture(self) -> tuple[int, Picture]:
+        """Return who leads, and the picture of its replica."""
+        return self.partition.leader_id, self._picture(self.partition.leader_id)
+
+    def _picture(self, broker: int) -> Picture:
         named: Named = {client.producer_id: name for name, client in self._clients.items()}
-        return {broker: picture.of_replica(self.partition.replicas[broker], named) for broker in self.live}
+        return picture.of_replica(self.partition.replicas[broker], named)
 
     def take(self, step: Step) -> None:
         """Go through one step, and let everyone who is there have everything. Raises ValueError for an illegal one."""
