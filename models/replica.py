@@ -164,9 +164,15 @@ class Replica:
             self.epochs = {one: start for one, start in self.epochs.items() if start < offset}
             self.epochs[epoch] = offset
 
-    def follow(self) -> None:
-        """Forget leader epochs that begin where the log ends: of who led and wrote nothing (``truncateFromEnd``)."""
-        self.epochs = {epoch: start for epoch, start in self.epochs.items() if start < self.log_end}
+    def follow(self, leader: Replica) -> None:
+        """Forget a leader epoch that begins where the log ends, if the leader tells that it knows an earlier one only.
+
+        That is of who led and wrote nothing (``LeaderEpochFileCache.endOffsetFor`` and ``truncateFromEnd``).
+        """
+        last = max(self.epochs, default=-1)
+        known = [epoch for epoch in leader.epochs if epoch <= last]
+        if known and max(known) < last:
+            self.epochs = {epoch: start for epoch, start in self.epochs.items() if start < self.log_end}
 
     def accepts(self, producer_id: int, epoch: int, first_sequence: int) -> bool:
         """Whether a leader takes a client's batch to be the producer's next one (``ProducerAppendInfo.checkSequence``).
@@ -250,7 +256,7 @@ class Replica:
             self.log_start = offset
             began = [epoch for epoch, start in sorted(self.epochs.items()) if start <= offset]
             self.epochs = {epoch: start for epoch, start in self.epochs.items() if epoch not in began[:-1]}
-            self.epochs.update({epoch: offset for epoch in began[-1:]})
+            self.epochs.update(dict.fromkeys(began[-1:], offset))
         while len(self.segments) > 1 and self.segments[1].base_offset <= self.log_start:
             gone = self.segments.pop(0)
             self.snapshots.pop(gone.base_offset, None)

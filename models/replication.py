@@ -111,10 +111,11 @@ class Replication:
 
     def _lead(self, broker: int) -> None:
         """Make a replica the leader: its epoch begins where its log ends (``Partition.makeLeader``)."""
-        self.leader.follow()
+        former = self.leader
         self.leader_id = broker
         self.leader_epoch += 1
         self.leader.begin_epoch(self.leader_epoch, self.leader.log_end)
+        former.follow(self.leader)
 
     def delete_records(self, before: int) -> None:
         """Move the leader's log start; followers learn of it with their next fetch."""

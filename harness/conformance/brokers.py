@@ -137,7 +137,9 @@ class Brokers:
         for broker, starts in log_starts.items():
             served = serve(self.runtime.address(broker), starts, named)
             kept = read_files(self.runtime, broker, [*served], named, self.scratch)
-            found.update({(topic, broker): one.with_files(kept[topic]) for topic, one in served.items() if topic in kept})
+            found.update(
+                {(topic, broker): one.with_files(kept[topic]) for topic, one in served.items() if topic in kept}
+            )
         return found
 
     def move_on(self) -> int:

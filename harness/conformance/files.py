@@ -87,7 +87,7 @@ def _held(batch: Batch, named: Named) -> Held:
         base_offset=batch.base_offset,
         last_offset=batch.last_offset,
         kind=told.type if told else EMPTIED if batch.is_control else DATA,
-        records=tuple(record_words(one.offset, one.key, one.value is None) for one in records),
+        records=tuple(record_words(one.offset, one.key, is_deleted=one.value is None) for one in records),
         leader_epoch=batch.leader_epoch,
         producer=name_of(batch.producer_id, named),
         producer_epoch=batch.producer_epoch,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from harness.conformance.brokers import Brokers
     from harness.conformance.picture import Picture
-    from harness.conformance.steps import Schedule, Step
+    from harness.conformance.steps import CommonStep, Schedule, Step
 
 AGREE_S: Final = 10.0
 """So long may it take until brokers show what the model has: they copy, write markers and clean in the background."""
@@ -93,17 +93,16 @@ def go(
                 done(Outcome(one, agreed))
 
 
-def _common(steps: Sequence[Step]) -> Step | None:
+def _common(steps: Sequence[Step]) -> CommonStep | None:
     """Return what befalls the whole cluster, if anything does. Raises ValueError where only some schedules say so."""
-    if not any(isinstance(step, COMMON) for step in steps):
-        return None
-    if len(set(steps)) > 1:
+    common = {step for step in steps if isinstance(step, COMMON)}
+    if common and len(set(steps)) > 1:
         raise ValueError(f"these befall one cluster at once: {'; '.join(map(str, steps))}")
-    return steps[0]
+    return next(iter(common), None)
 
 
 def _step(
-    brokers: Brokers, going: dict[str, Simulated], doing: dict[str, Step], befalls: Step | None
+    brokers: Brokers, going: dict[str, Simulated], doing: dict[str, Step], befalls: CommonStep | None
 ) -> dict[Key, Other]:
     before = {name: model.leader_picture() for name, model in going.items()}
     for name, step in doing.items():

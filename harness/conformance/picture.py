@@ -95,7 +95,9 @@ def of_replica(replica: Replica, named: Named) -> Picture:
         ),
         told=tuple(sorted((named[producer_id], first) for producer_id, first in told_aborted(replica))),
         txnindex=tuple(
-            Entry(segment.base_offset, named[one.producer_id], one.first_offset, one.last_offset, one.last_stable_offset)
+            Entry(
+                segment.base_offset, named[one.producer_id], one.first_offset, one.last_offset, one.last_stable_offset
+            )
             for segment in replica.segments
             for one in segment.aborted
         ),
@@ -115,9 +117,9 @@ def _held(batch: Batch, named: Named) -> Held:
         base_offset=batch.base_offset,
         last_offset=batch.last_offset,
         kind=kind,
-        records=() if batch.control else tuple(
-            record_words(one.offset, one.key, is_tombstone(one, BY_NULL)) for one in batch.records
-        ),
+        records=()
+        if batch.control
+        else tuple(record_words(one.offset, one.key, is_deleted=is_tombstone(one, BY_NULL)) for one in batch.records),
         leader_epoch=batch.leader_epoch,
         producer=name_of(batch.producer_id, named),
         producer_epoch=batch.producer_epoch,
@@ -127,7 +129,7 @@ def _held(batch: Batch, named: Named) -> Held:
     )
 
 
-def record_words(offset: int, key: bytes | None, is_deleted: bool) -> str:
+def record_words(offset: int, key: bytes | None, *, is_deleted: bool) -> str:
     """Return a record as pictures have it."""
     return f"{offset}:{'-' * is_deleted}{(key or b'').decode()}"
 
@@ -147,7 +149,9 @@ def told_aborted(replica: Replica) -> set[tuple[int, int]]:
     found = set()
     at = replica.log_start
     for number, segment in enumerate(replica.segments):
-        here = [one for one in segment.batches if at <= one.last_offset and one.base_offset < replica.last_stable_offset]
+        here = [
+            one for one in segment.batches if at <= one.last_offset and one.base_offset < replica.last_stable_offset
+        ]
         if not here:
             continue
         later = replica.segments[number + 1 :]

@@ -8,7 +8,7 @@ may be tried again (``retriable``) is, within a bound.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import kafka.errors
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
@@ -28,13 +28,16 @@ from models.batch import COMMIT
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from harness.clock import Clock
     from kafka.protocol.api_message import ApiMessage
+
+    from harness.clock import Clock
 
 REQUEST_S: Final = 20.0
 TIMEOUT_MS: Final = 5000
 TRANSACTION_TIMEOUT_MS: Final = 600_000
 ALL_IN_SYNC: Final = -1
+Codes: TypeAlias = "Callable[[Any], Sequence[int]]"
+"""What gives the error codes of an answer."""
 DUPLICATE_SEQUENCE: Final = 46
 """An answer to what was written when it was asked for first."""
 PRODUCE, END = {1: 9, 2: 12}, {1: 3, 2: 5}
@@ -54,12 +57,11 @@ class Endpoint:
     anyone: Callable[[], wire.Address]
     clock: Clock
 
-    def ask(self, what: str, where: Callable[[], wire.Address], request: Callable[[], tuple[ApiMessage, Asked]]) -> Any:
+    def ask(self, what: str, where: Callable[[], wire.Address], request: ApiMessage, codes: Codes) -> Any:
         """Ask until the answer is one. Raises `RefusedError` for an error that will not pass."""
 
         def answered() -> list[Any]:
-            message, codes = request()
-            answer = wire.call(where(), message, timeout_s=TIMEOUT_MS / 1000)
+            answer = wire.call(where(), request, timeout_s=TIMEOUT_MS / 1000)
             errors = [kafka.errors.for_code(code) for code in codes(answer) if code not in {0, DUPLICATE_SEQUENCE}]
             final = [error.__name__ for error in errors if not error.retriable]
             if final:
@@ -67,9 +69,6 @@ class Endpoint:
             return [] if errors else [answer]
 
         return self.clock.wait_until(answered, REQUEST_S, f"{what} in {self.topic}")[0]
-
-
-Asked = "Callable[[Any], Sequence[int]]"
 
 
 class Producer:
@@ -87,7 +86,7 @@ class Producer:
 
     def _coordinator(self) -> wire.Address:
         request = FindCoordinatorRequest[3](key=self._transactional_id, key_type=CoordinatorType.TRANSACTION)
-        answer = self._to.ask("the coordinator", self._to.anyone, lambda: (request, lambda a: [a.error_code]))
+        answer = self._to.ask("the coordinator", self._to.anyone, request, _own_code)
         return wire.Address(answer.host, answer.port)
 
     def _init(self) -> None:
@@ -98,7 +97,7 @@ class Producer:
             producer_epoch=-1,
         )
         where = self._coordinator if self._transactional_id else self._to.anyone
-        answer = self._to.ask("a producer id", where, lambda: (request, lambda a: [a.error_code]))
+        answer = self._to.ask("a producer id", where, request, _own_code)
         self.producer_id, self._epoch, self._sequence = answer.producer_id, answer.producer_epoch, 0
 
     def write(self, records: Sequence[tuple[bytes, bytes | None]], timestamp_ms: int) -> None:
@@ -124,8 +123,12 @@ class Producer:
                 Topic(name=self._to.topic, partition_data=[Topic.PartitionProduceData(index=0, records=batch)])
             ],
         )
-        codes = lambda a: [p.error_code for t in a.responses for p in t.partition_responses]  # noqa: E731
-        self._to.ask("a batch", self._to.leader, lambda: (request, codes))
+        self._to.ask(
+            "a batch",
+            self._to.leader,
+            request,
+            lambda answer: [p.error_code for topic in answer.responses for p in topic.partition_responses],
+        )
         if self._sequence >= 0:
             self._sequence += len(records)
 
@@ -140,10 +143,16 @@ class Producer:
             v3_and_below_producer_epoch=self._epoch,
             v3_and_below_topics=[Topic(name=self._to.topic, partitions=[0])],
         )
-        codes = lambda a: [  # noqa: E731
-            p.partition_error_code for t in a.results_by_topic_v3_and_below for p in t.results_by_partition
-        ]
-        self._to.ask("a transaction", self._coordinator, lambda: (request, codes))
+        self._to.ask(
+            "a transaction",
+            self._coordinator,
+            request,
+            lambda answer: [
+                p.partition_error_code
+                for topic in answer.results_by_topic_v3_and_below
+                for p in topic.results_by_partition
+            ],
+        )
         self._is_registered = True
 
     def end(self, outcome: str) -> None:
@@ -154,7 +163,11 @@ class Producer:
             producer_epoch=self._epoch,
             committed=outcome == COMMIT,
         )
-        answer = self._to.ask("the end", self._coordinator, lambda: (request, lambda a: [a.error_code]))
+        answer = self._to.ask("the end", self._coordinator, request, _own_code)
         self._is_registered = False
         if self._version > 1:
             self._epoch, self._sequence = answer.producer_epoch, 0
+
+
+def _own_code(answer: Any) -> list[int]:
+    return [answer.error_code]

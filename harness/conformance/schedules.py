@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import takewhile, zip_longest
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -36,13 +37,15 @@ from harness.conformance.steps import (
 from models.batch import ABORT, COMMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from harness.conformance.steps import CommonStep, LocalStep, Step
 
 FILLER: Final = Write(PLAIN, ("filler",))
 """Rolls a segment: what was written before can be cleaned, and there is something dirty."""
 KEYS: Final = ("K", "L", "M")
+DELETED, KEPT, EVERYONE, EXPIRED, JOINED = 0.3, 0.3, 0.6, 0.6, 0.2
+"""How often a record is a tombstone, a pass keeps what ages, all brokers clean, producers expire, a replica joins."""
 PUT, DELETE, BEGIN, BEGIN_DELETE = (Write(who, (key,)) for who in (PLAIN, TRANSACTIONAL) for key in ("K", "-K"))
 GOOD: Final = Write(TRANSACTIONAL, ("G",))
 COMMITS, ABORTS = End(TRANSACTIONAL, COMMIT), End(TRANSACTIONAL, ABORT)
@@ -84,11 +87,11 @@ def _common(random: Random) -> list[CommonStep | None]:
         return [None] * random.randint(least, most)
 
     def cleans(live: tuple[int, ...]) -> list[CommonStep | None]:
-        brokers = live if random.random() < 0.6 else (random.choice(live),)
-        return [*some(1, 2), Clean(brokers, kept=random.random() < 0.3)]
+        brokers = live if random.random() < EVERYONE else (random.choice(live),)
+        return [*some(1, 2), Clean(brokers, kept=random.random() < KEPT)]
 
     def forgets() -> list[CommonStep | None]:
-        return [Expire()] if random.random() < 0.6 else []
+        return [Expire()] if random.random() < EXPIRED else []
 
     steps = [*some(2, 4), *cleans(BROKERS), *some(1, 2), *forgets()]
     steps += [Leave(random.choices((KILL, STOP, PAUSE), (3, 1, 1))[0]), *some(1, 2)]
@@ -98,7 +101,7 @@ def _common(random: Random) -> list[CommonStep | None]:
 
 def _one(random: Random, name: str, common: list[CommonStep | None], version: int) -> Schedule:
     """Fill in what one partition does: whatever the model can do there."""
-    joins = random.random() < 0.2
+    joins = random.random() < JOINED
     replicas = STAYING if joins else (1, 3, 2)
     model = Simulated(Schedule(name, (), replicas, version))
     steps: list[Step] = []
@@ -121,30 +124,23 @@ def _local(random: Random, model: Simulated, *, may_lead: bool, is_away: bool) -
     others = [one for one in model.live if one != partition.leader_id and (may_lead or one != LEAVES)]
     choices: list[tuple[int, Callable[[], LocalStep], bool]] = [
         *(
-            (weight, lambda name=name: Write(name, _records(random)), model.can_write(name))  # type: ignore[misc]  (a lambda's default is not typed)
+            (weight, partial(_write, random, name), model.can_write(name))
             for name, weight in ((PLAIN, 4), (IDEMPOTENT, 2), (TRANSACTIONAL, 4), (SECOND, 2))
         ),
-        *(
-            (5, lambda name=name: End(name, random.choice((COMMIT, ABORT))), is_open[name])  # type: ignore[misc]  (a lambda's default is not typed)
-            for name in TRANSACTIONAL_ONES
-        ),
+        *((5, partial(End, name, random.choice((COMMIT, ABORT))), is_open[name]) for name in TRANSACTIONAL_ONES),
         (
             1,
             lambda: EndElsewhere(TRANSACTIONAL, random.choice((COMMIT, ABORT))),
             not is_open[TRANSACTIONAL] and not partition.settings.epoch_bump,
         ),
         (1, lambda: Lead(random.choice(others)), bool(others)),
-        (1, lambda: DeleteRecords(random.randint(1, partition.leader.high_watermark)), partition.leader.log_end > 3),
+        (1, lambda: DeleteRecords(random.randint(1, partition.leader.log_end)), partition.leader.log_end > 0),
         (3, Join, LEAVES not in partition.replicas and not is_away and may_lead),
     ]
     legal = [(weight, make) for weight, make, is_legal in choices if is_legal]
     return random.choices([make for _, make in legal], [weight for weight, _ in legal])[0]()
 
 
-def _records(random: Random) -> tuple[str, ...]:
-    return tuple(_drawn(random, random.choices((1, 2, 3), (5, 2, 1))[0]))
-
-
-def _drawn(random: Random, count: int) -> Iterator[str]:
-    for _ in range(count):
-        yield ("-" if random.random() < 0.3 else "") + random.choice(KEYS)
+def _write(random: Random, producer: str) -> Write:
+    count = random.choices((1, 2, 3), (5, 2, 1))[0]
+    return Write(producer, tuple("-" * (random.random() < DELETED) + random.choice(KEYS) for _ in range(count)))

@@ -57,9 +57,7 @@ def serve(address: Address, starts: Mapping[str, int], named: Mapping[str, Named
     }
 
 
-def _read(
-    connection: Connection, starts: Mapping[str, int]
-) -> dict[str, tuple[ReplicaState, set[tuple[int, int]]]]:
+def _read(connection: Connection, starts: Mapping[str, int]) -> dict[str, tuple[ReplicaState, set[tuple[int, int]]]]:
     """Read each replica to its last stable offset; return the last answer, and all that was told as aborted."""
     offsets = {(topic, 0): start for topic, start in starts.items()}
     found: dict[str, tuple[ReplicaState, set[tuple[int, int]]]] = {}

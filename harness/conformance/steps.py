@@ -23,8 +23,7 @@ KILL, STOP, PAUSE = "killed", "stopped", "paused"
 
 @dataclass(frozen=True)
 class Write:
-    """A producer writes one batch: ``K`` is a value of that key, ``-K`` a tombstone. It begins a transaction if need
-    be."""
+    """A producer writes one batch, and begins a transaction if need be: ``K`` is a value, ``-K`` a tombstone."""
 
     producer: str
     records: tuple[str, ...]
