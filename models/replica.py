@@ -77,13 +77,22 @@ class Replica:
     """First offset and marker of every transaction whose marker the high watermark has not passed."""
     epochs: dict[int, int] = field(default_factory=dict)
     """Where each leader epoch begins here (``LeaderEpochFileCache``)."""
+    stable_at_batch: bool = False
+    """See `models.rules.Rules`."""
 
     @property
     def last_stable_offset(self) -> int:
         """First offset of the first open or unreplicated transaction, at most the high watermark."""
         firsts = [producer.open_from for producer in self.producers.values() if producer.open_from is not None]
         firsts += [first for first, _ in self.unreplicated]
-        return min(self.high_watermark, max(min(firsts, default=self.high_watermark), self.log_start))
+        first = min(firsts, default=self.high_watermark)
+        if first < self.log_start:
+            first = self._batch_at(self.log_start) if self.stable_at_batch else self.log_start
+        return min(self.high_watermark, first)
+
+    def _batch_at(self, offset: int) -> int:
+        """Return where the batch begins that a fetch from this offset on brings first."""
+        return next((batch.base_offset for batch in self.from_offset(offset)), self.log_end)
 
     def fork(self) -> Replica:
         """Return a copy that goes its own way; batches are never changed, and shared."""
@@ -107,6 +116,7 @@ class Replica:
         if roll and self.segments[-1].batches:
             self.segments.append(Segment(batch.base_offset))
             self.snapshots[batch.base_offset] = dict(self.producers)
+            self.delete_before(self.log_start)
         segment = self.segments[-1]
         segment.batches.append(batch)
         self.log_end = batch.last_offset + 1

@@ -16,6 +16,7 @@ from harness.runtimes.base import Wanted
 from harness.store import new_run_id
 from harness.targets import KAFKA, find_target
 from harness.workspace import Workspace
+from models.rules import rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from harness.conformance.steps import Schedule
     from harness.outcome import Progress
     from harness.targets import Target
+    from models.rules import Rules
 
 TOGETHER: Final = 20
 """So many schedules go at once: pictures of all have to be taken faster than what is to be kept ages."""
@@ -41,7 +43,7 @@ class Asked:
     schedules: int = 20
     seed: str = "0"
     transactions: int = 1
-    with_written: bool = False
+    with_written: bool = True
 
 
 def conform(asked: Asked, folder: Path, progress: Progress) -> tuple[list[Outcome], str | None]:
@@ -51,6 +53,7 @@ def conform(asked: Asked, folder: Path, progress: Progress) -> tuple[list[Outcom
     starts, `BootError` where none comes up.
     """
     target = _target(asked)
+    rules = rules_of(target.version)
     java = find_java()
     ready = find_runtime("local")(Wanted(target, java, progress.jars))
     clock = RealClock()
@@ -60,8 +63,8 @@ def conform(asked: Asked, folder: Path, progress: Progress) -> tuple[list[Outcom
         logs = workspace.path / "logs"
         try:
             with running(ready, workspace, logs, clock, kept_ms=KEPT_MS) as brokers:
-                for group in groups(asked):
-                    go(brokers, group, progress.stage, outcomes.append)
+                for group in groups(asked, rules):
+                    go(brokers, group, rules, progress.stage, outcomes.append)
         except BootError:
             raise
         except (HarnessError, OSError) as error:
@@ -78,13 +81,13 @@ def _target(asked: Asked) -> Target:
     return target
 
 
-def groups(asked: Asked) -> Iterator[list[Schedule]]:
+def groups(asked: Asked, rules: Rules) -> Iterator[list[Schedule]]:
     """Yield what goes together: the written schedules, then random ones, so many at once."""
     if asked.with_written:
         yield schedules.written(asked.transactions)
     for first in range(0, asked.schedules, TOGETHER):
         count = min(TOGETHER, asked.schedules - first)
-        yield schedules.at_random(f"{asked.seed}-{first // TOGETHER}", count, asked.transactions)
+        yield schedules.at_random(f"{asked.seed}-{first // TOGETHER}", count, asked.transactions, rules)
 
 
 def told(verdict: str, target: str, outcomes: list[Outcome], failure: str | None) -> dict[str, Any]:

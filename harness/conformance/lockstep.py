@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from harness.conformance.brokers import Brokers
     from harness.conformance.picture import Picture
     from harness.conformance.steps import CommonStep, Schedule, Step
+    from models.rules import Rules
 
 AGREE_S: Final = 10.0
 """So long may it take until brokers show what the model has: they copy, write markers and clean in the background."""
@@ -62,14 +63,18 @@ class Outcome:
 
 
 def go(
-    brokers: Brokers, schedules: Sequence[Schedule], tell: Callable[[str], None], done: Callable[[Outcome], None]
+    brokers: Brokers,
+    schedules: Sequence[Schedule],
+    rules: Rules,
+    tell: Callable[[str], None],
+    done: Callable[[Outcome], None],
 ) -> None:
     """Go through schedules that have what befalls the cluster in common; ``done`` is told of each. Raises HarnessError.
 
     A schedule on which model and brokers disagree is left there; the others go on.
     """
     brokers.create(schedules)
-    going = {one.name: Simulated(one) for one in schedules}
+    going = {one.name: Simulated(one, rules) for one in schedules}
     agreed = 0
     try:
         for number, steps in enumerate(zip(*(one.steps for one in schedules), strict=True), 1):

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from harness.conformance.steps import CommonStep, LocalStep, Step
+    from models.rules import Rules
 
 FILLER: Final = Write(PLAIN, ("filler",))
 """Rolls a segment: what was written before can be cleaned, and there is something dirty."""
@@ -74,10 +75,10 @@ def written(version: int) -> list[Schedule]:
     return found
 
 
-def at_random(seed: str, count: int, version: int) -> list[Schedule]:
+def at_random(seed: str, count: int, version: int, rules: Rules) -> list[Schedule]:
     """Return so many schedules with what befalls the cluster in common; the same for the same seed."""
     common = _common(Random(f"{seed} common"))  # noqa: S311  (not for secrets)
-    return [_one(Random(f"{seed} {n}"), f"random-{n}", common, version) for n in range(count)]  # noqa: S311
+    return [_one(Random(f"{seed} {n}"), f"random-{n}", common, version, rules) for n in range(count)]  # noqa: S311
 
 
 def _common(random: Random) -> list[CommonStep | None]:
@@ -99,11 +100,11 @@ def _common(random: Random) -> list[CommonStep | None]:
     return [*steps, *some(1, 2), Return(), *cleans(BROKERS), *forgets(), *cleans(BROKERS), *cleans(BROKERS)]
 
 
-def _one(random: Random, name: str, common: list[CommonStep | None], version: int) -> Schedule:
+def _one(random: Random, name: str, common: list[CommonStep | None], version: int, rules: Rules) -> Schedule:
     """Fill in what one partition does: whatever the model can do there."""
     joins = random.random() < JOINED
     replicas = STAYING if joins else (1, 3, 2)
-    model = Simulated(Schedule(name, (), replicas, version))
+    model = Simulated(Schedule(name, (), replicas, version), rules)
     steps: list[Step] = []
     is_away = False
     for at, befalls in enumerate(common):

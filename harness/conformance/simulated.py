@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from harness.conformance.steps import Schedule, Step
     from models.batch import Batch
     from models.replica import Segment
+    from models.rules import Rules
 
 STEP_MS = 1000
 AT_ONCE_MS, KEPT_MS = 1, 10_000_000
@@ -48,8 +49,10 @@ CLEANING = Cleaning(delete_retention_ms=AT_ONCE_MS, producer_expiration_ms=NEVER
 class Simulated:
     """One partition of the model. ``has``: the brokers that hold a replica."""
 
-    def __init__(self, schedule: Schedule) -> None:
-        """Begin with empty replicas."""
+    def __init__(self, schedule: Schedule, rules: Rules) -> None:
+        """Begin with empty replicas, of a version with these rules."""
+        self._rules = rules
+        self._cleaning = replace(CLEANING, last_of_pass_stays=rules.last_of_pass_stays)
         self._copied_from: dict[int, Segment] = {}
         self._how = KILL
         self._ids: dict[str, int] = {}
@@ -57,12 +60,17 @@ class Simulated:
         self.partition = Partition(
             topic=schedule.name,
             number=0,
-            settings=Settings(cleaning=CLEANING, epoch_bump=schedule.version > 1),
+            settings=Settings(cleaning=self._cleaning, epoch_bump=schedule.version > 1),
             random=Random(0),  # noqa: S311  (nothing here is left to chance)
-            replication=Replication({b: Replica(b) for b in schedule.replicas}, schedule.replicas[0], self._rolls),
+            replication=Replication(
+                {b: self._replica(b) for b in schedule.replicas}, schedule.replicas[0], self._rolls
+            ),
             now_ms=STEP_MS,
         )
         self.partition.leader.begin_epoch(0, 0)
+
+    def _replica(self, broker: int) -> Replica:
+        return Replica(broker, stable_at_batch=self._rules.stable_at_batch)
 
     def _rolls(self, replica: Replica, batch: Batch) -> bool:
         """Whether a replica begins a segment: ``segment.ms`` passes between any two writes (``LogSegment.shouldRoll``).
@@ -151,7 +159,7 @@ class Simulated:
     def _(self, _step: Join) -> None:
         if LEAVES in self.partition.replicas:
             raise ValueError(f"{LEAVES} has a replica")
-        self.partition.replicas[LEAVES] = Replica(LEAVES)
+        self.partition.replicas[LEAVES] = self._replica(LEAVES)
         self.partition.come_back(LEAVES)
 
     @_take.register
@@ -174,7 +182,7 @@ class Simulated:
 
     @_take.register
     def _(self, step: Clean) -> None:
-        cleaning = replace(CLEANING, delete_retention_ms=KEPT_MS if step.kept else AT_ONCE_MS)
+        cleaning = replace(self._cleaning, delete_retention_ms=KEPT_MS if step.kept else AT_ONCE_MS)
         for broker in set(step.brokers) & set(self.live):
             clean(self.partition.replicas[broker], cleaning, self.partition.now_ms)
 
