@@ -1,4 +1,4 @@
-"""In what Kafka's versions differ from each other, as far as the model has it; found by conformance, read in the jars."""
+"""In what Kafka's versions differ, as far as the model has it: found by `harness conform`, read in the jars."""
 
 from __future__ import annotations
 

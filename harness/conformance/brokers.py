@@ -67,6 +67,8 @@ ALWAYS_PASSES: Final = "0.0"
 RATIO, RETENTION = "log.cleaner.min.cleanable.ratio", "log.cleaner.delete.retention.ms"
 EXPIRATION = "producer.id.expiration.ms"
 AT_ONCE_MS: Final = 1
+KEPT_MS: Final = 20_000
+"""So long brokers have for the passes that must keep what ages; so long is the wait until time has passed."""
 A_DAY: Final = str(DAY_MS)
 
 BROKER_SETTINGS: Final = {
@@ -93,14 +95,14 @@ TOPIC_SETTINGS: Final = {
 
 @dataclass
 class Brokers:
-    """A running cluster. ``kept_ms``: how long a pass that is to keep what ages has it kept."""
+    """A running cluster. ``will_age``: whether time is still to pass, for which what ages in a pass is kept."""
 
     runtime: Runtime
     admin: Admin
     control: Control
     clock: Clock
     scratch: Path
-    kept_ms: int
+    will_age: bool = False
     topics: dict[str, Topic] = field(default_factory=dict)
     kept_until_ms: set[int] = field(default_factory=set)
     """Delete horizons that must not come before time passes."""
@@ -175,7 +177,7 @@ class Brokers:
     @_befall.register
     def _(self, step: Clean) -> Callable[[], None]:
         brokers = [broker for broker in step.brokers if self.runtime.is_up(broker)]
-        retention_ms = self.kept_ms if step.kept else AT_ONCE_MS
+        retention_ms = (KEPT_MS if self.will_age else DAY_MS) if step.kept else AT_ONCE_MS
         self._set(brokers, {RATIO: ALWAYS_PASSES, RETENTION: str(retention_ms)})
 
         def rest() -> None:
@@ -188,7 +190,7 @@ class Brokers:
     @_befall.register
     def _(self, _step: TimePasses) -> None:
         until_ms = max(self.kept_until_ms, default=0)
-        self.wait(lambda: self.clock.time_ms() > until_ms, "every delete horizon", self.kept_ms / 1000 + SETTLE_S)
+        self.wait(lambda: self.clock.time_ms() > until_ms, "every delete horizon", KEPT_MS / 1000 + SETTLE_S)
         self.kept_until_ms.clear()
 
     @_befall.register
@@ -311,7 +313,7 @@ class Topic:
 
 
 @contextmanager
-def running(ready: Ready, workspace: Workspace, logs: Path, clock: Clock, *, kept_ms: int) -> Iterator[Brokers]:
+def running(ready: Ready, workspace: Workspace, logs: Path, clock: Clock) -> Iterator[Brokers]:
     """Boot three brokers, the transaction coordinator on those that stay, and end them with the block."""
     spec = ClusterSpec(workspace.run_id, workspace.path, logs, BROKER_SETTINGS, BROKERS)
     runtime = ready.make(spec)
@@ -319,7 +321,7 @@ def running(ready: Ready, workspace: Workspace, logs: Path, clock: Clock, *, kep
         runtime.start_cluster()
         admin = Admin(lambda: live_addresses(runtime))
         control = find_system("kafka").control(runtime, admin)
-        brokers = Brokers(runtime, admin, control, clock, workspace.path / "copied", kept_ms)
+        brokers = Brokers(runtime, admin, control, clock, workspace.path / "copied")
 
         def registered() -> bool:
             try:

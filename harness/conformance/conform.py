@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 TOGETHER: Final = 20
 """So many schedules go at once: pictures of all have to be taken faster than what is to be kept ages."""
-KEPT_MS: Final = 30_000
 WITH_VERSION_2: Final = 4
 """The first major version of Kafka whose brokers have transactions of version 2."""
 
@@ -62,7 +61,7 @@ def conform(asked: Asked, folder: Path, progress: Progress) -> tuple[list[Outcom
         progress.stage(f"boot {target.name}")
         logs = workspace.path / "logs"
         try:
-            with running(ready, workspace, logs, clock, kept_ms=KEPT_MS) as brokers:
+            with running(ready, workspace, logs, clock) as brokers:
                 for group in groups(asked, rules):
                     go(brokers, group, rules, progress.stage, outcomes.append)
         except BootError:

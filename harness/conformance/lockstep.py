@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from harness.conformance.picture import differences
 from harness.conformance.producer import RefusedError
 from harness.conformance.simulated import STEP_MS, Simulated
-from harness.conformance.steps import COMMON
+from harness.conformance.steps import COMMON, TimePasses
 from harness.errors import WaitTimeoutError
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ def go(
         for number, steps in enumerate(zip(*(one.steps for one in schedules), strict=True), 1):
             doing = {one.name: step for one, step in zip(schedules, steps, strict=True) if one.name in going}
             befalls = _common(steps)
+            brokers.will_age = any(isinstance(step, TimePasses) for step in schedules[0].steps[number:])
             tell(f"{number}/{len(schedules[0].steps)}: {befalls or 'each its own'}, {len(doing)} going")
             found = _step(brokers, going, doing, befalls)
             for one in schedules:

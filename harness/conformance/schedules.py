@@ -87,14 +87,14 @@ def _common(random: Random) -> list[CommonStep | None]:
     def some(least: int, most: int) -> list[CommonStep | None]:
         return [None] * random.randint(least, most)
 
-    def cleans(live: tuple[int, ...]) -> list[CommonStep | None]:
+    def cleans(live: tuple[int, ...], *, may_keep: bool = True) -> list[CommonStep | None]:
         brokers = live if random.random() < EVERYONE else (random.choice(live),)
-        return [*some(1, 2), Clean(brokers, kept=random.random() < KEPT)]
+        return [*some(1, 2), Clean(brokers, kept=may_keep and random.random() < KEPT)]
 
     def forgets() -> list[CommonStep | None]:
         return [Expire()] if random.random() < EXPIRED else []
 
-    steps = [*some(2, 4), *cleans(BROKERS), *some(1, 2), *forgets()]
+    steps = [*some(2, 4), *cleans(BROKERS, may_keep=False), *some(1, 2), *forgets()]
     steps += [Leave(random.choices((KILL, STOP, PAUSE), (3, 1, 1))[0]), *some(1, 2)]
     steps += [*cleans(STAYING), *forgets(), *cleans(STAYING), TimePasses(), *cleans(STAYING), *cleans(STAYING)]
     return [*steps, *some(1, 2), Return(), *cleans(BROKERS), *forgets(), *cleans(BROKERS), *cleans(BROKERS)]
