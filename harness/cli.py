@@ -17,6 +17,7 @@ from rich.table import Table
 
 from harness import catalog, leftovers
 from harness.audit.cli import audit
+from harness.conformance.cli import conform
 from harness.console import JSON, ConsoleProgress, show, stdout
 from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_USAGE, HarnessError, UsageError
 from harness.explore.cli import explore
@@ -382,6 +383,7 @@ def serve(results: Path, port: int) -> int:
 cli.add_command(audit)
 cli.add_command(nightly)
 cli.add_command(explore)
+cli.add_command(conform)
 
 
 def main() -> NoReturn:

@@ -5,7 +5,8 @@
 * An aborted batch loses all of its records at once. A marker may go once no batch of its transaction is met.
 * A batch that keeps a tombstone, or a marker that may go, gets its delete horizon in this pass; a pass at or after
   that horizon removes it.
-* A producer's last batch and the last one of the pass stay, empty at least.
+* A producer's last batch and the last one of the pass (from 4.4 on, the last one below the high watermark) stay, empty
+  at least.
 * The ``.txnindex`` is written anew: an aborted transaction stays in it while batches of it are met.
 """
 
@@ -85,6 +86,7 @@ class Cleaning:
     ``active_too``: the active segment is cleaned as others are, and a pass needs nothing dirty, as long as no open
     transaction holds it up. It stands for traffic on other keys that never ends, which rolls segments and gives the
     cleaner work: without it, small worlds would need such records in every step.
+    ``last_of_pass_stays``: see `models.rules.Rules`.
     """
 
     delete_retention_ms: int
@@ -93,6 +95,7 @@ class Cleaning:
     group_batches: int = 1_000_000
     tombstones: Tombstones = BY_NULL
     active_too: bool = False
+    last_of_pass_stays: bool = True
 
 
 @dataclass(frozen=True)
@@ -139,6 +142,7 @@ def clean(replica: Replica, cleaning: Cleaning, now_ms: int, bounds: Bounds = UN
     if not count:
         return False
     end = replica.segments[count].base_offset if count < len(replica.segments) else replica.log_end
+    kept_end = end if cleaning.last_of_pass_stays else replica.high_watermark
     last_of_keys = _last_offsets(replica, first_dirty(replica), end, count)
     seen = _Transactions()
     cleaned: list[Segment] = []
@@ -152,7 +156,7 @@ def clean(replica: Replica, cleaning: Cleaning, now_ms: int, bounds: Bounds = UN
             seen.expect(_aborted_before(replica, at + number, upper))
             for batch in segment.batches:
                 may_discard = seen.may_discard(batch)
-                stays = _is_last_of_producer(batch, replica) or batch.last_offset + 1 == end
+                stays = _is_last_of_producer(batch, replica) or batch.last_offset + 1 == kept_end
                 due = batch.delete_horizon_ms is not None and batch.delete_horizon_ms <= now_ms
                 due &= batch.last_offset < (bounds.markers if batch.control else bounds.tombstones)
                 records = _retained(batch, last_of_keys, cleaning, may_discard=may_discard, due=due)

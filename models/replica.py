@@ -77,13 +77,22 @@ class Replica:
     """First offset and marker of every transaction whose marker the high watermark has not passed."""
     epochs: dict[int, int] = field(default_factory=dict)
     """Where each leader epoch begins here (``LeaderEpochFileCache``)."""
+    stable_at_batch: bool = False
+    """See `models.rules.Rules`."""
 
     @property
     def last_stable_offset(self) -> int:
         """First offset of the first open or unreplicated transaction, at most the high watermark."""
         firsts = [producer.open_from for producer in self.producers.values() if producer.open_from is not None]
         firsts += [first for first, _ in self.unreplicated]
-        return min(self.high_watermark, max(min(firsts, default=self.high_watermark), self.log_start))
+        first = min(firsts, default=self.high_watermark)
+        if first < self.log_start:
+            first = self._batch_at(self.log_start) if self.stable_at_batch else self.log_start
+        return min(self.high_watermark, first)
+
+    def _batch_at(self, offset: int) -> int:
+        """Return where the batch begins that a fetch from this offset on brings first."""
+        return next((batch.base_offset for batch in self.from_offset(offset)), self.log_end)
 
     def fork(self) -> Replica:
         """Return a copy that goes its own way; batches are never changed, and shared."""
@@ -107,18 +116,23 @@ class Replica:
         if roll and self.segments[-1].batches:
             self.segments.append(Segment(batch.base_offset))
             self.snapshots[batch.base_offset] = dict(self.producers)
+            self.delete_before(self.log_start)
         segment = self.segments[-1]
         segment.batches.append(batch)
         self.log_end = batch.last_offset + 1
-        self.epochs.setdefault(batch.leader_epoch, batch.base_offset)
+        self.begin_epoch(batch.leader_epoch, batch.base_offset)
         self.received.update(record.offset for record in batch.records)
-        ended = self._note(batch)
+        ended = self._note_aborted(segment, batch)
         if ended is not None:
             self.unreplicated.append((ended, batch.last_offset))
-            if batch.marker == ABORT:
-                segment.aborted.append(
-                    AbortedTxn(batch.producer_id, ended, batch.last_offset, self._stable_after(batch))
-                )
+
+    def _note_aborted(self, segment: Segment, batch: Batch) -> int | None:
+        """As ``_note``; what it ends as aborted goes to the segment's ``.txnindex``."""
+        ended = self._note(batch)
+        if ended is not None and batch.marker == ABORT:
+            stable = self._stable_after(batch)
+            segment.aborted.append(AbortedTxn(batch.producer_id, ended, batch.last_offset, stable))
+        return ended
 
     def _note(self, batch: Batch) -> int | None:
         """Update the producer; return the first offset of the transaction that this batch ends, if it does."""
@@ -153,6 +167,32 @@ class Replica:
     def _stable_after(self, marker: Batch) -> int:
         firsts = [other.open_from for other in self.producers.values() if other.open_from is not None]
         return min(firsts, default=marker.last_offset + 1)
+
+    def begin_epoch(self, epoch: int, offset: int) -> None:
+        """Note where a leader epoch begins; one that has no batch is forgotten (``LeaderEpochFileCache.assign``)."""
+        if epoch not in self.epochs:
+            self.epochs = {one: start for one, start in self.epochs.items() if start < offset}
+            self.epochs[epoch] = offset
+
+    def follow(self, leader: Replica) -> None:
+        """Forget a leader epoch that begins where the log ends, if the leader tells that it knows an earlier one only.
+
+        That is of who led and wrote nothing (``LeaderEpochFileCache.endOffsetFor`` and ``truncateFromEnd``).
+        """
+        last = max(self.epochs, default=-1)
+        known = [epoch for epoch in leader.epochs if epoch <= last]
+        if known and max(known) < last:
+            self.epochs = {epoch: start for epoch, start in self.epochs.items() if start < self.log_end}
+
+    def accepts(self, producer_id: int, epoch: int, first_sequence: int) -> bool:
+        """Whether a leader takes a client's batch to be the producer's next one (``ProducerAppendInfo.checkSequence``).
+
+        A producer that it does not know, or knows no epoch of, may go on with any sequence number.
+        """
+        known = self.producers.get(producer_id, Producer())
+        if known.epoch < 0:
+            return True
+        return first_sequence == (known.last_sequence + 1 if known.epoch == epoch else 0)
 
     def advance_high_watermark(self, leaders: int) -> None:
         """Take the leader's high watermark, as far as this log goes."""
@@ -191,6 +231,21 @@ class Replica:
         for batch in self.from_offset(known_to):
             self._note(batch)
 
+    def recover(self) -> None:
+        """Read the log again from its beginning, as a broker does that was killed (``LogLoader.recoverLog``).
+
+        Whatever it knew, it knows now what is left in its log: producers are those of the batches, and ``.txnindex``
+        has the aborted transactions of which a batch is left. A snapshot is taken at the end of each segment.
+        """
+        self.producers = {}
+        self.snapshots = {}
+        self.unreplicated.clear()
+        for segment in self.segments:
+            segment.aborted = []
+            for batch in segment.batches:
+                self._note_aborted(segment, batch)
+            self.snapshots[segment.next_offset] = dict(self.producers)
+
     def restart_at(self, offset: int) -> None:
         """Drop everything: the leader's log starts beyond this one's end (``truncateFullyAndStartAt``)."""
         self.segments = [Segment(offset)]
@@ -203,8 +258,15 @@ class Replica:
         self.log_start = self.log_end = self.high_watermark = offset
 
     def delete_before(self, offset: int) -> None:
-        """Move the log start, and remove the segments that lie wholly before it."""
-        self.log_start = max(self.log_start, offset)
+        """Move the log start, and remove the segments that lie wholly before it.
+
+        The leader epoch that holds there begins there from now on (``LeaderEpochFileCache.truncateFromStart``).
+        """
+        if offset > self.log_start:
+            self.log_start = offset
+            began = [epoch for epoch, start in sorted(self.epochs.items()) if start <= offset]
+            self.epochs = {epoch: start for epoch, start in self.epochs.items() if epoch not in began[:-1]}
+            self.epochs.update(dict.fromkeys(began[-1:], offset))
         while len(self.segments) > 1 and self.segments[1].base_offset <= self.log_start:
             gone = self.segments.pop(0)
             self.snapshots.pop(gone.base_offset, None)

@@ -95,8 +95,7 @@ class Replication:
         if broker in self.away:
             raise ValueError(f"broker {broker} is away")
         self.fetch(broker)
-        self.leader_id = broker
-        self.leader_epoch += 1
+        self._lead(broker)
         self.advance()
 
     def lose_leader(self, successor: int, lost: Sequence[Batch]) -> None:
@@ -108,8 +107,7 @@ class Replication:
         failed.diverged_from = failed.log_end
         for batch in lost:
             self._put(failed, batch)
-        self.leader_id = successor
-        self.leader_epoch += 1
+        self._lead(successor)
         self.leave(failed.broker)
 
     def fail_over(self, successor: int) -> None:
@@ -117,13 +115,20 @@ class Replication:
 
         A leader that has failed leaves the ISR by itself.
         """
-        self.leader_id = successor
-        self.leader_epoch += 1
+        self._lead(successor)
         end = self.leader.log_end
         for replica in self.replicas.values():
             if replica.log_end > end:
                 cut = end if replica.diverged_from is None else min(end, replica.diverged_from)
                 replica.diverged_from = cut
+
+    def _lead(self, broker: int) -> None:
+        """Make a replica the leader: its epoch begins where its log ends (``Partition.makeLeader``)."""
+        former = self.leader
+        self.leader_id = broker
+        self.leader_epoch += 1
+        self.leader.begin_epoch(self.leader_epoch, self.leader.log_end)
+        former.follow(self.leader)
 
     def delete_records(self, before: int) -> None:
         """Move the leader's log start; followers learn of it with their next fetch."""

@@ -1,0 +1,339 @@
+"""A schedule on real brokers: one cluster, a topic for each schedule.
+
+What a schedule leaves to nobody is taken out of the brokers' hands: segments roll with every write (``segment.ms`` is a
+millisecond, and the clock is seen to move on between writes), cleaners rest but for the one pass that a step has them
+make, producers expire when a step says so, and who recovers reads its log from the beginning.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import singledispatchmethod
+from typing import TYPE_CHECKING, Final
+
+import kafka.errors
+from kafka.protocol.admin import DeleteRecordsRequest
+
+from harness.conformance.files import read_files
+from harness.conformance.producer import TIMEOUT_MS, Endpoint, Producer, RefusedError
+from harness.conformance.served import serve
+from harness.conformance.steps import (
+    BROKERS,
+    KILL,
+    LEAVES,
+    PAUSE,
+    PLAIN,
+    STAYING,
+    STOP,
+    TRANSACTIONAL_ONES,
+    Clean,
+    DeleteRecords,
+    End,
+    EndElsewhere,
+    Expire,
+    Join,
+    Lead,
+    Leave,
+    Rest,
+    Return,
+    TimePasses,
+    Write,
+)
+from harness.errors import HarnessError
+from harness.protocol import wire
+from harness.protocol.admin import Admin
+from harness.runtimes.base import ClusterSpec, live_addresses, live_brokers
+from harness.systems import find_system
+from harness.timers import DAY_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from harness.clock import Clock
+    from harness.conformance.picture import Named, Picture
+    from harness.conformance.steps import CommonStep, LocalStep, Schedule
+    from harness.runtimes.base import Ready, Runtime
+    from harness.systems import Control
+    from harness.workspace import Workspace
+
+SETTLE_S: Final = 60.0
+BETWEEN_WRITES_MS: Final = 5
+NEVER_PASSES: Final = "1.0"
+ALWAYS_PASSES: Final = "0.0"
+RATIO, RETENTION = "log.cleaner.min.cleanable.ratio", "log.cleaner.delete.retention.ms"
+EXPIRATION = "producer.id.expiration.ms"
+AT_ONCE_MS: Final = 1
+KEPT_MS: Final = 20_000
+"""So long brokers have for the passes that must keep what ages; so long is the wait until time has passed."""
+A_DAY: Final = str(DAY_MS)
+
+BROKER_SETTINGS: Final = {
+    "broker.session.timeout.ms": "1000",
+    "broker.heartbeat.interval.ms": "200",
+    "replica.lag.time.max.ms": "1500",
+    "replica.fetch.backoff.ms": "50",
+    "log.cleaner.backoff.ms": "15",
+    "log.cleaner.dedupe.buffer.size": "1100000",
+    RATIO: NEVER_PASSES,
+    EXPIRATION: A_DAY,
+    "producer.id.expiration.check.interval.ms": "100",
+    # Recovery points are checkpointed by a timer, and say where recovery begins: it is to begin at the start.
+    "log.initial.task.delay.ms": A_DAY,
+    "log.flush.offset.checkpoint.interval.ms": A_DAY,
+}
+TOPIC_SETTINGS: Final = {
+    # Nothing is old enough to be deleted; DeleteRecords asks for a policy with delete in it.
+    "cleanup.policy": "compact,delete",
+    "retention.ms": "-1",
+    "segment.ms": "1",
+}
+
+
+@dataclass
+class Brokers:
+    """A running cluster. ``will_age``: whether time is still to pass, for which what ages in a pass is kept."""
+
+    runtime: Runtime
+    admin: Admin
+    control: Control
+    clock: Clock
+    scratch: Path
+    will_age: bool = False
+    topics: dict[str, Topic] = field(default_factory=dict)
+    kept_until_ms: set[int] = field(default_factory=set)
+    """Delete horizons that must not come before time passes."""
+    _how: str = KILL
+
+    def wait(self, condition: Callable[[], bool], what: str, timeout_s: float = SETTLE_S) -> None:
+        """Wait until something holds. Raises `HarnessError` when it does not, or a broker ended by itself."""
+
+        def checked() -> bool:
+            self.runtime.raise_if_died()
+            try:
+                return condition()
+            except OSError:
+                # A broker that does not answer now may answer the next time; the wait is bounded.
+                return False
+
+        self.clock.wait_until(checked, timeout_s, what)
+
+    def create(self, schedules: Sequence[Schedule]) -> None:
+        """Make a topic for each schedule, and its producers when they are first used."""
+        self.admin.create_topics({(one.name, 0): one.replicas for one in schedules}, TOPIC_SETTINGS)
+        self.topics = {one.name: Topic(self, one) for one in schedules}
+        orders = {(one.name, 0): one.replicas for one in schedules}
+        self.wait(lambda: set(self.control.states([*self.topics])) == set(orders), "the topics to exist")
+        self.wait(lambda: self.control.leads(orders), "every topic's first replica to lead")
+
+    def pictures(self, log_starts: dict[int, dict[str, int]]) -> dict[tuple[str, int], Picture]:
+        """Return each replica's picture, by topic and broker. ``log_starts``: where to begin to read, by broker.
+
+        A replica that cannot be read now is left out. Raises OSError.
+        """
+        named = {name: topic.named for name, topic in self.topics.items()}
+        found = {}
+        for broker, starts in log_starts.items():
+            served = serve(self.runtime.address(broker), starts, named)
+            kept = read_files(self.runtime, broker, [*served], named, self.scratch)
+            found.update(
+                {(topic, broker): one.with_files(kept[topic]) for topic, one in served.items() if topic in kept}
+            )
+        return found
+
+    def move_on(self) -> int:
+        """Wait until the clock shows a later time than any batch that there is; return it."""
+        since_ms = self.clock.time_ms()
+        self.wait(lambda: self.clock.time_ms() > since_ms + BETWEEN_WRITES_MS, "the clock to move on")
+        return self.clock.time_ms()
+
+    @contextmanager
+    def during(self, step: CommonStep) -> Iterator[None]:
+        """Have a step befall the whole cluster; what it takes to end it is done with the block."""
+        undo = self._befall(step)
+        yield
+        if undo:
+            undo()
+
+    @singledispatchmethod
+    def _befall(self, step: CommonStep) -> Callable[[], None] | None:
+        raise TypeError(f"{step!r} is no step of a cluster")
+
+    @_befall.register
+    def _(self, step: Leave) -> None:
+        self._how = step.how
+        {KILL: self.runtime.kill, STOP: self.runtime.stop, PAUSE: self.runtime.pause}[step.how](LEAVES)
+        self.wait(lambda: not any(LEAVES in isr for isr in self._isrs()), f"{LEAVES} to leave every ISR")
+
+    @_befall.register
+    def _(self, _step: Return) -> None:
+        (self.runtime.resume if self._how == PAUSE else self.runtime.start)(LEAVES)
+        self.wait(lambda: LEAVES in self.control.registered(), f"{LEAVES} to register")
+        self.wait_in_sync()
+
+    @_befall.register
+    def _(self, step: Clean) -> Callable[[], None]:
+        brokers = [broker for broker in step.brokers if self.runtime.is_up(broker)]
+        retention_ms = (KEPT_MS if self.will_age else DAY_MS) if step.kept else AT_ONCE_MS
+        self._set(brokers, {RATIO: ALWAYS_PASSES, RETENTION: str(retention_ms)})
+
+        def rest() -> None:
+            self._set(brokers, {RATIO: NEVER_PASSES, RETENTION: A_DAY})
+            if min(self.kept_until_ms, default=math.inf) <= self.clock.time_ms():
+                raise HarnessError("brokers took too long: a delete horizon has come that the schedule wants kept")
+
+        return rest
+
+    @_befall.register
+    def _(self, _step: TimePasses) -> None:
+        until_ms = max(self.kept_until_ms, default=0)
+        self.wait(lambda: self.clock.time_ms() > until_ms, "every delete horizon", KEPT_MS / 1000 + SETTLE_S)
+        self.kept_until_ms.clear()
+
+    @_befall.register
+    def _(self, _step: Expire) -> Callable[[], None]:
+        brokers = live_brokers(self.runtime)
+        self._set(brokers, {EXPIRATION: "1"})
+        return lambda: self._set(brokers, {EXPIRATION: A_DAY})
+
+    def _set(self, brokers: Sequence[int], settings: dict[str, str]) -> None:
+        for broker in brokers:
+            self.admin.alter_broker(broker, self.runtime.address(broker), settings)
+
+        def is_known() -> bool:
+            held = [self.admin.broker_settings(broker, self.runtime.address(broker)) for broker in brokers]
+            return all(settings.items() <= one.items() for one in held)
+
+        self.wait(is_known, "brokers to know their settings")
+
+    def _isrs(self) -> list[tuple[int, ...]]:
+        return [state.isr for state in self.control.states([*self.topics]).values()]
+
+    def wait_in_sync(self) -> None:
+        """Wait until every replica is in its ISR."""
+        self.wait(
+            lambda: all(set(one.isr) == set(one.replicas) for one in self.control.states([*self.topics]).values()),
+            "every replica to be in its ISR",
+        )
+
+
+class Topic:
+    """One schedule's partition."""
+
+    def __init__(self, brokers: Brokers, schedule: Schedule) -> None:
+        """Remember the parts; producers are made when they are first used."""
+        self._brokers = brokers
+        self._schedule = schedule
+        self._leader = schedule.replicas[0]
+        self._replicas = schedule.replicas
+        self._producers: dict[str, Producer] = {}
+
+    @property
+    def named(self) -> Named:
+        """Names of the producers by their ids."""
+        return {one.producer_id: name for name, one in self._producers.items() if one.producer_id >= 0}
+
+    def _producer(self, name: str) -> Producer:
+        runtime = self._brokers.runtime
+        if name not in self._producers:
+            to = Endpoint(
+                topic=self._schedule.name,
+                leader=lambda: runtime.address(self._leader),
+                anyone=lambda: runtime.address(STAYING[0]),
+                clock=self._brokers.clock,
+            )
+            transactional_id = f"{self._schedule.name}-{name}" if name in TRANSACTIONAL_ONES else None
+            self._producers[name] = Producer(
+                to, transactional_id=transactional_id, has_id=name != PLAIN, version=self._schedule.version
+            )
+        return self._producers[name]
+
+    @singledispatchmethod
+    def take(self, step: LocalStep) -> None:
+        """Have a step befall this partition. Raises `HarnessError`."""
+        raise TypeError(f"{step!r} is no step of a partition")
+
+    @take.register
+    def _(self, step: Write) -> None:
+        records = [(word.removeprefix("-").encode(), None if word[0] == "-" else b"v") for word in step.records]
+        self._producer(step.producer).write(records, self._brokers.clock.time_ms())
+
+    @take.register
+    def _(self, step: End) -> None:
+        self._producer(step.producer).end(step.outcome)
+
+    @take.register
+    def _(self, step: EndElsewhere) -> None:
+        producer = self._producer(step.producer)
+        producer.register()
+        producer.end(step.outcome)
+
+    @take.register
+    def _(self, step: Lead) -> None:
+        self._replicas = (step.broker, *(one for one in self._replicas if one != step.broker))
+        self._reassign()
+        self._leader = step.broker
+
+    def _reassign(self) -> None:
+        orders = {(self._schedule.name, 0): self._replicas}
+        control = self._brokers.control
+        control.lead(orders)
+        self._brokers.wait(lambda: control.leads(orders), f"{self._replicas[0]} to lead {self._schedule.name}")
+
+    @take.register
+    def _(self, step: DeleteRecords) -> None:
+        Topic = DeleteRecordsRequest.DeleteRecordsTopic  # noqa: N806
+        partition = Topic.DeleteRecordsPartition(partition_index=0, offset=step.before)
+        request = DeleteRecordsRequest[2](
+            topics=[Topic(name=self._schedule.name, partitions=[partition])], timeout_ms=TIMEOUT_MS
+        )
+        answer = wire.call(self._brokers.runtime.address(self._leader), request)
+        for code in (p.error_code for topic in answer.topics for p in topic.partitions):
+            if code:
+                raise RefusedError(f"it is refused with {kafka.errors.for_code(code).__name__}")
+
+    @take.register
+    def _(self, _step: Join) -> None:
+        self._replicas = (*self._replicas, LEAVES)
+        self._brokers.control.lead({(self._schedule.name, 0): self._replicas})
+        self._brokers.wait(
+            lambda: all(
+                set(one.isr) == set(one.replicas) == set(self._replicas)
+                for one in self._brokers.control.states([self._schedule.name]).values()
+            ),
+            f"{LEAVES} to join {self._schedule.name}",
+        )
+
+    @take.register
+    def _(self, _step: Rest) -> None:
+        pass
+
+
+@contextmanager
+def running(ready: Ready, workspace: Workspace, logs: Path, clock: Clock) -> Iterator[Brokers]:
+    """Boot three brokers, the transaction coordinator on those that stay, and end them with the block."""
+    spec = ClusterSpec(workspace.run_id, workspace.path, logs, BROKER_SETTINGS, BROKERS)
+    runtime = ready.make(spec)
+    try:
+        runtime.start_cluster()
+        admin = Admin(lambda: live_addresses(runtime))
+        control = find_system("kafka").control(runtime, admin)
+        brokers = Brokers(runtime, admin, control, clock, workspace.path / "copied")
+
+        def registered() -> bool:
+            try:
+                return control.registered() >= set(BROKERS)
+            except HarnessError:
+                return False
+
+        brokers.wait(registered, "every broker to register")
+        brokers.wait(lambda: admin.has_coordinator("any"), "a transaction coordinator")
+        orders = {control.coordinator: STAYING}
+        control.lead(orders)
+        brokers.wait(lambda: control.leads(orders), f"{STAYING[0]} to coordinate transactions")
+        yield brokers
+    finally:
+        runtime.close()

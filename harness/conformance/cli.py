@@ -1,0 +1,70 @@
+"""``harness conform``: does the model do what real brokers do?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.console import JSON, STYLES, ConsoleProgress, stdout
+from harness.options import format_option
+from harness.verdict import ANOMALY, CLEAN, EXIT_CODES, UNKNOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.conformance.lockstep import Outcome
+
+
+@click.command()
+@click.option("--target", required=True, metavar="NAME", help="A Kafka: see `harness targets`.")
+@click.option("--schedules", type=click.IntRange(0), default=20, show_default=True, help="How many random ones.")
+@click.option("--seed", default="0", show_default=True, metavar="WORDS", help="Fixes the random ones.")
+@click.option(
+    "--transactions", type=click.IntRange(1, 2), default=1, show_default=True, help="Version; 2 is known from 4.0 on."
+)
+@format_option
+def conform(*, target: str, schedules: int, seed: str, transactions: int, output: str) -> int:
+    """Take schedules over the model and over real brokers, and compare every replica after every step.
+
+    The known ways to each anomaly, then random ones, all on one cluster. Exits with 0 where they agree to the end of
+    each, with 1 where they do not, and with 2 where brokers could not be taken through to the end.
+    """
+    from harness.conformance.conform import Asked, told  # noqa: PLC0415  (slow imports, only where needed)
+    from harness.conformance.conform import conform as go  # noqa: PLC0415
+
+    progress = ConsoleProgress()
+    try:
+        outcomes, failure = go(Asked(target, schedules, seed, transactions), Path.cwd(), progress)
+    finally:
+        progress.close()
+    verdict = ANOMALY if any(one.disagreements for one in outcomes) else UNKNOWN if failure else CLEAN
+    if output == JSON:
+        click.echo(json.dumps(told(verdict, target, outcomes, failure), indent=2))
+    else:
+        _show(outcomes, failure, verdict)
+    return EXIT_CODES[verdict]
+
+
+def _show(outcomes: Sequence[Outcome], failure: str | None, verdict: Any) -> None:
+    from harness.conformance.picture import shown  # noqa: PLC0415  (slow imports, only where needed)
+
+    console = stdout()
+    for one in outcomes:
+        style = STYLES[ANOMALY if one.disagreements else CLEAN]
+        console.print(f"{one.schedule.name}: [{style}]{one.agreed} of {len(one.schedule.steps)} steps agree[/]")
+        if one.disagreements:
+            for number, step in enumerate(one.schedule.steps[: one.agreed + 1], 1):
+                console.print(f"  {number}. {step}", markup=False)
+        for other in one.disagreements:
+            console.print(f"  broker {other.broker} after step {other.number}, {other.step}:", markup=False)
+            for line in (*other.differences, "the model:", *shown(other.expected)):
+                console.print(f"    {line}", markup=False)
+            for line in ("the broker:", *shown(other.found)) if other.found else ():
+                console.print(f"    {line}", markup=False)
+    agreed = sum(one.agreed for one in outcomes)
+    if failure:
+        console.print(f"not completed: {failure}", markup=False)
+    console.print(f"{len(outcomes)} schedules, {agreed} steps agree (exit code {EXIT_CODES[verdict]})", markup=False)

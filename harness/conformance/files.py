@@ -1,0 +1,97 @@
+"""What a real broker keeps of its replicas on disk."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.conformance.picture import DATA, EMPTIED, Entry, Held, name_of, record_words
+from harness.errors import HarnessError
+from harness.segments.batches import CorruptLogError, iter_batches, iter_records, marker
+from harness.segments.checkpoints import read_checkpoint, read_leader_epochs
+from harness.segments.txnindex import read_txnindex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from harness.conformance.picture import Named
+    from harness.runtimes.base import Runtime
+    from harness.segments.batches import Batch
+
+CLEANED, EPOCHS = "cleaner-offset-checkpoint", "leader-epoch-checkpoint"
+
+
+@dataclass(frozen=True)
+class Files:
+    """What is on disk of one replica; fields as in `harness.conformance.picture.Picture`."""
+
+    batches: tuple[Held, ...]
+    segments: tuple[int, ...]
+    txnindex: tuple[Entry, ...]
+    cleaned_to: int | None
+    epochs: tuple[tuple[int, int], ...]
+    horizons_ms: tuple[tuple[int, int], ...]
+
+
+def read_files(
+    runtime: Runtime, broker: int, topics: Sequence[str], named: Mapping[str, Named], scratch: Path
+) -> dict[str, Files]:
+    """Copy a broker's folders of these topics, and read them; one that is just being changed is left out."""
+    folder = scratch / str(broker)
+    found = {}
+    runtime.copy_checkpoints(broker, folder)
+    try:
+        path = folder / CLEANED
+        cleaned = read_checkpoint(path.read_bytes(), source=path.name) if path.exists() else {}
+        for topic in topics:
+            copied = folder / topic
+            try:
+                runtime.copy_partition(broker, topic, 0, copied)
+                found[topic] = _read(copied, named[topic], cleaned.get((topic, 0)))
+            except (HarnessError, CorruptLogError):
+                continue
+    finally:
+        shutil.rmtree(folder)
+    return found
+
+
+def _read(folder: Path, named: Named, cleaned_to: int | None) -> Files:
+    logs = sorted(folder.glob("*.log"))
+    batches = [one for path in logs for one in iter_batches(path.read_bytes(), source=path.name)]
+    epochs = folder / EPOCHS
+    return Files(
+        batches=tuple(_held(one, named) for one in batches),
+        segments=tuple(int(path.stem) for path in logs),
+        txnindex=tuple(_entries(folder, named)),
+        cleaned_to=cleaned_to,
+        epochs=tuple(sorted(read_leader_epochs(epochs.read_bytes(), source=EPOCHS).items())) if epochs.exists() else (),
+        horizons_ms=tuple(
+            (one.base_offset, one.delete_horizon_ms) for one in batches if one.delete_horizon_ms is not None
+        ),
+    )
+
+
+def _entries(folder: Path, named: Named) -> Iterator[Entry]:
+    for path in sorted(folder.glob("*.txnindex")):
+        for one in read_txnindex(path.read_bytes(), source=path.name):
+            name = name_of(one.producer_id, named)
+            yield Entry(int(path.stem), name, one.first_offset, one.last_offset, one.last_stable_offset)
+
+
+def _held(batch: Batch, named: Named) -> Held:
+    told = marker(batch, source="a segment")
+    records = () if batch.is_control else iter_records(batch, source="a segment")
+    return Held(
+        base_offset=batch.base_offset,
+        last_offset=batch.last_offset,
+        kind=told.type if told else EMPTIED if batch.is_control else DATA,
+        records=tuple(record_words(one.offset, one.key, is_deleted=one.value is None) for one in records),
+        leader_epoch=batch.leader_epoch,
+        producer=name_of(batch.producer_id, named),
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        transactional=batch.is_transactional,
+        has_horizon=batch.delete_horizon_ms is not None,
+    )

@@ -1,0 +1,218 @@
+"""What one replica holds and what its broker believes, in words that a model and a real broker share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from harness.segments.tombstones import BY_NULL, is_tombstone
+from models.cleaner import first_dirty
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from models.batch import Batch
+    from models.replica import Replica
+
+NO_PRODUCER: Final = ""
+DATA, EMPTIED = "data", "emptied"
+"""Kinds of batches beside COMMIT and ABORT: data, whether any record is left or none, and what is left of a marker."""
+
+Named = dict[int, str]
+"""Producers' names by their ids, which every cluster gives as it likes."""
+
+
+class Held(NamedTuple):
+    """One batch. ``records``: offset and key of each, a tombstone's with a minus."""
+
+    base_offset: int
+    last_offset: int
+    kind: str
+    records: tuple[str, ...]
+    leader_epoch: int
+    producer: str
+    producer_epoch: int
+    base_sequence: int
+    transactional: bool
+    has_horizon: bool
+
+
+class Remembered(NamedTuple):
+    """What a broker remembers of a producer (DescribeProducers); ``open_from``: None without an open transaction."""
+
+    producer: str
+    epoch: int
+    last_sequence: int
+    open_from: int | None
+
+
+class Entry(NamedTuple):
+    """One entry of a segment's ``.txnindex``."""
+
+    segment: int
+    producer: str
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One replica after a step; every field is compared, but for ``horizons_ms``.
+
+    ``told``: producer and first offset of the aborted transactions that a read_committed consumer is told of when it
+    reads this replica from its start. ``cleaned_to``: the cleaner's checkpoint. ``epochs``: leader epoch and first
+    offset.
+    """
+
+    batches: tuple[Held, ...]
+    segments: tuple[int, ...]
+    log_start: int
+    high_watermark: int
+    last_stable_offset: int
+    producers: tuple[Remembered, ...]
+    told: tuple[tuple[str, int], ...]
+    txnindex: tuple[Entry, ...]
+    cleaned_to: int | None
+    epochs: tuple[tuple[int, int], ...]
+    horizons_ms: tuple[tuple[int, int], ...] = field(default=(), compare=False)
+    """Base offset of each batch that has a delete horizon, and when that is."""
+
+
+def of_replica(replica: Replica, named: Named) -> Picture:
+    """Return the picture of a model's replica."""
+    return Picture(
+        batches=tuple(_held(batch, named) for batch in replica.batches()),
+        segments=tuple(segment.base_offset for segment in replica.segments),
+        log_start=replica.log_start,
+        high_watermark=replica.high_watermark,
+        last_stable_offset=replica.last_stable_offset,
+        producers=tuple(
+            sorted(
+                Remembered(named[producer_id], one.epoch, one.last_sequence, one.open_from)
+                for producer_id, one in replica.producers.items()
+            )
+        ),
+        told=tuple(sorted((named[producer_id], first) for producer_id, first in told_aborted(replica))),
+        txnindex=tuple(
+            Entry(
+                segment.base_offset, named[one.producer_id], one.first_offset, one.last_offset, one.last_stable_offset
+            )
+            for segment in replica.segments
+            for one in segment.aborted
+        ),
+        cleaned_to=None if replica.cleaned_to is None else first_dirty(replica),
+        epochs=tuple(sorted(replica.epochs.items())),
+        horizons_ms=tuple(
+            (batch.base_offset, batch.delete_horizon_ms)
+            for batch in replica.batches()
+            if batch.delete_horizon_ms is not None
+        ),
+    )
+
+
+def _held(batch: Batch, named: Named) -> Held:
+    kind = (batch.marker or EMPTIED) if batch.control else DATA
+    return Held(
+        base_offset=batch.base_offset,
+        last_offset=batch.last_offset,
+        kind=kind,
+        records=()
+        if batch.control
+        else tuple(record_words(one.offset, one.key, is_deleted=is_tombstone(one, BY_NULL)) for one in batch.records),
+        leader_epoch=batch.leader_epoch,
+        producer=name_of(batch.producer_id, named),
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        transactional=batch.transactional,
+        has_horizon=batch.delete_horizon_ms is not None,
+    )
+
+
+def record_words(offset: int, key: bytes | None, *, is_deleted: bool) -> str:
+    """Return a record as pictures have it."""
+    return f"{offset}:{'-' * is_deleted}{(key or b'').decode()}"
+
+
+def name_of(producer_id: int, named: Named) -> str:
+    """Return a producer's name; one that nobody here knows is told by its id."""
+    return NO_PRODUCER if producer_id < 0 else named.get(producer_id, f"producer {producer_id}")
+
+
+def told_aborted(replica: Replica) -> set[tuple[int, int]]:
+    """Return producer id and first offset of what a read_committed consumer is told that it reads from the start.
+
+    One answer never crosses the end of a segment, nor the last stable offset (``LocalLog.read``), and comes with the
+    transactions that end at or after where it begins and begin before the next segment
+    (``LocalLog.addAbortedTransactions``, ``TransactionIndex.collectAbortedTxns``).
+    """
+    found = set()
+    at = replica.log_start
+    for number, segment in enumerate(replica.segments):
+        here = [
+            one for one in segment.batches if at <= one.last_offset and one.base_offset < replica.last_stable_offset
+        ]
+        if not here:
+            continue
+        later = replica.segments[number + 1 :]
+        upper = later[0].base_offset if later else replica.log_end
+        for entry in _up_to(replica, number, upper):
+            if entry.last_offset >= at and entry.first_offset < upper:
+                found.add((entry.producer_id, entry.first_offset))
+        at = here[-1].last_offset + 1
+    return found
+
+
+def _up_to(replica: Replica, number: int, upper: int) -> Iterator[Any]:
+    for segment in replica.segments[number:]:
+        for entry in segment.aborted:
+            yield entry
+            if entry.last_stable_offset >= upper:
+                return
+
+
+def differences(expected: Picture, found: Picture) -> list[str]:
+    """Say what is not the same, field by field: what the model has, and what the broker does."""
+    return [
+        f"{one.name}: the model has {_words(here)}, the broker {_words(there)}"
+        for one in fields(Picture)
+        if one.compare
+        for here, there in [_less_common(getattr(expected, one.name), getattr(found, one.name))]
+        if here != there
+    ]
+
+
+def _less_common(here: Any, there: Any) -> tuple[Any, Any]:
+    """Leave out of two lists what both have."""
+    if not isinstance(here, tuple) or not isinstance(there, tuple):
+        return here, there
+    missing = tuple(one for one in here if one not in there), tuple(one for one in there if one not in here)
+    return missing if any(missing) else (here, there)
+
+
+def _words(value: Any) -> str:
+    return ", ".join(map(str, value)) or "nothing" if isinstance(value, tuple) else str(value)
+
+
+def shown(picture: Picture) -> list[str]:
+    """Return a picture as lines of text."""
+    batches = [f"  {held_words(one)}" for one in picture.batches]
+    rest = [
+        f"  {one.name.replace('_', ' ')}: {_words(getattr(picture, one.name))}"
+        for one in fields(Picture)
+        if one.compare and one.name != "batches"
+    ]
+    return batches + rest
+
+
+def held_words(one: Held) -> str:
+    """Return one batch as a line of text."""
+    parts: list[tuple[bool, Callable[[], str]]] = [
+        (True, lambda: f"{one.base_offset}-{one.last_offset} {one.kind}"),
+        (bool(one.records), lambda: " ".join(one.records)),
+        (bool(one.producer), lambda: f"by {one.producer} epoch {one.producer_epoch} sequence {one.base_sequence}"),
+        (one.transactional, lambda: "transactional"),
+        (one.has_horizon, lambda: "ages"),
+        (True, lambda: f"leader epoch {one.leader_epoch}"),
+    ]
+    return ", ".join(words() for is_there, words in parts if is_there)
