@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +15,7 @@ from models.clock import VirtualClock
 from models.cluster.cluster import Rules, SimCluster
 from models.cluster.files import write_checkpoint, write_replica
 from models.cluster.transactions import Coordinator
+from models.rules import rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from harness.clock import Clock, RealClock
     from harness.runtimes.base import ClusterSpec, Wanted
+    from harness.targets import Target
 
 NOT_MODELLED: Final = "simulated brokers know no such fault: {}"
 
@@ -29,7 +32,13 @@ RULES: Final[Mapping[str, Rules]] = {
     SIM_REDPANDA: Rules(coordinated=True),
     SIM_CLOUD_TOPICS: Rules(shared=True),
 }
-"""By target."""
+"""By system."""
+
+
+def rules_for(target: Target) -> Rules:
+    """Return by what a simulated target's brokers go: of Kafka, as its version does."""
+    rules = RULES[target.system]
+    return replace(rules, version=rules_of(target.version)) if target.system == SIM_KAFKA else rules
 
 
 def prepare(wanted: Wanted) -> Ready:
@@ -41,7 +50,7 @@ def prepare(wanted: Wanted) -> Ready:
         raise UsageError(f"{name} is simulated in this process: it takes no image and no hosts")
     return Ready(
         told={"name": "sim", "clock": "virtual"},
-        make=lambda spec: SimRuntime(spec, RULES[wanted.target.system]),
+        make=lambda spec: SimRuntime(spec, rules_for(wanted.target)),
         is_resumable=False,
         clock=virtual_clock,
     )

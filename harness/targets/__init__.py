@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 KAFKA, REDPANDA = "kafka", "redpanda"
 SIM_KAFKA, SIM_REDPANDA, SIM_CLOUD_TOPICS = "sim-kafka", "sim-redpanda", "sim-cloud-topics"
 SIMULATED = (SIM_KAFKA, SIM_REDPANDA, SIM_CLOUD_TOPICS)
-"""Systems that are models of this project (`models.cluster`); each is a target of that name."""
+"""Systems that are models of this project (`models.cluster`); a target each, and Kafka's at older versions too."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,9 @@ _REDPANDA = (
     Target("redpanda-26.2-cloud", "26.2.2", system=REDPANDA, broker_settings={**_REMOVES_MARKERS, **_IN_THE_STORE}, topic_settings={"redpanda.storage.mode": "cloud"}, has_store=True, unpromised=_NO_MARKERS, note="Cloud Topics, on MinIO"),  # noqa: E501
 )
 _SIMULATED = (
-    Target(SIM_KAFKA, "model", system=SIM_KAFKA, note="simulated: Kafka 3.9 to 4.4, each replica cleaned on its own timers"),  # noqa: E501
+    Target(SIM_KAFKA, "4.4", system=SIM_KAFKA, note="simulated: each replica cleaned on its own timers"),
+    Target(f"{SIM_KAFKA}-4.3", "4.3", system=SIM_KAFKA, note="the same, by the rules of 4.0 to 4.3"),
+    Target(f"{SIM_KAFKA}-3.9", "3.9", system=SIM_KAFKA, note="the same, by the rules of 3.9"),
     Target(SIM_REDPANDA, "model", system=SIM_REDPANDA, note="simulated: replicas that compact together"),
     Target(SIM_CLOUD_TOPICS, "model", system=SIM_CLOUD_TOPICS, unpromised=_NO_MARKERS, note="simulated: one shared copy, compacted by any broker"),  # noqa: E501
 )

@@ -29,6 +29,7 @@ class Broker:
     is_running: bool = False
     is_paused: bool = False
     is_registered: bool = False
+    was_killed: bool = False
     look_at_s: float = math.inf
     """When its cleaner looks next at what has ``changed`` since it did last."""
     changed: dict[SimPartition, None] = field(default_factory=dict)

@@ -13,17 +13,19 @@ if TYPE_CHECKING:
 
     from models.cluster.partition import Sizes
     from models.replica import Replica, Segment
+    from models.rules import Rules
 
 Clean: TypeAlias = Callable[["Replica", Cleaning, int, Bounds], bool]
 """One pass of a cleaner, as `models.cleaner.clean` is; whether it did anything."""
 
 
-def cleaning_of(topic: Mapping[str, float], producer_expiration_ms: float) -> Cleaning:
+def cleaning_of(topic: Mapping[str, float], producer_expiration_ms: float, version: Rules) -> Cleaning:
     """Return by what a cleaner goes."""
     return Cleaning(
         delete_retention_ms=int(topic["delete.retention.ms"]),
         producer_expiration_ms=int(producer_expiration_ms),
         min_compaction_lag_ms=int(topic["min.compaction.lag.ms"]),
+        last_of_pass_stays=version.last_of_pass_stays,
     )
 
 

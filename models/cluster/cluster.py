@@ -22,6 +22,7 @@ from models.cluster.protection import Protection
 from models.cluster.settings import BROKER, NEVER_MS, TOPIC, numbers, refuse_unknown
 from models.replica import Replica
 from models.replication import Replication
+from models.rules import Rules as VersionRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,13 +42,14 @@ class Rules:
     """By what a cluster compacts: ``clean`` is one pass. ``coordinated``: only what all replicas allow is removed.
 
     ``shared``: there is one copy, as in Cloud Topics, and replicas clean nothing. ``reports_s``: how often replicas
-    tell their leader how far they are, where it has not heard of it.
+    tell their leader how far they are, where it has not heard of it. ``version``: what differs between Kafka's.
     """
 
     clean: Clean = clean
     coordinated: bool = False
     shared: bool = False
     reports_s: float = 1.0
+    version: VersionRules = field(default_factory=VersionRules)
 
 
 @dataclass
@@ -95,13 +97,16 @@ class SimCluster:
             return begins_segment(segment_ms, given["segment.bytes"], self.sizes, replica, batch)
 
         away = {one for one in brokers if not self.brokers[one].is_registered}
-        replication = Replication({one: Replica(one) for one in brokers}, brokers[0], rolls, away)
+        replication = Replication({one: self._replica(one) for one in brokers}, brokers[0], rolls, away)
         made = SimPartition(topic, number, replication, tuple(brokers))
         if self._protection is not None:
             self._protection.begin(made)
         if self._store is not None:
             self._store.begin(made)
         return made
+
+    def _replica(self, broker: int) -> Replica:
+        return Replica(broker, stable_at_batch=self.rules.version.stable_at_batch)
 
     def served(self, partition: SimPartition, broker: int) -> Replica:
         """Return what a broker serves of a partition."""
@@ -130,7 +135,15 @@ class SimCluster:
     # What befalls brokers.
 
     def start(self, broker: int) -> None:
-        """Start a broker; it is registered a little later, and copies from then on."""
+        """Start a broker; it is registered a little later, and copies from then on.
+
+        One that was killed reads its logs again: its producers are those that are left in them.
+        """
+        if self.brokers[broker].was_killed:
+            for partition in self._held_by(broker):
+                partition.replica(broker).recover()
+                partition.touch(broker)
+        self.brokers[broker].was_killed = False
         self._change(broker, is_running=True, is_paused=False)
         self._reach_later(broker, START_S * self.random.uniform(0.5, 1.5))
 
@@ -145,6 +158,7 @@ class SimCluster:
 
     def kill(self, broker: int) -> None:
         """End a broker; the others notice when its session is over."""
+        self.brokers[broker].was_killed = True
         self._change(broker, is_running=False, is_paused=False)
         self._miss_later(broker)
 
@@ -240,7 +254,7 @@ class SimCluster:
         replication = partition.replication
         for one in brokers:
             if one not in replication.replicas:
-                replication.replicas[one] = Replica(one)
+                replication.replicas[one] = self._replica(one)
                 replication.away.add(one)
                 if self._protection is not None:
                     self._protection.add(partition, one)
@@ -408,7 +422,7 @@ class SimCluster:
             if broker.number not in partition.replication.replicas:
                 continue
             replica, topic = partition.replica(broker.number), self.topic(partition.topic)
-            cleaning = cleaning_of(topic, broker.number_of("producer.id.expiration.ms"))
+            cleaning = cleaning_of(topic, broker.number_of("producer.id.expiration.ms"), self.rules.version)
             if is_due(replica, cleaning, topic, now_ms, self.sizes):
                 bounds = UNBOUNDED if partition.protocol is None else partition.protocol.bounds(broker.number)
                 self.rules.clean(replica, cleaning, now_ms, bounds)
