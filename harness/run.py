@@ -26,6 +26,7 @@ from harness.systems import find_system
 from harness.targets import SIMULATED, find_target
 from harness.targets.jars import jars_for_client
 from harness.timers import find_timers
+from models.cluster.settings import raise_if_unknown
 from nemesis import find_nemesis
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
     prepare = find_runtime(options.runtime)
     if target.system in SIMULATED:
         _raise_if_not_simulated(options)
+        raise_if_unknown(test.topic_settings, test.broker_settings)
     java = find_java()
     ready = prepare(
         Wanted(target, java, progress.jars, needs=test.nemesis.needs, image=options.image, access=options.access)

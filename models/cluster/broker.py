@@ -53,7 +53,7 @@ class Broker:
         self._numbers = None
 
     def number_of(self, name: str) -> float:
-        """Return a setting's number. Raises `HarnessError` for settings that are none."""
+        """Return a setting's number. Raises `UsageError` for settings that are none."""
         if self._numbers is None:
             self._numbers = numbers("broker", BROKER, {**self.given, **self.own})
         return self._numbers[name]

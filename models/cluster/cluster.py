@@ -71,7 +71,7 @@ class SimCluster:
     _topic_numbers: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Make the brokers. Raises `HarnessError` for a setting that the model has no rule for."""
+        """Make the brokers. Raises `UsageError` for a setting that the model has no rule for."""
         refuse_unknown("broker", BROKER, self.settings)
         self.brokers = {one: Broker(one, self.settings, self.random.random()) for one in self.numbers}
         self.network = Network(self.random)
@@ -83,7 +83,7 @@ class SimCluster:
     # Topics.
 
     def create(self, replicas: Mapping[TopicPartition, Sequence[int]], settings: Mapping[str, str]) -> None:
-        """Create topics. Raises `HarnessError` for a setting that the model has no rule for."""
+        """Create topics. Raises `UsageError` for a setting that the model has no rule for."""
         for (topic, number), brokers in replicas.items():
             self.topics.setdefault(topic, dict(settings))
             self._topic_numbers.setdefault(topic, numbers("topic", TOPIC, settings))
@@ -117,7 +117,7 @@ class SimCluster:
         return self._topic_numbers[name]
 
     def alter(self, topics: Sequence[str], settings: Mapping[str, str | None]) -> None:
-        """Change settings of topics; None takes one back. Raises `HarnessError` for one without a rule."""
+        """Change settings of topics; None takes one back. Raises `UsageError` for one without a rule."""
         for topic in topics:
             given = {**self.topics[topic], **{name: value for name, value in settings.items() if value is not None}}
             self.topics[topic] = {name: value for name, value in given.items() if settings.get(name, value) is not None}
@@ -286,23 +286,33 @@ class SimCluster:
         leader = partition.leader_id
         if leader is None or not self._can_copy(partition, broker):
             return
-        takes_s, one = self.network.takes_s(broker, leader), self.brokers[broker]
-        if takes_s is None:
-            takes_s = one.number_of("replica.fetch.backoff.ms") / 1000
-        if partition.lacks_batches(broker) or broker not in partition.in_sync:
+        one, in_sync = self.brokers[broker], broker in partition.in_sync
+        wait_s = 0.0
+        if partition.lacks_batches(broker) or not in_sync:
             self._look_for_lag(partition, broker)
-            if broker not in partition.in_sync:
-                takes_s += max(one.free_at_s - self.clock.now_s(), 0.0)
             under_way = partition.copying
+            if not in_sync:
+                wait_s = max(one.free_at_s - self.clock.now_s(), 0.0)
         elif partition.lacks_high_watermark(broker):
-            # An answer without batches comes late.
-            takes_s += one.number_of("replica.fetch.wait.max.ms") / 1000
             under_way = partition.learning
+            # An answer without batches comes late.
+            wait_s = one.number_of("replica.fetch.wait.max.ms") / 1000
         else:
             return
-        if broker not in under_way:
-            under_way.add(broker)
-            self.clock.after(takes_s, partial(self._copy, partition, broker, under_way))
+        if broker in under_way:
+            return
+        under_way.add(broker)
+        takes_s = self.network.takes_s(broker, leader)
+        if takes_s is None:
+            backoff_s = one.number_of("replica.fetch.backoff.ms") / 1000
+            self.clock.after(backoff_s, partial(self._copy_again, partition, broker, under_way))
+        else:
+            self.clock.after(wait_s + takes_s, partial(self._copy, partition, broker, under_way))
+
+    def _copy_again(self, partition: SimPartition, broker: int, under_way: set[int]) -> None:
+        """A follower's fetch was lost."""
+        under_way.discard(broker)
+        self._kick(partition, broker)
 
     def _can_copy(self, partition: SimPartition, broker: int) -> bool:
         leader = partition.leader_id

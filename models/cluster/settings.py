@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from harness.errors import HarnessError
+from harness.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -60,17 +60,23 @@ not in sync is throttled, passes see all keys, producers expire before a pass, a
 def numbers(scope: str, defaults: Mapping[str, float], given: Mapping[str, str]) -> dict[str, float]:
     """Return every number of a topic or a broker, as given or by default.
 
-    Raises `HarnessError` for a name that makes no difference in the model, and for what is no number.
+    Raises `UsageError` for a name that makes no difference in the model, and for what is no number.
     """
     refuse_unknown(scope, defaults, given)
     try:
         return {**defaults, **{name: float(value) for name, value in given.items() if name in defaults}}
     except ValueError as error:
-        raise HarnessError(f"a {scope} setting of a simulated cluster is a number: {error}") from error
+        raise UsageError(f"a {scope} setting of a simulated cluster is a number: {error}") from error
 
 
 def refuse_unknown(scope: str, defaults: Mapping[str, float], names: Iterable[str]) -> None:
-    """Raise `HarnessError` for the first name that the model has no rule for."""
+    """Raise `UsageError` for the first name that the model has no rule for."""
     for name in names:
         if name not in defaults and name not in OF_NO_EFFECT:
-            raise HarnessError(f"simulated brokers know no {scope} setting {name}: {', '.join(sorted(defaults))}")
+            raise UsageError(f"simulated brokers know no {scope} setting {name}: {', '.join(sorted(defaults))}")
+
+
+def raise_if_unknown(topic: Mapping[str, str], broker: Mapping[str, str]) -> None:
+    """Raise `UsageError` for the first setting of a topic or a broker that the model cannot take."""
+    numbers("topic", TOPIC, topic)
+    numbers("broker", BROKER, broker)

@@ -1,0 +1,59 @@
+"""A whole run on simulated brokers, without its verdict: the runner, its workloads and faults, and a run folder."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from harness.clock import RealClock
+from harness.run import RunOptions, test_of
+from harness.runner import Outage
+from harness.runtimes.base import ClusterSpec
+from harness.runtimes.sim import SimRuntime, rules_for, virtual_clock
+from harness.store import RunFolder
+from harness.targets import find_target
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.runner import Test
+
+NOBODY: Any = None
+OF_BROKERS = ("brokers", "fetched", "history.jsonl", "observations.jsonl")
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A run that went to its end: ``told`` are its stages, ``took_s`` of virtual time it took."""
+
+    folder: RunFolder
+    test: Test
+    told: list[str]
+    took_s: float
+
+    def digest(self) -> str:
+        """Return what tells its files from those of another run."""
+        digest = hashlib.sha256()
+        files = [path for path in self.folder.path.rglob("*") if path.is_file()]
+        for path in sorted(files):
+            name = path.relative_to(self.folder.path)
+            if name.parts[0] in OF_BROKERS:
+                digest.update(f"{name.as_posix()}\n".encode() + path.read_bytes())
+        return digest.hexdigest()
+
+
+def simulate(path: Path, target: str, anomaly: str = "all", **options: Any) -> Simulated:
+    """Go through a run with seed 1, or another one. Raises as `Outage.run` does."""
+    test = test_of(RunOptions(target, anomaly, **{"seed": 1, **options}))
+    path.mkdir(parents=True)
+    clock = virtual_clock(RealClock())
+    spec = ClusterSpec(
+        "run", path, path / "logs", test.broker_settings, brokers=test.placement.brokers, clock=clock, seed=test.seed
+    )
+    told: list[str] = []
+    runtime = SimRuntime(spec, rules_for(find_target(target)))
+    with closing(runtime), test.system.client(runtime, test.client).opened(NOBODY) as make:
+        Outage(test, runtime, make, RunFolder(path), clock=clock, progress=told.append).run()
+    return Simulated(RunFolder(path), test, told, clock.now_s())

@@ -1,0 +1,331 @@
+"""Simulated brokers: who leads, who is in sync, what is stored, and when cleaners begin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.clients.simulated import SimulatedClient, SimulatedProducer, deliver
+from harness.errors import UsageError
+from harness.protocol.replica import ReplicaState
+from harness.segments.encode import encode_batch, encode_marker
+from harness.segments.records import Record
+from harness.systems.simulated import open_in
+from models.cleaner import Cleaning
+from models.clock import VirtualClock
+from models.cluster.cleaning import due_later_ms, is_due
+from models.cluster.cluster import Rules, SimCluster
+from models.cluster.partition import Sizes, begins_segment
+from models.cluster.settings import BROKER, TOPIC, numbers
+from models.cluster.transactions import Coordinator
+from models.replica import Replica
+
+if TYPE_CHECKING:
+    from models.batch import Batch
+    from models.cluster.partition import SimPartition
+
+TP = ("t", 0)
+QUICK = {
+    "broker.session.timeout.ms": "1000",
+    "broker.heartbeat.interval.ms": "100",
+    "replica.lag.time.max.ms": "3000",
+    "replica.fetch.backoff.ms": "100",
+    "log.cleaner.backoff.ms": "50",
+}
+COMPACTED = {"segment.ms": "100", "delete.retention.ms": "300", "min.cleanable.dirty.ratio": "0.01"}
+BOUND_S = 30.0
+
+
+def what(batch: Batch) -> str:
+    return batch.marker or ((batch.records[0].key or b"").decode() if batch.records else "empty")
+
+
+@dataclass
+class Subject:
+    """Three brokers that are up, and one partition that broker 1 leads."""
+
+    rules: Rules = field(default_factory=Rules)
+    clock: VirtualClock = field(default_factory=VirtualClock)
+    cluster: SimCluster = field(init=False)
+    client: SimulatedClient = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.cluster = SimCluster(self.clock, Random("test"), (1, 2, 3), QUICK, self.rules)  # noqa: S311
+        for broker in (1, 2, 3):
+            self.cluster.start(broker)
+        self.wait(lambda: all(one.is_registered for one in self.cluster.brokers.values()))
+        self.cluster.create({TP: (1, 2, 3)}, COMPACTED)
+        self.client = SimulatedClient(self.cluster, Coordinator(self.cluster), raises_epoch=False)
+
+    @property
+    def partition(self) -> SimPartition:
+        return self.cluster.partitions[TP]
+
+    def wait(self, condition: Any, bound_s: float = BOUND_S) -> None:
+        self.clock.wait_until(condition, bound_s, "a test's condition")
+
+    def pass_time(self, seconds: float) -> None:
+        until_s = self.clock.now_s() + seconds
+        self.wait(lambda: self.clock.now_s() >= until_s, seconds + 1)
+
+    def producer(self, transactional_id: str | None = None) -> SimulatedProducer:
+        made = SimulatedProducer(self.client, transactional_id)
+        if transactional_id is not None:
+            made.init_transactions()
+        return made
+
+    def put(self, producer: SimulatedProducer, key: str, value: str | None = "v") -> int:
+        """Write and wait; return the offset."""
+        offsets: list[int] = []
+        producer.send(TP, key, value, [], lambda _, offset: offsets.append(offset))
+        assert producer.flush() == 0
+        return offsets[0]
+
+    def held(self, broker: int) -> list[tuple[int, str]]:
+        """Return offsets and keys, or what kind of batch it is."""
+        return [(batch.base_offset, what(batch)) for batch in self.partition.replica(broker).batches()]
+
+    def is_replicated(self) -> bool:
+        ends = {self.partition.replica(b).high_watermark for b in self.partition.in_sync}
+        return ends == {self.partition.leader.log_end}
+
+
+@pytest.fixture
+def subject() -> Subject:
+    return Subject()
+
+
+def test_what_is_acknowledged_is_with_everybody_in_sync(subject: Subject) -> None:
+    producer = subject.producer()
+    assert [subject.put(producer, key) for key in "ab"] == [0, 1]
+    assert all(subject.held(broker) == [(0, "a"), (1, "b")] for broker in (1, 2, 3))
+    subject.wait(subject.is_replicated)
+
+
+def test_a_killed_follower_leaves_the_isr_with_its_session_and_joins_when_it_has_everything(subject: Subject) -> None:
+    producer = subject.producer()
+    subject.cluster.kill(2)
+    subject.wait(lambda: subject.partition.in_sync == [1, 3])
+    assert 0.9 < subject.clock.now_s() < 5
+    subject.put(producer, "a")
+    assert subject.held(2) == []
+    subject.cluster.start(2)
+    subject.wait(lambda: subject.partition.in_sync == [1, 2, 3])
+    assert subject.held(2) == [(0, "a")]
+
+
+def test_a_follower_that_lags_for_too_long_leaves_the_isr(subject: Subject) -> None:
+    subject.cluster.network.lost[3] = 1.0
+    producer = subject.producer()
+    began_s = subject.clock.now_s()
+    subject.put(producer, "a")
+    assert subject.partition.in_sync == [1, 2]
+    assert 2.9 < subject.clock.now_s() - began_s < 3.2
+    subject.cluster.network.clear()
+    subject.wait(lambda: subject.partition.in_sync == [1, 2, 3])
+
+
+def test_what_only_a_failed_leader_has_is_sent_again_and_goes_from_its_log(subject: Subject) -> None:
+    producer = subject.producer()
+    subject.put(producer, "a")
+    for broker in (2, 3):
+        subject.cluster.network.lost[broker] = 1.0
+    offsets: list[int] = []
+    producer.send(TP, "lost", "v", [], lambda _, offset: offsets.append(offset))
+    subject.cluster.kill(1)
+    subject.cluster.network.clear()
+    subject.wait(lambda: subject.partition.leader_id == 2)
+    subject.put(subject.producer(), "later")
+    assert producer.flush() == 0
+    assert subject.held(2) == [(0, "a"), (1, "later"), (2, "lost")]
+    assert offsets == [2]
+    subject.cluster.start(1)
+    subject.wait(lambda: subject.partition.in_sync == [1, 2, 3])
+    assert subject.held(1) == subject.held(2)
+
+
+def test_a_marker_that_a_leader_failed_with_is_written_anew(subject: Subject) -> None:
+    producer = subject.producer("tx")
+    subject.put(producer, "a")
+    for broker in (2, 3):
+        subject.cluster.network.lost[broker] = 1.0
+    producer.commit_transaction()
+    subject.wait(lambda: subject.held(1)[-1] == (1, "commit"))
+    subject.cluster.kill(1)
+    subject.cluster.network.clear()
+    subject.wait(lambda: not subject.client.coordinator.ending())
+    assert subject.held(2) == [(0, "a"), (1, "commit")]
+    assert open_in(subject.partition.replica(2)) == ()
+
+
+def test_the_next_transaction_begins_once_the_markers_of_the_last_one_are_stored(subject: Subject) -> None:
+    producer = subject.producer("tx")
+    subject.put(producer, "a")
+    producer.abort_transaction()
+    assert subject.client.coordinator.ending() == ["tx"]
+    assert subject.put(producer, "b") == 2
+    assert subject.held(3) == [(0, "a"), (1, "abort"), (2, "b")]
+
+
+def test_a_broker_that_is_cut_off_goes_on_cleaning_alone(subject: Subject) -> None:
+    producer = subject.producer()
+    for _ in range(3):
+        subject.put(producer, "a")
+        subject.pass_time(0.2)
+    subject.cluster.cut(2)
+    subject.pass_time(2)
+    assert subject.partition.in_sync == [1, 3]
+    assert subject.partition.replica(2).cleaned_to == 2
+    assert subject.held(2) == [(1, "a"), (2, "a")]
+
+
+def test_a_broker_that_is_frozen_does_nothing(subject: Subject) -> None:
+    producer = subject.producer()
+    subject.put(producer, "a")
+    subject.wait(subject.is_replicated)
+    subject.cluster.pause(2, is_paused=True)
+    for _ in range(3):
+        subject.put(producer, "a")
+        subject.pass_time(0.2)
+    assert (subject.held(2), subject.partition.replica(2).cleaned_to) == ([(0, "a")], None)
+    subject.cluster.pause(2, is_paused=False)
+    subject.wait(lambda: subject.partition.in_sync == [1, 2, 3])
+
+
+def test_replicas_clean_each_by_itself(subject: Subject) -> None:
+    producer = subject.producer()
+    subject.put(producer, "a")
+    subject.wait(subject.is_replicated)
+    subject.cluster.kill(2)
+    subject.put(producer, "a", None)
+    for _ in range(10):
+        subject.pass_time(0.2)
+        subject.put(producer, "filler")
+    assert not any(key == "a" for _, key in subject.held(1))
+    subject.cluster.start(2)
+    subject.wait(lambda: subject.partition.in_sync == [1, 2, 3])
+    assert (0, "a") in subject.held(2)
+
+
+def test_replicas_that_compact_together_keep_the_tombstone() -> None:
+    subject = Subject(Rules(coordinated=True, reports_s=0.1))
+    producer = subject.producer()
+    subject.put(producer, "a")
+    subject.wait(subject.is_replicated)
+    subject.cluster.kill(2)
+    subject.put(producer, "a", None)
+    for _ in range(10):
+        subject.pass_time(0.2)
+        subject.put(producer, "filler")
+    assert [key for _, key in subject.held(1)].count("a") == 1
+    subject.cluster.start(2)
+    for _ in range(10):
+        subject.pass_time(0.2)
+        subject.put(producer, "filler")
+    assert not any(key == "a" for broker in (1, 2, 3) for _, key in subject.held(broker))
+
+
+def test_a_new_replica_copies_no_faster_than_it_may(subject: Subject) -> None:
+    subject.cluster.reassign(subject.partition, (1, 3))
+    producer = subject.producer()
+    for number in range(4):
+        subject.put(producer, f"{number}", "x" * 1000)
+    rate = {f"{side}.replication.throttled.rate": "500" for side in ("leader", "follower")}
+    subject.cluster.alter_brokers((1, 2, 3), rate)
+    subject.cluster.reassign(subject.partition, (1, 3, 2))
+    began_s = subject.clock.now_s()
+    subject.wait(lambda: 2 in subject.partition.in_sync)
+    assert 6 < subject.clock.now_s() - began_s < 9
+
+
+def replica_of(*batches: Batch) -> Replica:
+    replica = Replica(1)
+    for batch in batches:
+        replica.append(batch, roll=True)
+    replica.advance_high_watermark(replica.log_end)
+    return replica
+
+
+def batch(offset: int, at_ms: int, size: int = 10) -> Batch:
+    from models.batch import Batch as Made  # noqa: PLC0415
+
+    return Made(offset, offset, (Record(offset, at_ms, b"k%d" % offset, b"v" * size),), at_ms)
+
+
+CLEANING = Cleaning(delete_retention_ms=1000, producer_expiration_ms=1000)
+
+
+@pytest.mark.parametrize(
+    ("settings", "due"),
+    [
+        ({"min.cleanable.dirty.ratio": 0.5}, False),
+        ({"min.cleanable.dirty.ratio": 0.05}, True),
+        ({"min.cleanable.dirty.ratio": 1.0, "max.compaction.lag.ms": 499}, True),
+        ({"min.cleanable.dirty.ratio": 1.0, "max.compaction.lag.ms": 500}, False),
+    ],
+)
+def test_a_pass_begins_where_much_is_dirty_or_has_been_for_long(settings: dict[str, float], *, due: bool) -> None:
+    replica = replica_of(batch(0, 0, 1000), batch(1, 500), batch(2, 600))
+    replica.cleaned_to = 1
+    assert is_due(replica, CLEANING, {**TOPIC, **settings}, 1000, Sizes()) is due
+
+
+def test_nothing_dirty_is_no_reason_for_a_pass() -> None:
+    replica = replica_of(batch(0, 0), batch(1, 500))
+    replica.cleaned_to = 1
+    topic = {**TOPIC, "min.cleanable.dirty.ratio": 0.0, "max.compaction.lag.ms": 0}
+    assert not is_due(replica, CLEANING, topic, 1000, Sizes())
+    assert due_later_ms(replica, topic, 1000) is None
+
+
+def test_time_alone_makes_a_pass_due() -> None:
+    replica = replica_of(batch(0, 100), batch(1, 500))
+    assert due_later_ms(replica, {**TOPIC, "max.compaction.lag.ms": 1000}, 200) == 1101
+    assert due_later_ms(replica, {**TOPIC, "min.compaction.lag.ms": 300}, 200) == 401
+    assert due_later_ms(replica, TOPIC, 200) is None
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "segment_bytes", "begins"), [(100, 10**9, False), (101, 10**9, True), (50, 120, True)]
+)
+def test_segments_end_by_the_time_of_their_batches_and_by_size(
+    at_ms: int, segment_bytes: float, *, begins: bool
+) -> None:
+    replica = Replica(1)
+    assert not begins_segment(100, 1, Sizes(), replica, batch(0, 0))
+    replica.append(batch(0, 0))
+    assert begins_segment(100, segment_bytes, Sizes(), replica, batch(1, at_ms)) is begins
+
+
+@pytest.mark.parametrize("given", [{"segment.colour": "1"}, {"segment.ms": "soon"}])
+def test_settings_without_a_rule_are_refused(given: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match="setting"):
+        numbers("topic", TOPIC, given)
+    assert numbers("broker", BROKER, {"request.timeout.ms": "1"}) == dict(BROKER)
+
+
+def test_a_consumer_is_given_what_its_broker_does_not_call_aborted() -> None:
+    def data(offset: int, key: bytes, producer_id: int = -1) -> bytes:
+        return encode_batch(
+            base_offset=offset, records=[Record(offset, 0, key, b"v")], producer_id=producer_id,
+            is_transactional=producer_id >= 0,
+        )  # fmt: skip
+
+    def end(offset: int, producer_id: int, *, commit: bool) -> bytes:
+        return encode_marker(
+            base_offset=offset, producer_id=producer_id, producer_epoch=0, commit=commit, timestamp_ms=0
+        )
+
+    records = b"".join(
+        [
+            data(0, b"plain"), data(1, b"aborted", 7), data(2, b"other", 8), end(3, 7, commit=False),
+            data(4, b"next", 7), end(5, 7, commit=True), end(6, 8, commit=True),
+        ]
+    )  # fmt: skip
+    state = ReplicaState(log_start=0, high_watermark=7, last_stable_offset=7, aborted=((7, 1),), records=records)
+    delivered, position = deliver(state)
+    assert [record["key"] for record in delivered] == ["plain", "other", "next"]
+    assert position == 7

@@ -1,0 +1,142 @@
+"""Simulated targets go through everything that real ones go through, in no time, and the same way each time."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from simulated import simulate
+
+from harness.errors import UsageError
+from harness.run import RunOptions, run
+from harness.segments.batches import iter_batches, iter_records
+from harness.store import AFTER_REJOIN, BEFORE_RETURN
+from harness.systems.simulated import FAULTS
+from harness.targets import SIMULATED
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from simulated import Simulated
+
+HOUR_S = 3600.0
+CLOSED = "the window does not open"
+DIGESTS = {
+    "sim-kafka": "",
+    "sim-redpanda": "",
+    "sim-cloud-topics": "",
+}
+"""Of a run of all anomalies with seed 1."""
+
+
+class Silent:
+    """Progress that nobody looks at."""
+
+    def stage(self, text: str) -> None:
+        """Nothing is shown."""
+
+    def jars(self, done: int, total: int) -> None:
+        """Nothing is shown."""
+
+
+def served(run: Simulated, broker: int, topic: str, snapshot: str = AFTER_REJOIN) -> dict[int, str]:
+    """Return what a broker serves: by offset the key, or what kind of batch it is."""
+    found: dict[int, str] = {}
+    data = (run.folder.fetched_snapshot(broker, snapshot) / f"{topic}-0" / "batches.bin").read_bytes()
+    for batch in iter_batches(data, source="a test"):
+        if batch.is_control or batch.is_empty:
+            found[batch.last_offset] = "control" if batch.is_control else "empty"
+        else:
+            found |= {
+                record.offset: f"{(record.key or b'').decode()}{'' if record.value else ' deleted'}"
+                for record in iter_records(batch, source="a test")
+            }
+    return found
+
+
+def payload(found: dict[int, str]) -> set[str]:
+    """Return the payload's records alone."""
+    return {key for key in found.values() if not key.startswith("filler") and key not in {"control", "empty"}}
+
+
+@pytest.mark.parametrize("target", SIMULATED)
+def test_the_same_seed_gives_the_same_bytes_everywhere(target: str, tmp_path: Path) -> None:
+    assert simulate(tmp_path / "run", target).digest() == DIGESTS[target]
+
+
+def test_another_seed_gives_others(tmp_path: Path) -> None:
+    assert simulate(tmp_path / "run", "sim-kafka", seed=2).digest() != DIGESTS["sim-kafka"]
+
+
+@pytest.mark.parametrize("nemesis", FAULTS)
+def test_every_fault_goes_to_its_end(nemesis: str, tmp_path: Path) -> None:
+    run = simulate(tmp_path / "run", "sim-kafka", "stuck-lso", nemesis=nemesis)
+    assert not any(CLOSED in stage for stage in run.told)
+    lso = [json.loads((run.folder.fetched_snapshot(b, AFTER_REJOIN) / "stuck-lso-0" / "state.json").read_text())
+           for b in (1, 2, 3)]  # fmt: skip
+    stuck = [state["last_stable_offset"] < state["high_watermark"] for state in lso]
+    assert stuck == [False, run.test.nemesis.takes_away, False]
+
+
+def test_two_days_of_kafkas_own_timers_pass(tmp_path: Path) -> None:
+    run = simulate(tmp_path / "run", "sim-kafka", "tombstone-divergence", timers="default")
+    assert 48 * HOUR_S < run.took_s < 96 * HOUR_S
+    assert not any(CLOSED in stage for stage in run.told)
+    topic = "tombstone-divergence"
+    assert [payload(served(run, broker, topic)) for broker in (1, 2, 3)] == [set(), {"K"}, set()]
+
+
+def test_replicas_that_compact_together_keep_what_one_of_them_lacks(tmp_path: Path) -> None:
+    run = simulate(tmp_path / "run", "sim-redpanda", "tombstone-divergence")
+    assert any(CLOSED in stage for stage in run.told)
+    topic = "tombstone-divergence"
+    assert [payload(served(run, broker, topic, BEFORE_RETURN)) for broker in (1, 3)] == [{"K deleted"}] * 2
+    assert [payload(served(run, broker, topic)) for broker in (1, 2, 3)] == [set()] * 3
+
+
+def test_who_comes_back_to_one_shared_copy_serves_that(tmp_path: Path) -> None:
+    run = simulate(tmp_path / "run", "sim-cloud-topics", "committed-to-aborted")
+    for scenario in run.test.scenarios:
+        if scenario.anomaly is not None:
+            first, second, third = (served(run, broker, scenario.name) for broker in (1, 2, 3))
+            assert first == second == third
+            assert first
+
+
+def test_transactions_of_the_java_client_raise_the_epoch(tmp_path: Path) -> None:
+    epochs = {}
+    for client in ("librdkafka", "java"):
+        run = simulate(tmp_path / client, "sim-kafka", "aborted-to-committed", client=client)
+        log = run.folder.broker_snapshot(2, AFTER_REJOIN) / "aborted-to-committed-0"
+        batches = [
+            batch for path in sorted(log.glob("*.log")) for batch in iter_batches(path.read_bytes(), source=str(path))
+        ]
+        first = min(batch.producer_id for batch in batches if batch.producer_id > 0)
+        epochs[client] = max(batch.producer_epoch for batch in batches if batch.producer_id == first)
+    assert epochs["librdkafka"] == 0
+    assert epochs["java"] > 1
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"nemesis": "disk-full"}, "simulated Kafka cannot be put through it"),
+        ({"runtime": "docker"}, "--runtime docker: sim-kafka is simulated"),
+        ({"keep": True}, "--keep: sim-kafka is simulated"),
+        ({"image": "some"}, "takes no image"),
+        ({"client": "nobody"}, "there is no client 'nobody'"),
+        ({"topic_settings": {"segment.ms": "soon"}}, "a topic setting of a simulated cluster is a number"),
+        ({"topic_settings": {"segment.colour": "1"}}, "know no topic setting segment.colour"),
+        ({"broker_settings": {"num.io.threads": "1"}}, "know no broker setting num.io.threads"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused(options: dict[str, Any], why: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=why):
+        run(RunOptions("sim-kafka", "stuck-lso", results=tmp_path, **options), Silent())
+    assert not list(tmp_path.iterdir())
+
+
+def test_real_targets_are_not_simulated(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"kafka-4\.4 is real; choose one of sim-kafka"):
+        run(RunOptions("kafka-4.4", "stuck-lso", results=tmp_path, runtime="sim"), Silent())
