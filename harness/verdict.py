@@ -24,7 +24,7 @@ from harness.lasting import lasting
 from harness.scenario import Critical
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 SCHEMA = 1
 ANOMALY, CLEAN, UNKNOWN = "anomaly", "clean", "unknown"
@@ -175,13 +175,22 @@ def earn(
     return "; ".join(dict.fromkeys(earned)), ""
 
 
+def _unknown(kind: str, brokers: Sequence[int], rows: Mapping[int, Fact]) -> str:
+    """Return what is not known of the critical record; "" where everything is."""
+    missing = sorted(set(brokers) - set(rows))
+    if missing:
+        return f"nothing is known of the {kind} that should have been removed, on brokers {missing}"
+    if rows[brokers[0]]["critical_offset"] is None:
+        return f"the {kind} that should have been removed was never seen on any replica"
+    return ""
+
+
 def _earn_shared(
     kind: str, brokers: Sequence[int], rows: dict[int, Fact], _control: Sequence[Fact], absent: Sequence[int]
 ) -> tuple[str | None, str]:
     """Where there is one copy, who was away has to serve what the others serve, once they have removed something."""
-    missing = sorted(set(brokers) - set(rows))
-    if missing:
-        return None, f"nothing is known of the {kind} that should have been removed, on brokers {missing}"
+    if unknown := _unknown(kind, brokers, rows):
+        return None, unknown
     lack = _all([row for broker, row in rows.items() if broker not in absent], _removed_before_return)
     lack = lack or _all(rows.values(), lambda row: _first_lack(row, _SERVED))
     if not lack and len({row["served_digest"] for row in rows.values()}) > 1:
@@ -194,12 +203,9 @@ def _earn_shared(
 def _earn_one(
     kind: str, brokers: Sequence[int], rows: dict[int, Fact], control: Sequence[Fact], absent: Sequence[int]
 ) -> tuple[str | None, str]:
-    missing = sorted(set(brokers) - set(rows))
-    if missing:
-        return None, f"nothing is known of the {kind} that should have been removed, on brokers {missing}"
+    if unknown := _unknown(kind, brokers, rows):
+        return None, unknown
     offset = rows[brokers[0]]["critical_offset"]
-    if offset is None:
-        return None, f"the {kind} that should have been removed was never seen on any replica"
     away = [row for broker, row in rows.items() if broker in absent]
     stayed = [row for broker, row in rows.items() if broker not in absent]
     if away:

@@ -28,7 +28,7 @@ HAND_OVER_S: Final = 0.25
 SHORTEST_PASS_S, LONGEST_PASS_S = 0.005, 0.08
 """From reading metadata to the commit: long enough for two brokers to be at it at once."""
 AT_REST: Final = 1.0
-"""A topic whose ``min.cleanable.dirty.ratio`` this is rests, expired tombstones included."""
+"""A topic whose ``min.cleanable.dirty.ratio`` this is rests: nothing is handed over, and no expired tombstone goes."""
 
 
 class CloudStore:
@@ -61,12 +61,14 @@ class CloudStore:
     def notice(self, partition: SimPartition) -> None:
         """Have the leader hand over what is decided, a little later."""
         name = _name(partition)
-        if name not in self._handing_over and self._is_ahead(partition):
+        if name not in self._handing_over and self._is_ahead(partition) and not self._rests(name):
             self._handing_over.add(name)
             self._cluster.clock.after(HAND_OVER_S, partial(self._hand_over, partition))
 
     def wake(self) -> None:
-        """Have every broker's idle worker look for a log to compact."""
+        """Have every leader look for what is decided, and every broker's idle worker for a log to compact."""
+        for partition in self._by_name.values():
+            self.notice(partition)
         for broker in self._cluster.brokers:
             self._wake(broker, 0.0)
 
@@ -83,7 +85,9 @@ class CloudStore:
         name = _name(partition)
         self._handing_over.discard(name)
         leader = partition.leader_id
-        if leader is None or not self._cluster.is_reachable(leader) or not self._is_ahead(partition):
+        if leader is None or not self._cluster.is_reachable(leader):
+            return
+        if self._rests(name) or not self._is_ahead(partition):
             return
         log, replica = self._cloud.partitions[name].log, partition.leader
         end = replica.last_stable_offset
