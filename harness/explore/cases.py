@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from harness.errors import UsageError
 from harness.suggest import nearest
+from models.bound import ADD, LEADER, REMOVE, Bound
 from models.coordination import RULES
-from models.small import ADD, LEADER, REMOVE, Bound
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -16,8 +16,8 @@ from harness.explore.cases import COORDINATED, SIM_KAFKA, Case, cases
 from harness.explore.cli import explore as command
 from harness.explore.walk import Walked, summary, walk
 from harness.verdict import ANOMALY, CLEAN, UNKNOWN
+from models.bound import ADD, Bound
 from models.exhaustive import Explored, Numbered, explore
-from models.small import ADD, Bound
 
 BOUND_S = 30
 WRITES = Bound(writes=2, transactions=0)
