@@ -58,7 +58,7 @@ def clean(
     if not segments:
         return False
     end = replica.segments[count].base_offset if count < len(replica.segments) else replica.log_end
-    data = [batch for one in segments for batch in one.batches if not batch.control and not _is_aborted(batch, replica)]
+    data = [batch for one in segments for batch in one.batches if not (batch.control or _is_aborted(batch, replica))]
     last_of_keys = {record.key: record.offset for batch in data for record in batch.records}
     snapshot_end = replica.log_end if "snapshot-first" in without else _snapshot_end(replica, cleaning)
     limits = Bounds(bounds.tombstones, min(bounds.markers, snapshot_end))
@@ -70,11 +70,11 @@ def clean(
         for batch in segment.batches:
             kept = None if _is_aborted(batch, replica) else _kept(batch, last_of_keys, cleaning, goes)
             if kept is not None:
-                is_plain = "committed-is-plain" not in without and not kept.control
-                left.batches.append(replace(kept, transactional=False) if kept.transactional and is_plain else kept)
+                is_marked = kept.transactional and not kept.control and "committed-is-plain" not in without
+                left.batches.append(replace(kept, transactional=False) if is_marked else kept)
             elif batch.last_offset + 1 == end:
                 left.batches.append(_placeholder(batch))
-        if left.batches:
+        if left.batches or segment is segments[-1]:
             cleaned.append(left)
     is_same = cleaned == segments and replica.cleaned_to == end
     replica.replaced = segments
@@ -109,10 +109,14 @@ def _snapshot_end(replica: Replica, cleaning: Cleaning) -> int:
 
 def _is_aborted(batch: Batch, replica: Replica) -> bool:
     """Tell whether the state machine of transactions has an aborted one over this batch."""
-    return batch.transactional and any(
-        entry.producer_id == batch.producer_id and entry.first_offset <= batch.base_offset <= entry.last_offset
-        for segment in replica.segments
-        for entry in segment.aborted
+    return (
+        not batch.control
+        and batch.transactional
+        and any(
+            entry.producer_id == batch.producer_id and entry.first_offset <= batch.base_offset <= entry.last_offset
+            for segment in replica.segments
+            for entry in segment.aborted
+        )
     )
 
 
