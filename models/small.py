@@ -14,7 +14,7 @@ has. Other traffic never ends (`models.cleaner.Cleaning.active_too`). A client w
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from models import coordination
@@ -207,26 +207,29 @@ class Small:
         away = (LEAVES,) if state.away else ()
         for broker, number in state.replicas:
             own = self._own(number, state.clients)
-            if not _is_down(state, broker) and coordination.has_news(protocol, broker, own):
+            if broker != state.leader and not _is_down(state, broker) and coordination.has_news(protocol, broker, own):
                 what, more = (coordination.hear, [away]) if not self._is_delayed else (coordination.report, [])
                 yield f"{broker} reports {_words(own)}", self._tell(state, what, broker, own, *more)
         for message in protocol.sent:
             is_report = isinstance(message, coordination.Report)
             if not _is_down(state, state.leader if is_report else message.broker):
                 words = f"{message.broker}'s {'report' if is_report else 'bounds'} {_words(message.pair)} of term"
-                yield f"{words} {message.term} arrive", self._tell(state, coordination.deliver, message, away)
+                delivered = partial(coordination.deliver, again=self._is_delayed and self._is_reduced)
+                yield f"{words} {message.term} arrive", self._tell(state, delivered, message, away)
 
     def _told(self, state: State) -> State:
         """Return the state in which the leader knows its own, and what makes no difference is forgotten."""
-        if self._is_delayed or state.protocol is None:
+        if state.protocol is None:
             return state
         own = self._own(state.replica(state.leader), state.clients)
-        protocol = self._heard(state.protocol, state.leader, own, state.away)
+        may_elect = state.may_change and self.bound.change == LEADER
+        protocol = self._heard(state.protocol, state.leader, own, (LEAVES,) if state.away else (), may_elect)
         return state if protocol == state.protocol else state._replace(protocol=protocol)
 
-    def _heard(self, protocol: int, leader: int, own: Pair, is_away: bool) -> int:  # noqa: FBT001  (it is cached)
-        away = (LEAVES,) if is_away else ()
+    def _heard(self, protocol: int, leader: int, own: Pair, away: tuple[int, ...], may_elect: bool) -> int:  # noqa: FBT001  (it is cached)
         heard = coordination.hear(self.protocols[protocol], leader, own, away)
+        if self._is_delayed:
+            return self.protocols.number(coordination.living(heard, may_elect=may_elect) if self._is_reduced else heard)
         return self.protocols.number(coordination.without_stale(heard))
 
     def _tell(self, state: State, what: Callable[..., Coordination], *arguments: object) -> State:
