@@ -158,7 +158,7 @@ def deliver(state: Coordination, message: Message, away: Collection[int], *, aga
 
 
 def living(state: Coordination, *, may_elect: bool) -> Coordination:
-    """Return the state without the messages that change nothing, whenever they arrive, and without terms nobody looks at.
+    """Return the state without messages that change nothing, whenever they arrive, and terms that nobody looks at.
 
     ``may_elect``: another leader may come yet. What a message would change is a term and a pair. Where late ones are
     ignored, terms only grow, and one of an earlier term is ignored for ever. Where nothing moves backward, pairs only
