@@ -1,8 +1,10 @@
-"""What a Kafka broker would need for coordinated compaction, rule by rule (`models.coordination.RULES`).
+"""What a Kafka broker would need for coordinated compaction, rule by rule.
 
 Our reading, of Kafka 3.9 to 4.4 and nobody's proposal: followers ask their leader by Fetch anyway, and are answered, so
 what replicas tell each other fits into two fields there, and no new request is needed. The controller has no part in it
-but for who is assigned. Classes are named as in 4.x; ``Partition`` and ``ReplicaFetcherThread`` are Scala's in core.
+but for who is assigned. The last two rules are Redpanda's (`models.redpanda.RULES`): without them an added replica can
+miss a marker, and Kafka's cleaner has neither in `models.small`. Classes are named as in 4.x; ``Partition`` and
+``ReplicaFetcherThread`` are Scala's in core.
 """
 
 from __future__ import annotations
@@ -56,7 +58,15 @@ CHANGES: Final[Mapping[str, Change]] = {
     ),
     "clean-not-copied": Change(
         "none",
-        "MCCO is the cleaner's checkpoint, not the log end; MXFO has to be below open and uncleaned transactions",
-        "LogCleanerManager.doneCleaning, ProducerStateManager",
+        "MCCO is the cleaner's checkpoint, not the log end",
+        "LogCleanerManager.doneCleaning",
+    ),
+    "free-not-ended": Change(
+        "none", "MXFO is up to where the cleaned part has no transactional data left", "Cleaner, LogCleanerManager"
+    ),
+    "committed-is-plain": Change(
+        "none",
+        "none; or one committed value that is never overwritten keeps MXFO where it is for ever",
+        "MemoryRecords.filterTo: what is left of a committed batch is written without its transactional bit",
     ),
 }

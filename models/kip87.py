@@ -105,7 +105,7 @@ def served(record: Record, *, kept_in: Format, asked_in: Format) -> Record:
 
 
 class Difference(NamedTuple):
-    """What becomes of one kind of record: as Kafka has it, and by the KIP once the format is bumped everywhere.
+    """What becomes of one kind of record: as Kafka has it, and by the KIP once brokers keep its format.
 
     ``today``, ``kip_87``: delete, value, or refused; ``old_consumer``: what one sees of it that knows no flag.
     """
@@ -119,17 +119,19 @@ class Difference(NamedTuple):
 def differences(value: Record) -> Iterator[Difference]:
     """Yield what differs for each kind of record that a producer may write, given one with a value."""
     null = replace(value, value=None)
-    for written, record, sent_in in (
-        ("a value", value, NEW),
-        ("a value with the flag", flagged(value), NEW),
-        ("a null with the flag", flagged(null), NEW),
-        ("a null, old constructor", constructed(null), NEW),
-        ("a null without the flag", constructed(null, tombstone=False), NEW),
-        ("a null of an old producer", null, OLD),
+    without = constructed(null, tombstone=False)
+    for written, record, sent_in, refuses_null in (
+        ("a value", value, NEW, True),
+        ("a value with the flag", flagged(value), NEW, True),
+        ("a null with the flag", flagged(null), NEW, True),
+        ("a null, old constructor", constructed(null), NEW, True),
+        ("a null of an old producer", null, OLD, True),
+        ("a null without the flag", without, NEW, True),
+        ("… if it were allowed", without, NEW, False),
     ):
         today = _word(deletes(record, OLD))
         try:
-            kept = stored(record, sent_in=sent_in, kept_in=NEW)
+            kept = stored(record, sent_in=sent_in, kept_in=NEW, refuses_null=refuses_null)
         except RefusedError:
             yield Difference(written, today, "refused", "nothing")
         else:

@@ -101,7 +101,9 @@ _TOLD: Final = {
 def _rows(rows: Sequence[Mapping[str, str]]) -> Table:
     """Return a table of proposals' rows; what a rule says is left to JSON."""
     columns = [name for name in rows[0] if name != "says"]
-    table = Table(*(name.replace("_", " ").replace("kip ", "KIP-") for name in columns), box=None)
+    table = Table(box=None)
+    for name in columns:
+        table.add_column(name.replace("_", " ").replace("kip ", "KIP-"), overflow="fold")
     for row in rows:
         table.add_row(*(row[name] for name in columns))
     return table

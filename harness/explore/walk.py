@@ -17,8 +17,8 @@ import psutil
 from harness.explore.cases import COORDINATED
 from harness.segments.records import Record
 from harness.verdict import ANOMALY, CLEAN, UNKNOWN, worst
+from models import coordination, redpanda
 from models.adoption import CHANGES
-from models.coordination import RULES
 from models.exhaustive import Explored, explore
 from models.kip87 import Difference, differences
 from models.small import Small
@@ -123,7 +123,8 @@ def summary(target: str, with_: Sequence[str], walked: Sequence[Walked]) -> dict
 def told_of(proposal: str) -> list[Adopted | Difference]:
     """Return what a proposal takes, or changes: rule by rule what a Kafka broker needs, or record by record."""
     if proposal == COORDINATED:
-        return [Adopted(rule, RULES[rule], *change) for rule, change in CHANGES.items()]
+        says = {**coordination.RULES, **redpanda.RULES}
+        return [Adopted(rule, says[rule], *change) for rule, change in CHANGES.items()]
     return list(differences(Record(0, 0, b"K", b"v")))
 
 
