@@ -18,6 +18,7 @@ NO_CHANGE, LEADER, ADD, REMOVE = "no change", "leader", "add", "remove"
 class Bound:
     """How much may happen. ``change``: which one; ``epoch_bump``: transactions of version 2 (KIP-890).
 
+    ``outage``: LEAVES may go away, once.
     ``tombstones``: what a client writes to delete a key, and what cleaners take for that.
     """
 
@@ -25,5 +26,6 @@ class Bound:
     writes: int = 2
     transactions: int = 1
     change: str = NO_CHANGE
+    outage: bool = True
     epoch_bump: bool = False
     tombstones: Tombstones = BY_NULL

@@ -109,7 +109,8 @@ class Small:
         clients = self.clients.number(idle(self.bound))
         replicas = tuple((broker, self.replicas.number(Replica(0))) for broker in brokers)
         protocol = self.protocols.number(coordination.begin(brokers, 1, self._without)) if self._coordinated else None
-        return State(clients, replicas, 1, may_change=self.bound.change != NO_CHANGE, protocol=protocol)
+        may_change = self.bound.change != NO_CHANGE
+        return State(clients, replicas, 1, may_leave=self.bound.outage, may_change=may_change, protocol=protocol)
 
     def following(self, state: State) -> Iterator[tuple[str, State]]:
         """Yield what may happen, and where it leads."""

@@ -58,7 +58,7 @@ class Case:
             f"{bound.writes} plain write{'s' * (bound.writes != 1)}",
             f"{bound.transactions} transaction{'s' * (bound.transactions != 1)}{' (v2)' * bound.epoch_bump}",
         ]
-        return ", ".join([*told, f"change: {bound.change}"])
+        return ", ".join([*told, f"change: {bound.change}", *(["no outage"] if not bound.outage else [])])
 
 
 _TWO_KEYS: Final = ("K", "L")

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
 from harness.explore.cases import MESSAGES_MATTER
 from harness.scenario import Anomaly
+from harness.segments.tombstones import BY_FLAG
 from models.bound import ADD, LEADER, NO_CHANGE, REMOVE, Bound
 from models.coordination import RULES
 from models.exhaustive import Explored, explore
-from models.small import Small
+from models.small import Small, State
+from models.systems import KAFKA
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
 
 BY_CHANGE = {change: Bound(writes=2, transactions=0, change=change) for change in (NO_CHANGE, LEADER, ADD, REMOVE)}
 TXN_JOINS = Bound(writes=0, transactions=1, change=ADD)
@@ -78,11 +84,65 @@ def test_no_deleted_value_comes_back_with_coordination(change: str) -> None:
     assert found.wrong == {}
 
 
+@pytest.mark.parametrize("bound", [Bound(writes=2, transactions=0), Bound(writes=1, transactions=1)], ids=repr)
+def test_a_flag_for_deletes_changes_nothing_of_who_sees_them(bound: Bound) -> None:
+    """KIP-87: as many states, as many transitions, and the same ways, with coordination and without."""
+    by_flag = replace(bound, tombstones=BY_FLAG)
+    assert ways(walked(by_flag))[Anomaly.TOMBSTONE_DIVERGENCE] == DELETED_AND_GONE
+    assert walked(by_flag) == walked(bound)
+
+
+def test_coordination_helps_deletes_by_flag_too() -> None:
+    bound = BY_CHANGE[NO_CHANGE]
+    assert coordinated(replace(bound, tombstones=BY_FLAG)) == coordinated(bound)
+
+
 def test_messages_that_are_late_lead_nowhere_else() -> None:
     found = coordinated(BY_CHANGE[NO_CHANGE], delayed=True)
     assert found.is_whole
     assert found.wrong == {}
     assert found.states > coordinated(BY_CHANGE[NO_CHANGE]).states
+
+
+@pytest.mark.parametrize(
+    ("bound", "without"),
+    [
+        (Bound(writes=1, transactions=0, change=LEADER, outage=False), ("late-rpc-ignored",)),
+        (Bound(writes=1, transactions=0, change=LEADER, outage=False), ("never-backward",)),
+        (Bound(writes=2, transactions=0), ("late-rpc-ignored", "mtro-includes-offline")),
+        (Bound(writes=1, transactions=0, change=REMOVE), ("never-backward",)),
+    ],
+    ids=repr,
+)
+def test_forgetting_messages_leaves_nothing_out(bound: Bound, without: tuple[str, ...]) -> None:
+    """Every message by itself, once at most: replicas come to be what they do where only those that matter are kept."""
+    few, all_of_them = (reached(bound, frozenset(without), reduced=reduced) for reduced in (True, False))
+    assert few.replicas == all_of_them.replicas
+    assert few.found.states < all_of_them.found.states
+    assert {name: len(way) for name, way in few.found.wrong.items()} == {
+        name: len(way) for name, way in all_of_them.found.wrong.items()
+    }
+
+
+class Reached(NamedTuple):
+    """What was found, and all that clients, replicas and brokers come to be together, whatever is under way."""
+
+    found: Explored
+    replicas: set[Hashable]
+
+
+def reached(bound: Bound, without: frozenset[str], *, reduced: bool) -> Reached:
+    small = Small(bound, coordinated=True, without=without, delayed=True, reduced=reduced)
+    replicas: set[Hashable] = set()
+
+    def wrong(state: State) -> Iterator[str]:
+        held = tuple((broker, KAFKA.content(small.replicas[number])) for broker, number in state.replicas)
+        replicas.add((small.clients[state.clients], held, state._replace(clients=0, replicas=(), protocol=None)))
+        return small.wrong(state)
+
+    found = explore(small.start, small.following, wrong, most_states=1_000_000)
+    assert found.is_whole
+    return Reached(found, replicas)
 
 
 def test_a_replica_that_is_added_may_miss_a_marker_all_the_same() -> None:
@@ -110,8 +170,10 @@ NEEDED = [
 ]
 """Rules, the change with which a deleted value comes back without them, and in how many steps."""
 COVERED = [
-    ("never-backward", NO_CHANGE),
-    ("late-rpc-ignored", NO_CHANGE),
+    ("never-backward", LEADER),
+    ("never-backward", REMOVE),
+    ("late-rpc-ignored", LEADER),
+    ("late-rpc-ignored", REMOVE),
     ("starts-from-distributed", NO_CHANGE),
     ("added-is-counted", LEADER),
     ("clean-not-copied", LEADER),
