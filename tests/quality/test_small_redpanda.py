@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -10,8 +11,11 @@ from harness.scenario import Anomaly
 from models import coordination, redpanda
 from models.bound import ADD, LEADER, NO_CHANGE, REMOVE, Bound
 from models.exhaustive import Explored, explore
-from models.small import Small
+from models.small import Small, State
 from models.systems import redpanda_without
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
 
 
 def writes(change: str) -> Bound:
@@ -103,6 +107,48 @@ def test_committed_data_that_stay_transactional_need_a_bound_that_waits_for_them
     """Either rule covers the other's loss in a replica that is never away; without both its own log misleads it."""
     found = walked(txn(NO_CHANGE), "committed-is-plain", "free-not-ended")
     assert {name: len(way) for name, way in found.wrong.items()} == {Anomaly.STUCK_LSO: 7}
+
+
+@pytest.mark.parametrize(
+    ("bound", "without"),
+    [
+        (txn(NO_CHANGE), ("never-backward",)),
+        (txn(NO_CHANGE), ("late-rpc-ignored",)),
+        (txn(NO_CHANGE), ("late-rpc-ignored", "mtro-includes-offline")),
+        (Bound(writes=1, transactions=0, change=LEADER, outage=False), ("late-rpc-ignored",)),
+    ],
+    ids=repr,
+)
+def test_forgetting_messages_leaves_nothing_out(bound: Bound, without: tuple[str, ...]) -> None:
+    """Every message by itself, once at most: replicas come to be what they do where only those that matter are kept."""
+    few, all_of_them = (reached(bound, frozenset(without), reduced=reduced) for reduced in (True, False))
+    assert few.replicas == all_of_them.replicas
+    assert few.found.states < all_of_them.found.states
+    assert {name: len(way) for name, way in few.found.wrong.items()} == {
+        name: len(way) for name, way in all_of_them.found.wrong.items()
+    }
+
+
+class Reached(NamedTuple):
+    """What was found, and all that clients, replicas and brokers come to be together, whatever is under way."""
+
+    found: Explored
+    replicas: set[Hashable]
+
+
+def reached(bound: Bound, without: frozenset[str], *, reduced: bool) -> Reached:
+    system = redpanda_without(without)
+    small = Small(bound, system=system, coordinated=True, without=without, delayed=True, reduced=reduced)
+    replicas: set[Hashable] = set()
+
+    def wrong(state: State) -> Iterator[str]:
+        held = tuple((broker, system.content(small.replicas[number])) for broker, number in state.replicas)
+        replicas.add((small.clients[state.clients], held, state._replace(clients=0, replicas=(), protocol=None)))
+        return small.wrong(state)
+
+    found = explore(small.start, small.following, wrong, most_states=1_000_000)
+    assert found.is_whole
+    return Reached(found, replicas)
 
 
 def test_names_of_rules_are_known() -> None:

@@ -66,7 +66,8 @@ def test_cases_of_a_target() -> None:
     assert len({case.title for case in alone}) == len(alone)
     redpandas = cases(SIM_REDPANDA, with_=(KIP_87,), without=("snapshot-first",))
     assert all(case.coordinated and not case.delayed and case.bound.tombstones == BY_FLAG for case in redpandas)
-    assert [case.title for case in redpandas] == [case.title for case in together]
+    assert [case.title for case in redpandas] == [case.title for case in cases(SIM_REDPANDA, with_=(), without=())]
+    assert together[2].title == "1 key, 2 plain writes, 0 transactions, change: add, no outage"
     assert Case(Bound(writes=1, transactions=2, change=ADD, epoch_bump=True)).title == (
         "1 key, 1 plain write, 2 transactions (v2), change: add"
     )
