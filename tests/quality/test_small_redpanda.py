@@ -39,7 +39,7 @@ def walked(bound: Bound, *without: str, delayed: bool = False, first_only: bool 
         (writes(NO_CHANGE), 13_289),
         (writes(LEADER), 101_886),
         (writes(REMOVE), 15_027),
-        (txn(LEADER), 60_699),
+        (txn(LEADER), 82_217),
         (txn(ADD), 241_548),
         (txn(REMOVE), 10_171),
     ],
