@@ -109,24 +109,33 @@ class Bounds:
 UNBOUNDED: Final = Bounds()
 
 
-def cleanable_segments(replica: Replica, cleaning: Cleaning, now_ms: int) -> int:
-    """Return how many segments, from the first on, a pass may clean now; 0 where none of them is dirty.
+def stable_segments(replica: Replica, cleaning: Cleaning, now_ms: int) -> int:
+    """Return how many segments, from the first on, a pass may touch now, dirty or not.
 
     ``LogCleanerManager.cleanableOffsets``: up to the last stable offset, the active segment, and the first segment
     with a record that is younger than ``min.compaction.lag.ms``.
     """
     stable_offset = replica.last_stable_offset
     lag_ms = cleaning.min_compaction_lag_ms
-    ends = [segment.base_offset for segment in replica.segments[1:]]
-    if cleaning.active_too:
-        ends.append(replica.log_end)
     count = 0
-    for segment, end in zip(replica.segments, ends, strict=False):
+    for segment, end in zip(replica.segments, _ends(replica, cleaning), strict=False):
         if end > stable_offset or (lag_ms and segment.has_younger(now_ms - lag_ms)):
             break
         count += 1
-    has_more = cleaning.active_too and stable_offset == replica.log_end
-    return count if count and (has_more or ends[count - 1] > first_dirty(replica)) else 0
+    return count
+
+
+def cleanable_segments(replica: Replica, cleaning: Cleaning, now_ms: int) -> int:
+    """Return how many segments, from the first on, a pass may clean now; 0 where none of them is dirty."""
+    count = stable_segments(replica, cleaning, now_ms)
+    has_more = cleaning.active_too and replica.last_stable_offset == replica.log_end
+    return count if count and (has_more or _ends(replica, cleaning)[count - 1] > first_dirty(replica)) else 0
+
+
+def _ends(replica: Replica, cleaning: Cleaning) -> list[int]:
+    """Return where each segment ends that may be cleaned."""
+    ends = [segment.base_offset for segment in replica.segments[1:]]
+    return [*ends, replica.log_end] if cleaning.active_too else ends
 
 
 def first_dirty(replica: Replica) -> int:

@@ -55,15 +55,20 @@ def least(pairs: Iterable[Pair]) -> Pair:
     return Pair(min(pair.tombstones for pair in all_of_them), min(pair.markers for pair in all_of_them))
 
 
-class Report(NamedTuple):
-    """What a broker's replica has sent to the leader of a term: its MCCO and MXFO."""
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a broker's replica has sent to the leader of a term: its MCCO and MXFO.
+
+    No tuple: it would equal a `Distribution` of the same.
+    """
 
     broker: int
     term: int
     pair: Pair
 
 
-class Distribution(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Distribution:
     """What the leader of a term has sent to a broker's replica: MTRO and MXRO."""
 
     broker: int
@@ -75,8 +80,7 @@ Message: TypeAlias = Report | Distribution
 NOTHING: Final = Pair()
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """What one replica knows: the bounds, and the latest term that it has heard of."""
 
     bounds: Pair = NOTHING
@@ -159,10 +163,49 @@ def remind(state: Coordination, broker: int) -> Coordination:
     return replace(state, sent=state.sent | {Distribution(broker, state.term, bounds)})
 
 
-def deliver(state: Coordination, message: Message, away: Collection[int]) -> Coordination:
-    """Let a message arrive. ``away``: the replicas that cannot be reached now."""
-    state = replace(state, sent=state.sent - {message})
+def deliver(state: Coordination, message: Message, away: Collection[int], *, again: bool = False) -> Coordination:
+    """Let a message arrive. ``away``: the replicas that cannot be reached now. ``again``: it may arrive once more."""
+    if not again:
+        state = replace(state, sent=state.sent - {message})
     return _heard(state, message, away) if isinstance(message, Report) else _told(state, message)
+
+
+def living(state: Coordination, *, may_elect: bool) -> Coordination:
+    """Return the state without messages that change nothing, whenever they arrive, and terms that nobody looks at.
+
+    ``may_elect``: another leader may come yet. What a message would change is a term and a pair. Where late ones are
+    ignored, terms only grow, and one of an earlier term is ignored for ever. Where nothing moves backward, pairs only
+    grow, and one that tells no more than is known tells nothing, for ever; except that an election
+
+    * makes a leader forget what it was told (``last``): a report that is not ignored then would count as the first one
+    * makes it forget what was distributed, without ``starts-from-distributed``
+
+    and that a leader without ``mtro-includes-offline`` or ``all-have-reported`` counts anew, with whom it can reach or
+    has heard now, whatever it hears.
+    """
+    if not state.has("late-rpc-ignored"):
+        known = {broker: one._replace(term=0) for broker, one in state.known.items()}
+        state = replace(state, term=0, known=known, sent=frozenset(replace(one, term=0) for one in state.sent))
+    return replace(state, sent=frozenset(one for one in state.sent if _lives(state, one, may_elect=may_elect)))
+
+
+def _lives(state: Coordination, message: Message, *, may_elect: bool) -> bool:
+    known = state.known.get(message.broker)
+    if known is None:
+        return False
+    is_report = isinstance(message, Report)
+    knows_late, term = state.has("late-rpc-ignored"), state.term if is_report else known.term
+    if knows_late and message.term < term:
+        return False
+    if not state.has("never-backward") or (knows_late and message.term > term):
+        return True
+    if not is_report:
+        forgets = may_elect and not state.has("starts-from-distributed")
+        return forgets or known.bounds.most(message.pair) != known.bounds
+    last = state.last.get(message.broker)
+    counts_anew = not (state.has("mtro-includes-offline") and state.has("all-have-reported"))
+    forgets = may_elect and not knows_late
+    return last is None or forgets or counts_anew or last.most(message.pair) != last
 
 
 def _heard(state: Coordination, message: Report, away: Collection[int]) -> Coordination:

@@ -37,11 +37,15 @@ class Producer(NamedTuple):
 
 @dataclass(slots=True)
 class Segment:
-    """Batches from ``base_offset`` on, and the aborted transactions whose markers were appended here."""
+    """Batches from ``base_offset`` on, and the aborted transactions whose markers were appended here.
+
+    ``clean_since_ms``: when Redpanda first compacted it; None before that, and always for Kafka.
+    """
 
     base_offset: int
     batches: list[Batch] = field(default_factory=list)
     aborted: list[AbortedTxn] = field(default_factory=list)
+    clean_since_ms: int | None = None
 
     @property
     def next_offset(self) -> int:
@@ -98,7 +102,7 @@ class Replica:
         """Return a copy that goes its own way; batches are never changed, and shared."""
         return replace(
             self,
-            segments=[Segment(one.base_offset, list(one.batches), list(one.aborted)) for one in self.segments],
+            segments=[replace(one, batches=list(one.batches), aborted=list(one.aborted)) for one in self.segments],
             producers=dict(self.producers),
             snapshots=dict(self.snapshots),
             received=set(self.received),

@@ -14,57 +14,28 @@ has. Other traffic never ends (`models.cleaner.Cleaning.active_too`). A client w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from functools import cache, partial
+from typing import TYPE_CHECKING, NamedTuple
 
-from harness.segments.records import Record
 from models import coordination
-from models.batch import ABORT, COMMIT, Batch, marker_record
-from models.cleaner import UNBOUNDED, Cleaning, clean
+from models.bound import ADD, JOINS, LEADER, LEAVES, NO_CHANGE, REMOVE
+from models.cleaner import UNBOUNDED, Cleaning
 from models.coordination import Pair
 from models.exhaustive import Numbered
 from models.replica import Replica
 from models.replication import Replication
-from models.wrongs import Truth, Wrote, wrongs
+from models.systems import KAFKA, NOW_MS, RETENTION_MS
+from models.writers import Clients, idle, may_write
+from models.wrongs import wrongs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
+    from models.batch import Batch
+    from models.bound import Bound
     from models.cleaner import Bounds
     from models.coordination import Coordination
-
-RETENTION_MS: Final = 10
-CLEANING: Final = Cleaning(delete_retention_ms=RETENTION_MS, producer_expiration_ms=RETENTION_MS, active_too=True)
-NOW_MS: Final = 0
-LONG_AGO_MS: Final = NOW_MS - RETENTION_MS
-"""Time stands still: when it passes, what is there is made to be of long ago instead."""
-PRODUCER_ID: Final = 7
-LEAVES: Final = 2
-"""The broker that may go away."""
-JOINS: Final = 4
-"""The broker that may be added."""
-NO_CHANGE, LEADER, ADD, REMOVE = "no change", "leader", "add", "remove"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bound:
-    """How much may happen. ``change``: which one; ``epoch_bump``: transactions of version 2 (KIP-890)."""
-
-    keys: tuple[str, ...] = ("K",)
-    writes: int = 2
-    transactions: int = 1
-    change: str = NO_CHANGE
-    epoch_bump: bool = False
-
-
-class Clients(NamedTuple):
-    """What clients have done, and what they have left to do."""
-
-    truth: Truth
-    writes: int
-    transactions: int
-    epoch: int = 0
+    from models.systems import System
 
 
 class State(NamedTuple):
@@ -100,6 +71,7 @@ class Small:
         self,
         bound: Bound,
         *,
+        system: System = KAFKA,
         coordinated: bool = False,
         without: frozenset[str] = frozenset(),
         delayed: bool = False,
@@ -110,15 +82,24 @@ class Small:
         ``delayed``: every message arrives late, in any order, or never. Otherwise reports arrive at once, and of what a
         leader distributes only the last is under way: the same, as long as nothing moves backward and late messages
         are ignored (see `models.coordination.without_stale`). ``reduced``: cleaners run only where that may make a
-        difference, and bounds are known no better than needed.
+        difference, bounds are known no better than needed, and of messages that are late each by itself those that
+        change nothing are forgotten (`models.coordination.living`) while others may arrive more than once, which is
+        more than can happen: where nothing goes wrong then, nothing does. It spares telling who has heard what.
         """
         self._is_delayed = delayed
         self._is_reduced = reduced
         self.bound = bound
         self._without = without
         self._coordinated = coordinated
+        self._system = system
+        self._cleaning = Cleaning(
+            delete_retention_ms=RETENTION_MS,
+            producer_expiration_ms=RETENTION_MS,
+            tombstones=bound.tombstones,
+            active_too=True,
+        )
         self.clients = Numbered[Clients](lambda one: one)
-        self.replicas = Numbered[Replica](_content)
+        self.replicas = Numbered[Replica](system.content)
         self.protocols = Numbered["Coordination"](_protocol)
         for name in ("_written", "_appended", "_copied", "_cleaned", "_aged", "_own", "_wrong", "_heard"):
             setattr(self, name, cache(getattr(self, name)))
@@ -127,10 +108,11 @@ class Small:
     def start(self) -> State:
         """Three brokers that broker 1 leads, and nothing written."""
         brokers = (1, LEAVES, 3)
-        clients = self.clients.number(Clients(Truth(), self.bound.writes, self.bound.transactions))
+        clients = self.clients.number(idle(self.bound))
         replicas = tuple((broker, self.replicas.number(Replica(0))) for broker in brokers)
         protocol = self.protocols.number(coordination.begin(brokers, 1, self._without)) if self._coordinated else None
-        return State(clients, replicas, 1, may_change=self.bound.change != NO_CHANGE, protocol=protocol)
+        may_change = self.bound.change != NO_CHANGE
+        return State(clients, replicas, 1, may_leave=self.bound.outage, may_change=may_change, protocol=protocol)
 
     def following(self, state: State) -> Iterator[tuple[str, State]]:
         """Yield what may happen, and where it leads."""
@@ -182,39 +164,8 @@ class Small:
 
     def _written(self, number: int) -> list[tuple[str, int, Batch]]:
         """Return what clients may write: the words, what they are then, and the batch."""
-        clients, found = self.clients[number], []
-        truth = clients.truth
-        if truth.open_txn is not None:
-            found += [self._ended(clients, outcome) for outcome in (COMMIT, ABORT)]
-        if clients.writes:
-            found += [self._put(clients, key, deletes=d, in_txn=False) for key, d in self._choices(truth)]
-        if clients.transactions and truth.open_txn is None:
-            found += [self._put(clients, key, deletes=d, in_txn=True) for key, d in self._choices(truth)]
-        return [(words, self.clients.number(after), batch) for words, after, batch in found]
-
-    def _choices(self, truth: Truth) -> Iterator[tuple[str, bool]]:
-        for key in self.bound.keys:
-            yield key, False
-            if any(wrote.key == key for wrote in truth.wrote):
-                yield key, True
-
-    @staticmethod
-    def _put(clients: Clients, key: str, *, deletes: bool, in_txn: bool) -> tuple[str, Clients, Batch]:
-        base = clients.truth.log_end
-        after = clients._replace(
-            truth=clients.truth.with_record(Wrote(base, key, deletes), in_txn=in_txn),
-            writes=clients.writes - (not in_txn),
-            transactions=clients.transactions - in_txn,
-        )
-        record = Record(base, NOW_MS, key.encode(), None if deletes else b"v")
-        words = f"{'t' if in_txn else 'p'} {'deletes' if deletes else 'puts'} {key}"
-        return words, after, _batch(record, clients.epoch if in_txn else None)
-
-    def _ended(self, clients: Clients, outcome: str) -> tuple[str, Clients, Batch]:
-        base = clients.truth.log_end
-        after = clients._replace(truth=clients.truth.ended(outcome, base), epoch=clients.epoch + self.bound.epoch_bump)
-        record = marker_record(base, NOW_MS, outcome)
-        return f"t {outcome}s", after, _batch(record, after.epoch, control=True)
+        choices = may_write(self.clients[number], self.bound)
+        return [(words, self.clients.number(after), batch) for words, after, batch in choices]
 
     # What befalls brokers.
 
@@ -259,26 +210,29 @@ class Small:
         away = (LEAVES,) if state.away else ()
         for broker, number in state.replicas:
             own = self._own(number, state.clients)
-            if not _is_down(state, broker) and coordination.has_news(protocol, broker, own):
+            if broker != state.leader and not _is_down(state, broker) and coordination.has_news(protocol, broker, own):
                 what, more = (coordination.hear, [away]) if not self._is_delayed else (coordination.report, [])
                 yield f"{broker} reports {_words(own)}", self._tell(state, what, broker, own, *more)
         for message in protocol.sent:
             is_report = isinstance(message, coordination.Report)
             if not _is_down(state, state.leader if is_report else message.broker):
                 words = f"{message.broker}'s {'report' if is_report else 'bounds'} {_words(message.pair)} of term"
-                yield f"{words} {message.term} arrive", self._tell(state, coordination.deliver, message, away)
+                delivered = partial(coordination.deliver, again=self._is_delayed and self._is_reduced)
+                yield f"{words} {message.term} arrive", self._tell(state, delivered, message, away)
 
     def _told(self, state: State) -> State:
         """Return the state in which the leader knows its own, and what makes no difference is forgotten."""
-        if self._is_delayed or state.protocol is None:
+        if state.protocol is None:
             return state
         own = self._own(state.replica(state.leader), state.clients)
-        protocol = self._heard(state.protocol, state.leader, own, state.away)
+        may_elect = state.may_change and self.bound.change == LEADER
+        protocol = self._heard(state.protocol, state.leader, own, (LEAVES,) if state.away else (), may_elect)
         return state if protocol == state.protocol else state._replace(protocol=protocol)
 
-    def _heard(self, protocol: int, leader: int, own: Pair, is_away: bool) -> int:  # noqa: FBT001  (it is cached)
-        away = (LEAVES,) if is_away else ()
+    def _heard(self, protocol: int, leader: int, own: Pair, away: tuple[int, ...], may_elect: bool) -> int:  # noqa: FBT001  (it is cached)
         heard = coordination.hear(self.protocols[protocol], leader, own, away)
+        if self._is_delayed:
+            return self.protocols.number(coordination.living(heard, may_elect=may_elect) if self._is_reduced else heard)
         return self.protocols.number(coordination.without_stale(heard))
 
     def _tell(self, state: State, what: Callable[..., Coordination], *arguments: object) -> State:
@@ -305,17 +259,13 @@ class Small:
     def _cleaned(self, number: int, bounds: Bounds) -> int:
         """A replica's, after a pass of its cleaner."""
         replica = self.replicas[number].fork()
-        clean(replica, CLEANING, NOW_MS, bounds)
+        self._system.clean(replica, self._cleaning, NOW_MS, bounds)
         return self.replicas.number(replica)
 
     def _aged(self, number: int) -> int:
-        """A replica's, after time has passed: horizons have come, and all was written long ago."""
+        """A replica's, after time has passed."""
         replica = self.replicas[number].fork()
-        for segment in replica.segments:
-            segment.batches = [_of_long_ago(batch) for batch in segment.batches]
-        replica.producers = {
-            producer_id: one._replace(timestamp_ms=LONG_AGO_MS) for producer_id, one in replica.producers.items()
-        }
+        self._system.age(replica)
         return self.replicas.number(replica)
 
     def _own(self, number: int, clients: int) -> Pair:
@@ -325,8 +275,9 @@ class Small:
         what is written later lies behind. It keeps their order, so the least and the latest of them are the same.
         """
         replica, truth = self.replicas[number], self.clients[clients].truth
-        compacted = replica.high_watermark if "clean-not-copied" in self._without else replica.cleaned_to
-        own = Pair(compacted or 0, replica.last_stable_offset)
+        own = self._system.own(replica)
+        if "clean-not-copied" in self._without:
+            own = own._replace(tombstones=replica.high_watermark)
         if not self._is_reduced:
             return own
         tombstones = [one.offset for one in truth.wrote if one.deletes]
@@ -348,55 +299,6 @@ def _is_down(state: State, broker: int) -> bool:
 
 def _is_in_sync(state: State, broker: int) -> bool:
     return not _is_down(state, broker) and not (state.joining and broker == JOINS)
-
-
-def _batch(record: Record, producer_epoch: int | None, *, control: bool = False) -> Batch:
-    """Return a batch of one record; of the transactional producer where there is an epoch."""
-    is_txn = producer_epoch is not None
-    return Batch(
-        base_offset=record.offset,
-        last_offset=record.offset,
-        records=(record,),
-        max_timestamp_ms=NOW_MS,
-        producer_id=PRODUCER_ID if is_txn else -1,
-        producer_epoch=-1 if producer_epoch is None else producer_epoch,
-        base_sequence=0 if is_txn and not control else -1,
-        transactional=is_txn,
-        control=control,
-    )
-
-
-def _of_long_ago(batch: Batch) -> Batch:
-    horizon_ms = None if batch.delete_horizon_ms is None else NOW_MS
-    return replace(batch, max_timestamp_ms=LONG_AGO_MS, delete_horizon_ms=horizon_ms)
-
-
-def _content(replica: Replica) -> Hashable:
-    """Return what tells a replica from others: of times only whether they have come."""
-    producers = tuple(
-        (producer_id, one.epoch, one.last_offset, one.open_from, one.timestamp_ms)
-        for producer_id, one in replica.producers.items()
-    )
-    segments = tuple(
-        (segment.base_offset, tuple(map(_state_of, segment.batches)), tuple(segment.aborted))
-        for segment in replica.segments
-    )
-    return replica.high_watermark, replica.cleaned_to, tuple(replica.unreplicated), producers, segments
-
-
-def _state_of(batch: Batch) -> Hashable:
-    horizon_ms = batch.delete_horizon_ms
-    is_due = None if horizon_ms is None else horizon_ms <= NOW_MS
-    kept = tuple((record.key, record.value is None) for record in batch.records)
-    return (
-        batch.base_offset,
-        kept,
-        batch.producer_id,
-        batch.producer_epoch,
-        batch.control,
-        is_due,
-        batch.max_timestamp_ms if batch.producer_id >= 0 else None,
-    )
 
 
 def _protocol(one: Coordination) -> Hashable:

@@ -5,30 +5,44 @@ Each has three brokers, one of which may go away and come back, in any order wit
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from harness.errors import UsageError
+from harness.segments.tombstones import BY_FLAG, BY_NULL
 from harness.suggest import nearest
-from models.coordination import RULES
-from models.small import ADD, LEADER, REMOVE, Bound
+from models import coordination, redpanda
+from models.bound import ADD, LEADER, REMOVE, Bound
+from models.systems import KAFKA, redpanda_without
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping, Sequence
+
+    from models.systems import System
 
 SIM_KAFKA: Final = "sim-kafka"
+SIM_REDPANDA: Final = "sim-redpanda"
 COORDINATED: Final = "coordinated"
+KIP_87: Final = "kip-87"
+PROPOSALS: Final[Mapping[str, Sequence[str]]] = {SIM_KAFKA: (COORDINATED, KIP_87), SIM_REDPANDA: (KIP_87,)}
+"""By simulated target, what it can have in addition."""
 MESSAGES_MATTER: Final = frozenset({"never-backward", "late-rpc-ignored"})
 """Rules without which a message that is late makes a difference."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One small cluster; ``without``: names of `models.coordination.RULES` that its coordination leaves out."""
+    """One small cluster; ``without``: names of rules that its coordination or its cleaners leave out."""
 
     bound: Bound
+    target: str = SIM_KAFKA
     coordinated: bool = False
     without: frozenset[str] = frozenset()
+
+    @property
+    def system(self) -> System:
+        """What its brokers do."""
+        return KAFKA if self.target == SIM_KAFKA else redpanda_without(self.without)
 
     @property
     def delayed(self) -> bool:
@@ -44,7 +58,7 @@ class Case:
             f"{bound.writes} plain write{'s' * (bound.writes != 1)}",
             f"{bound.transactions} transaction{'s' * (bound.transactions != 1)}{' (v2)' * bound.epoch_bump}",
         ]
-        return ", ".join([*told, f"change: {bound.change}"])
+        return ", ".join([*told, f"change: {bound.change}", *(["no outage"] if not bound.outage else [])])
 
 
 _TWO_KEYS: Final = ("K", "L")
@@ -67,23 +81,40 @@ _TOGETHER: Final = (
     Bound(writes=0, transactions=1, change=REMOVE),
     Bound(writes=1, transactions=1),
 )
+_LATE: Final = (
+    Bound(writes=2, transactions=0),
+    Bound(writes=2, transactions=0, change=LEADER),
+    Bound(writes=2, transactions=0, change=ADD, outage=False),
+    Bound(writes=2, transactions=0, change=REMOVE),
+    Bound(writes=0, transactions=1, change=LEADER),
+    Bound(writes=0, transactions=1, change=ADD, outage=False),
+    Bound(writes=0, transactions=1, change=REMOVE),
+    Bound(writes=1, transactions=1, outage=False),
+)
+"""Where each message is late by itself: some without an outage, which are too many states with one."""
 
 
-def cases(target: str, *, with_: str | None, without: tuple[str, ...]) -> list[Case]:
-    """Return what is walked of a target, as it is or ``with_`` a proposal, ``without`` some of its rules.
+def cases(target: str, *, with_: tuple[str, ...], without: tuple[str, ...]) -> list[Case]:
+    """Return what is walked of a target, as it is or ``with_`` proposals, ``without`` some of its rules.
 
-    Raises `UsageError` for a name that is not known, and for rules of a proposal that was not asked for.
+    Raises `UsageError` for a name that is not known, for a proposal that a target has anyway, and for rules of a
+    proposal that was not asked for.
     """
-    _refuse_unknown("simulated target", target, [SIM_KAFKA])
-    if with_ is not None:
-        _refuse_unknown("proposal", with_, [COORDINATED])
+    _refuse_unknown("simulated target", target, PROPOSALS)
+    for proposal in with_:
+        _refuse_unknown(f"proposal for {target}", proposal, PROPOSALS[target])
+    is_coordinated = target == SIM_REDPANDA or COORDINATED in with_
+    rules = [*coordination.RULES, *(redpanda.RULES if target == SIM_REDPANDA else [])]
     for rule in without:
-        _refuse_unknown("rule", rule, RULES)
-    if without and with_ != COORDINATED:
+        _refuse_unknown("rule", rule, rules)
+    if without and not is_coordinated:
         raise UsageError(f"{target} has no rule {without[0]}: it is one of --with {COORDINATED}")
-    if with_ is None:
-        return [Case(bound) for bound in _ALONE]
-    return [Case(bound, coordinated=True, without=frozenset(without)) for bound in _TOGETHER]
+    tombstones = BY_FLAG if KIP_87 in with_ else BY_NULL
+    together = _LATE if MESSAGES_MATTER & set(without) else _TOGETHER
+    return [
+        Case(replace(bound, tombstones=tombstones), target, is_coordinated, frozenset(without))
+        for bound in (together if is_coordinated else _ALONE)
+    ]
 
 
 def _refuse_unknown(kind: str, name: str, known: Collection[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.table import Table
@@ -15,16 +15,22 @@ from harness.options import format_option
 from harness.verdict import EXIT_CODES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from harness.explore.cases import Case
     from harness.explore.walk import Walked
 
 
 @click.command()
-@click.option("--target", required=True, metavar="NAME", help="What is simulated: sim-kafka.")
-@click.option("--with", "with_", metavar="PROPOSAL", help="What it would have in addition: coordinated.")
-@click.option("--without", multiple=True, metavar="RULE", help="A rule of the proposal to leave out; repeatable.")
+@click.option("--target", required=True, metavar="NAME", help="What is simulated: sim-kafka, sim-redpanda.")
+@click.option(
+    "--with",
+    "with_",
+    multiple=True,
+    metavar="PROPOSAL",
+    help="What it would have, too: coordinated, kip-87; repeatable.",
+)
+@click.option("--without", multiple=True, metavar="RULE", help="A rule of coordination to leave out; repeatable.")
 @click.option("--most-states", type=click.IntRange(1), default=10_000_000, show_default=True, help="Of a case.")
 @click.option("--first", "first_only", is_flag=True, help="Leave a case at the first thing that is wrong.")
 @click.option("--processes", type=click.IntRange(1), default=os.cpu_count() or 1, help="How many cases at once.")
@@ -33,7 +39,7 @@ if TYPE_CHECKING:
 def explore(
     *,
     target: str,
-    with_: str | None,
+    with_: tuple[str, ...],
     without: tuple[str, ...],
     most_states: int,
     first_only: bool,
@@ -55,7 +61,7 @@ def explore(
     said = summary(target, with_, walked)
     ways = shortest(walked)
     if out is not None:
-        found_on = target if with_ is None else f"{target} with {with_}"
+        found_on = " with ".join([target, *with_])
         for name, (case, steps) in ways.items():
             write_schedule(out / f"{name}.json", Schedule(name, found_on, case.title, steps))
     code = EXIT_CODES[said["verdict"]]
@@ -81,3 +87,23 @@ def _show(said: dict[str, Any], ways: Mapping[str, tuple[Case, tuple[str, ...]]]
     console.print(table)
     for name, (_, steps) in ways.items():
         console.print(f"[{STYLES['anomaly']}]{name}[/] in {len(steps)} steps: {'; '.join(steps)}")
+    for proposal, rows in said["proposals"].items():
+        console.print(f"\n{_TOLD[proposal]}:")
+        console.print(_rows(rows))
+
+
+_TOLD: Final = {
+    "coordinated": "what Kafka would have to change for coordinated compaction (our reading: nobody has proposed it)",
+    "kip-87": "what deletes a key by KIP-87; who sees a delete is as before",
+}
+
+
+def _rows(rows: Sequence[Mapping[str, str]]) -> Table:
+    """Return a table of proposals' rows; what a rule says is left to JSON."""
+    columns = [name for name in rows[0] if name != "says"]
+    table = Table(box=None)
+    for name in columns:
+        table.add_column(name.replace("_", " ").replace("kip ", "KIP-"), overflow="fold")
+    for row in rows:
+        table.add_row(*(row[name] for name in columns))
+    return table

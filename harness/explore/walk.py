@@ -10,12 +10,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
 
+from harness.explore.cases import COORDINATED
+from harness.segments.records import Record
 from harness.verdict import ANOMALY, CLEAN, UNKNOWN, worst
+from models import coordination, redpanda
+from models.adoption import CHANGES
 from models.exhaustive import Explored, explore
+from models.kip87 import Difference, differences
 from models.small import Small
 
 if TYPE_CHECKING:
@@ -67,7 +72,13 @@ def _walk(case: Case, *, most_states: int, first_only: bool) -> Walked:
     began_s = time.monotonic()
     # States refer to each other and none of them is let go of: looking for what is no longer used finds nothing.
     gc.disable()
-    small = Small(case.bound, coordinated=case.coordinated, without=case.without, delayed=case.delayed)
+    small = Small(
+        case.bound,
+        system=case.system,
+        coordinated=case.coordinated,
+        without=case.without,
+        delayed=case.delayed,
+    )
     found = explore(small.start, small.following, small.wrong, most_states=most_states, first_only=first_only)
     return Walked(case, found, time.monotonic() - began_s)
 
@@ -82,12 +93,15 @@ def shortest(walked: Sequence[Walked]) -> dict[str, tuple[Case, tuple[str, ...]]
     return found
 
 
-def summary(target: str, with_: str | None, walked: Sequence[Walked]) -> dict[str, Any]:
-    """Return what is printed as JSON: the verdict over all cases, and each with the shortest way to what is wrong."""
+def summary(target: str, with_: Sequence[str], walked: Sequence[Walked]) -> dict[str, Any]:
+    """Return what is printed as JSON: the verdict over all cases, and each with the shortest way to what is wrong.
+
+    Proposals say what they would change (`told_of`).
+    """
     return {
         "schema": 1,
         "verdict": worst([one.verdict for one in walked]),
-        "target": {"name": target, "with": with_},
+        "target": {"name": target, "with": list(with_)},
         "cases": [
             {
                 "case": one.case.title,
@@ -102,4 +116,23 @@ def summary(target: str, with_: str | None, walked: Sequence[Walked]) -> dict[st
             }
             for one in walked
         ],
+        "proposals": {name: [row._asdict() for row in told_of(name)] for name in with_},
     }
+
+
+def told_of(proposal: str) -> list[Adopted | Difference]:
+    """Return what a proposal takes, or changes: rule by rule what a Kafka broker needs, or record by record."""
+    if proposal == COORDINATED:
+        says = {**coordination.RULES, **redpanda.RULES}
+        return [Adopted(rule, says[rule], *change) for rule, change in CHANGES.items()]
+    return list(differences(Record(0, 0, b"K", b"v")))
+
+
+class Adopted(NamedTuple):
+    """A rule of coordinated compaction, and what a Kafka broker would need for it."""
+
+    rule: str
+    says: str
+    message: str
+    state: str
+    concerns: str

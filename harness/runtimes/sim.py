@@ -12,6 +12,7 @@ from harness.protocol.wire import Address
 from harness.runtimes.base import Ready
 from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA, SIMULATED
 from models.clock import VirtualClock
+from models.cluster.cleaning import REDPANDA
 from models.cluster.cluster import Rules, SimCluster
 from models.cluster.files import write_checkpoint, write_replica
 from models.cluster.transactions import Coordinator
@@ -29,7 +30,7 @@ NOT_MODELLED: Final = "simulated brokers know no such fault: {}"
 
 RULES: Final[Mapping[str, Rules]] = {
     SIM_KAFKA: Rules(),
-    SIM_REDPANDA: Rules(coordinated=True),
+    SIM_REDPANDA: Rules(compactor=REDPANDA, coordinated=True),
     SIM_CLOUD_TOPICS: Rules(shared=True),
 }
 """By system."""

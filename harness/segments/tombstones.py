@@ -21,14 +21,15 @@ Tombstones: TypeAlias = Literal["null", "kip-87"]
 BY_NULL: Final[Tombstones] = "null"
 BY_FLAG: Final[Tombstones] = "kip-87"
 TOMBSTONES: Final[tuple[Tombstones, ...]] = get_args(Tombstones)
-_FLAG: Final = 0x20
+FLAG: Final = 0x20
+"""Bit 5 of a record's attributes."""
 
 
 def is_tombstone(record: Record, tombstones: Tombstones) -> bool:
     """Whether a record deletes its key."""
-    return bool(record.attributes & _FLAG) if tombstones == BY_FLAG else record.value is None
+    return bool(record.attributes & FLAG) if tombstones == BY_FLAG else record.value is None
 
 
 def are_tombstones(records: Unpacked, tombstones: Tombstones) -> npt.NDArray[np.bool_]:
     """Tell of each record whether it deletes its key."""
-    return records.attributes & _FLAG != 0 if tombstones == BY_FLAG else records.value_size < 0
+    return records.attributes & FLAG != 0 if tombstones == BY_FLAG else records.value_size < 0

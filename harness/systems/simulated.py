@@ -225,10 +225,11 @@ class SimulatedControl:
         found: dict[int, dict[str, int | None]] = {}
         for broker, known in one.protocol.known.items():
             replica = one.replica(broker)
+            own = self._cluster.rules.compactor.own(replica)
             found[broker] = {
-                "cleanly_compacted": replica.cleaned_to or 0,
+                "cleanly_compacted": own.tombstones,
                 "tombstones_removable": known.bounds.tombstones,
-                "transactions_free": replica.last_stable_offset,
+                "transactions_free": own.markers,
                 "transactions_removable": known.bounds.markers,
                 "cleaner_offset": replica.cleaned_to or 0,
             }

@@ -3,20 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from models.cleaner import Bounds, Cleaning, cleanable_segments, first_dirty
+from models import cleaner, redpanda, systems
+from models.cleaner import Bounds, Cleaning, cleanable_segments, first_dirty, stable_segments
 from models.cluster.settings import NEVER_MS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from models.cluster.partition import Sizes
+    from models.coordination import Pair
     from models.replica import Replica, Segment
     from models.rules import Rules
 
 Clean: TypeAlias = Callable[["Replica", Cleaning, int, Bounds], bool]
 """One pass of a cleaner, as `models.cleaner.clean` is; whether it did anything."""
+
+AT_REST: Final = 1.0
+"""A ``min.cleanable.dirty.ratio`` that nothing exceeds: where something is cleaned without being dirty, it rests."""
+
+
+@dataclass(frozen=True)
+class Compactor:
+    """How a kind of broker cleans a replica.
+
+    ``clean``: one pass. ``own``: a replica's MCCO and MXFO. ``is_due``: whether a pass begins now (replica, cleaning,
+    topic's numbers, time in ms, sizes); ``due_later_ms``: when time alone may make one due (replica, topic, time).
+    """
+
+    clean: Clean
+    own: Callable[[Replica], Pair]
+    is_due: Callable[[Replica, Cleaning, Mapping[str, float], int, Sizes], bool]
+    due_later_ms: Callable[[Replica, Mapping[str, float], int], float | None]
 
 
 def cleaning_of(topic: Mapping[str, float], producer_expiration_ms: float, version: Rules) -> Cleaning:
@@ -66,3 +86,21 @@ def dirty_segments(replica: Replica, among: list[Segment]) -> list[Segment]:
 def _since_ms(dirty: list[Segment]) -> int:
     """Since when there has been something dirty: the first batch's time, of each segment."""
     return min(segment.batches[0].max_timestamp_ms for segment in dirty if segment.batches)
+
+
+def _is_due_in_redpanda(
+    replica: Replica, cleaning: Cleaning, topic: Mapping[str, float], now_ms: int, _sizes: Sizes
+) -> bool:
+    """Whether there is a closed segment: every look makes a pass (``log_compaction_interval_ms``)."""
+    return topic["min.cleanable.dirty.ratio"] < AT_REST and stable_segments(replica, cleaning, now_ms) > 0
+
+
+def _due_later_in_redpanda(replica: Replica, topic: Mapping[str, float], now_ms: int) -> float | None:
+    """Return when the next segment was clean for the retention."""
+    since_ms = [one.clean_since_ms for one in replica.segments if one.clean_since_ms is not None]
+    moments = (at_ms + topic["delete.retention.ms"] for at_ms in since_ms)
+    return min((moment for moment in moments if moment > now_ms), default=None)
+
+
+KAFKA: Final = Compactor(cleaner.clean, systems.KAFKA.own, is_due, due_later_ms)
+REDPANDA: Final = Compactor(redpanda.clean, redpanda.own, _is_due_in_redpanda, _due_later_in_redpanda)

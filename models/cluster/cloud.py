@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from models.batch import Batch
 from models.cloud_topics.cloud import Cloud, Job
 from models.cloud_topics.compaction import Settings
+from models.cluster.cleaning import AT_REST
 from models.replica import Replica, Segment
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ HAND_OVER_S: Final = 0.25
 """How long what is decided may stay in L0 alone."""
 SHORTEST_PASS_S, LONGEST_PASS_S = 0.005, 0.08
 """From reading metadata to the commit: long enough for two brokers to be at it at once."""
-AT_REST: Final = 1.0
-"""A topic whose ``min.cleanable.dirty.ratio`` this is rests: nothing is handed over, and no expired tombstone goes."""
 
 
 class CloudStore:
@@ -141,6 +140,7 @@ class CloudStore:
         self._wake(broker, 0.0)
 
     def _rests(self, name: str) -> bool:
+        """Whether nothing of a partition is handed over, and no expired tombstone goes."""
         return self._cluster.topic(self._by_name[name].topic)["min.cleanable.dirty.ratio"] >= AT_REST
 
     def _wake_for_tombstones(self, broker: int, now_ms: int) -> None:

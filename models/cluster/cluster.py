@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from models.cleaner import UNBOUNDED, clean
+from models.cleaner import UNBOUNDED
 from models.cluster.broker import Broker
-from models.cluster.cleaning import Clean, cleaning_of, due_later_ms, is_due
+from models.cluster.cleaning import KAFKA, Compactor, cleaning_of
 from models.cluster.cloud import CloudStore
 from models.cluster.network import Network
 from models.cluster.partition import SimPartition, Sizes, begins_segment
@@ -39,13 +39,14 @@ START_S = 1.0
 
 @dataclass(frozen=True)
 class Rules:
-    """By what a cluster compacts: ``clean`` is one pass. ``coordinated``: only what all replicas allow is removed.
+    """By what a cluster compacts: ``compactor`` is each broker's own part.
 
-    ``shared``: there is one copy, as in Cloud Topics, and replicas clean nothing. ``reports_s``: how often replicas
-    tell their leader how far they are, where it has not heard of it. ``version``: what differs between Kafka's.
+    ``coordinated``: only what all replicas allow is removed. ``shared``: there is one copy, as in Cloud Topics, and
+    replicas clean nothing. ``reports_s``: how often replicas tell their leader how far they are, where it has not heard
+    of it. ``version``: what differs between Kafka's.
     """
 
-    clean: Clean = clean
+    compactor: Compactor = KAFKA
     coordinated: bool = False
     shared: bool = False
     reports_s: float = 1.0
@@ -428,17 +429,18 @@ class SimCluster:
         broker.look_at_s = math.inf
         now_ms = self.clock.time_ms() + broker.skew_ms
         changed, broker.changed = list(broker.changed), {}
+        compactor = self.rules.compactor
         for partition in changed:
             if broker.number not in partition.replication.replicas:
                 continue
             replica, topic = partition.replica(broker.number), self.topic(partition.topic)
             cleaning = cleaning_of(topic, broker.number_of("producer.id.expiration.ms"), self.rules.version)
-            if is_due(replica, cleaning, topic, now_ms, self.sizes):
+            if compactor.is_due(replica, cleaning, topic, now_ms, self.sizes):
                 bounds = UNBOUNDED if partition.protocol is None else partition.protocol.bounds(broker.number)
-                self.rules.clean(replica, cleaning, now_ms, bounds)
-                partition.touch(broker.number)
+                if compactor.clean(replica, cleaning, now_ms, bounds):
+                    partition.touch(broker.number)
                 if self._protection is not None:
                     self._protection.notice(partition, broker.number)
-            due_ms = due_later_ms(replica, topic, now_ms)
+            due_ms = compactor.due_later_ms(replica, topic, now_ms)
             if due_ms is not None:
                 self._look_later(partition, broker.number, (due_ms - now_ms) / 1000)

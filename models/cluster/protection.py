@@ -65,8 +65,7 @@ class Protection:
 
     def _own(self, partition: SimPartition, broker: int) -> Pair:
         """A replica's MCCO and MXFO."""
-        replica = partition.replica(broker)
-        return Pair(replica.cleaned_to or 0, replica.last_stable_offset)
+        return self._cluster.rules.compactor.own(partition.replica(broker))
 
     @staticmethod
     def _protocol(partition: SimPartition) -> Coordination:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -9,9 +10,11 @@ import pytest
 
 from harness.explore.cases import MESSAGES_MATTER
 from harness.scenario import Anomaly
+from harness.segments.tombstones import BY_FLAG
+from models.bound import ADD, LEADER, NO_CHANGE, REMOVE, Bound
 from models.coordination import RULES
 from models.exhaustive import Explored, explore
-from models.small import ADD, LEADER, NO_CHANGE, REMOVE, Bound, Small
+from models.small import Small
 
 BY_CHANGE = {change: Bound(writes=2, transactions=0, change=change) for change in (NO_CHANGE, LEADER, ADD, REMOVE)}
 TXN_JOINS = Bound(writes=0, transactions=1, change=ADD)
@@ -19,9 +22,9 @@ DELETED_AND_GONE = "p puts K; 2 leaves; p deletes K; 1 cleans; time passes; 1 cl
 
 
 @cache
-def walked(bound: Bound, **how: Any) -> Explored:
+def walked(bound: Bound, *, first_only: bool = False, **how: Any) -> Explored:
     small = Small(bound, **how)
-    return explore(small.start, small.following, small.wrong, most_states=2_000_000)
+    return explore(small.start, small.following, small.wrong, most_states=2_000_000, first_only=first_only)
 
 
 def coordinated(bound: Bound, *without: str, **how: Any) -> Explored:
@@ -35,7 +38,7 @@ def ways(found: Explored) -> dict[str, str]:
 def test_each_replica_by_itself_leads_to_all_four() -> None:
     found = walked(Bound(writes=1, transactions=2))
     assert found.is_whole
-    assert found.states == 482_031
+    assert found.states == 474_603
     assert ways(found) == {
         Anomaly.TOMBSTONE_DIVERGENCE:
             "p puts K; 2 leaves; t deletes K; t commits; 1 cleans; time passes; 1 cleans; 2 returns",
@@ -77,6 +80,19 @@ def test_no_deleted_value_comes_back_with_coordination(change: str) -> None:
     assert found.wrong == {}
 
 
+@pytest.mark.parametrize("bound", [Bound(writes=2, transactions=0), Bound(writes=1, transactions=1)], ids=repr)
+def test_a_flag_for_deletes_changes_nothing_of_who_sees_them(bound: Bound) -> None:
+    """KIP-87: as many states, as many transitions, and the same ways, with coordination and without."""
+    by_flag = replace(bound, tombstones=BY_FLAG)
+    assert Anomaly.TOMBSTONE_DIVERGENCE in walked(by_flag).wrong
+    assert walked(by_flag) == walked(bound)
+
+
+def test_coordination_helps_deletes_by_flag_too() -> None:
+    bound = BY_CHANGE[NO_CHANGE]
+    assert coordinated(replace(bound, tombstones=BY_FLAG)) == coordinated(bound)
+
+
 def test_messages_that_are_late_lead_nowhere_else() -> None:
     found = coordinated(BY_CHANGE[NO_CHANGE], delayed=True)
     assert found.is_whole
@@ -109,8 +125,10 @@ NEEDED = [
 ]
 """Rules, the change with which a deleted value comes back without them, and in how many steps."""
 COVERED = [
-    ("never-backward", NO_CHANGE),
-    ("late-rpc-ignored", NO_CHANGE),
+    ("never-backward", LEADER),
+    ("never-backward", REMOVE),
+    ("late-rpc-ignored", LEADER),
+    ("late-rpc-ignored", REMOVE),
     ("starts-from-distributed", NO_CHANGE),
     ("added-is-counted", LEADER),
     ("clean-not-copied", LEADER),
@@ -120,7 +138,7 @@ COVERED = [
 
 @pytest.mark.parametrize(("rule", "change", "steps"), NEEDED)
 def test_what_a_rule_is_good_for(rule: str, change: str, steps: int) -> None:
-    found = coordinated(BY_CHANGE[change], rule)
+    found = coordinated(BY_CHANGE[change], rule, first_only=True)
     assert {name: len(way) for name, way in found.wrong.items()} == {Anomaly.TOMBSTONE_DIVERGENCE: steps}
 
 

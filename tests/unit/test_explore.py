@@ -11,13 +11,16 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
-from harness.errors import EXIT_ANOMALY, UsageError
-from harness.explore.cases import COORDINATED, SIM_KAFKA, Case, cases
+from harness.errors import EXIT_ANOMALY, EXIT_UNKNOWN, UsageError
+from harness.explore.cases import COORDINATED, KIP_87, SIM_KAFKA, SIM_REDPANDA, Case, cases
 from harness.explore.cli import explore as command
 from harness.explore.walk import Walked, summary, walk
+from harness.segments.tombstones import BY_FLAG
 from harness.verdict import ANOMALY, CLEAN, UNKNOWN
+from models import coordination
+from models.adoption import CHANGES
+from models.bound import ADD, Bound
 from models.exhaustive import Explored, Numbered, explore
-from models.small import ADD, Bound
 
 BOUND_S = 30
 WRITES = Bound(writes=2, transactions=0)
@@ -56,11 +59,15 @@ def test_equal_things_have_one_number() -> None:
 
 
 def test_cases_of_a_target() -> None:
-    alone = cases(SIM_KAFKA, with_=None, without=())
-    together = cases(SIM_KAFKA, with_=COORDINATED, without=("late-rpc-ignored",))
+    alone = cases(SIM_KAFKA, with_=(), without=())
+    together = cases(SIM_KAFKA, with_=(COORDINATED,), without=("late-rpc-ignored",))
     assert not any(case.coordinated for case in alone)
     assert all(case.coordinated and case.delayed for case in together)
     assert len({case.title for case in alone}) == len(alone)
+    redpandas = cases(SIM_REDPANDA, with_=(KIP_87,), without=("snapshot-first",))
+    assert all(case.coordinated and not case.delayed and case.bound.tombstones == BY_FLAG for case in redpandas)
+    assert [case.title for case in redpandas] == [case.title for case in cases(SIM_REDPANDA, with_=(), without=())]
+    assert together[2].title == "1 key, 2 plain writes, 0 transactions, change: add, no outage"
     assert Case(Bound(writes=1, transactions=2, change=ADD, epoch_bump=True)).title == (
         "1 key, 1 plain write, 2 transactions (v2), change: add"
     )
@@ -69,13 +76,22 @@ def test_cases_of_a_target() -> None:
 @pytest.mark.parametrize(
     ("target", "with_", "without", "says"),
     [
-        ("sim-kafak", None, (), "no simulated target 'sim-kafak'; did you mean sim-kafka"),
-        (SIM_KAFKA, "coordinate", (), "no proposal 'coordinate'; did you mean coordinated"),
-        (SIM_KAFKA, COORDINATED, ("never-backwards",), "no rule 'never-backwards'; did you mean never-backward"),
-        (SIM_KAFKA, None, ("never-backward",), "one of --with coordinated"),
+        ("sim-kafak", (), (), "no simulated target 'sim-kafak'; did you mean sim-kafka"),
+        (SIM_KAFKA, ("coordinate",), (), "no proposal for sim-kafka 'coordinate'; did you mean coordinated"),
+        (SIM_KAFKA, (KIP_87, "kip-88"), (), "no proposal for sim-kafka 'kip-88'; did you mean kip-87"),
+        (SIM_KAFKA, (COORDINATED,), ("never-backwards",), "no rule 'never-backwards'; did you mean never-backward"),
+        (SIM_KAFKA, (COORDINATED,), ("snapshot-first",), "no rule 'snapshot-first'"),
+        (
+            SIM_KAFKA,
+            (KIP_87,),
+            ("never-backward",),
+            "sim-kafka has no rule never-backward: it is one of --with coordinat",
+        ),
+        (SIM_REDPANDA, (COORDINATED,), (), "no proposal for sim-redpanda 'coordinated' .*known: kip-87"),
+        (SIM_REDPANDA, (), ("markers-ages",), "no rule 'markers-ages'; did you mean markers-age"),
     ],
 )
-def test_names_that_are_not_known(target: str, with_: str | None, without: tuple[str, ...], says: str) -> None:
+def test_names_that_are_not_known(target: str, with_: tuple[str, ...], without: tuple[str, ...], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         cases(target, with_=with_, without=without)
 
@@ -94,7 +110,7 @@ def test_clean_only_where_all_was_seen(case: Case, most_states: int, verdict: st
     (walked,) = walk([case], processes=1, most_states=most_states, first_only=False, done=told.append)
     assert walked.verdict == verdict
     assert told == [walked]
-    assert summary(SIM_KAFKA, None, [walked])["verdict"] == verdict
+    assert summary(SIM_KAFKA, (), [walked])["verdict"] == verdict
 
 
 def test_the_command_tells_the_shortest_way_of_all_cases() -> None:
@@ -115,6 +131,29 @@ def test_the_command_tells_json() -> None:
     assert said["cases"][0]["states"] == 274
     assert said["cases"][0]["whole"] is True
     assert said["cases"][1]["whole"] is False
+
+
+def test_the_command_tells_what_proposals_take() -> None:
+    """Rule by rule what a Kafka broker needs, and record by record what deletes a key."""
+    asked = ["--target", SIM_KAFKA, "--with", COORDINATED, "--with", KIP_87, "--most-states", "100"]
+    ran = CliRunner().invoke(command, asked, standalone_mode=False)
+    assert ran.return_value == EXIT_UNKNOWN
+    assert "what Kafka would have to change" in ran.stdout
+    assert "what deletes a key by KIP-87" in ran.stdout
+    said = json.loads(CliRunner().invoke(command, [*asked, "--format", "json"], standalone_mode=False).stdout)
+    assert said["target"] == {"name": SIM_KAFKA, "with": [COORDINATED, KIP_87]}
+    assert said["proposals"][COORDINATED][0] == {
+        "rule": "mtro-includes-offline",
+        "says": coordination.RULES["mtro-includes-offline"],
+        **CHANGES["mtro-includes-offline"]._asdict(),
+    }
+    assert {"written": "a value with the flag", "today": "value", "kip_87": "delete", "old_consumer": "delete"} in said[
+        "proposals"
+    ][KIP_87]
+
+
+def test_each_rule_of_coordination_says_what_it_takes() -> None:
+    assert set(CHANGES) == {*coordination.RULES, "free-not-ended", "committed-is-plain"}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

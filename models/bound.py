@@ -1,0 +1,31 @@
+"""How much may happen in a small cluster that is walked whole (`models.small`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from harness.segments.tombstones import BY_NULL, Tombstones
+
+LEAVES: Final = 2
+"""The broker that may go away."""
+JOINS: Final = 4
+"""The broker that may be added."""
+NO_CHANGE, LEADER, ADD, REMOVE = "no change", "leader", "add", "remove"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """How much may happen. ``change``: which one; ``epoch_bump``: transactions of version 2 (KIP-890).
+
+    ``outage``: LEAVES may go away, once.
+    ``tombstones``: what a client writes to delete a key, and what cleaners take for that.
+    """
+
+    keys: tuple[str, ...] = ("K",)
+    writes: int = 2
+    transactions: int = 1
+    change: str = NO_CHANGE
+    outage: bool = True
+    epoch_bump: bool = False
+    tombstones: Tombstones = BY_NULL

@@ -1,0 +1,117 @@
+"""What brokers of Kafka and of Redpanda do to a replica of a small cluster, in which time stands still.
+
+When time passes there, what is there is made to be of long ago instead. So times tell replicas apart by whether they
+have come, and no two states differ in when something was done alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from models import cleaner, redpanda
+from models.coordination import Pair
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from models.batch import Batch
+    from models.cleaner import Bounds, Cleaning
+    from models.replica import Replica, Segment
+
+RETENTION_MS: Final = 10
+NOW_MS: Final = 0
+LONG_AGO_MS: Final = NOW_MS - RETENTION_MS
+
+
+@dataclass(frozen=True)
+class System:
+    """Rules of one kind of broker.
+
+    ``clean``: one pass over a replica (replica, settings, time in ms, bounds); tells whether there was anything to do.
+    ``own``: a replica's MCCO and MXFO. ``age``: time passes. ``content``: what tells a replica from others.
+    """
+
+    clean: Callable[[Replica, Cleaning, int, Bounds], bool]
+    own: Callable[[Replica], Pair]
+    age: Callable[[Replica], None]
+    content: Callable[[Replica], Hashable]
+
+
+def _kafkas_own(replica: Replica) -> Pair:
+    """Kafka has no such offsets. Up to where it is cleaned, and where its transactions have ended, as the post says."""
+    return Pair(replica.cleaned_to or 0, replica.last_stable_offset)
+
+
+def _kafkas_age(replica: Replica) -> None:
+    """Horizons have come, and all was written long ago."""
+    for segment in replica.segments:
+        segment.batches = [_of_long_ago(batch) for batch in segment.batches]
+    replica.producers = {
+        producer_id: one._replace(timestamp_ms=LONG_AGO_MS) for producer_id, one in replica.producers.items()
+    }
+
+
+def _of_long_ago(batch: Batch) -> Batch:
+    horizon_ms = None if batch.delete_horizon_ms is None else NOW_MS
+    records = tuple(replace(record, timestamp_ms=LONG_AGO_MS) for record in batch.records)
+    return replace(batch, records=records, max_timestamp_ms=LONG_AGO_MS, delete_horizon_ms=horizon_ms)
+
+
+def _kafkas_content(replica: Replica) -> Hashable:
+    producers = tuple(
+        (producer_id, one.epoch, one.last_offset, one.open_from, one.timestamp_ms)
+        for producer_id, one in replica.producers.items()
+    )
+    segments = tuple(
+        (segment.base_offset, tuple(map(_with_times, segment.batches)), tuple(segment.aborted))
+        for segment in replica.segments
+    )
+    return replica.high_watermark, replica.cleaned_to, tuple(replica.unreplicated), producers, segments
+
+
+def _with_times(batch: Batch) -> Hashable:
+    horizon_ms = batch.delete_horizon_ms
+    is_due = None if horizon_ms is None else horizon_ms <= NOW_MS
+    return *_without_times(batch), is_due, batch.max_timestamp_ms if batch.producer_id >= 0 else None
+
+
+def _without_times(batch: Batch) -> tuple[Hashable, ...]:
+    kept = tuple((record.key, record.value, record.attributes) for record in batch.records)
+    return batch.base_offset, kept, batch.producer_id, batch.producer_epoch, batch.transactional, batch.control
+
+
+def _redpandas_age(replica: Replica) -> None:
+    """What was cleaned was cleaned long ago."""
+    for segment in replica.segments:
+        if segment.clean_since_ms is not None:
+            segment.clean_since_ms = LONG_AGO_MS
+
+
+def _redpandas_content(replica: Replica) -> Hashable:
+    """No age of a producer or a record matters to a pass, only since when a segment is clean."""
+    is_open = tuple((producer_id, one.open_from) for producer_id, one in replica.producers.items())
+    segments = tuple(_segment(segment) for segment in replica.segments)
+    return replica.high_watermark, replica.cleaned_to, tuple(replica.unreplicated), is_open, segments
+
+
+def _segment(segment: Segment) -> Hashable:
+    batches = tuple(map(_without_times, segment.batches))
+    return segment.base_offset, segment.clean_since_ms, batches, tuple(segment.aborted)
+
+
+KAFKA: Final = System(cleaner.clean, _kafkas_own, _kafkas_age, _kafkas_content)
+
+
+def redpanda_without(without: frozenset[str]) -> System:
+    """Return Redpanda with some of `models.redpanda.RULES` left out."""
+    return System(
+        partial(redpanda.clean, without=without),
+        partial(redpanda.own, without=without),
+        _redpandas_age,
+        _redpandas_content,
+    )
+
+
+REDPANDA: Final = redpanda_without(frozenset())

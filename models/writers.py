@@ -1,0 +1,89 @@
+"""What the clients of a small cluster may write: one that is plain, and one with a transactional id."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from harness.segments.records import Record
+from harness.segments.tombstones import BY_FLAG
+from models.batch import ABORT, COMMIT, Batch, marker_record
+from models.kip87 import flagged
+from models.systems import NOW_MS
+from models.wrongs import Truth, Wrote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from models.bound import Bound
+
+PRODUCER_ID: Final = 7
+
+
+class Clients(NamedTuple):
+    """What clients have done, and what they have left to do."""
+
+    truth: Truth
+    writes: int
+    transactions: int
+    epoch: int = 0
+
+
+def idle(bound: Bound) -> Clients:
+    """Return clients that have done nothing yet."""
+    return Clients(Truth(), bound.writes, bound.transactions)
+
+
+def may_write(clients: Clients, bound: Bound) -> Iterator[tuple[str, Clients, Batch]]:
+    """Yield what may be written: the words, what clients are then, and the batch. One record a transaction."""
+    truth = clients.truth
+    if truth.open_txn is not None:
+        for outcome in (COMMIT, ABORT):
+            yield _ended(clients, outcome, bound)
+    for key, deletes in _choices(truth, bound):
+        if clients.writes:
+            yield _put(clients, key, bound, deletes=deletes, in_txn=False)
+        if clients.transactions and truth.open_txn is None:
+            yield _put(clients, key, bound, deletes=deletes, in_txn=True)
+
+
+def _choices(truth: Truth, bound: Bound) -> Iterator[tuple[str, bool]]:
+    for key in bound.keys:
+        yield key, False
+        if any(wrote.key == key for wrote in truth.wrote):
+            yield key, True
+
+
+def _put(clients: Clients, key: str, bound: Bound, *, deletes: bool, in_txn: bool) -> tuple[str, Clients, Batch]:
+    base = clients.truth.log_end
+    after = clients._replace(
+        truth=clients.truth.with_record(Wrote(base, key, deletes), in_txn=in_txn),
+        writes=clients.writes - (not in_txn),
+        transactions=clients.transactions - in_txn,
+    )
+    record = Record(base, NOW_MS, key.encode(), b"v")
+    if deletes:
+        record = flagged(record) if bound.tombstones == BY_FLAG else Record(base, NOW_MS, key.encode(), None)
+    words = f"{'t' if in_txn else 'p'} {'deletes' if deletes else 'puts'} {key}"
+    return words, after, _batch(record, clients.epoch if in_txn else None)
+
+
+def _ended(clients: Clients, outcome: str, bound: Bound) -> tuple[str, Clients, Batch]:
+    base = clients.truth.log_end
+    after = clients._replace(truth=clients.truth.ended(outcome, base), epoch=clients.epoch + bound.epoch_bump)
+    return f"t {outcome}s", after, _batch(marker_record(base, NOW_MS, outcome), after.epoch, control=True)
+
+
+def _batch(record: Record, producer_epoch: int | None, *, control: bool = False) -> Batch:
+    """Return a batch of one record; of the transactional producer where there is an epoch."""
+    is_txn = producer_epoch is not None
+    return Batch(
+        base_offset=record.offset,
+        last_offset=record.offset,
+        records=(record,),
+        max_timestamp_ms=NOW_MS,
+        producer_id=PRODUCER_ID if is_txn else -1,
+        producer_epoch=-1 if producer_epoch is None else producer_epoch,
+        base_sequence=0 if is_txn and not control else -1,
+        transactional=is_txn,
+        control=control,
+    )

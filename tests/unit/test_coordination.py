@@ -1,0 +1,69 @@
+"""Messages of coordinated compaction: which are one, and which change nothing any more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from models.coordination import Coordination, Distribution, Known, Message, Pair, Report, begin, deliver, elect, living
+
+LOW, HIGH = Pair(1, 1), Pair(2, 2)
+
+
+def knowing(bounds: Pair, *sent: Message, without: tuple[str, ...] = ()) -> Coordination:
+    """Return three replicas in term 1 that know these bounds and have reported as much."""
+    state = begin((1, 2, 3), 1, frozenset(without))
+    known = dict.fromkeys(state.known, Known(bounds, 1))
+    return replace(state, term=1, known=known, last=dict.fromkeys(known, bounds), sent=frozenset(sent))
+
+
+def test_a_report_is_no_distribution_of_the_same() -> None:
+    assert len({Report(2, 0, LOW), Distribution(2, 0, LOW)}) == 2
+
+
+@pytest.mark.parametrize(
+    ("message", "without", "lives"),
+    [
+        (Distribution(2, 1, HIGH), (), True),
+        (Distribution(2, 1, LOW), (), False),
+        (Distribution(2, 0, HIGH), (), False),
+        (Distribution(4, 1, HIGH), (), False),
+        (Distribution(2, 0, HIGH), ("late-rpc-ignored",), True),
+        (Distribution(2, 0, LOW), ("late-rpc-ignored",), False),
+        (Distribution(2, 0, LOW), ("late-rpc-ignored", "starts-from-distributed"), True),
+        (Distribution(2, 1, LOW), ("never-backward",), True),
+        (Distribution(2, 0, LOW), ("never-backward",), False),
+        (Distribution(2, 2, LOW), (), True),
+        (Report(2, 1, HIGH), (), True),
+        (Report(2, 1, LOW), (), False),
+        (Report(2, 0, HIGH), (), False),
+        (Report(2, 0, LOW), ("late-rpc-ignored",), True),
+        (Report(2, 1, LOW), ("mtro-includes-offline",), True),
+        (Report(2, 1, LOW), ("all-have-reported",), True),
+    ],
+)
+def test_messages_that_change_nothing_are_forgotten(message: Message, without: tuple[str, ...], *, lives: bool) -> None:
+    left = living(knowing(LOW, message, without=without), may_elect=True).sent
+    term = 0 if "late-rpc-ignored" in without else message.term
+    assert left == ({replace(message, term=term)} if lives else set())
+
+
+def test_after_the_last_election_what_is_known_stays_known() -> None:
+    sent = (Report(2, 0, LOW), Distribution(3, 0, LOW))
+    state = knowing(LOW, *sent, without=("late-rpc-ignored", "starts-from-distributed"))
+    assert living(state, may_elect=False).sent == frozenset()
+
+
+def test_a_message_may_arrive_again() -> None:
+    message = Distribution(2, 1, HIGH)
+    once = deliver(knowing(LOW, message), message, ())
+    again = deliver(knowing(LOW, message), message, (), again=True)
+    assert (once.known[2].bounds, once.sent) == (HIGH, frozenset())
+    assert (again.known[2].bounds, again.sent) == (HIGH, frozenset({message}))
+
+
+def test_a_new_leader_tells_everybody_what_it_was_told() -> None:
+    state = elect(knowing(LOW), 2, HIGH)
+    assert state.sent == {Distribution(1, 2, LOW), Distribution(3, 2, LOW)}
+    assert set(state.last.values()) == {None}
