@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from harness.segments.producer_snapshot import encode_producer_snapshot
-from harness.segments.txnindex import encode_txnindex
 from models.batch import Batch, encode
+from models.cluster.files import write_checkpoint, write_replica, write_segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
     from models.partition import Partition
-    from models.replica import Replica, Segment
+    from models.replica import Replica
 
 _INDEX_BYTES = 512
 """Brokers preallocate 10 MiB of zeros; less is as good for a reader that must not mind them."""
@@ -39,6 +39,11 @@ class Copy:
     side_files: bool = False
 
     @property
+    def place(self) -> tuple[str, int]:
+        """Topic and partition."""
+        return self.partition.topic, self.partition.number
+
+    @property
     def folder(self) -> str:
         """The partition's folder name."""
         return f"{self.partition.topic}-{self.partition.number}"
@@ -57,23 +62,21 @@ def write_broker(log_dir: Path, copies: Iterable[Copy], encoded: dict[Batch, byt
         _write_partition(folder, copy, encoded)
     if bare:
         return
-    starts = {c.folder: c.replica.log_start for c in copies if c.replica.log_start > c.replica.segments[0].base_offset}
-    cleaned = {c.folder: c.replica.cleaned_to for c in copies if c.replica.cleaned_to is not None}
+    starts = {c.place: c.replica.log_start for c in copies if c.replica.log_start > c.replica.segments[0].base_offset}
+    cleaned = {c.place: c.replica.cleaned_to for c in copies if c.replica.cleaned_to is not None}
     for name, offsets in (
-        ("replication-offset-checkpoint", {c.folder: c.high_watermark for c in copies}),
-        ("recovery-point-offset-checkpoint", {c.folder: c.replica.segments[-1].base_offset for c in copies}),
+        ("replication-offset-checkpoint", {c.place: c.high_watermark for c in copies}),
+        ("recovery-point-offset-checkpoint", {c.place: c.replica.segments[-1].base_offset for c in copies}),
         ("log-start-offset-checkpoint", starts),
         ("cleaner-offset-checkpoint", cleaned),
     ):
-        lines = [f"{folder.rsplit('-', 1)[0]} {folder.rsplit('-', 1)[1]} {at}\n" for folder, at in offsets.items()]
-        (log_dir / name).write_text(f"0\n{len(lines)}\n{''.join(lines)}")
+        write_checkpoint(log_dir / name, offsets)
     (log_dir / "meta.properties").write_text("version=1\ncluster.id=quality\n")
 
 
 def _write_partition(folder: Path, copy: Copy, encoded: dict[Batch, bytes]) -> None:
-    replica = copy.replica
-    for segment in replica.segments:
-        _write_segment(folder, segment, encoded, "")
+    replica, bytes_of = copy.replica, partial(_bytes_of, encoded)
+    write_replica(folder, replica, bytes_of)
     name = folder / f"{replica.segments[-1].base_offset:020d}"
     with name.with_suffix(".log").open("ab") as log:
         log.write(_torn(copy.torn, copy.torn_share) if copy.torn else bytes(copy.zeros))
@@ -81,15 +84,11 @@ def _write_partition(folder: Path, copy: Copy, encoded: dict[Batch, bytes]) -> N
         for suffix in (".index", ".timeindex"):
             name.with_suffix(suffix).write_bytes(bytes(_INDEX_BYTES))
         (folder / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
-    epochs = "".join(f"{epoch} {start}\n" for epoch, start in sorted(replica.epochs.items()))
-    (folder / "leader-epoch-checkpoint").write_text(f"0\n{len(replica.epochs)}\n{epochs}")
-    for at in replica.snapshots:
-        (folder / f"{at:020d}.snapshot").write_bytes(encode_producer_snapshot(replica.producer_entries(at)))
     for suffix in copy.leftovers:
         # A pass that was not finished has left its new segments, or one that was has left the old ones.
         of = replica.replaced if suffix == ".deleted" else replica.segments[:-1]
         for segment in of[:2]:
-            _write_segment(folder, segment, encoded, suffix)
+            write_segment(folder, segment, bytes_of, suffix)
 
 
 def _torn(batch: Batch, share: float) -> bytes:
@@ -97,13 +96,7 @@ def _torn(batch: Batch, share: float) -> bytes:
     return whole[: max(1, int(share * len(whole)))]
 
 
-def _write_segment(folder: Path, segment: Segment, encoded: dict[Batch, bytes], suffix: str) -> None:
-    for batch in segment.batches:
-        if batch not in encoded:
-            encoded[batch] = encode(batch)
-    name = f"{folder}/{segment.base_offset:020d}"
-    with open(f"{name}.log{suffix}", "wb") as log:  # noqa: PTH123  many small files: a Path each costs as much again
-        log.write(b"".join([encoded[batch] for batch in segment.batches]))
-    if segment.aborted:
-        with open(f"{name}.txnindex{suffix}", "wb") as index:  # noqa: PTH123
-            index.write(encode_txnindex(segment.aborted))
+def _bytes_of(encoded: dict[Batch, bytes], batch: Batch) -> bytes:
+    if batch not in encoded:
+        encoded[batch] = encode(batch)
+    return encoded[batch]
