@@ -234,12 +234,15 @@ class Replica:
     def recover(self) -> None:
         """Read the log again from its beginning, as a broker does that was killed (``LogLoader.recoverLog``).
 
-        Whatever it knew, it knows now what is left in its log: producers are those of the batches, and ``.txnindex``
-        has the aborted transactions of which a batch is left. A snapshot is taken at the end of each segment.
+        Whatever it knew, it knows now what is left in its log: producers are those of the snapshot at its first segment
+        and of the batches, and ``.txnindex`` has the aborted transactions of which a batch is left. A snapshot is taken
+        at the end of each segment. That is where checkpoints, a minute old in practice, tell of nothing flushed yet.
         """
-        self.producers = {}
-        self.snapshots = {}
+        first = self.segments[0].base_offset
+        self.producers = dict(self.snapshots.get(first, {}))
+        self.snapshots = {at: producers for at, producers in self.snapshots.items() if at == first}
         self.unreplicated.clear()
+        self.epochs = {epoch: start for epoch, start in self.epochs.items() if start < self.log_end}
         for segment in self.segments:
             segment.aborted = []
             for batch in segment.batches:

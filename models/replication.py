@@ -59,7 +59,9 @@ class Replication:
         if replica.diverged_from is not None:
             replica.truncate(replica.diverged_from)
         if replica.log_end < leader.log_start:
-            replica.restart_at(leader.log_start)
+            # The log start may lie inside a batch (``Partition.appendRecordsToFollowerOrFutureReplica``).
+            first = next(leader.from_offset(leader.log_start), None)
+            replica.restart_at(min(leader.log_start, first.base_offset) if first else leader.log_start)
         for batch in islice(leader.from_offset(replica.log_end), most):
             self._put(replica, batch)
         replica.advance_high_watermark(leader.high_watermark)

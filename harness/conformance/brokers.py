@@ -8,7 +8,7 @@ make, producers expire when a step says so, and who recovers reads its log from 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import singledispatchmethod
@@ -103,7 +103,7 @@ class Brokers:
     clock: Clock
     scratch: Path
     will_age: bool = False
-    topics: dict[str, Topic] = field(default_factory=dict)
+    topics: Mapping[str, Topic] = field(default_factory=dict)
     kept_until_ms: set[int] = field(default_factory=set)
     """Delete horizons that must not come before time passes."""
     _how: str = KILL
@@ -129,7 +129,7 @@ class Brokers:
         self.wait(lambda: set(self.control.states([*self.topics])) == set(orders), "the topics to exist")
         self.wait(lambda: self.control.leads(orders), "every topic's first replica to lead")
 
-    def pictures(self, log_starts: dict[int, dict[str, int]]) -> dict[tuple[str, int], Picture]:
+    def pictures(self, log_starts: Mapping[int, Mapping[str, int]]) -> dict[tuple[str, int], Picture]:
         """Return each replica's picture, by topic and broker. ``log_starts``: where to begin to read, by broker.
 
         A replica that cannot be read now is left out. Raises OSError.
@@ -144,11 +144,10 @@ class Brokers:
             )
         return found
 
-    def move_on(self) -> int:
-        """Wait until the clock shows a later time than any batch that there is; return it."""
+    def move_on(self) -> None:
+        """Wait until the clock shows a later time than any batch that there is."""
         since_ms = self.clock.time_ms()
         self.wait(lambda: self.clock.time_ms() > since_ms + BETWEEN_WRITES_MS, "the clock to move on")
-        return self.clock.time_ms()
 
     @contextmanager
     def during(self, step: CommonStep) -> Iterator[None]:

@@ -49,7 +49,7 @@ def read_files(
             copied = folder / topic
             try:
                 runtime.copy_partition(broker, topic, 0, copied)
-                found[topic] = _read(copied, named[topic], cleaned.get((topic, 0)))
+                found[topic] = read_folder(copied, named[topic], cleaned.get((topic, 0)))
             except (HarnessError, CorruptLogError):
                 continue
     finally:
@@ -57,7 +57,8 @@ def read_files(
     return found
 
 
-def _read(folder: Path, named: Named, cleaned_to: int | None) -> Files:
+def read_folder(folder: Path, named: Named, cleaned_to: int | None) -> Files:
+    """Read a partition's folder. Raises `CorruptLogError`."""
     logs = sorted(folder.glob("*.log"))
     batches = [one for path in logs for one in iter_batches(path.read_bytes(), source=path.name)]
     epochs = folder / EPOCHS

@@ -152,7 +152,7 @@ def told_aborted(replica: Replica) -> set[tuple[int, int]]:
         here = [
             one for one in segment.batches if at <= one.last_offset and one.base_offset < replica.last_stable_offset
         ]
-        if not here:
+        if not here or at >= replica.last_stable_offset:
             continue
         later = replica.segments[number + 1 :]
         upper = later[0].base_offset if later else replica.log_end
