@@ -249,6 +249,16 @@ class Replica:
                 self._note_aborted(segment, batch)
             self.snapshots[segment.next_offset] = dict(self.producers)
 
+    def reopen(self) -> None:
+        """Go on from the snapshot of an orderly shutdown; none counts that is not beyond the log's start.
+
+        So whoever has nothing left, all of it deleted, knows no producer any more (``truncateAndReload``).
+        """
+        if self.log_end <= self.log_start:
+            self.producers = {}
+        self.unreplicated.clear()
+        self.epochs = {epoch: start for epoch, start in self.epochs.items() if start < self.log_end}
+
     def restart_at(self, offset: int) -> None:
         """Drop everything: the leader's log starts beyond this one's end (``truncateFullyAndStartAt``)."""
         self.segments = [Segment(offset)]

@@ -12,7 +12,9 @@ from harness.conformance.steps import (
     BROKERS,
     KILL,
     LEAVES,
+    PAUSE,
     PLAIN,
+    STOP,
     TRANSACTIONAL_ONES,
     Clean,
     DeleteRecords,
@@ -176,8 +178,8 @@ class Simulated:
     def _(self, _step: Return) -> None:
         if LEAVES not in self.partition.replicas:
             return
-        if self._how == KILL:
-            self.partition.replicas[LEAVES].recover()
+        replica = self.partition.replicas[LEAVES]
+        {KILL: replica.recover, STOP: replica.reopen, PAUSE: lambda: None}[self._how]()
         self.partition.come_back(LEAVES)
 
     @_take.register
