@@ -236,7 +236,7 @@ class Replica:
 
         Whatever it knew, it knows now what is left in its log: producers are those of the snapshot at its first segment
         and of the batches, and ``.txnindex`` has the aborted transactions of which a batch is left. A snapshot is taken
-        at the end of each segment. That is where checkpoints, a minute old in practice, tell of nothing flushed yet.
+        before each further segment. That is where checkpoints, a minute old in practice, tell of nothing flushed yet.
         """
         first = self.segments[0].base_offset
         self.producers = dict(self.snapshots.get(first, {}))
@@ -244,10 +244,11 @@ class Replica:
         self.unreplicated.clear()
         self.epochs = {epoch: start for epoch, start in self.epochs.items() if start < self.log_end}
         for segment in self.segments:
+            if segment.base_offset > first:
+                self.snapshots[segment.base_offset] = dict(self.producers)
             segment.aborted = []
             for batch in segment.batches:
                 self._note_aborted(segment, batch)
-            self.snapshots[segment.next_offset] = dict(self.producers)
 
     def reopen(self) -> None:
         """Go on from the snapshot of an orderly shutdown; none counts that is not beyond the log's start.

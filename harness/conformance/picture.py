@@ -9,10 +9,10 @@ from harness.segments.tombstones import BY_NULL, is_tombstone
 from models.cleaner import first_dirty
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from models.batch import Batch
-    from models.replica import Replica
+    from models.replica import Producer, Replica
 
 NO_PRODUCER: Final = ""
 DATA, EMPTIED = "data", "emptied"
@@ -62,7 +62,7 @@ class Picture:
 
     ``told``: producer and first offset of the aborted transactions that a read_committed consumer is told of when it
     reads this replica from its start. ``cleaned_to``: the cleaner's checkpoint. ``epochs``: leader epoch and first
-    offset.
+    offset. ``snapshots``: what was remembered of producers where each segment but the first begins.
     """
 
     batches: tuple[Held, ...]
@@ -75,6 +75,7 @@ class Picture:
     txnindex: tuple[Entry, ...]
     cleaned_to: int | None
     epochs: tuple[tuple[int, int], ...]
+    snapshots: tuple[tuple[int, tuple[Remembered, ...]], ...]
     horizons_ms: tuple[tuple[int, int], ...] = field(default=(), compare=False)
     """Base offset of each batch that has a delete horizon, and when that is."""
 
@@ -87,12 +88,7 @@ def of_replica(replica: Replica, named: Named) -> Picture:
         log_start=replica.log_start,
         high_watermark=replica.high_watermark,
         last_stable_offset=replica.last_stable_offset,
-        producers=tuple(
-            sorted(
-                Remembered(named[producer_id], one.epoch, one.last_sequence, one.open_from)
-                for producer_id, one in replica.producers.items()
-            )
-        ),
+        producers=_remembered(replica.producers, named),
         told=tuple(sorted((named[producer_id], first) for producer_id, first in told_aborted(replica))),
         txnindex=tuple(
             Entry(
@@ -103,11 +99,25 @@ def of_replica(replica: Replica, named: Named) -> Picture:
         ),
         cleaned_to=None if replica.cleaned_to is None else first_dirty(replica),
         epochs=tuple(sorted(replica.epochs.items())),
+        snapshots=tuple(
+            (segment.base_offset, _remembered(replica.snapshots[segment.base_offset], named))
+            for segment in replica.segments[1:]
+            if segment.base_offset in replica.snapshots
+        ),
         horizons_ms=tuple(
             (batch.base_offset, batch.delete_horizon_ms)
             for batch in replica.batches()
             if batch.delete_horizon_ms is not None
         ),
+    )
+
+
+def _remembered(producers: Mapping[int, Producer], named: Named) -> tuple[Remembered, ...]:
+    return tuple(
+        sorted(
+            Remembered(named[producer_id], one.epoch, one.last_sequence, one.open_from)
+            for producer_id, one in producers.items()
+        )
     )
 
 

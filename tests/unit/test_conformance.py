@@ -37,6 +37,7 @@ from harness.conformance.steps import (
     Write,
 )
 from harness.errors import UsageError, WaitTimeoutError
+from harness.segments.producer_snapshot import encode_producer_snapshot
 from harness.segments.txnindex import encode_txnindex
 from harness.verdict import ANOMALY
 from models.batch import ABORT, COMMIT, encode
@@ -194,6 +195,7 @@ OTHERS: dict[str, Any] = {
     "txnindex": (Entry(0, "t", 0, 1, 1),),
     "cleaned_to": None,
     "epochs": ((0, 5),),
+    "snapshots": (),
 }
 
 
@@ -236,6 +238,8 @@ def test_what_is_on_disk_is_what_the_model_has(tmp_path: Path) -> None:
         stem = f"{segment.base_offset:020d}"
         (tmp_path / f"{stem}.log").write_bytes(b"".join(encode(batch) for batch in segment.batches))
         (tmp_path / f"{stem}.txnindex").write_bytes(encode_txnindex(segment.aborted))
+    for at in replica.snapshots:
+        (tmp_path / f"{at:020d}.snapshot").write_bytes(encode_producer_snapshot(replica.producer_entries(at)))
     (tmp_path / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
     named = {1: "t", 2: "u"}
     read = read_folder(tmp_path, named, replica.cleaned_to)
