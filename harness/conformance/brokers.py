@@ -34,6 +34,7 @@ from harness.conformance.steps import (
     End,
     EndElsewhere,
     Expire,
+    Fence,
     Join,
     Lead,
     Leave,
@@ -269,6 +270,10 @@ class Topic:
         producer = self._producer(step.producer)
         producer.register()
         producer.end(step.outcome)
+
+    @take.register
+    def _(self, step: Fence) -> None:
+        self._producer(step.producer).begin_anew()
 
     @take.register
     def _(self, step: Lead) -> None:

@@ -21,6 +21,7 @@ from harness.conformance.steps import (
     End,
     EndElsewhere,
     Expire,
+    Fence,
     Join,
     Lead,
     Leave,
@@ -29,6 +30,7 @@ from harness.conformance.steps import (
     TimePasses,
     Write,
 )
+from models.batch import ABORT
 from models.cleaner import Cleaning, clean
 from models.partition import Client, Partition, Settings
 from models.replica import Replica
@@ -142,6 +144,12 @@ class Simulated:
         if client.txn is not None or self.partition.settings.epoch_bump:
             raise ValueError(f"{step} cannot be: it writes here, or its version registers what it writes to alone")
         self.partition.replication.append(self.partition.marker(client, step.outcome, None))
+
+    @_take.register
+    def _(self, step: Fence) -> None:
+        client = self._transactional(step.producer)
+        self.partition.end(client, ABORT, timed_out=True)
+        self.partition.bump(client)
 
     def _transactional(self, name: str) -> Client:
         client = self.client(name)

@@ -27,6 +27,7 @@ from harness.conformance.steps import (
     End,
     EndElsewhere,
     Expire,
+    Fence,
     Join,
     Lead,
     Leave,
@@ -172,7 +173,7 @@ def test_random_schedules_can_be_gone_through(version: int) -> None:
         for schedule in at_random(str(seed), 3, version, NEW):
             taken(*schedule.steps, rules=NEW, version=version, replicas=schedule.replicas)
             met |= {type(step) for step in schedule.steps}
-    every = {Write, End, Lead, DeleteRecords, Join, *COMMON}
+    every = {Write, End, Fence, Lead, DeleteRecords, Join, *COMMON}
     assert met == (every | {EndElsewhere} if version == 1 else every)
 
 
