@@ -100,6 +100,7 @@ def _snapshots(folder: Path, offsets: Sequence[int], named: Named) -> Iterator[t
                             one.current_txn_first_offset,
                         )
                         for one in entries
+                        if one.producer_epoch >= 0
                     )
                 ),
             )

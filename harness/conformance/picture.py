@@ -38,7 +38,11 @@ class Held(NamedTuple):
 
 
 class Remembered(NamedTuple):
-    """What a broker remembers of a producer (DescribeProducers); ``open_from``: None without an open transaction."""
+    """What a broker remembers of a producer (DescribeProducers); ``open_from``: None without an open transaction.
+
+    One without an epoch, of whom only an emptied marker was met, has no time either: it expires with the next look, and
+    so may be there or not. It is left out.
+    """
 
     producer: str
     epoch: int
@@ -117,6 +121,7 @@ def _remembered(producers: Mapping[int, Producer], named: Named) -> tuple[Rememb
         sorted(
             Remembered(named[producer_id], one.epoch, one.last_sequence, one.open_from)
             for producer_id, one in producers.items()
+            if one.epoch >= 0
         )
     )
 
@@ -159,17 +164,21 @@ def told_aborted(replica: Replica) -> set[tuple[int, int]]:
     found = set()
     at = replica.log_start
     for number, segment in enumerate(replica.segments):
-        here = [
-            one for one in segment.batches if at <= one.last_offset and one.base_offset < replica.last_stable_offset
-        ]
-        if not here or at >= replica.last_stable_offset:
+        here = [one for one in segment.batches if at <= one.last_offset]
+        if not here:
             continue
+        if at >= replica.last_stable_offset:
+            break
         later = replica.segments[number + 1 :]
         upper = later[0].base_offset if later else replica.log_end
         for entry in _up_to(replica, number, upper):
             if entry.last_offset >= at and entry.first_offset < upper:
                 found.add((entry.producer_id, entry.first_offset))
-        at = here[-1].last_offset + 1
+        readable = [one for one in here if one.base_offset < replica.last_stable_offset]
+        if not readable:
+            # An answer without a record, which tells all the same.
+            break
+        at = readable[-1].last_offset + 1
     return found
 
 

@@ -341,6 +341,18 @@ def test_a_killed_broker_knows_what_is_left_in_its_log() -> None:
     assert log.producers[9].open_from == 3
 
 
+def test_what_comes_in_one_answer_is_noted_after_all_of_it() -> None:
+    leader = Replica(1)
+    for batch in (data(0, "k=1", txn=7), marker(1, ABORT, 7), data(2, "a=1"), data(3, "l=1", txn=8)):
+        leader.append(batch)
+    leader.append(marker(4, ABORT, 8))
+    replication = Replication({1: leader, 2: Replica(2)}, 1, rolls=lambda *_: False)
+    replication.fetch(2)
+    later = AbortedTxn(8, 3, 4, 5)
+    assert leader.segments[0].aborted == [AbortedTxn(7, 0, 1, 2), later]
+    assert replication.replicas[2].segments[0].aborted == [AbortedTxn(7, 0, 1, 3), later]
+
+
 def test_a_restart_with_nothing_left_forgets_an_open_transaction() -> None:
     log = replica(data(0, "k=1", txn=7))
     log.reopen()
