@@ -54,7 +54,7 @@ ALWAYS_PASSES: Final = "0.0"
 RATIO, RETENTION = "log.cleaner.min.cleanable.ratio", "log.cleaner.delete.retention.ms"
 EXPIRATION = "producer.id.expiration.ms"
 AT_ONCE_MS: Final = 1
-KEPT_MS: Final = 20_000
+KEPT_MS: Final = 30_000
 """So long brokers have for the passes that must keep what ages; so long is the wait until time has passed."""
 A_DAY: Final = str(DAY_MS)
 
