@@ -1,7 +1,7 @@
 """One replica's log and what its broker derives while appending: open transactions, ``.txnindex``, snapshots.
 
-The rules are those of ``UnifiedLog``, ``ProducerStateManager`` and ``ProducerAppendInfo`` (Kafka 3.9 to 4.4), with
-one batch an append. A replica never looks at what is true: its beliefs come from the batches that it was given.
+The rules are those of ``UnifiedLog``, ``ProducerStateManager`` and ``ProducerAppendInfo`` (Kafka 3.9 to 4.4). A
+replica never looks at what is true: its beliefs come from the batches that it was given.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from harness.segments.txnindex import AbortedTxn
 from models.batch import ABORT, Batch, coordinator_epoch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 
 class Producer(NamedTuple):
@@ -115,11 +115,16 @@ class Replica:
         for segment in self.segments:
             yield from segment.batches
 
-    def append(self, batch: Batch, *, roll: bool = False) -> None:
-        """Append, to a new segment with ``roll``; the offset may be beyond the log end: compaction leaves gaps."""
+    def append(self, batch: Batch, *, roll: bool = False) -> int | None:
+        """Append, to a new segment with ``roll``; the offset may be beyond the log end: compaction leaves gaps.
+
+        Returns the first offset of the transaction that the batch ends, if it does.
+        """
         if roll and self.segments[-1].batches:
             self.segments.append(Segment(batch.base_offset))
-            self.snapshots[batch.base_offset] = dict(self.producers)
+            if self.snapshots or batch.base_offset > self.log_start:
+                # Else nothing has come since the log start moved here (``ProducerStateManager.takeSnapshot``).
+                self.snapshots[batch.base_offset] = dict(self.producers)
             self.delete_before(self.log_start)
         segment = self.segments[-1]
         segment.batches.append(batch)
@@ -129,6 +134,26 @@ class Replica:
         ended = self._note_aborted(segment, batch)
         if ended is not None:
             self.unreplicated.append((ended, batch.last_offset))
+        return ended
+
+    def settle(self, ended: Sequence[tuple[int, int, int]]) -> None:
+        """Note again where the log was stable at each end of a transaction, as what was appended came in one answer.
+
+        ``ended``: producer id, first offset and marker of each, in order. A broker notes that after the whole answer:
+        what began later in it counts, and what ended later in it, too (``UnifiedLog.append``).
+        """
+        for number, (producer_id, _, last) in enumerate(ended):
+            others = [
+                one.open_from
+                for other, one in self.producers.items()
+                if one.open_from is not None and other != producer_id
+            ]
+            others += [first for other, first, _ in ended[number + 1 :] if other != producer_id]
+            stable = min(others, default=last + 1)
+            aborted = self.segments[-1].aborted
+            aborted[:] = [
+                replace(one, last_stable_offset=stable) if one.last_offset == last else one for one in aborted
+            ]
 
     def _note_aborted(self, segment: Segment, batch: Batch) -> int | None:
         """As ``_note``; what it ends as aborted goes to the segment's ``.txnindex``."""
@@ -238,17 +263,31 @@ class Replica:
     def recover(self) -> None:
         """Read the log again from its beginning, as a broker does that was killed (``LogLoader.recoverLog``).
 
-        Whatever it knew, it knows now what is left in its log: producers are those of the batches, and ``.txnindex``
-        has the aborted transactions of which a batch is left. A snapshot is taken at the end of each segment.
+        Whatever it knew, it knows now what is left in its log: producers are those of the snapshot at its first segment
+        and of the batches, and ``.txnindex`` has the aborted transactions of which a batch is left. A snapshot is taken
+        before each further segment. That is where checkpoints, a minute old in practice, tell of nothing flushed yet.
         """
-        self.producers = {}
-        self.snapshots = {}
+        first = self.segments[0].base_offset
+        self.producers = dict(self.snapshots.get(first, {}))
+        self.snapshots = {at: producers for at, producers in self.snapshots.items() if at == first}
         self.unreplicated.clear()
+        self.epochs = {epoch: start for epoch, start in self.epochs.items() if start < self.log_end}
         for segment in self.segments:
+            if segment.base_offset > first:
+                self.snapshots[segment.base_offset] = dict(self.producers)
             segment.aborted = []
             for batch in segment.batches:
                 self._note_aborted(segment, batch)
-            self.snapshots[segment.next_offset] = dict(self.producers)
+
+    def reopen(self) -> None:
+        """Go on from the snapshot of an orderly shutdown; none counts that is not beyond the log's start.
+
+        So whoever has nothing left, all of it deleted, knows no producer any more (``truncateAndReload``).
+        """
+        if self.log_end <= self.log_start:
+            self.producers = {}
+        self.unreplicated.clear()
+        self.epochs = {epoch: start for epoch, start in self.epochs.items() if start < self.log_end}
 
     def restart_at(self, offset: int) -> None:
         """Drop everything: the leader's log starts beyond this one's end (``truncateFullyAndStartAt``)."""

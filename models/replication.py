@@ -6,8 +6,10 @@ the ISR at once, neither copies nor cleans, and joins again when it has everythi
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import groupby, islice
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from models.cleaner import clean
@@ -45,8 +47,8 @@ class Replication:
         self._put(self.leader, batch, roll=roll)
         self.advance()
 
-    def _put(self, replica: Replica, batch: Batch, *, roll: bool = False) -> None:
-        replica.append(batch, roll=roll or self.rolls(replica, batch))
+    def _put(self, replica: Replica, batch: Batch, *, roll: bool = False) -> int | None:
+        return replica.append(batch, roll=roll or self.rolls(replica, batch))
 
     def advance(self) -> None:
         """Move the leader's high watermark to where everybody in sync has everything."""
@@ -60,9 +62,18 @@ class Replication:
         if replica.diverged_from is not None:
             replica.truncate(replica.diverged_from)
         if replica.log_end < leader.log_start:
-            replica.restart_at(leader.log_start)
-        for batch in islice(leader.from_offset(replica.log_end), most):
-            self._put(replica, batch)
+            # The log start may lie inside a batch (``Partition.appendRecordsToFollowerOrFutureReplica``).
+            there = next(leader.from_offset(leader.log_start), None)
+            replica.restart_at(min(leader.log_start, there.base_offset) if there else leader.log_start)
+        wanted = islice(leader.from_offset(replica.log_end), most)
+        # No answer crosses the end of a leader's segment (``LocalLog.read``).
+        for _, answer in groupby(wanted, lambda one: bisect_right(leader.segments, one.base_offset, key=_BASE)):
+            ended = [
+                (batch.producer_id, first, batch.last_offset)
+                for batch in answer
+                if (first := self._put(replica, batch)) is not None
+            ]
+            replica.settle(ended)
         replica.advance_high_watermark(leader.high_watermark)
         replica.delete_before(min(leader.log_start, replica.high_watermark))
         self.advance()
@@ -133,3 +144,6 @@ class Replication:
     def delete_records(self, before: int) -> None:
         """Move the leader's log start; followers learn of it with their next fetch."""
         self.leader.delete_before(min(before, self.leader.high_watermark))
+
+
+_BASE = attrgetter("base_offset")

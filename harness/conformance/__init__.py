@@ -7,6 +7,6 @@ schedules through one cluster, a topic each, and looks after each step whether b
 Not compared, because the schedule does not decide it: times (of horizons only whether there is one), coordinator
 epochs (they count elections of another log), codecs and headers. Not gone through: a leader that loses what nobody
 copied, brokers that run out of space, an empty disk, ``min.compaction.lag.ms``, keys that do not fit into the cleaner's
-offset map, segments that are full (they roll by time here), transactions that time out, and a recovery that begins
-anywhere but at the start of the log.
+offset map, segments that are full (they roll by time here), and a recovery that begins anywhere but at the start of the
+log.
 """

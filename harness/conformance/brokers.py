@@ -8,42 +8,29 @@ make, producers expire when a step says so, and who recovers reads its log from 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import singledispatchmethod
 from typing import TYPE_CHECKING, Final
 
-import kafka.errors
-from kafka.protocol.admin import DeleteRecordsRequest
-
 from harness.conformance.files import read_files
-from harness.conformance.producer import TIMEOUT_MS, Endpoint, Producer, RefusedError
 from harness.conformance.served import serve
 from harness.conformance.steps import (
     BROKERS,
     KILL,
     LEAVES,
     PAUSE,
-    PLAIN,
     STAYING,
     STOP,
-    TRANSACTIONAL_ONES,
     Clean,
-    DeleteRecords,
-    End,
-    EndElsewhere,
     Expire,
-    Join,
-    Lead,
     Leave,
-    Rest,
     Return,
     TimePasses,
-    Write,
 )
+from harness.conformance.topic import Topic
 from harness.errors import HarnessError
-from harness.protocol import wire
 from harness.protocol.admin import Admin
 from harness.runtimes.base import ClusterSpec, live_addresses, live_brokers
 from harness.systems import find_system
@@ -54,8 +41,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.clock import Clock
-    from harness.conformance.picture import Named, Picture
-    from harness.conformance.steps import CommonStep, LocalStep, Schedule
+    from harness.conformance.picture import Picture
+    from harness.conformance.steps import CommonStep, Schedule
     from harness.runtimes.base import Ready, Runtime
     from harness.systems import Control
     from harness.workspace import Workspace
@@ -67,7 +54,7 @@ ALWAYS_PASSES: Final = "0.0"
 RATIO, RETENTION = "log.cleaner.min.cleanable.ratio", "log.cleaner.delete.retention.ms"
 EXPIRATION = "producer.id.expiration.ms"
 AT_ONCE_MS: Final = 1
-KEPT_MS: Final = 20_000
+KEPT_MS: Final = 30_000
 """So long brokers have for the passes that must keep what ages; so long is the wait until time has passed."""
 A_DAY: Final = str(DAY_MS)
 
@@ -103,7 +90,7 @@ class Brokers:
     clock: Clock
     scratch: Path
     will_age: bool = False
-    topics: dict[str, Topic] = field(default_factory=dict)
+    topics: Mapping[str, Topic] = field(default_factory=dict)
     kept_until_ms: set[int] = field(default_factory=set)
     """Delete horizons that must not come before time passes."""
     _how: str = KILL
@@ -129,7 +116,7 @@ class Brokers:
         self.wait(lambda: set(self.control.states([*self.topics])) == set(orders), "the topics to exist")
         self.wait(lambda: self.control.leads(orders), "every topic's first replica to lead")
 
-    def pictures(self, log_starts: dict[int, dict[str, int]]) -> dict[tuple[str, int], Picture]:
+    def pictures(self, log_starts: Mapping[int, Mapping[str, int]]) -> dict[tuple[str, int], Picture]:
         """Return each replica's picture, by topic and broker. ``log_starts``: where to begin to read, by broker.
 
         A replica that cannot be read now is left out. Raises OSError.
@@ -144,11 +131,10 @@ class Brokers:
             )
         return found
 
-    def move_on(self) -> int:
-        """Wait until the clock shows a later time than any batch that there is; return it."""
+    def move_on(self) -> None:
+        """Wait until the clock shows a later time than any batch that there is."""
         since_ms = self.clock.time_ms()
         self.wait(lambda: self.clock.time_ms() > since_ms + BETWEEN_WRITES_MS, "the clock to move on")
-        return self.clock.time_ms()
 
     @contextmanager
     def during(self, step: CommonStep) -> Iterator[None]:
@@ -218,98 +204,6 @@ class Brokers:
             lambda: all(set(one.isr) == set(one.replicas) for one in self.control.states([*self.topics]).values()),
             "every replica to be in its ISR",
         )
-
-
-class Topic:
-    """One schedule's partition."""
-
-    def __init__(self, brokers: Brokers, schedule: Schedule) -> None:
-        """Remember the parts; producers are made when they are first used."""
-        self._brokers = brokers
-        self._schedule = schedule
-        self._leader = schedule.replicas[0]
-        self._replicas = schedule.replicas
-        self._producers: dict[str, Producer] = {}
-
-    @property
-    def named(self) -> Named:
-        """Names of the producers by their ids."""
-        return {one.producer_id: name for name, one in self._producers.items() if one.producer_id >= 0}
-
-    def _producer(self, name: str) -> Producer:
-        runtime = self._brokers.runtime
-        if name not in self._producers:
-            to = Endpoint(
-                topic=self._schedule.name,
-                leader=lambda: runtime.address(self._leader),
-                anyone=lambda: runtime.address(STAYING[0]),
-                clock=self._brokers.clock,
-            )
-            transactional_id = f"{self._schedule.name}-{name}" if name in TRANSACTIONAL_ONES else None
-            self._producers[name] = Producer(
-                to, transactional_id=transactional_id, has_id=name != PLAIN, version=self._schedule.version
-            )
-        return self._producers[name]
-
-    @singledispatchmethod
-    def take(self, step: LocalStep) -> None:
-        """Have a step befall this partition. Raises `HarnessError`."""
-        raise TypeError(f"{step!r} is no step of a partition")
-
-    @take.register
-    def _(self, step: Write) -> None:
-        records = [(word.removeprefix("-").encode(), None if word[0] == "-" else b"v") for word in step.records]
-        self._producer(step.producer).write(records, self._brokers.clock.time_ms())
-
-    @take.register
-    def _(self, step: End) -> None:
-        self._producer(step.producer).end(step.outcome)
-
-    @take.register
-    def _(self, step: EndElsewhere) -> None:
-        producer = self._producer(step.producer)
-        producer.register()
-        producer.end(step.outcome)
-
-    @take.register
-    def _(self, step: Lead) -> None:
-        self._replicas = (step.broker, *(one for one in self._replicas if one != step.broker))
-        self._reassign()
-        self._leader = step.broker
-
-    def _reassign(self) -> None:
-        orders = {(self._schedule.name, 0): self._replicas}
-        control = self._brokers.control
-        control.lead(orders)
-        self._brokers.wait(lambda: control.leads(orders), f"{self._replicas[0]} to lead {self._schedule.name}")
-
-    @take.register
-    def _(self, step: DeleteRecords) -> None:
-        Topic = DeleteRecordsRequest.DeleteRecordsTopic  # noqa: N806
-        partition = Topic.DeleteRecordsPartition(partition_index=0, offset=step.before)
-        request = DeleteRecordsRequest[2](
-            topics=[Topic(name=self._schedule.name, partitions=[partition])], timeout_ms=TIMEOUT_MS
-        )
-        answer = wire.call(self._brokers.runtime.address(self._leader), request)
-        for code in (p.error_code for topic in answer.topics for p in topic.partitions):
-            if code:
-                raise RefusedError(f"it is refused with {kafka.errors.for_code(code).__name__}")
-
-    @take.register
-    def _(self, _step: Join) -> None:
-        self._replicas = (*self._replicas, LEAVES)
-        self._brokers.control.lead({(self._schedule.name, 0): self._replicas})
-        self._brokers.wait(
-            lambda: all(
-                set(one.isr) == set(one.replicas) == set(self._replicas)
-                for one in self._brokers.control.states([self._schedule.name]).values()
-            ),
-            f"{LEAVES} to join {self._schedule.name}",
-        )
-
-    @take.register
-    def _(self, _step: Rest) -> None:
-        pass
 
 
 @contextmanager

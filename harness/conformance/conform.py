@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from models.rules import Rules
 
 TOGETHER: Final = 20
-"""So many schedules go at once: pictures of all have to be taken faster than what is to be kept ages."""
+"""So many schedules go at once: the fewer, the longer it takes for all; the more, the longer each step takes."""
 WITH_VERSION_2: Final = 4
 """The first major version of Kafka whose brokers have transactions of version 2."""
 

@@ -6,10 +6,11 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.conformance.picture import DATA, EMPTIED, Entry, Held, name_of, record_words
+from harness.conformance.picture import DATA, EMPTIED, Entry, Held, Remembered, name_of, record_words
 from harness.errors import HarnessError
 from harness.segments.batches import CorruptLogError, iter_batches, iter_records, marker
 from harness.segments.checkpoints import read_checkpoint, read_leader_epochs
+from harness.segments.producer_snapshot import read_producer_snapshot
 from harness.segments.txnindex import read_txnindex
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Files:
     txnindex: tuple[Entry, ...]
     cleaned_to: int | None
     epochs: tuple[tuple[int, int], ...]
+    snapshots: tuple[tuple[int, tuple[Remembered, ...]], ...]
     horizons_ms: tuple[tuple[int, int], ...]
 
 
@@ -49,7 +51,7 @@ def read_files(
             copied = folder / topic
             try:
                 runtime.copy_partition(broker, topic, 0, copied)
-                found[topic] = _read(copied, named[topic], cleaned.get((topic, 0)))
+                found[topic] = read_folder(copied, named[topic], cleaned.get((topic, 0)))
             except (HarnessError, CorruptLogError):
                 continue
     finally:
@@ -57,7 +59,8 @@ def read_files(
     return found
 
 
-def _read(folder: Path, named: Named, cleaned_to: int | None) -> Files:
+def read_folder(folder: Path, named: Named, cleaned_to: int | None) -> Files:
+    """Read a partition's folder. Raises `CorruptLogError`."""
     logs = sorted(folder.glob("*.log"))
     batches = [one for path in logs for one in iter_batches(path.read_bytes(), source=path.name)]
     epochs = folder / EPOCHS
@@ -67,6 +70,7 @@ def _read(folder: Path, named: Named, cleaned_to: int | None) -> Files:
         txnindex=tuple(_entries(folder, named)),
         cleaned_to=cleaned_to,
         epochs=tuple(sorted(read_leader_epochs(epochs.read_bytes(), source=EPOCHS).items())) if epochs.exists() else (),
+        snapshots=tuple(_snapshots(folder, [int(path.stem) for path in logs[1:]], named)),
         horizons_ms=tuple(
             (one.base_offset, one.delete_horizon_ms) for one in batches if one.delete_horizon_ms is not None
         ),
@@ -78,6 +82,28 @@ def _entries(folder: Path, named: Named) -> Iterator[Entry]:
         for one in read_txnindex(path.read_bytes(), source=path.name):
             name = name_of(one.producer_id, named)
             yield Entry(int(path.stem), name, one.first_offset, one.last_offset, one.last_stable_offset)
+
+
+def _snapshots(folder: Path, offsets: Sequence[int], named: Named) -> Iterator[tuple[int, tuple[Remembered, ...]]]:
+    for offset in offsets:
+        path = folder / f"{offset:020d}.snapshot"
+        if path.exists():
+            entries = read_producer_snapshot(path.read_bytes(), source=path.name)
+            yield (
+                offset,
+                tuple(
+                    sorted(
+                        Remembered(
+                            name_of(one.producer_id, named),
+                            one.producer_epoch,
+                            one.last_sequence,
+                            one.current_txn_first_offset,
+                        )
+                        for one in entries
+                        if one.producer_epoch >= 0
+                    )
+                ),
+            )
 
 
 def _held(batch: Batch, named: Named) -> Held:

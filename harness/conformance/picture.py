@@ -9,10 +9,10 @@ from harness.segments.tombstones import BY_NULL, is_tombstone
 from models.cleaner import first_dirty
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from models.batch import Batch
-    from models.replica import Replica
+    from models.replica import Producer, Replica
 
 NO_PRODUCER: Final = ""
 DATA, EMPTIED = "data", "emptied"
@@ -38,7 +38,11 @@ class Held(NamedTuple):
 
 
 class Remembered(NamedTuple):
-    """What a broker remembers of a producer (DescribeProducers); ``open_from``: None without an open transaction."""
+    """What a broker remembers of a producer (DescribeProducers); ``open_from``: None without an open transaction.
+
+    One without an epoch, of whom only an emptied marker was met, has no time either: it expires with the next look, and
+    so may be there or not. It is left out.
+    """
 
     producer: str
     epoch: int
@@ -62,7 +66,7 @@ class Picture:
 
     ``told``: producer and first offset of the aborted transactions that a read_committed consumer is told of when it
     reads this replica from its start. ``cleaned_to``: the cleaner's checkpoint. ``epochs``: leader epoch and first
-    offset.
+    offset. ``snapshots``: what was remembered of producers where each segment but the first begins.
     """
 
     batches: tuple[Held, ...]
@@ -75,6 +79,7 @@ class Picture:
     txnindex: tuple[Entry, ...]
     cleaned_to: int | None
     epochs: tuple[tuple[int, int], ...]
+    snapshots: tuple[tuple[int, tuple[Remembered, ...]], ...]
     horizons_ms: tuple[tuple[int, int], ...] = field(default=(), compare=False)
     """Base offset of each batch that has a delete horizon, and when that is."""
 
@@ -87,12 +92,7 @@ def of_replica(replica: Replica, named: Named) -> Picture:
         log_start=replica.log_start,
         high_watermark=replica.high_watermark,
         last_stable_offset=replica.last_stable_offset,
-        producers=tuple(
-            sorted(
-                Remembered(named[producer_id], one.epoch, one.last_sequence, one.open_from)
-                for producer_id, one in replica.producers.items()
-            )
-        ),
+        producers=_remembered(replica.producers, named),
         told=tuple(sorted((named[producer_id], first) for producer_id, first in told_aborted(replica))),
         txnindex=tuple(
             Entry(
@@ -103,11 +103,26 @@ def of_replica(replica: Replica, named: Named) -> Picture:
         ),
         cleaned_to=None if replica.cleaned_to is None else first_dirty(replica),
         epochs=tuple(sorted(replica.epochs.items())),
+        snapshots=tuple(
+            (segment.base_offset, _remembered(replica.snapshots[segment.base_offset], named))
+            for segment in replica.segments[1:]
+            if segment.base_offset in replica.snapshots
+        ),
         horizons_ms=tuple(
             (batch.base_offset, batch.delete_horizon_ms)
             for batch in replica.batches()
             if batch.delete_horizon_ms is not None
         ),
+    )
+
+
+def _remembered(producers: Mapping[int, Producer], named: Named) -> tuple[Remembered, ...]:
+    return tuple(
+        sorted(
+            Remembered(named[producer_id], one.epoch, one.last_sequence, one.open_from)
+            for producer_id, one in producers.items()
+            if one.epoch >= 0
+        )
     )
 
 
@@ -149,17 +164,21 @@ def told_aborted(replica: Replica) -> set[tuple[int, int]]:
     found = set()
     at = replica.log_start
     for number, segment in enumerate(replica.segments):
-        here = [
-            one for one in segment.batches if at <= one.last_offset and one.base_offset < replica.last_stable_offset
-        ]
+        here = [one for one in segment.batches if at <= one.last_offset]
         if not here:
             continue
+        if at >= replica.last_stable_offset:
+            break
         later = replica.segments[number + 1 :]
         upper = later[0].base_offset if later else replica.log_end
         for entry in _up_to(replica, number, upper):
             if entry.last_offset >= at and entry.first_offset < upper:
                 found.add((entry.producer_id, entry.first_offset))
-        at = here[-1].last_offset + 1
+        readable = [one for one in here if one.base_offset < replica.last_stable_offset]
+        if not readable:
+            # An answer without a record, which tells all the same.
+            break
+        at = readable[-1].last_offset + 1
     return found
 
 

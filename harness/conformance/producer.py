@@ -82,14 +82,15 @@ class Producer:
         self.producer_id, self._epoch, self._sequence = -1, -1, -1
         self._is_registered = False
         if has_id:
-            self._init()
+            self.begin_anew()
 
     def _coordinator(self) -> wire.Address:
         request = FindCoordinatorRequest[3](key=self._transactional_id, key_type=CoordinatorType.TRANSACTION)
         answer = self._to.ask("the coordinator", self._to.anyone, request, _own_code)
         return wire.Address(answer.host, answer.port)
 
-    def _init(self) -> None:
+    def begin_anew(self) -> None:
+        """Obtain an id, or a higher epoch; a transaction that is open is aborted first."""
         request = InitProducerIdRequest[4](
             transactional_id=self._transactional_id,
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
@@ -99,6 +100,7 @@ class Producer:
         where = self._coordinator if self._transactional_id else self._to.anyone
         answer = self._to.ask("a producer id", where, request, _own_code)
         self.producer_id, self._epoch, self._sequence = answer.producer_id, answer.producer_epoch, 0
+        self._is_registered = False
 
     def write(self, records: Sequence[tuple[bytes, bytes | None]], timestamp_ms: int) -> None:
         """Write one batch, of that time, to the partition's leader; it begins a transaction if need be."""

@@ -90,6 +90,7 @@ def _producers(
                     one.current_txn_start_offset if one.current_txn_start_offset >= 0 else None,
                 )
                 for one in p.active_producers
+                if one.producer_epoch >= 0
             )
         )
         for topic in answer.topics

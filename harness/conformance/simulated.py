@@ -12,13 +12,16 @@ from harness.conformance.steps import (
     BROKERS,
     KILL,
     LEAVES,
+    PAUSE,
     PLAIN,
+    STOP,
     TRANSACTIONAL_ONES,
     Clean,
     DeleteRecords,
     End,
     EndElsewhere,
     Expire,
+    Fence,
     Join,
     Lead,
     Leave,
@@ -27,6 +30,7 @@ from harness.conformance.steps import (
     TimePasses,
     Write,
 )
+from models.batch import ABORT
 from models.cleaner import Cleaning, clean
 from models.partition import Client, Partition, Settings
 from models.replica import Replica
@@ -141,6 +145,12 @@ class Simulated:
             raise ValueError(f"{step} cannot be: it writes here, or its version registers what it writes to alone")
         self.partition.replication.append(self.partition.marker(client, step.outcome, None))
 
+    @_take.register
+    def _(self, step: Fence) -> None:
+        client = self._transactional(step.producer)
+        self.partition.end(client, ABORT, timed_out=True)
+        self.partition.bump(client)
+
     def _transactional(self, name: str) -> Client:
         client = self.client(name)
         if client is None or not client.transactional:
@@ -176,8 +186,8 @@ class Simulated:
     def _(self, _step: Return) -> None:
         if LEAVES not in self.partition.replicas:
             return
-        if self._how == KILL:
-            self.partition.replicas[LEAVES].recover()
+        replica = self.partition.replicas[LEAVES]
+        {KILL: replica.recover, STOP: replica.reopen, PAUSE: lambda: None}[self._how]()
         self.partition.come_back(LEAVES)
 
     @_take.register

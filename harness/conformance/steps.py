@@ -55,6 +55,16 @@ class EndElsewhere:
 
 
 @dataclass(frozen=True)
+class Fence:
+    """A producer begins anew while its transaction is open: the coordinator aborts that with a higher epoch."""
+
+    producer: str
+
+    def __str__(self) -> str:
+        return f"{self.producer} begins anew, and is aborted"
+
+
+@dataclass(frozen=True)
 class Lead:
     """Another replica in sync becomes the leader."""
 
@@ -138,7 +148,7 @@ class Expire:
         return "producers expire"
 
 
-LocalStep: TypeAlias = Write | End | EndElsewhere | Lead | DeleteRecords | Join | Rest
+LocalStep: TypeAlias = Write | End | EndElsewhere | Fence | Lead | DeleteRecords | Join | Rest
 CommonStep: TypeAlias = Leave | Return | Clean | TimePasses | Expire
 Step: TypeAlias = LocalStep | CommonStep
 COMMON: Final = (Leave, Return, Clean, TimePasses, Expire)

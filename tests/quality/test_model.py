@@ -14,6 +14,8 @@ from harness.segments.txnindex import AbortedTxn
 from models.batch import ABORT, COMMIT, Batch, control_key, control_value
 from models.cleaner import Bounds, Cleaning, clean
 from models.replica import Replica
+from models.replication import Replication
+from models.rules import rules_of
 
 RETENTION_MS = 100
 EXPIRATION_MS = 1000
@@ -285,3 +287,130 @@ def test_bounds_keep_what_is_old_enough() -> None:
     grow(log)
     assert clean(log, CLEANING, RETENTION_MS, Bounds(tombstones=2))
     assert "1-1 a" not in shown(log)[0]
+
+
+def test_a_leaders_epoch_begins_with_its_election_and_is_forgotten_without_a_batch() -> None:
+    one, two, three = (replica(data(0, "a=1")) for _ in range(3))
+    replication = Replication({1: one, 2: two, 3: three}, 1, rolls=lambda *_: True)
+    replication.elect(2)
+    assert two.epochs == {0: 0, 1: 1}
+    replication.elect(3)
+    assert (two.epochs, three.epochs) == ({0: 0}, {0: 0, 2: 1})
+    replication.append(replace(data(1, "a=2"), leader_epoch=2))
+    replication.fetch_all()
+    assert one.epochs == two.epochs == three.epochs == {0: 0, 2: 1}
+
+
+def test_a_log_start_moves_the_epoch_that_it_falls_into() -> None:
+    log = replica(data(0, "a=1"), replace(data(1, "b=1"), leader_epoch=3), replace(data(2, "c=1"), leader_epoch=4))
+    log.delete_before(2)
+    assert log.epochs == {4: 2}
+    log = replica(data(0, "a=1", "b=1"), replace(data(2, "c=1"), leader_epoch=4))
+    log.delete_before(1)
+    assert log.epochs == {0: 1, 4: 2}
+
+
+def test_what_lies_before_the_log_start_goes_with_the_next_segment() -> None:
+    log = replica(data(0, "a=1"))
+    log.delete_before(1)
+    assert shown(log) == ["0-0 a=1"]
+    grow(log)
+    assert shown(log) == ["1-1 filler=x"]
+
+
+def test_a_follower_begins_at_the_batch_that_the_log_start_lies_in() -> None:
+    leader, behind = replica(data(0, "a=1"), data(1, "b=1", "c=1"), data(3, "d=1")), replica(data(0, "a=1"))
+    replication = Replication({1: leader, 2: behind}, 1, rolls=lambda *_: True, away={2})
+    replication.delete_records(2)
+    replication.come_back(2)
+    assert (behind.log_start, [segment.base_offset for segment in behind.segments]) == (2, [1, 3])
+    assert behind.epochs == {0: 2}
+
+
+def test_a_killed_broker_knows_what_is_left_in_its_log() -> None:
+    log = replica(data(0, "k=1", txn=7), marker(1, ABORT, 7), data(2, "l=1", idempotent=8), data(3, "l=2", txn=9))
+    log.recover()
+    assert [segment.aborted for segment in log.segments] == [[], [AbortedTxn(7, 0, 1, 2)], [], []]
+    assert (sorted(log.producers), log.producers[9].open_from) == ([7, 8, 9], 3)
+    del log.producers[7]
+    grow(log)
+    run(log)
+    log.recover()
+    assert shown(log)[:2] == ["1-1 abort", "2-2 l=1"]
+    assert [segment.aborted for segment in log.segments] == [[], [], []], "nothing of the transaction is left"
+    assert log.producers[9].open_from == 3
+
+
+def test_what_comes_in_one_answer_is_noted_after_all_of_it() -> None:
+    leader = Replica(1)
+    for batch in (data(0, "k=1", txn=7), marker(1, ABORT, 7), data(2, "a=1"), data(3, "l=1", txn=8)):
+        leader.append(batch)
+    leader.append(marker(4, ABORT, 8))
+    replication = Replication({1: leader, 2: Replica(2)}, 1, rolls=lambda *_: False)
+    replication.fetch(2)
+    later = AbortedTxn(8, 3, 4, 5)
+    assert leader.segments[0].aborted == [AbortedTxn(7, 0, 1, 2), later]
+    assert replication.replicas[2].segments[0].aborted == [AbortedTxn(7, 0, 1, 3), later]
+
+
+def test_a_restart_with_nothing_left_forgets_an_open_transaction() -> None:
+    log = replica(data(0, "k=1", txn=7))
+    log.reopen()
+    assert log.producers[7].open_from == 0
+    log.delete_before(1)
+    log.reopen()
+    assert log.producers == {}
+    assert log.epochs == {}
+
+
+@pytest.mark.parametrize(
+    ("batches", "epoch", "sequence", "is_next"),
+    [
+        ((), 0, 5, True),
+        ((emptied(0, 7),), 0, 5, True),
+        ((data(0, "k=1", "l=1", txn=7),), 0, 2, True),
+        ((data(0, "k=1", "l=1", txn=7),), 0, 3, False),
+        ((data(0, "k=1", txn=7),), 1, 0, True),
+        ((data(0, "k=1", txn=7),), 1, 1, False),
+        ((marker(0, ABORT, 7),), 0, 0, True),
+        ((marker(0, ABORT, 7),), 0, 1, False),
+    ],
+)
+def test_what_a_leader_takes_for_a_producers_next_batch(
+    batches: tuple[Batch, ...], epoch: int, sequence: int, *, is_next: bool
+) -> None:
+    assert replica(*batches).accepts(7, epoch, sequence) == is_next
+
+
+def test_which_batch_stays_for_its_offset_depends_on_the_version() -> None:
+    aborted = (data(0, "a=1"), marker(1, ABORT, 7), data(2, "l=1", txn=7), marker(3, ABORT, 7))
+    for stays in (True, False):
+        log = replica(*aborted)
+        log.producers.clear()
+        assert clean(log, replace(CLEANING, last_of_pass_stays=stays), 0)
+        assert ("2-2" in shown(log)) == stays
+    log = replica(*aborted, high_watermark=3)
+    log.unreplicated.clear()
+    log.producers.clear()
+    assert clean(log, replace(CLEANING, last_of_pass_stays=False), 0)
+    assert "2-2" in shown(log), "it ends at the high watermark"
+
+
+def test_an_open_transaction_from_before_the_log_start() -> None:
+    log = replica(data(0, "k=1", txn=7), data(1, "a=1", "b=1", "c=1"), data(4, "d=1"))
+    log.delete_before(2)
+    assert log.last_stable_offset == 2
+    log.stable_at_batch = True
+    assert log.last_stable_offset == 1
+    log.delete_before(5)
+    assert log.last_stable_offset == 5
+
+
+def test_rules_of_versions() -> None:
+    told = {version: rules_of(version) for version in ("3.9.2", "4.3.1", "4.4.0", "5.0.0")}
+    assert {version: (one.last_of_pass_stays, one.stable_at_batch) for version, one in told.items()} == {
+        "3.9.2": (True, False),
+        "4.3.1": (True, True),
+        "4.4.0": (False, True),
+        "5.0.0": (False, True),
+    }

@@ -1,0 +1,39 @@
+"""The model does what real brokers do: schedules through both, every replica compared after every step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.conformance.schedules import WAYS
+from harness.errors import EXIT_CLEAN, EXIT_USAGE
+
+if TYPE_CHECKING:
+    from sandbox import Sandbox
+
+pytestmark = pytest.mark.timeout(300)
+
+RANDOM = 6
+FEWEST_STEPS = 20
+SEED = "tests"
+"""With it nothing is to be kept before time passes, for which a busy machine might take too long."""
+
+
+@pytest.mark.parametrize(("target", "transactions"), [("kafka-3.9", 1), ("kafka-4.4", 1), ("kafka-4.4", 2)])
+def test_the_model_does_what_real_brokers_do(sandbox: Sandbox, target: str, transactions: int) -> None:
+    options = ("--target", target, "--transactions", str(transactions), "--schedules", str(RANDOM), "--seed", SEED)
+    ran = sandbox.call("conform", *options, "--format", "json")
+    assert ran.code == EXIT_CLEAN, ran.said
+    schedules = ran.verdict["schedules"]
+    assert [one["name"] for one in schedules] == [*WAYS, *(f"random-{n}" for n in range(RANDOM))]
+    for one in schedules:
+        assert one["disagreements"] == []
+        assert one["agreed"] == len(one["steps"]) > FEWEST_STEPS
+    sandbox.wait_until_nothing_is_left()
+
+
+def test_what_a_version_does_not_have_is_refused(sandbox: Sandbox) -> None:
+    ran = sandbox.call("conform", "--target", "kafka-3.9", "--transactions", "2")
+    assert ran.code == EXIT_USAGE
+    assert "choose one from kafka-4.0 on" in ran.stderr

@@ -1,0 +1,384 @@
+"""Schedules on the model, pictures and what differs between them, and how many go in lockstep; no broker runs here."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from harness.conformance.cli import conform as command
+from harness.conformance.conform import Asked, groups, told
+from harness.conformance.files import CLEANED, read_folder
+from harness.conformance.lockstep import Outcome, go
+from harness.conformance.picture import Entry, Held, Picture, Remembered, differences, of_replica, shown
+from harness.conformance.producer import RefusedError
+from harness.conformance.schedules import FILLER, PUT, WAYS, at_random, written
+from harness.conformance.simulated import Simulated
+from harness.conformance.steps import (
+    COMMON,
+    LEAVES,
+    PAUSE,
+    TRANSACTIONAL,
+    Clean,
+    DeleteRecords,
+    End,
+    EndElsewhere,
+    Expire,
+    Fence,
+    Join,
+    Lead,
+    Leave,
+    Rest,
+    Return,
+    Schedule,
+    TimePasses,
+    Write,
+)
+from harness.errors import UsageError, WaitTimeoutError
+from harness.segments.producer_snapshot import encode_producer_snapshot
+from harness.segments.txnindex import encode_txnindex
+from harness.verdict import ANOMALY
+from models.batch import ABORT, COMMIT, encode
+from models.rules import Rules, rules_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from harness.conformance.lockstep import Key
+    from harness.conformance.steps import CommonStep, LocalStep, Step
+
+OLD, NEW = rules_of("3.9.2"), rules_of("4.4.0")
+BEGIN = Write(TRANSACTIONAL, ("K",))
+
+
+def taken(*steps: Step, rules: Rules = OLD, version: int = 1, replicas: tuple[int, ...] = (1, 3, 2)) -> Simulated:
+    model = Simulated(Schedule("t", steps, replicas, version), rules)
+    for step in steps:
+        model.take(step)
+    return model
+
+
+def held(model: Simulated, broker: int) -> list[str]:
+    return [f"{one.base_offset} {one.kind} {' '.join(one.records)}".strip() for one in model.pictures()[broker].batches]
+
+
+# Schedules on the model
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("name", WAYS)
+def test_written_schedules_lead_where_they_say(name: str, version: int) -> None:
+    (schedule,) = (one for one in written(version) if one.name == name)
+    pictures = taken(*schedule.steps, rules=NEW, version=version).pictures()
+    wrong, right = pictures[LEAVES], pictures[3]
+    assert not any(one.kind in {COMMIT, ABORT} and one.base_offset < 4 for one in right.batches), "the marker is gone"
+    values = {record.partition(":")[2] for one in wrong.batches for record in one.records}
+    right_values = {record.partition(":")[2] for one in right.batches for record in one.records}
+    if name == "stuck-lso":
+        assert (wrong.last_stable_offset, right.last_stable_offset) == (0, right.high_watermark)
+    else:
+        assert values != right_values
+
+
+def test_a_broker_that_was_killed_knows_what_its_log_tells() -> None:
+    steps = (BEGIN, End(TRANSACTIONAL, ABORT), FILLER, Clean())
+    killed, paused = (taken(*steps, Leave(how), Return()).pictures()[LEAVES] for how in ("killed", PAUSE))
+    assert [one.first_offset for one in paused.txnindex] == [0]
+    assert killed.txnindex == paused.txnindex, "an empty batch of the transaction is left"
+    more = (*steps, Expire(), FILLER, Clean())
+    killed, paused = (taken(*more, Leave(how), Return()).pictures()[LEAVES] for how in ("killed", PAUSE))
+    assert [one.first_offset for one in paused.txnindex] == [0]
+    assert killed.txnindex == ()
+
+
+def test_a_schedule_decides_what_is_kept() -> None:
+    deleted = (PUT, Write("p", ("-K",)), FILLER)
+    assert "1 data 1:-K" in held(taken(*deleted, Clean(kept=True), FILLER, Clean()), 1)
+    assert "1 data 1:-K" not in held(taken(*deleted, Clean(kept=True), TimePasses(), FILLER, Clean()), 1)
+    assert "1 data 1:-K" not in held(taken(*deleted, Clean(), FILLER, Clean()), 1)
+
+
+def test_only_the_brokers_of_a_step_clean() -> None:
+    model = taken(PUT, PUT, FILLER, Clean((3,)))
+    assert [model.pictures()[broker].cleaned_to for broker in (1, 2, 3)] == [None, None, 2]
+
+
+def test_a_follower_copies_a_leaders_segment_into_one_of_its_own() -> None:
+    model = taken(PUT, Leave(), PUT, Write("p", ("L",)), FILLER, Clean(), Return())
+    assert model.pictures()[1].segments == (0, 3)
+    assert model.pictures()[LEAVES].segments == (0, 1, 3)
+
+
+def test_a_replica_joins() -> None:
+    model = taken(PUT, Leave(PAUSE), Return(), Join(), replicas=(1, 3))
+    assert model.live == [1, 2, 3]
+    assert held(model, LEAVES) == ["0 data 0:K"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "version", "says"),
+    [
+        ((End(TRANSACTIONAL, COMMIT),), 1, "no open transaction"),
+        ((End("p", COMMIT),), 1, "p has no transactions"),
+        ((BEGIN, EndElsewhere(TRANSACTIONAL, ABORT)), 1, "it writes here"),
+        ((EndElsewhere(TRANSACTIONAL, ABORT),), 2, "its version"),
+        ((Lead(2), Leave()), 1, "broker 2 leads"),
+        ((Leave(), Lead(2)), 1, "broker 2 is away"),
+        ((Join(),), 1, "2 has a replica"),
+    ],
+)
+def test_what_cannot_be(steps: tuple[Step, ...], version: int, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        taken(*steps, version=version)
+
+
+def test_what_a_leader_refuses() -> None:
+    """A producer has expired, and a lone marker brings back its epoch without its sequence."""
+    model = taken(BEGIN, End(TRANSACTIONAL, COMMIT), Expire())
+    assert model.can_write(TRANSACTIONAL)
+    model.take(EndElsewhere(TRANSACTIONAL, COMMIT))
+    assert not model.can_write(TRANSACTIONAL)
+    assert model.can_write("p")
+
+
+def test_a_log_start_inside_a_batch() -> None:
+    model = taken(PUT, Leave(), Write("p", ("K", "L", "M")), Write("p", ("M",)), DeleteRecords(2), Return())
+    back = model.pictures()[LEAVES]
+    assert (back.log_start, back.segments, back.epochs) == (2, (1, 4), ((0, 2),))
+
+
+def test_versions_differ() -> None:
+    aborted = (BEGIN, BEGIN, Write("u", ("L",)), End(TRANSACTIONAL, ABORT), Clean())
+    assert "1 data" in held(taken(*aborted[:3], Expire(), *aborted[3:], rules=OLD), 1)
+    below = (Write("p", ("K", "L", "M")), BEGIN, Write("p", ("K", "L", "M")), DeleteRecords(5))
+    assert [taken(*below, rules=rules).pictures()[1].last_stable_offset for rules in (OLD, NEW)] == [5, 4]
+
+
+def test_random_schedules_are_the_same_for_a_seed_and_have_in_common_what_befalls_all() -> None:
+    one, same, other = (at_random(seed, 4, 1, OLD) for seed in ("a", "a", "b"))
+    assert one == same != other
+    for steps in zip(*(schedule.steps for schedule in one), strict=True):
+        assert len(set(steps)) == 1 or not any(isinstance(step, COMMON) for step in steps)
+    assert len({schedule.steps for schedule in one}) == len(one)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_random_schedules_can_be_gone_through(version: int) -> None:
+    met = set()
+    for seed in range(6):
+        for schedule in at_random(str(seed), 3, version, NEW):
+            taken(*schedule.steps, rules=NEW, version=version, replicas=schedule.replicas)
+            met |= {type(step) for step in schedule.steps}
+    every = {Write, End, Fence, Lead, DeleteRecords, Join, *COMMON}
+    assert met == (every | {EndElsewhere} if version == 1 else every)
+
+
+# Pictures
+
+
+def a_picture() -> Picture:
+    steps = (BEGIN, End(TRANSACTIONAL, ABORT), Write("p", ("L", "-L")), FILLER, Clean(), Write("u", ("M",)), Lead(3))
+    return taken(*steps).pictures()[1]
+
+
+OTHERS: dict[str, Any] = {
+    "batches": (),
+    "segments": (0,),
+    "log_start": 1,
+    "high_watermark": 1,
+    "last_stable_offset": 1,
+    "producers": (Remembered("t", 0, 0, None),),
+    "told": (),
+    "txnindex": (Entry(0, "t", 0, 1, 1),),
+    "cleaned_to": None,
+    "epochs": ((0, 5),),
+    "snapshots": (),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_difference_in_any_field_is_told(name: str) -> None:
+    picture = a_picture()
+    (said,) = differences(picture, replace(picture, **{name: OTHERS[name]}))
+    assert said.startswith(f"{name}: the model has ")
+
+
+def test_every_field_is_compared_but_times() -> None:
+    assert {one.name for one in fields(Picture)} == {*OTHERS, "horizons_ms"}
+    picture = a_picture()
+    assert picture.horizons_ms
+    assert picture == replace(picture, horizons_ms=())
+    assert differences(picture, replace(picture, horizons_ms=())) == []
+
+
+@pytest.mark.parametrize("number", range(len(Held._fields)), ids=Held._fields)
+def test_a_difference_in_any_field_of_a_batch_is_told(number: int) -> None:
+    picture = a_picture()
+    first, *rest = picture.batches
+    other = Held._make("another" if at == number else value for at, value in enumerate(first))
+    (said,) = differences(picture, replace(picture, batches=(other, *rest)))
+    assert "another" in said
+    assert str(rest[-1]) not in said, "what both have is left out"
+
+
+def test_a_picture_is_shown() -> None:
+    text = "\n".join(shown(a_picture()))
+    assert "  0-0 data, by t epoch 0 sequence 0, transactional, leader epoch 0" in text
+    assert "  2-3 data, 3:-L, ages, leader epoch 0" in text
+    assert "  log start: 0" in text
+
+
+def test_what_is_on_disk_is_what_the_model_has(tmp_path: Path) -> None:
+    model = taken(BEGIN, End(TRANSACTIONAL, ABORT), Write("p", ("L", "-L")), FILLER, Clean(), Write("u", ("M",)))
+    replica = model.partition.replicas[1]
+    for segment in replica.segments:
+        stem = f"{segment.base_offset:020d}"
+        (tmp_path / f"{stem}.log").write_bytes(b"".join(encode(batch) for batch in segment.batches))
+        (tmp_path / f"{stem}.txnindex").write_bytes(encode_txnindex(segment.aborted))
+    for at in replica.snapshots:
+        (tmp_path / f"{at:020d}.snapshot").write_bytes(encode_producer_snapshot(replica.producer_entries(at)))
+    (tmp_path / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    named = {1: "t", 2: "u"}
+    read = read_folder(tmp_path, named, replica.cleaned_to)
+    expected = of_replica(replica, named)
+    assert vars(read) == {name: getattr(expected, name) for name in vars(read)}
+    assert CLEANED == "cleaner-offset-checkpoint"
+
+
+# Many at once
+
+
+@dataclass
+class Another:
+    """A second model in the place of brokers. ``wrong``: topic and broker whose picture is wrong from a step on.
+
+    ``refuses``: topic and the step that is refused there.
+    """
+
+    wrong: dict[Key, int] = field(default_factory=dict)
+    refuses: dict[str, Step] = field(default_factory=dict)
+    will_age: bool = False
+    kept_until_ms: set[int] = field(default_factory=set)
+    topics: dict[str, Topic] = field(default_factory=dict)
+    aged: list[bool] = field(default_factory=list)
+
+    def create(self, schedules: Sequence[Schedule]) -> None:
+        self.topics = {one.name: Topic(self, Simulated(one, OLD), one.name) for one in schedules}
+
+    def move_on(self) -> None:
+        pass
+
+    @contextmanager
+    def during(self, step: CommonStep) -> Iterator[None]:
+        self.aged.append(self.will_age)
+        for topic in self.topics.values():
+            topic.model.take(step)
+            topic.steps += 1
+        yield
+
+    def pictures(self, log_starts: Mapping[int, Mapping[str, int]]) -> dict[Key, Picture]:
+        return {
+            (name, broker): self._seen(name, broker, self.topics[name].model.pictures()[broker])
+            for broker, starts in log_starts.items()
+            for name in starts
+        }
+
+    def _seen(self, name: str, broker: int, picture: Picture) -> Picture:
+        from_step = self.wrong.get((name, broker))
+        is_wrong = from_step is not None and self.topics[name].steps >= from_step
+        return replace(picture, log_start=99) if is_wrong else picture
+
+    def wait(self, condition: Callable[[], bool], what: str, timeout_s: float) -> None:
+        if not condition():
+            raise WaitTimeoutError(f"waited {timeout_s} s in vain for {what}")
+
+
+@dataclass
+class Topic:
+    cluster: Another
+    model: Simulated
+    name: str
+    steps: int = 0
+
+    def take(self, step: LocalStep) -> None:
+        if self.cluster.refuses.get(self.name) == step:
+            raise RefusedError("a batch is refused with OutOfOrderSequenceNumberError")
+        self.model.take(step)
+        self.steps += 1
+
+
+STEPS = (PUT, FILLER, Clean(kept=True), TimePasses(), FILLER, Clean())
+TWO = [Schedule("one", STEPS), Schedule("two", (PUT, Rest(), *STEPS[2:]))]
+
+
+def gone(cluster: Another, schedules: Sequence[Schedule] = tuple(TWO)) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    go(cluster, schedules, OLD, lambda _: None, outcomes.append)
+    return outcomes
+
+
+def test_schedules_that_agree_go_to_their_end() -> None:
+    cluster = Another()
+    assert [(one.schedule.name, one.agreed, one.disagreements) for one in gone(cluster)] == [
+        ("one", 6, ()),
+        ("two", 6, ()),
+    ]
+    assert cluster.aged == [True, False, False], "only before time passes"
+
+
+def test_a_disagreement_ends_its_schedule_alone() -> None:
+    first, second = gone(Another(wrong={("two", 3): 2}))
+    assert (first.schedule.name, first.agreed) == ("two", 1)
+    (found,) = first.disagreements
+    assert (found.number, found.step, found.broker) == (2, Rest(), 3)
+    assert found.differences == ["log_start: the model has 0, the broker 99"]
+    assert (second.schedule.name, second.agreed, second.disagreements) == ("one", 6, ())
+
+
+def test_what_the_model_does_and_a_broker_refuses_is_a_disagreement() -> None:
+    first, _ = gone(Another(refuses={"one": FILLER}))
+    (found,) = first.disagreements
+    assert (found.number, found.broker) == (2, 1)
+    assert found.differences == ["a batch is refused with OutOfOrderSequenceNumberError"]
+
+
+def test_what_befalls_one_cluster_is_common() -> None:
+    with pytest.raises(ValueError, match="at once: 1, 2, 3 clean; rest"):
+        gone(Another(), [Schedule("one", (Clean(),)), Schedule("two", (Rest(),))])
+
+
+# The command
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--target", "kafka-9.9"], "kafka-9.9"),
+        (["--target", "redpanda-26.1"], "is no Kafka"),
+        (["--target", "kafka-3.9", "--transactions", "2"], "choose one from kafka-4.0 on"),
+    ],
+)
+def test_what_is_wrong_before_a_broker_starts(arguments: list[str], says: str) -> None:
+    ran = CliRunner().invoke(command, arguments, standalone_mode=False)
+    assert isinstance(ran.exception, UsageError)
+    assert says in str(ran.exception)
+
+
+def test_groups_of_schedules() -> None:
+    sizes = [len(group) for group in groups(Asked("kafka-3.9", schedules=45), OLD)]
+    assert sizes == [len(WAYS), 20, 20, 5]
+
+
+def test_what_is_told_as_json() -> None:
+    outcomes = gone(Another(wrong={("two", 3): 2}))
+    said = told(ANOMALY, "kafka-3.9", outcomes, None)
+    assert (said["verdict"], said["reason"]) == (ANOMALY, None)
+    assert [one["agreed"] for one in said["schedules"]] == [1, 6]
+    assert said["schedules"][0]["steps"][:2] == ["p writes K", "rest"]
+    assert said["schedules"][0]["disagreements"] == [
+        {"step": 2, "broker": 3, "differences": ["log_start: the model has 0, the broker 99"]}
+    ]
