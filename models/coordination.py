@@ -152,6 +152,11 @@ def deliver(state: Coordination, message: Message, away: Collection[int]) -> Coo
     return _heard(state, message, away) if isinstance(message, Report) else _told(state, message)
 
 
+def lose(state: Coordination, message: Message) -> Coordination:
+    """Let a message never arrive."""
+    return replace(state, sent=state.sent - {message})
+
+
 def _heard(state: Coordination, message: Report, away: Collection[int]) -> Coordination:
     if message.broker not in state.last or (message.term < state.term and state.has("late-rpc-ignored")):
         return state
