@@ -26,7 +26,7 @@ from models.cleaner import UNBOUNDED, Cleaning, clean
 from models.coordination import Pair, Report
 from models.replica import Replica
 from models.replication import Replication
-from models.wrongs import Truth, Txn, Wrote, wrongs
+from models.wrongs import Truth, Txn, Wrote, endings, wrongs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -122,7 +122,10 @@ class World:
     def wrongs(self) -> list[tuple[int, str]]:
         """Return what each replica in sync has wrong, by the state itself: broker and name, each once."""
         truth, in_sync = self.truth, self.replication.in_sync
-        return sorted({(broker, str(name)) for broker in in_sync for name in wrongs(self.replicas[broker], truth)})
+        judges = (wrongs, endings)
+        return sorted(
+            {(broker, str(name)) for broker in in_sync for told in judges for name in told(self.replicas[broker], truth)}
+        )
 
     def take(self, step: str) -> Done | None:
         """Take a step; None where it cannot happen now. Raises ``ValueError`` for words that are no step."""

@@ -52,6 +52,15 @@ SMALL_DATA = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 
+MANY_RUNS = {
+    **SMALL_DATA,
+    # Thousands of runs in a job are worth compiling for, and are dealt by run (`checkers.evidence.PARTITIONS`).
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+    # What is dealt by run need not be moved to be joined by run and more.
+    "spark.sql.requireAllClusterKeysForCoPartition": "false",
+}
+
 _SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 """What Spark redacts, too: such settings are kept off the JVM's command line, which everybody may read."""
 
