@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from checkers.evidence import PARTITION, REPLICA
+from checkers.evidence import PARTITION, REPLICA, in_one
 from checkers.replay import ABORTED, COMMITTED
 from harness.store import AFTER_REJOIN
 
@@ -46,7 +47,20 @@ def hidden_records(evidence: Evidence, known: DataFrame, records: DataFrame, dif
         .where("offset BETWEEN first_offset AND abort_at")
         .drop("first_offset")
     )
+    if evidence.has_clients:
+        by_index = by_index.join(_missed(evidence), [*REPLICA, "offset"], "left_anti")
     return by_log.unionByName(by_index).unionByName(_undone_deletes(evidence, differing_keys, facts))
+
+
+def _missed(evidence: Evidence) -> DataFrame:
+    """Return REPLICA, offset of what a replica can never have held: it was gone everywhere before that came so far."""
+    ends = evidence.before_return.groupBy(*REPLICA).agg((f.max("last_offset") + 1).alias("log_end"))
+    furthest = Window.partitionBy(*PARTITION)
+    behind = in_one(ends).withColumn("reached", f.max("log_end").over(furthest)).where("log_end < reached")
+    written = evidence.history.where("offset IS NOT NULL").select(*PARTITION, "offset")
+    held = evidence.before_return.select(*PARTITION, "offset")
+    gone = written.join(held, [*PARTITION, "offset"], "left_anti")
+    return in_one(behind).join(gone, PARTITION).where("offset >= log_end AND offset < reached").select(*REPLICA, "offset")
 
 
 def _undone_deletes(evidence: Evidence, differing_keys: DataFrame, facts: DataFrame) -> DataFrame:
