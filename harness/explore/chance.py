@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from models.steps import World
 
 LEAVES, LAGS, ADDS, NO_OUTAGE = "leaves", "lags", "is added", "no outage"
-OUTAGES: Final = {LEAVES: 14, LAGS: 3, ADDS: 3}
+OUTAGES: Final = {LEAVES: 12, LAGS: 3, ADDS: 5}
 """How a broker comes to be behind, and how often of twenty."""
 _KEYS: Final = "KLM"
 _WORKS: Final = {"write": 8, "end": 5, "clean": 3, "hour": 1, "lead": 1, "copy": 1}
-_MOST_DAYS: Final = 5
+_LEAST_DAYS, _MOST_DAYS = 2, 5
 _TALKS: Final = {"report": 6, "arrive": 6, "all arrive": 2, "lose": 1}
 
 
@@ -56,8 +56,10 @@ def draw(seed: int, odds: Odds) -> Drawn:
 
 def _drawn(random: Random, world: World, outage: str) -> Iterator[str]:
     keys, whos = _KEYS[: random.randint(1, 3)], "ptu" if random.random() < 0.3 else "pt"
-    share = random.choice((0.2, 0.5, 0.8))
+    share = random.choice((0.5, 0.8, 1.0))
     odds = {**_WORKS, **(_TALKS if world.rules.coordinated else {})}
+    if outage == ADDS:
+        odds["copy"] *= 4
 
     def some(least: int, most: int) -> Iterator[str]:
         for _ in range(random.randint(least, most)):
@@ -65,10 +67,12 @@ def _drawn(random: Random, world: World, outage: str) -> Iterator[str]:
             yield from _thing(random, world, thing, keys, whos)
 
     yield from some(2, 10)
+    if world.rules.coordinated and random.random() < share:
+        yield from _round(world)
     absent = ADDED if outage == ADDS else ABSENT
     if outage != NO_OUTAGE:
         yield f"{absent} {outage}"
-    for _ in range(random.randint(1, _MOST_DAYS)):
+    for _ in range(random.randint(_LEAST_DAYS, _MOST_DAYS)):
         yield from some(1, 5)
         yield from _day(random, world, share)
     yield from some(0, 4)
@@ -108,7 +112,15 @@ def _day(random: Random, world: World, share: float) -> Iterator[str]:
         for _ in range(random.choice((1, 2))):
             if random.random() < share:
                 yield f"{broker} cleans"
+    if world.rules.coordinated and random.random() < share:
+        yield from _round(world)
     yield "time passes"
+
+
+def _round(world: World) -> Iterator[str]:
+    """Let every replica that is up say how far it is, and all hear what comes of it."""
+    yield from (f"{broker} reports" for broker in world.up)
+    yield "messages arrive"
 
 
 def _wind_down(world: World) -> Iterator[str]:
@@ -117,6 +129,5 @@ def _wind_down(world: World) -> Iterator[str]:
         for _ in range(2):
             yield from (f"{broker} cleans" for broker in world.up)
         for _ in range(2):
-            yield from (f"{broker} reports" for broker in world.up)
-            yield "messages arrive"
+            yield from _round(world)
         yield "time passes"
