@@ -184,7 +184,7 @@ def in_one(rows: DataFrame) -> DataFrame:
 
 @cache
 def _partitions(session: SparkSession) -> int:
-    return int(session.conf.get(PARTITIONS, "1"))
+    return int(session.conf.get(PARTITIONS, "1") or 1)
 
 
 def raise_if_damaged(problems: DataFrame) -> None:

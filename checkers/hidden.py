@@ -60,7 +60,9 @@ def _missed(evidence: Evidence) -> DataFrame:
     written = evidence.history.where("offset IS NOT NULL").select(*PARTITION, "offset")
     held = evidence.before_return.select(*PARTITION, "offset")
     gone = written.join(held, [*PARTITION, "offset"], "left_anti")
-    return in_one(behind).join(gone, PARTITION).where("offset >= log_end AND offset < reached").select(*REPLICA, "offset")
+    return (
+        in_one(behind).join(gone, PARTITION).where("offset >= log_end AND offset < reached").select(*REPLICA, "offset")
+    )
 
 
 def _undone_deletes(evidence: Evidence, differing_keys: DataFrame, facts: DataFrame) -> DataFrame:

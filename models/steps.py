@@ -14,154 +14,40 @@ segment of its own, and other traffic never ends (`models.cleaner.Cleaning.activ
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from harness.history import HEADER_TXN
 from harness.segments.records import Record
 from models import coordination
-from models.batch import ABORT, COMMIT, Batch, marker_record
-from models.cleaner import UNBOUNDED, Cleaning, clean
-from models.coordination import Pair, Report
+from models.batch import Batch, marker_record
+from models.cleaner import UNBOUNDED, clean
 from models.replica import Replica
 from models.replication import Replication
-from models.wrongs import Truth, Txn, Wrote, endings, wrongs
+from models.world import (
+    ABSENT,
+    ADDED,
+    BROKERS,
+    CLEANING,
+    DAY_MS,
+    HOUR_MS,
+    NOTHING_WRITTEN,
+    OUTCOMES,
+    PLAIN,
+    PRODUCERS,
+    STEP_MS,
+    Done,
+    Open,
+    World,
+)
+from models.wrongs import Txn, Wrote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from models.coordination import Coordination, Message
+    from models.world import Client, Rules
 
-DAY_MS: Final = 24 * 60 * 60 * 1000
-HOUR_MS: Final = 60 * 60 * 1000
-STEP_MS: Final = 1000
-"""How long a step takes, where it does not say so itself."""
-BEGIN_MS: Final = 1_700_000_000_000
-CLEANING: Final = Cleaning(delete_retention_ms=DAY_MS, producer_expiration_ms=DAY_MS, active_too=True)
-"""``delete.retention.ms`` and ``producer.id.expiration.ms`` as they are by default."""
-PRODUCERS: Final = {"t": 7, "u": 8}
-"""The transactional clients, and their producer ids."""
-PLAIN: Final = "p"
-BROKERS: Final = (1, 2, 3)
-ABSENT, ADDED = 2, 4
-"""The broker that may go away, and the one that may be added."""
-OUTCOMES: Final = {"commits": COMMIT, "aborts": ABORT}
-
-
-@dataclass(frozen=True)
-class Rules:
-    """What is played by. ``epoch_bump``: transactions of version 2 (KIP-890).
-
-    ``without``: names of `models.coordination.RULES` that its coordination leaves out.
-    """
-
-    epoch_bump: bool = False
-    coordinated: bool = False
-    without: frozenset[str] = frozenset()
-
-
-class Open(NamedTuple):
-    """A transaction that is open: its number in all, and the nth of its client, from 1."""
-
-    number: int
-    nth: int
-
-
-@dataclass(slots=True)
-class Client:
-    """A transactional producer's own state."""
-
-    name: str
-    producer_id: int
-    epoch: int = 0
-    sequence: int = 0
-    begun: int = 0
-    open: Open | None = None
-
-
-class Done(NamedTuple):
-    """What a step did: the batch that a client or its coordinator wrote, and in which transaction."""
-
-    batch: Batch | None = None
-    txn: Open | None = None
-
-
-NOTHING_WRITTEN: Final = Done()
-
-
-@dataclass(slots=True)
-class World:
-    """The cluster, and what is true of it. ``down``: brokers that neither copy nor clean nor answer."""
-
-    rules: Rules
-    replication: Replication
-    protocol: Coordination | None
-    now_ms: int = BEGIN_MS
-    clients: dict[str, Client] = field(default_factory=lambda: {name: Client(name, i) for name, i in PRODUCERS.items()})
-    wrote: list[Wrote] = field(default_factory=list)
-    txns: list[Txn] = field(default_factory=list)
-    down: set[int] = field(default_factory=set)
-    was_away: bool = False
-
-    @property
-    def replicas(self) -> dict[int, Replica]:
-        """All of them, by broker."""
-        return self.replication.replicas
-
-    @property
-    def up(self) -> list[int]:
-        """The brokers that answer."""
-        return [broker for broker in self.replicas if broker not in self.down]
-
-    @property
-    def truth(self) -> Truth:
-        """Everything that was written, and how each transaction ended."""
-        return Truth(tuple(self.wrote), tuple(self.txns))
-
-    def wrongs(self) -> list[tuple[int, str]]:
-        """Return what each replica in sync has wrong, by the state itself: broker and name, each once."""
-        truth, in_sync = self.truth, self.replication.in_sync
-        judges = (wrongs, endings)
-        return sorted(
-            {(broker, str(name)) for broker in in_sync for told in judges for name in told(self.replicas[broker], truth)}
-        )
-
-    def take(self, step: str) -> Done | None:
-        """Take a step; None where it cannot happen now. Raises ``ValueError`` for words that are no step."""
-        action, subject, rest = _parsed(step)
-        done = action(self, subject, rest)
-        if done is not None:
-            self.now_ms += _LASTS_MS.get(step, STEP_MS)
-            if self.protocol is not None:
-                leader = self.replication.leader_id
-                self.protocol = coordination.hear(self.protocol, leader, self.own(leader), self.replication.away)
-        return done
-
-    def own(self, broker: int) -> Pair:
-        """Return a replica's MCCO and MXFO: how far it is compacted, and how far every transaction has ended in it."""
-        replica = self.replicas[broker]
-        compacted = replica.high_watermark if "clean-not-copied" in self.rules.without else replica.cleaned_to
-        return Pair(compacted or 0, replica.last_stable_offset)
-
-    def tell(self, what: Callable[..., Coordination], *arguments: object) -> None:
-        """Have replicas take note, where they are coordinated."""
-        if self.protocol is not None:
-            self.protocol = what(self.protocol, *arguments)
-
-    def append(self, batch: Batch) -> None:
-        """Append a batch, which all in sync copy at once."""
-        self.replication.append(batch)
-        self.replication.fetch_all()
-
-    def under_way(self) -> list[Message]:
-        """Return the messages under way in an order that is the same everywhere, and not that of their sending."""
-        sent = self.protocol.sent if self.protocol else ()
-        return sorted(sent, key=lambda one: (isinstance(one, Report), one.broker, one.term, one.pair))
-
-    def hears(self, message: Message) -> bool:
-        """Whether a message can arrive now."""
-        return (self.replication.leader_id if isinstance(message, Report) else message.broker) not in self.down
+    _OfBroker = Callable[[World, int, str], Done | None]
 
 
 def begin(rules: Rules) -> World:
@@ -176,8 +62,20 @@ def play(rules: Rules, steps: Iterable[str]) -> World:
     """Return what a schedule leads to."""
     world = begin(rules)
     for step in steps:
-        world.take(step)
+        take(world, step)
     return world
+
+
+def take(world: World, step: str) -> Done | None:
+    """Take a step; None where it cannot happen now. Raises ``ValueError`` for words that are no step."""
+    action, subject, rest = _parsed(step)
+    done = action(world, subject, rest)
+    if done is not None:
+        world.now_ms += _LASTS_MS.get(step, STEP_MS)
+        if world.protocol is not None:
+            leader = world.replication.leader_id
+            world.protocol = coordination.hear(world.protocol, leader, world.own(leader), world.replication.away)
+    return done
 
 
 # What clients do.
@@ -330,11 +228,12 @@ def _messages(world: World, *_: object) -> Done | None:
 
 
 _LASTS_MS: Final = {"an hour passes": HOUR_MS, "time passes": DAY_MS + HOUR_MS}
-_OF_ANY_BROKER: Final = {"cleans": _clean, "leads": _lead, "reports": _report}
-_OF_ABSENT: Final = {
+_OF_ANY_BROKER: Final[dict[str, _OfBroker]] = {"cleans": _clean, "leads": _lead, "reports": _report}
+_OF_ABSENT: Final[dict[str, _OfBroker]] = {
     "leaves": _leave, "lags": _leave, "copies a batch": _copy, "returns": _return,
 }  # fmt: skip
-_OF_ADDED: Final = {"is added": _add, "copies a batch": _copy, "joins": _return}
+_OF_ADDED: Final[dict[str, _OfBroker]] = {"is added": _add, "copies a batch": _copy, "joins": _return}
+_OF_ONE: Final = {ABSENT: _OF_ABSENT, ADDED: _OF_ADDED}
 
 
 def _steps() -> Iterator[tuple[str, tuple[Callable[..., Done | None], object, str]]]:
@@ -345,8 +244,7 @@ def _steps() -> Iterator[tuple[str, tuple[Callable[..., Done | None], object, st
         for verb in OUTCOMES:
             yield f"{who} {verb}", (_end, who, verb)
     for broker in (*BROKERS, ADDED):
-        of_this = {ABSENT: _OF_ABSENT, ADDED: _OF_ADDED}.get(broker, {})
-        for verb, action in {**_OF_ANY_BROKER, **of_this}.items():
+        for verb, action in {**_OF_ANY_BROKER, **_OF_ONE.get(broker, {})}.items():
             yield f"{broker} {verb}", (action, broker, verb)
 
 

@@ -69,7 +69,7 @@ class Truth:
         return next((one for one in reversed(self.wrote) if one.key == key and self.outcome(one) == COMMIT), None)
 
     def last(self, key: str) -> Wrote | None:
-        """Return the last record of a key that is not aborted; None where it is in an open transaction, or there is none."""
+        """Return the last record of a key that is not aborted; None where there is none, or its transaction is open."""
         one = next((one for one in reversed(self.wrote) if one.key == key and self.outcome(one) != ABORT), None)
         return one if one is not None and self.outcome(one) == COMMIT else None
 

@@ -12,7 +12,7 @@ from harness.errors import UsageError
 from harness.explore.chance import Drawn, Odds, draw
 from harness.explore.schedule import Schedule, scenario_of
 from harness.explore.shrink import cost, shrink
-from harness.explore.sweep import deal, told
+from harness.explore.sweep import dealing, told
 from harness.explore.tally import Tally, found_by_checkers
 from harness.java import find_java
 from harness.store import new_run_id
@@ -50,7 +50,8 @@ def explore_many(odds: Odds, seeds: range, spark: SparkOptions, done: Callable[[
 
 def sweep(session: SparkSession, odds: Odds, seeds: range, done: Callable[[Tally], None]) -> Swept:
     """Simulate and check the runs of all seeds, a job after the other; ``done`` is told after each."""
-    tally, size = Tally(), RUNS_A_CORE * deal(session)
+    tally, size = Tally(), RUNS_A_CORE * session.sparkContext.defaultParallelism
+    session = dealing(session)
     for first in range(seeds.start, seeds.stop, size):
         numbers = range(first, min(first + size, seeds.stop))
         tally.add(len(numbers), told(session, numbers, partial(draw, odds=odds)))

@@ -52,7 +52,8 @@ def explore_runs(
         progress.stage(f"{tally.runs:,} runs, {tally.exposed:,} exposed: {counts or 'nothing found'}")
 
     swept = explore_many(odds, seeds, spark, done)
-    said = tell(target, with_, swept, odds, seeds.start, time.monotonic() - began_s)
+    more = {"without": sorted(without), "seed": seeds.start, "took_s": round(time.monotonic() - began_s, 3)}
+    said = tell(target, with_, swept, more)
     if out is not None:
         for name, way in swept.smallest.items():
             write_schedule(out / f"{name}.json", Schedule(name, _found_on(target, with_), _case(way), way.steps))
@@ -65,9 +66,8 @@ def explore_runs(
     return code
 
 
-def tell(target: str, with_: str | None, swept: Swept, odds: Odds, seed: int, took_s: float) -> dict[str, Any]:
-    """Return what is printed as JSON."""
-    more = {"without": sorted(odds.without), "seed": seed, "took_s": round(took_s, 3)}
+def tell(target: str, with_: str | None, swept: Swept, more: dict[str, Any]) -> dict[str, Any]:
+    """Return what is printed as JSON; ``more``: what else is known of the sweep."""
     said = summary(target, with_, swept.tally, more)
     for name, way in swept.smallest.items():
         said["found"][name]["smallest"] = {

@@ -1,7 +1,7 @@
 """The smallest schedule: steps are left out, and words made simpler, for as long as the same thing goes wrong.
 
-Of equally small ones that is taken which real brokers can go through (`harness.explore.schedule.scenario_of`): without a
-change of leader, lag or hours, with one transactional client, whose later steps come when the cleaners are done.
+Of equally small ones that is taken which real brokers can go through (`harness.explore.schedule.scenario_of`): without
+a change of leader, lag or hours, with one transactional client, whose later steps come when the cleaners are done.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from models.steps import ABSENT, ADDED, play
+from models.steps import play
+from models.world import ABSENT, ADDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,7 +42,7 @@ def is_wrong(drawn: Drawn, name: str) -> bool:
 
 def shrink(drawn: Drawn, name: str, stays: Callable[[Drawn, str], bool] = is_wrong) -> Drawn:
     """Return the smallest of what can be had by small changes, each of which keeps ``name`` wrong."""
-    while (smaller := next((one for one in _simpler(drawn) if cost(one) < cost(drawn) and stays(one, name)), None)):
+    while smaller := next((one for one in _simpler(drawn) if cost(one) < cost(drawn) and stays(one, name)), None):
         drawn = smaller
     return drawn
 

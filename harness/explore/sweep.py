@@ -63,12 +63,18 @@ class Told:
     raised: dict[str, str]
 
 
-def deal(session: SparkSession) -> int:
-    """Have the session deal runs over all its cores, and return over how many partitions that is."""
-    partitions = session.sparkContext.defaultParallelism
-    for name in (PARTITIONS, "spark.sql.shuffle.partitions"):
-        session.conf.set(name, str(partitions))
-    return partitions
+def dealing(session: SparkSession) -> SparkSession:
+    """Return a session on the same Spark that deals runs over all its cores."""
+    dealt = session.newSession()
+    partitions = str(session.sparkContext.defaultParallelism)
+    for name, value in (
+        (PARTITIONS, partitions),
+        ("spark.sql.shuffle.partitions", partitions),
+        # What is dealt by run need not be moved to be joined by run and more.
+        ("spark.sql.requireAllClusterKeysForCoPartition", "false"),
+    ):
+        dealt.conf.set(name, value)
+    return dealt
 
 
 def told(session: SparkSession, numbers: range, drawn: Callable[[int], Drawn]) -> Told:

@@ -17,7 +17,7 @@ from harness.check import FINDERS
 from harness.explore.sweep import ORACLE
 from harness.guarantees import CHECKER
 from harness.verdict import ANOMALY, CLEAN, UNKNOWN, earn
-from models.steps import ABSENT, ADDED
+from models.world import ABSENT, ADDED
 from models.wrongs import LOST_VALUE
 
 if TYPE_CHECKING:

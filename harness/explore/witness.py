@@ -17,14 +17,15 @@ from harness.segments.batches import iter_batches
 from harness.segments.tombstones import BY_NULL
 from harness.store import AFTER_REJOIN, BEFORE_RETURN
 from models.batch import ABORT, encode
-from models.steps import ABSENT, ADDED, CLEANING, OUTCOMES, PLAIN, STEP_MS, begin
+from models.steps import begin, take
+from models.world import ABSENT, ADDED, CLEANING, OUTCOMES, PLAIN, STEP_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from models.batch import Batch
     from models.replica import Replica
-    from models.steps import Done, Rules, World
+    from models.world import Open, Rules, World
 
 TOPIC: Final = "sim"
 PARTITION: Final = 0
@@ -62,7 +63,7 @@ class _Seen:
 
 @dataclass(slots=True)
 class Witness:
-    """Watches one run. The public lists are tables of `checkers.schemas`, without the columns ``run`` and ``problem``."""
+    """Watches one run. Its lists are tables of `checkers.schemas`, without the columns ``run`` and ``problem``."""
 
     world: World
     entries: list[Row] = field(default_factory=list)
@@ -73,7 +74,7 @@ class Witness:
     _stored: dict[Batch, Stored] = field(default_factory=dict)
     _seen: dict[int, _Seen] = field(default_factory=dict)
     _begun: dict[str, int] = field(default_factory=dict)
-    _key_at: dict[bytes, int] = field(default_factory=dict)
+    _key_at: dict[str, int] = field(default_factory=dict)
     _open_then: dict[str, int] = field(default_factory=dict)
     _left_at: int | None = None
     _is_back: bool = False
@@ -93,11 +94,11 @@ class Witness:
             self._before_return()
         self._look(world.up if step in AWAY_STEPS else cleans)
         opened = {one.name: one.open.nth for one in world.clients.values() if one.open}
-        done = world.take(step)
+        done = take(world, step)
         if done is None:
             return
         if done.batch is not None:
-            self._client_did(step, done, at_ms)
+            self._client_did(step, done.batch, done.txn, at_ms)
         elif step in AWAY_STEPS:
             self._left_at, self._open_then = world.replication.leader.log_end, opened
         elif step in BACK_STEPS:
@@ -117,9 +118,9 @@ class Witness:
 
     # What clients know.
 
-    def _client_did(self, step: str, done: Done, at_ms: int) -> None:
+    def _client_did(self, step: str, batch: Batch, open_txn: Open | None, at_ms: int) -> None:
         who, _, rest = step.partition(" ")
-        batch, nth = done.batch, done.txn.nth if done.txn else None
+        nth = open_txn.nth if open_txn else None
         txn = _OF_NO_TXN if nth is None else (who, nth)
         process = "plain" if who == PLAIN else who
         if nth is not None and self._begun.get(who, 0) < nth:
@@ -130,11 +131,11 @@ class Witness:
             self._event(at_ms, OUTCOMES[rest], process, "payload", phase, txn, (*_NOWHERE, *_NO_POLL))
             return
         (record,) = batch.records
-        deletes = record.value is None
-        before = self._key_at.get(record.key)
-        phase = self._phase(missed=deletes and before is not None and self._left_at is not None and before < self._left_at)
-        self._key_at[record.key] = record.offset
-        told = (*_PLACE, record.offset, record.key.decode(), deletes or None, *_NO_POLL)
+        deletes, key = record.value is None, (record.key or b"").decode()
+        before, left_at = self._key_at.get(key), self._left_at
+        phase = self._phase(missed=deletes and before is not None and left_at is not None and before < left_at)
+        self._key_at[key] = record.offset
+        told = (*_PLACE, record.offset, key, deletes or None, *_NO_POLL)
         self._event(at_ms, "produce", process, "payload", phase, txn, told)
 
     def _phase(self, *, missed: bool) -> Phase:
@@ -146,8 +147,7 @@ class Witness:
     def _event(self, at_ms: int, f: str, process: str, part: str, phase: Phase, txn: Row, told: Row) -> None:  # noqa: PLR0917
         """Write an invocation and its answer; an offset and what was read are known by the latter."""
         self._op += 1
-        topic, partition, offset, key, tombstone, broker, position, records = told
-        asked = (topic, partition, None, key, tombstone, broker, None, None)
+        asked = (*told[:2], None, *told[3:6], None, None)
         for type_, time_ms, what in (("invoke", at_ms, asked), ("ok", at_ms + STEP_MS // 2, told)):
             index = len(self.history)
             self.history.append((index, type_, f, self._op, time_ms, process, part, phase.value, *txn, *what))

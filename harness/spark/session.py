@@ -54,12 +54,11 @@ SMALL_DATA = {
 
 MANY_RUNS = {
     **SMALL_DATA,
-    # Thousands of runs in a job are worth compiling for, and are dealt by run (`checkers.evidence.PARTITIONS`).
+    # Thousands of runs in a job are worth compiling for.
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
-    # What is dealt by run need not be moved to be joined by run and more.
-    "spark.sql.requireAllClusterKeysForCoPartition": "false",
 }
+"""For jobs over many runs, which are dealt over the cores (`harness.explore.sweep.dealing`)."""
 
 _SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 """What Spark redacts, too: such settings are kept off the JVM's command line, which everybody may read."""
