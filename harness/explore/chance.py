@@ -83,6 +83,8 @@ def _life(chance: _Chance, outage: str) -> Iterator[str]:
         yield from _round(chance.world)
     absent = ADDED if outage == ADDS else ABSENT
     if outage != NO_OUTAGE:
+        if chance.world.replication.leader_id == absent:
+            yield f"{BROKERS[0]} leads"
         yield f"{absent} {outage}"
     for _ in range(chance.random.randint(*_DAYS)):
         yield from _some(chance, outage, 1, 5)
