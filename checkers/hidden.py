@@ -53,15 +53,26 @@ def hidden_records(evidence: Evidence, known: DataFrame, records: DataFrame, dif
 
 
 def _missed(evidence: Evidence) -> DataFrame:
-    """Return REPLICA, offset of what a replica can never have held: it was gone everywhere before that came so far."""
+    """Return REPLICA, offset of what a replica was never seen to have, and another one had removed before its return.
+
+    Its log did not reach so far then. What it copied since would have been seen: compaction rests (`Outage`), and
+    else the observer sees it appear.
+    """
+    whole = Window.partitionBy(*PARTITION)
     ends = evidence.before_return.groupBy(*REPLICA).agg((f.max("last_offset") + 1).alias("log_end"))
-    furthest = Window.partitionBy(*PARTITION)
-    behind = in_one(ends).withColumn("reached", f.max("log_end").over(furthest)).where("log_end < reached")
+    reached = in_one(ends).withColumn("reached", f.max("log_end").over(whole))
+    behind = reached.withColumn("ahead", f.count_if(f.col("log_end") == f.col("reached")).over(whole)).where(
+        "log_end < reached"
+    )
     written = evidence.history.where("offset IS NOT NULL").select(*PARTITION, "offset")
-    held = evidence.before_return.select(*PARTITION, "offset")
-    gone = written.join(held, [*PARTITION, "offset"], "left_anti")
+    holders = evidence.before_return.where("offset IS NOT NULL").groupBy(*PARTITION, "offset").count()
+    seen = evidence.observations.select(*REPLICA, f.explode("appeared.offset").alias("offset"))
     return (
-        in_one(behind).join(gone, PARTITION).where("offset >= log_end AND offset < reached").select(*REPLICA, "offset")
+        in_one(in_one(behind.join(written, PARTITION)).join(holders, [*PARTITION, "offset"], "left"))
+        .where("offset >= log_end AND offset < reached AND coalesce(count, 0) < ahead")
+        .join(seen, [*REPLICA, "offset"], "left_anti")
+        .join(evidence.final.select(*REPLICA, "offset"), [*REPLICA, "offset"], "left_anti")
+        .select(*REPLICA, "offset")
     )
 
 

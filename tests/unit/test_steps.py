@@ -41,13 +41,13 @@ WAYS = {
     ),
     Anomaly.COMMITTED_TO_ABORTED: (
         V1,
-        "t puts K; p puts K; 2 leaves; t commits; t puts K; t aborts; 1 cleans; 1 cleans; time passes; 1 cleans; "
-        "2 returns",
+        ("t puts K; p puts K; 2 leaves; t commits; t puts K; t aborts; 1 cleans; 1 cleans; time passes; 1 cleans; "
+        "2 returns"),
     ),
     LOST_VALUE: (
         V2,
-        "t puts L; t commits; t deletes L; 2 lags; t aborts; 1 cleans; 1 cleans; time passes; 1 cleans; t puts K; "
-        "t commits; 2 copies a batch; 2 copies a batch; 2 copies a batch; 2 cleans; time passes; 2 cleans; 2 returns",
+        ("t puts L; t commits; t deletes L; 2 lags; t aborts; 1 cleans; 1 cleans; time passes; 1 cleans; t puts K; "
+        "t commits; 2 copies a batch; 2 copies a batch; 2 copies a batch; 2 cleans; time passes; 2 cleans; 2 returns"),
     ),
 }  # fmt: skip
 
@@ -183,9 +183,13 @@ def test_no_outage_no_wrong() -> None:
 
 @pytest.mark.parametrize(
     ("odds", "digest"),
-    [(Odds(), "f139abff03c056e1"), (Odds(coordinated=True), "532501cfebe8ab85"), (Odds(outage=ADDS), "c2d0b6005c8035f7")],
+    [
+        (Odds(), "f139abff03c056e1"),
+        (Odds(coordinated=True), "532501cfebe8ab85"),
+        (Odds(outage=ADDS), "c2d0b6005c8035f7"),
+    ],
     ids=["alone", "together", "added"],
-)  # fmt: skip
+)
 def test_the_same_seed_gives_the_same_bytes_everywhere(odds: Odds, digest: str) -> None:
     digested = hashlib.sha256()
     for seed in range(100):
