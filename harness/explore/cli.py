@@ -70,7 +70,7 @@ def explore(
     from harness.explore.schedule import Schedule, write_schedule  # noqa: PLC0415
     from harness.explore.walk import shortest, summary, walk  # noqa: PLC0415
 
-    _refuse_others(context, _OF_WALKS if runs else _OF_RUNS, "without" if runs else "with")
+    _refuse_others(context, *((_OF_WALKS, "is for walks: leave out --runs") if runs else (_OF_RUNS, "takes --runs")))
     chosen = cases(target, with_=with_, without=without)
     if runs:
         from harness.explore.report import explore_runs  # noqa: PLC0415
@@ -92,13 +92,13 @@ def explore(
     return code
 
 
-def _refuse_others(context: click.Context, names: Mapping[str, str], how: str) -> None:
+def _refuse_others(context: click.Context, names: Mapping[str, str], why: str) -> None:
     """Raise `UsageError` for an option that was given and says nothing of what was asked for."""
     given = [
         option for name, option in names.items() if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
     ]
     if given:
-        raise UsageError(f"{given[0]} goes {how} --runs only")
+        raise UsageError(f"{given[0]} {why}")
 
 
 def _tell(one: Walked) -> None:

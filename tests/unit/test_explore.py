@@ -131,11 +131,11 @@ def test_the_command_tells_json() -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--seed", "3"], "--seed goes with --runs only"),
-        (["--spark-master", "local[1]"], "--spark-master goes with --runs only"),
-        (["--runs", "3", "--first"], "--first goes without --runs only"),
-        (["--runs", "3", "--most-states", "9"], "--most-states goes without --runs only"),
-        (["--runs", "3", "--processes", "1"], "--processes goes without --runs only"),
+        (["--seed", "3"], "--seed takes --runs"),
+        (["--spark-master", "local[1]"], "--spark-master takes --runs"),
+        (["--runs", "3", "--first"], "--first is for walks: leave out --runs"),
+        (["--runs", "3", "--most-states", "9"], "--most-states is for walks: leave out --runs"),
+        (["--runs", "3", "--processes", "1"], "--processes is for walks: leave out --runs"),
         (["--runs", "3", "--without", "never-backward"], "one of --with coordinated"),
         (["--runs", "3", "--with", "coordinate"], "did you mean coordinated"),
     ],
