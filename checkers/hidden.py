@@ -66,7 +66,12 @@ def _missed(evidence: Evidence) -> DataFrame:
     )
     written = evidence.history.where("offset IS NOT NULL").select(*PARTITION, "offset")
     holders = evidence.before_return.where("offset IS NOT NULL").groupBy(*PARTITION, "offset").count()
-    seen = evidence.observations.select(*REPLICA, f.explode("appeared.offset").alias("offset"))
+    # What came as an emptied batch came without its record.
+    seen = (
+        evidence.observations.select(*REPLICA, f.explode("appeared").alias("seen"))
+        .where(f.col("seen.kind").isin("value", "tombstone"))
+        .select(*REPLICA, f.col("seen.offset").alias("offset"))
+    )
     return (
         in_one(in_one(behind.join(written, PARTITION)).join(holders, [*PARTITION, "offset"], "left"))
         .where("offset >= log_end AND offset < reached AND coalesce(count, 0) < ahead")
