@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark.sql import DataFrame
@@ -167,13 +167,24 @@ def held(rows: DataFrame) -> DataFrame:
     return in_one(rows).localCheckpoint(eager=False)
 
 
-def in_one(rows: DataFrame) -> DataFrame:
-    """Put rows into one partition: a run folder is small, and then no join needs a shuffle.
+PARTITIONS = "spark.harness.partitions"
+"""The setting that says over how many partitions a session deals runs; one where there is none."""
 
-    Of the result of an inner or full join, and of a union, the planner has to be told again before it is
-    joined once more.
+
+def in_one(rows: DataFrame) -> DataFrame:
+    """Put the rows of a run into one partition: a run is small, and then no join needs a shuffle.
+
+    All runs into the same one, unless the session deals them (`PARTITIONS`). Of the result of an inner or full join,
+    and of a union, the planner has to be told again before it is joined once more.
     """
-    return rows.coalesce(1)
+    partitions = _partitions(rows.sparkSession)
+    # Where they are dealt like that already, the planner leaves this out.
+    return rows.coalesce(1) if partitions == 1 else rows.repartition(partitions, "run")
+
+
+@cache
+def _partitions(session: SparkSession) -> int:
+    return int(session.conf.get(PARTITIONS, "1") or 1)
 
 
 def raise_if_damaged(problems: DataFrame) -> None:

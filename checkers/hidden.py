@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from checkers.evidence import PARTITION, REPLICA
+from checkers.evidence import PARTITION, REPLICA, in_one
 from checkers.replay import ABORTED, COMMITTED
 from harness.store import AFTER_REJOIN
 
@@ -46,7 +47,38 @@ def hidden_records(evidence: Evidence, known: DataFrame, records: DataFrame, dif
         .where("offset BETWEEN first_offset AND abort_at")
         .drop("first_offset")
     )
+    if evidence.has_clients:
+        by_index = by_index.join(_missed(evidence), [*REPLICA, "offset"], "left_anti")
     return by_log.unionByName(by_index).unionByName(_undone_deletes(evidence, differing_keys, facts))
+
+
+def _missed(evidence: Evidence) -> DataFrame:
+    """Return REPLICA, offset of what a replica was never seen to have, and another one had removed before its return.
+
+    Its log did not reach so far then. What it copied since would have been seen: compaction rests (`Outage`), and
+    else the observer sees it appear.
+    """
+    whole = Window.partitionBy(*PARTITION)
+    ends = evidence.before_return.groupBy(*REPLICA).agg((f.max("last_offset") + 1).alias("log_end"))
+    reached = in_one(ends).withColumn("reached", f.max("log_end").over(whole))
+    behind = reached.withColumn("ahead", f.count_if(f.col("log_end") == f.col("reached")).over(whole)).where(
+        "log_end < reached"
+    )
+    written = evidence.history.where("offset IS NOT NULL").select(*PARTITION, "offset")
+    holders = evidence.before_return.where("offset IS NOT NULL").groupBy(*PARTITION, "offset").count()
+    # What came as an emptied batch came without its record.
+    seen = (
+        evidence.observations.select(*REPLICA, f.explode("appeared").alias("seen"))
+        .where(f.col("seen.kind").isin("value", "tombstone"))
+        .select(*REPLICA, f.col("seen.offset").alias("offset"))
+    )
+    return (
+        in_one(in_one(behind.join(written, PARTITION)).join(holders, [*PARTITION, "offset"], "left"))
+        .where("offset >= log_end AND offset < reached AND coalesce(count, 0) < ahead")
+        .join(seen, [*REPLICA, "offset"], "left_anti")
+        .join(evidence.final.select(*REPLICA, "offset"), [*REPLICA, "offset"], "left_anti")
+        .select(*REPLICA, "offset")
+    )
 
 
 def _undone_deletes(evidence: Evidence, differing_keys: DataFrame, facts: DataFrame) -> DataFrame:

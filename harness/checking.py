@@ -7,6 +7,7 @@ import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from harness.java import find_java
 from harness.outcome import RunResult
 from harness.spark.archive import archive_path
 from harness.spark.probe import probe
-from harness.spark.session import SparkSpec, start_session
+from harness.spark.session import MANY_RUNS, SparkSpec, start_session
 from harness.store import new_run_id
 from harness.workspace import Workspace
 
@@ -87,14 +88,19 @@ def check_folder(path: Path, progress: Progress, spark: SparkOptions) -> RunResu
 
 @contextmanager
 def session_of(
-    workspace: Workspace, java: Java, spark: SparkOptions, folders: Sequence[Path]
+    workspace: Workspace, java: Java, spark: SparkOptions, folders: Sequence[Path], *, many_runs: bool = False
 ) -> Iterator[SparkSession]:
     """Start a session that writes in the workspace only, and end its JVM.
+
+    ``many_runs``: for jobs over many runs at once, one after the other, and not for one folder.
 
     Raises `UsageError` where it does not start within `START_LIMIT_S`, or its executors cannot do their part: they
     lack this project, or do not see the ``folders``.
     """
-    session = _start(_spark_spec(workspace, workspace.path / "spark.log", java, spark), folders)
+    spec = _spark_spec(workspace, workspace.path / "spark.log", java, spark)
+    if many_runs:
+        spec = replace(spec, settings=MANY_RUNS, outlives_jobs=True)
+    session = _start(spec, folders)
     try:
         yield session
     finally:

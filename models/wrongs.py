@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from harness.scenario import Anomaly
-from models.batch import COMMIT
+from models.batch import ABORT, COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,6 +68,11 @@ class Truth:
         """Return the last committed record of a key; None where there is none."""
         return next((one for one in reversed(self.wrote) if one.key == key and self.outcome(one) == COMMIT), None)
 
+    def last(self, key: str) -> Wrote | None:
+        """Return the last record of a key that is not aborted; None where there is none, or its transaction is open."""
+        one = next((one for one in reversed(self.wrote) if one.key == key and self.outcome(one) != ABORT), None)
+        return one if one is not None and self.outcome(one) == COMMIT else None
+
     def outcome(self, record: Wrote) -> str | None:
         """Return what became of a record; None while its transaction is open."""
         return COMMIT if record.txn is None else self.txns[record.txn].outcome
@@ -93,6 +98,30 @@ def wrongs(replica: Replica, truth: Truth) -> Iterator[str]:
         if final is not None and final.deletes and here is not None and not here.deletes:
             yield Anomaly.TOMBSTONE_DIVERGENCE
         elif final is not None and not final.deletes and here != final:
+            yield LOST_VALUE
+
+
+def endings(replica: Replica, truth: Truth) -> Iterator[str]:
+    """Yield what a replica that has everything has wrong in the last state of a key, whoever else wrote it.
+
+    That is what `wrongs` says nothing of where a misjudged or open transaction wrote the key, too: its last committed
+    record is not there, and what is served in its place is no misjudged one.
+    """
+    held: set[int] = set()
+    believed: dict[str, Wrote] = {}
+    for one, outcome, is_held in _beliefs(replica, truth):
+        if is_held:
+            held.add(one.offset)
+            if outcome == COMMIT:
+                believed[one.key] = max(one, believed.get(one.key, one))
+    for key in {one.key for one in truth.wrote}:
+        final, here = truth.last(key), believed.get(key)
+        is_served = here is not None and not here.deletes
+        if final is None or final.offset in held or (here is not None and truth.outcome(here) != COMMIT):
+            continue
+        if is_served and final.deletes:
+            yield Anomaly.TOMBSTONE_DIVERGENCE
+        elif not final.deletes:
             yield LOST_VALUE
 
 

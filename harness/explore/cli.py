@@ -1,4 +1,4 @@
-"""``harness explore``: every interleaving of small simulated clusters."""
+"""``harness explore``: every interleaving of small simulated clusters, or random runs of larger ones."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.core import ParameterSource
 from rich.table import Table
 
 from harness.console import JSON, STYLES, stdout
+from harness.errors import UsageError
 from harness.options import format_option
+from harness.spark.options import spark_options
 from harness.verdict import EXIT_CODES
 
 if TYPE_CHECKING:
@@ -19,6 +22,10 @@ if TYPE_CHECKING:
 
     from harness.explore.cases import Case
     from harness.explore.walk import Walked
+    from harness.spark.options import SparkOptions
+
+_OF_WALKS = {"most_states": "--most-states", "first_only": "--first", "processes": "--processes"}
+_OF_RUNS = {"seed": "--seed", "spark_master": "--spark-master", "spark_conf": "--spark-conf"}
 
 
 @click.command()
@@ -35,8 +42,14 @@ if TYPE_CHECKING:
 @click.option("--first", "first_only", is_flag=True, help="Leave a case at the first thing that is wrong.")
 @click.option("--processes", type=click.IntRange(1), default=os.cpu_count() or 1, help="How many cases at once.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write each way there, for `harness run`.")
+@click.option("--runs", type=click.IntRange(1), metavar="N", help="So many random runs, as Spark jobs, instead.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the first random run.")
+@spark_options
 @format_option
+@click.pass_context
 def explore(
+    context: click.Context,
+    /,
     *,
     target: str,
     with_: tuple[str, ...],
@@ -45,18 +58,30 @@ def explore(
     first_only: bool,
     processes: int,
     out: Path | None,
+    runs: int | None,
+    seed: int,
+    spark: SparkOptions,
     output: str,
 ) -> int:
     """Walk every interleaving of small simulated clusters: what clients, faults, cleaners and time may do.
 
     Prints each case with the size of its state graph and the shortest way to everything that goes wrong in it. Exits
     with 1 where there is any, with 0 where there is none and every state was seen, else with 2.
+
+    With --runs, random workloads and faults instead, run N times in Spark and judged by the checkers of real runs.
+    Prints in how many runs what was found, and the smallest schedule that leads there. Exits with 0 where nothing was,
+    and some runs were exposed; with 2 also where the checkers and the model's own state do not tell the same.
     """
     from harness.explore.cases import cases  # noqa: PLC0415  (slow imports, only where needed)
     from harness.explore.schedule import Schedule, write_schedule  # noqa: PLC0415
     from harness.explore.walk import shortest, summary, walk  # noqa: PLC0415
 
+    _refuse_others(context, *((_OF_WALKS, "is for walks: leave out --runs") if runs else (_OF_RUNS, "takes --runs")))
     chosen = cases(target, with_=with_, without=without)
+    if runs:
+        from harness.explore.report import explore_runs  # noqa: PLC0415
+
+        return explore_runs(target, with_, without, range(seed, seed + runs), spark=spark, out=out, output=output)
     walked = walk(chosen, processes=processes, most_states=most_states, first_only=first_only, done=_tell)
     said = summary(target, with_, walked)
     ways = shortest(walked)
@@ -71,6 +96,15 @@ def explore(
         _show(said, ways)
         stdout().print(f"(exit code {code})", markup=False)
     return code
+
+
+def _refuse_others(context: click.Context, names: Mapping[str, str], why: str) -> None:
+    """Raise `UsageError` for an option that was given and says nothing of what was asked for."""
+    given = [
+        option for name, option in names.items() if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise UsageError(f"{given[0]} {why}")
 
 
 def _tell(one: Walked) -> None:

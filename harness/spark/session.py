@@ -52,6 +52,14 @@ SMALL_DATA = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 
+MANY_RUNS = {
+    **SMALL_DATA,
+    # Thousands of runs in a job are worth compiling for.
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+}
+"""For jobs over many runs, which are dealt over the cores (`harness.explore.sweep.dealing`)."""
+
 _SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 """What Spark redacts, too: such settings are kept off the JVM's command line, which everybody may read."""
 

@@ -6,14 +6,21 @@ import json
 import signal
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+from click import BadParameter
 from click.testing import CliRunner
 
 from harness.errors import EXIT_ANOMALY, EXIT_UNKNOWN, UsageError
+from harness.explore import report
 from harness.explore.cases import COORDINATED, KIP_87, SIM_KAFKA, SIM_REDPANDA, Case, cases
+from harness.explore.chance import Drawn, Odds
 from harness.explore.cli import explore as command
+from harness.explore.many import Swept
+from harness.explore.schedule import read_schedule
+from harness.explore.tally import Tally
 from harness.explore.walk import Walked, summary, walk
 from harness.segments.tombstones import BY_FLAG
 from harness.verdict import ANOMALY, CLEAN, UNKNOWN
@@ -21,6 +28,10 @@ from models import coordination
 from models.adoption import CHANGES
 from models.bound import ADD, Bound
 from models.exhaustive import Explored, Numbered, explore
+from models.world import Rules
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 BOUND_S = 30
 WRITES = Bound(writes=2, transactions=0)
@@ -154,6 +165,63 @@ def test_the_command_tells_what_proposals_take() -> None:
 
 def test_each_rule_of_coordination_says_what_it_takes() -> None:
     assert set(CHANGES) == {*coordination.RULES, "free-not-ended", "committed-is-plain"}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--seed", "3"], "--seed takes --runs"),
+        (["--spark-master", "local[1]"], "--spark-master takes --runs"),
+        (["--runs", "3", "--first"], "--first is for walks: leave out --runs"),
+        (["--runs", "3", "--most-states", "9"], "--most-states is for walks: leave out --runs"),
+        (["--runs", "3", "--processes", "1"], "--processes is for walks: leave out --runs"),
+        (["--runs", "3", "--without", "never-backward"], "one of --with coordinated"),
+        (["--runs", "3", "--with", "coordinate"], "did you mean coordinated"),
+    ],
+)
+def test_options_that_do_not_go_together(options: list[str], says: str) -> None:
+    ran = CliRunner().invoke(command, ["--target", SIM_KAFKA, *options], standalone_mode=False)
+    assert isinstance(ran.exception, UsageError)
+    assert says in str(ran.exception)
+
+
+@pytest.mark.parametrize("given", [["--runs", "0"], ["--seed", "-1"], ["--runs", "many"]])
+def test_numbers_that_are_none(given: list[str]) -> None:
+    ran = CliRunner().invoke(command, ["--target", SIM_KAFKA, *given], standalone_mode=False)
+    assert isinstance(ran.exception, BadParameter)
+
+
+def test_random_runs_are_told_with_their_smallest_schedules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    way = Drawn(5, Rules(epoch_bump=True), ("t puts K", "2 leaves", "t aborts", "2 returns"))
+    tally = Tally(runs=1000, exposed=100)
+    tally.found["stuck-lso"] = [7, 9]
+    asked: list[tuple[Odds, range]] = []
+
+    def explore_many(odds: Odds, seeds: range, *_: object) -> Swept:
+        asked.append((odds, seeds))
+        return Swept(tally, {"stuck-lso": way})
+
+    monkeypatch.setattr(report, "explore_many", explore_many)
+    options = ["--target", SIM_KAFKA, "--runs", "1000", "--seed", "4", "--with", COORDINATED, "--out", str(tmp_path)]
+    ran = CliRunner().invoke(command, [*options, "--format", "json"], standalone_mode=False)
+    assert ran.return_value == EXIT_ANOMALY
+    assert asked == [(Odds(coordinated=True), range(4, 1004))]
+    said = json.loads(ran.stdout)
+    assert said["found"]["stuck-lso"] == {
+        "runs": 2,
+        "per_1000": 2.0,
+        "first_seed": 7,
+        "smallest": {
+            "seed": 5,
+            "case": "random run 5, transactions v2",
+            "steps": list(way.steps),
+            "replayable": True,
+        },
+    }
+    assert read_schedule(tmp_path / "stuck-lso.json").steps == way.steps
+    ran = CliRunner().invoke(command, options, standalone_mode=False)
+    assert "stuck-lso in 4 steps (random run 5, transactions v2)" in ran.stdout
+    assert "1,000 runs from seed 4, 100 of them exposed" in ran.stdout
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

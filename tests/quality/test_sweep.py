@@ -1,0 +1,106 @@
+"""Sweeps of random runs: two judges find the same, all four anomalies, and nothing without an outage."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.explore.chance import NO_OUTAGE, Drawn, Odds, draw
+from harness.explore.many import Swept, is_replayable, sweep
+from harness.explore.shrink import is_wrong
+from harness.explore.sweep import ORACLE, Told, dealing, told
+from harness.explore.tally import Tally, found_by_checkers
+from harness.scenario import Anomaly
+from harness.verdict import ANOMALY, CLEAN, UNKNOWN
+from models.world import Rules
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+RUNS = 600
+WITHOUT = Odds(coordinated=True, without=frozenset({"markers-wait", "tombstones-wait"}))
+SPANNED = (
+    "p puts K; t deletes K; 2 leaves; t aborts; t deletes K; t commits; 1 cleans; time passes; 1 cleans; 1 cleans; "
+    "time passes; t deletes K; t aborts; 1 cleans; 2 returns"
+)
+"""Broker 2 takes the last ABORT for the end of the first delete, rightly. What was committed between it never had."""
+
+
+@pytest.fixture(scope="module")
+def swept(spark: SparkSession) -> Swept:
+    ticks: list[int] = []
+    found = sweep(spark, Odds(), range(RUNS), lambda tally: ticks.append(tally.runs))
+    assert ticks[-1] == RUNS
+    return found
+
+
+def judged(spark: SparkSession, ways: Sequence[Drawn]) -> Told:
+    return told(dealing(spark), range(len(ways)), ways.__getitem__)
+
+
+def test_all_four_are_found_and_both_judges_agree(swept: Swept) -> None:
+    assert swept.tally.amiss == {}
+    assert set(swept.tally.found) == set(Anomaly)
+    assert swept.tally.verdict == ANOMALY
+    assert sum(map(len, swept.tally.found.values())) <= swept.tally.exposed < RUNS
+
+
+def test_every_run_that_was_found_is_one_by_its_state(swept: Swept) -> None:
+    for name, seeds in swept.tally.found.items():
+        wrong = [seed for seed in range(RUNS) if is_wrong(draw(seed, Odds()), name)]
+        assert seeds == wrong
+
+
+def test_the_smallest_schedules_lead_there_and_can_be_replayed(swept: Swept) -> None:
+    for name, way in swept.smallest.items():
+        assert is_wrong(way, name)
+        assert is_replayable(name, way)
+        assert len(way.steps) <= 13
+
+
+def test_nothing_is_found_without_an_outage(spark: SparkSession) -> None:
+    tally = Tally()
+    tally.add(200, told(dealing(spark), range(200), partial(draw, odds=Odds(outage=NO_OUTAGE))))
+    assert (tally.exposed, tally.found, tally.amiss) == (0, {}, {})
+    assert tally.verdict == UNKNOWN
+
+
+def test_rules_of_coordination_protect_and_without_them_nothing_does(spark: SparkSession) -> None:
+    protected, bare = (
+        sweep(spark, odds, range(250), lambda _: None).tally for odds in (Odds(coordinated=True), WITHOUT)
+    )
+    assert (protected.verdict, protected.found) == (CLEAN, {})
+    assert protected.exposed
+    assert bare.verdict == ANOMALY
+    assert {Anomaly.STUCK_LSO, Anomaly.TOMBSTONE_DIVERGENCE} <= set(bare.found)
+
+
+def test_a_deletion_inside_a_span_of_the_index_was_never_there(spark: SparkSession) -> None:
+    """Found by a sweep: the checkers took a delete that a replica had never had for one that it hides."""
+    way = Drawn(0, Rules(), tuple(SPANNED.split("; ")))
+    found = judged(spark, [way])
+    assert found_by_checkers(found) == {("0", 2, str(Anomaly.TOMBSTONE_DIVERGENCE))}
+
+
+@pytest.mark.parametrize("name", [*Anomaly, ORACLE])
+def test_judges_that_differ_forbid_a_verdict(name: str) -> None:
+    row = {"run": "3", "broker": 2, "anomaly": str(Anomaly.STUCK_LSO)}
+    rows = {ORACLE: [row]} if name == ORACLE else {"stuck_lso": [{**row, "anomaly": name}]}
+    tally = Tally()
+    tally.add(10, Told(rows, {}))
+    assert tally.verdict == UNKNOWN
+    assert not tally.found
+    ((what, where),) = tally.amiss.items()
+    assert what == ("the model's state alone tells" if name == ORACLE else "checkers alone find")
+    assert where == [f"seed 3, broker 2: {Anomaly.STUCK_LSO if name == ORACLE else name}"]
+
+
+def test_a_checker_that_raises_forbids_a_verdict() -> None:
+    tally = Tally()
+    tally.add(1, Told({}, {"doubts": "ValueError: no"}))
+    assert tally.verdict == UNKNOWN
+    assert tally.amiss == {"checkers that raised": ["doubts: ValueError: no"]}

@@ -1,0 +1,207 @@
+"""Schedules on a simulated cluster: what each word does, what cannot happen, and that the same gives the same."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from harness.explore.chance import ADDS, LEAVES, NO_OUTAGE, OUTAGES, Odds, draw
+from harness.scenario import Anomaly
+from models.batch import encode
+from models.steps import begin, play, take
+from models.world import BEGIN_MS, DAY_MS, HOUR_MS, STEP_MS, Rules, World
+from models.wrongs import LOST_VALUE
+
+V1, V2 = Rules(), Rules(epoch_bump=True)
+TOGETHER = Rules(coordinated=True)
+
+
+def steps(text: str) -> tuple[str, ...]:
+    return tuple(text.split("; "))
+
+
+def names(world: World) -> set[str]:
+    return {name for _, name in world.wrongs()}
+
+
+def shown(world: World, broker: int) -> list[str]:
+    return [
+        batch.marker or " ".join((record.key or b"").decode() for record in batch.records)
+        for batch in world.replicas[broker].batches()
+    ]
+
+
+WAYS = {
+    Anomaly.TOMBSTONE_DIVERGENCE: (V1, "p puts K; 2 leaves; p deletes K; 1 cleans; time passes; 1 cleans; 2 returns"),
+    Anomaly.STUCK_LSO: (V2, "t puts K; 2 leaves; t aborts; 1 cleans; 1 cleans; time passes; 1 cleans; 2 returns"),
+    Anomaly.ABORTED_TO_COMMITTED: (
+        V1,
+        "t puts K; 2 leaves; t aborts; t puts K; t commits; 1 cleans; 1 cleans; time passes; 1 cleans; 2 returns",
+    ),
+    Anomaly.COMMITTED_TO_ABORTED: (
+        V1,
+        ("t puts K; p puts K; 2 leaves; t commits; t puts K; t aborts; 1 cleans; 1 cleans; time passes; 1 cleans; "
+        "2 returns"),
+    ),
+    LOST_VALUE: (
+        V2,
+        ("t puts L; t commits; t deletes L; 2 lags; t aborts; 1 cleans; 1 cleans; time passes; 1 cleans; t puts K; "
+        "t commits; 2 copies a batch; 2 copies a batch; 2 copies a batch; 2 cleans; time passes; 2 cleans; 2 returns"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_known_ways_lead_where_they_lead_in_every_interleaving(name: str) -> None:
+    rules, way = WAYS[name]
+    assert (2, name) in play(rules, steps(way)).wrongs()
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_without_the_outage_nothing_goes_wrong(name: str) -> None:
+    rules, way = WAYS[name]
+    stays = [step for step in steps(way) if step not in {"2 leaves", "2 lags", "2 returns"}]
+    assert not play(rules, stays).wrongs()
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["2 sleeps", "4 leaves", "q puts K", "t puts", "t puts K L", "t commit", "message two arrives", "message 1", ""],
+)
+def test_other_words_are_no_steps(step: str) -> None:
+    with pytest.raises(ValueError, match="is no step"):
+        take(begin(V1), step)
+
+
+@pytest.mark.parametrize(
+    ("before", "step"),
+    [
+        ("an hour passes", "p deletes K"),
+        ("an hour passes", "t commits"),
+        ("an hour passes", "2 returns"),
+        ("an hour passes", "2 copies a batch"),
+        ("2 leaves", "2 leaves"),
+        ("2 leaves; 2 returns", "2 lags"),
+        ("p puts K; 2 leaves", "2 cleans"),
+        ("2 leaves", "2 leads"),
+        ("2 leads", "2 leaves"),
+        ("an hour passes", "1 leads"),
+        ("an hour passes", "4 leads"),
+        ("an hour passes", "4 cleans"),
+        ("2 leaves", "4 is added"),
+        ("an hour passes", "3 reports"),
+        ("an hour passes", "messages arrive"),
+        ("an hour passes", "message 1 arrives"),
+    ],
+)
+def test_what_cannot_happen_is_skipped_and_takes_no_time(before: str, step: str) -> None:
+    world = play(V1, steps(before))
+    now_ms = world.now_ms
+    assert take(world, step) is None
+    assert world.now_ms == now_ms
+
+
+def test_time_goes_by_default_timers() -> None:
+    world = play(V1, ["p puts K", "an hour passes", "time passes"])
+    assert world.now_ms == BEGIN_MS + STEP_MS + HOUR_MS + DAY_MS + HOUR_MS
+
+
+def test_who_is_down_neither_copies_nor_cleans_and_who_lags_cleans() -> None:
+    down, lags = (play(V1, ["p puts K", "p puts K", f"2 {how}", "p puts L", "2 cleans"]) for how in ("leaves", "lags"))
+    assert shown(down, 2) == ["K", "K"]
+    assert shown(lags, 2) == ["K"]
+    assert shown(down, 3) == ["K", "K", "L"]
+
+
+def test_a_replica_that_is_added_copies_batch_by_batch() -> None:
+    world = play(V1, ["p puts K", "p puts L", "4 is added", "4 copies a batch"])
+    assert shown(world, 4) == ["K"]
+    assert world.replication.in_sync == [1, 2, 3]
+    take(world, "4 joins")
+    assert shown(world, 4) == ["K", "L"]
+    assert world.replication.in_sync == [1, 2, 3, 4]
+
+
+def test_markers_of_version_2_have_the_next_epoch() -> None:
+    world = play(V2, ["t puts K", "t commits", "t puts K", "u puts K"])
+    assert [batch.producer_epoch for batch in world.replicas[1].batches()] == [0, 1, 1, 0]
+    assert [batch.producer_id for batch in world.replicas[1].batches()] == [7, 7, 7, 8]
+
+
+def test_messages_are_late_lost_and_reordered() -> None:
+    world = play(TOGETHER, ["p puts K", "1 cleans", "2 cleans", "3 cleans", "2 reports", "3 reports"])
+    assert [(one.broker, one.pair) for one in world.under_way()] == [(2, (1, 1)), (3, (1, 1))]
+    assert take(world, "message 2 is lost") is not None
+    assert [one.broker for one in world.under_way()] == [2]
+    for step in ("message 1 arrives", "3 reports", "messages arrive"):
+        assert take(world, step) is not None
+    assert not world.under_way()
+    assert {broker: world.protocol.bounds(broker).tombstones for broker in (1, 2, 3)} == dict.fromkeys((1, 2, 3), 1)  # type: ignore[union-attr]  # it is coordinated
+
+
+def test_messages_to_a_broker_that_is_down_wait() -> None:
+    world = play(TOGETHER, ["p puts K", "1 cleans", "2 cleans", "3 cleans", "2 reports", "3 reports", "2 leaves"])
+    take(world, "messages arrive")
+    assert [one.broker for one in world.under_way()] == [2]
+    assert take(world, "message 1 arrives") is None
+
+
+def test_an_added_replica_misses_a_marker_with_coordination_too() -> None:
+    world = play(
+        TOGETHER,
+        steps(
+            "t puts K; t aborts; 2 reports; 3 reports; messages arrive; 4 is added; 4 copies a batch; time passes; "
+            "1 cleans; 1 cleans; time passes; 1 cleans; 4 joins"
+        ),
+    )
+    assert world.wrongs() == [(4, Anomaly.STUCK_LSO)]
+
+
+@pytest.mark.parametrize("outage", OUTAGES)
+def test_a_seed_gives_one_outage_of_two_days_at_least(outage: str) -> None:
+    for seed in range(50):
+        drawn = draw(seed, Odds(outage=outage))
+        at = next(n for n, step in enumerate(drawn.steps) if step.endswith(outage))
+        assert drawn.steps[at:].count("time passes") >= 2
+        assert sum(step.endswith(("returns", "joins")) for step in drawn.steps) == 1
+        assert play(drawn.rules, drawn.steps).replication.away == set()
+
+
+def test_every_step_that_was_drawn_was_taken() -> None:
+    for seed in range(50):
+        drawn = draw(seed, Odds(coordinated=True))
+        world = begin(drawn.rules)
+        assert all(take(world, step) is not None for step in drawn.steps)
+
+
+def test_no_outage_no_wrong() -> None:
+    for seed in range(300):
+        drawn = draw(seed, Odds(outage=NO_OUTAGE))
+        assert not play(drawn.rules, drawn.steps).wrongs()
+
+
+@pytest.mark.parametrize(
+    ("odds", "digest"),
+    [
+        (Odds(), "f139abff03c056e1"),
+        (Odds(coordinated=True), "532501cfebe8ab85"),
+        (Odds(outage=ADDS), "c2d0b6005c8035f7"),
+    ],
+    ids=["alone", "together", "added"],
+)
+def test_the_same_seed_gives_the_same_bytes_everywhere(odds: Odds, digest: str) -> None:
+    digested = hashlib.sha256()
+    for seed in range(100):
+        drawn = draw(seed, odds)
+        digested.update("; ".join(drawn.steps).encode())
+        world = play(drawn.rules, drawn.steps)
+        for broker in sorted(world.replicas):
+            for batch in world.replicas[broker].batches():
+                digested.update(encode(batch))
+    assert digested.hexdigest()[:16] == digest
+
+
+def test_most_brokers_go_away_and_some_are_added() -> None:
+    ways = [next(step for step in draw(seed, Odds()).steps if step.endswith(tuple(OUTAGES))) for seed in range(200)]
+    assert ways.count(f"2 {LEAVES}") > ways.count(f"4 {ADDS}") > 10

@@ -1,0 +1,122 @@
+"""What is written down of a simulated run: the same as parsers and observers of real ones make of its bytes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from checkers.parse import DISK, log_rows
+from checkers.schemas import ABORTS, ENTRIES, HISTORY, OBSERVATIONS, SETTINGS, STATES
+from harness import observe
+from harness.explore.chance import NO_OUTAGE, Odds, draw
+from harness.explore.witness import Witness, delivered, read_back, watch
+from harness.segments.batches import iter_batches
+from harness.store import AFTER_REJOIN, BEFORE_RETURN
+from models.batch import encode
+from models.world import Rules
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql.types import StructType
+
+DELETED = ("p puts K", "2 leaves", "p deletes K", "1 cleans", "time passes", "1 cleans", "2 returns")
+SEEDS = range(200)
+
+
+def rows(table: list[tuple[object, ...]], schema: StructType, **wanted: object) -> list[dict[str, object]]:
+    found = [dict(zip(schema.names[1:-1], row, strict=True)) for row in table]
+    return [row for row in found if all(row[name] == value for name, value in wanted.items())]
+
+
+def seen(seed: int) -> Witness:
+    drawn = draw(seed, Odds(coordinated=seed % 2 == 1))
+    return watch(drawn.rules, drawn.steps)
+
+
+def test_rows_are_those_of_log_files(tmp_path: Path) -> None:
+    """Batch by batch, each once, or whole logs as files that a parser of real ones reads: the rows are the same."""
+    path = tmp_path / "00000000000000000000.log"
+    for seed in SEEDS:
+        witness = seen(seed)
+        for broker, replica in witness.world.replicas.items():
+            path.write_bytes(b"".join(map(encode, replica.batches())))
+            mine = [row[6:] for row in witness.entries if row[0] == AFTER_REJOIN and row[2] == broker]
+            assert mine == list(log_rows(path, may_be_cut=False)), f"seed {seed}, broker {broker}"
+
+
+def test_an_observer_sees_what_one_of_brokers_sees() -> None:
+    for seed in SEEDS:
+        for replica in seen(seed).world.replicas.values():
+            for batch in replica.batches():
+                (parsed,) = iter_batches(encode(batch), source="a test")
+                told = tuple((offset, kind) for offset, kind, _ in read_back(batch).seen)
+                assert told == observe._content(parsed)
+
+
+def test_rows_have_the_columns_of_their_tables() -> None:
+    witness = seen(0)
+    for name, schema in (
+        ("entries", ENTRIES), ("aborts", ABORTS), ("states", STATES), ("history", HISTORY),
+        ("observations", OBSERVATIONS), ("settings", SETTINGS),
+    ):  # fmt: skip
+        assert all(len(row) == len(schema.names) - 2 for row in getattr(witness, name)), name
+
+
+def test_who_is_down_is_judged_by_its_files() -> None:
+    witness = watch(Rules(), DELETED)
+    assert {(row["broker"], row["source"]) for row in rows(witness.entries, ENTRIES, snapshot=BEFORE_RETURN)} == {
+        (1, "fetch"), (2, DISK), (3, "fetch"),
+    }  # fmt: skip
+    (state,) = rows(witness.states, STATES, snapshot=BEFORE_RETURN, broker=2)
+    assert (state["served"], state["high_watermark"], state["last_stable_offset"]) == (False, 1, None)
+    (state,) = rows(witness.states, STATES, snapshot=AFTER_REJOIN, broker=2)
+    assert (state["served"], state["high_watermark"], state["last_stable_offset"]) == (True, 2, 2)
+
+
+def test_a_tombstone_is_seen_to_appear_and_to_go() -> None:
+    # The last batch of a pass stays, empty at least.
+    looks = rows(watch(Rules(), (*DELETED[:3], "p puts L", *DELETED[3:])).observations, OBSERVATIONS, broker=1)
+    kinds = [
+        [(noted["offset"], noted["kind"]) for noted in look[what]]  # type: ignore[attr-defined]  # a list of them
+        for look in looks
+        for what in ("appeared", "removed")
+    ]
+    assert kinds == [
+        [(0, "value")], [], [(1, "tombstone"), (2, "value")], [], [], [(0, "value")], [], [(1, "tombstone")],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("steps", "phases"),
+    [
+        (("t puts K", "2 leaves", "t commits", "2 returns"), {"produce": "before", "commit": "outage"}),
+        (("2 leaves", "t puts K", "t commits", "2 returns"), {"produce": "late", "commit": "late"}),
+        (("2 leaves", "2 returns", "t puts K", "t commits"), {"produce": "after", "commit": "after"}),
+    ],
+)
+def test_phases_tell_what_can_be_missed(steps: tuple[str, ...], phases: dict[str, str]) -> None:
+    told = rows(watch(Rules(), steps).history, HISTORY, type="ok", part="payload")
+    assert {row["f"]: row["phase"] for row in told if row["f"] != "begin"} == phases
+
+
+def test_only_deletes_of_what_a_replica_had_can_be_missed() -> None:
+    steps = ("p puts K", "2 leaves", "p deletes K", "p puts K", "p deletes K", "2 returns")
+    told = rows(watch(Rules(), steps).history, HISTORY, type="ok", tombstone=True)
+    assert [(row["offset"], row["phase"]) for row in told] == [(1, "outage"), (3, "late")]
+
+
+def test_a_run_without_an_outage_has_both_snapshots() -> None:
+    drawn = draw(1, Odds(outage=NO_OUTAGE))
+    witness = watch(drawn.rules, drawn.steps)
+    before, after = (
+        [row[1:] for row in witness.states if row[0] == snapshot] for snapshot in (BEFORE_RETURN, AFTER_REJOIN)
+    )
+    assert before == after
+
+
+def test_a_consumer_is_delivered_what_was_committed_up_to_the_stable_offset() -> None:
+    steps = ("t puts K", "p puts L", "t aborts", "u puts M", "u commits", "t puts N", "p puts O")
+    world = watch(Rules(), steps).world
+    assert [told["key"] for told in delivered(world.replicas[3])] == ["L", "M"]
