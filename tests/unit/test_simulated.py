@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 HOUR_S = 3600.0
 CLOSED = "the window does not open"
 DIGESTS = {
-    "sim-kafka": "",
-    "sim-redpanda": "",
-    "sim-cloud-topics": "",
+    "sim-kafka": "7c105950d99322b747cdd9f277b6753012cbc95933bfcdbb8ad74a87b31a44f8",
+    "sim-redpanda": "1705f420561afc14979c89ffe39a55239b4f8f4fc60b5d4409431bb1f554bc47",
+    "sim-cloud-topics": "d1cc5c903c78216de2924389aa6526956af91767ccb173403be1d907b1e4b385",
 }
 """Of a run of all anomalies with seed 1."""
 

@@ -185,7 +185,7 @@ def test_no_outage_no_wrong() -> None:
     ("odds", "digest"),
     [
         (Odds(), "f139abff03c056e1"),
-        (Odds(coordinated=True), "532501cfebe8ab85"),
+        (Odds(coordinated=True), "a2160475835d41a6"),
         (Odds(outage=ADDS), "c2d0b6005c8035f7"),
     ],
     ids=["alone", "together", "added"],
