@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from checkers.evidence import PARTITION, REPLICA, in_one
@@ -48,37 +47,23 @@ def hidden_records(evidence: Evidence, known: DataFrame, records: DataFrame, dif
         .drop("first_offset")
     )
     if evidence.has_clients:
-        by_index = by_index.join(_missed(evidence), [*REPLICA, "offset"], "left_anti")
+        by_index = by_index.join(_once_held(evidence), [*REPLICA, "offset"], "left_semi")
     return by_log.unionByName(by_index).unionByName(_undone_deletes(evidence, differing_keys, facts))
 
 
-def _missed(evidence: Evidence) -> DataFrame:
-    """Return REPLICA, offset of what a replica was never seen to have, and another one had removed before its return.
+def _once_held(evidence: Evidence) -> DataFrame:
+    """Return REPLICA, offset of every record that a replica was ever seen to have: in its files, or by the observer.
 
-    Its log did not reach so far then. What it copied since would have been seen: compaction rests (`Outage`), and
-    else the observer sees it appear.
+    What lies inside the offsets of a transaction in its ``.txnindex`` it may never have had: while it was away others
+    had compacted that, and so it took two transactions of a producer for one.
     """
-    whole = Window.partitionBy(*PARTITION)
-    ends = evidence.before_return.groupBy(*REPLICA).agg((f.max("last_offset") + 1).alias("log_end"))
-    reached = in_one(ends).withColumn("reached", f.max("log_end").over(whole))
-    behind = reached.withColumn("ahead", f.count_if(f.col("log_end") == f.col("reached")).over(whole)).where(
-        "log_end < reached"
-    )
-    written = evidence.history.where("offset IS NOT NULL").select(*PARTITION, "offset")
-    holders = evidence.before_return.where("offset IS NOT NULL").groupBy(*PARTITION, "offset").count()
-    # What came as an emptied batch came without its record.
-    seen = (
+    appeared = (
         evidence.observations.select(*REPLICA, f.explode("appeared").alias("seen"))
         .where(f.col("seen.kind").isin("value", "tombstone"))
         .select(*REPLICA, f.col("seen.offset").alias("offset"))
     )
-    return (
-        in_one(in_one(behind.join(written, PARTITION)).join(holders, [*PARTITION, "offset"], "left"))
-        .where("offset >= log_end AND offset < reached AND coalesce(count, 0) < ahead")
-        .join(seen, [*REPLICA, "offset"], "left_anti")
-        .join(evidence.final.select(*REPLICA, "offset"), [*REPLICA, "offset"], "left_anti")
-        .select(*REPLICA, "offset")
-    )
+    stored = evidence.entries.where("offset IS NOT NULL").select(*REPLICA, "offset")
+    return in_one(appeared.unionByName(stored))
 
 
 def _undone_deletes(evidence: Evidence, differing_keys: DataFrame, facts: DataFrame) -> DataFrame:

@@ -92,7 +92,8 @@ def _write(world: World, who: str, what: str) -> Done | None:
         client.open = Open(len(world.txns), client.begun)
         world.txns.append(Txn())
     txn = client.open if client else None
-    world.wrote.append(Wrote(base, key, deletes, txn.number if txn else None))
+    producer_id = client.producer_id if client else None
+    world.wrote.append(Wrote(base, key, deletes, txn.number if txn else None, producer_id))
     headers = ((HEADER_TXN, f"{who}/{txn.nth}".encode()),) if txn else ()
     record = Record(base, world.now_ms, key.encode(), None if deletes else b"v", headers)
     batch = _batch(world, record, client)

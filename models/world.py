@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from models.batch import ABORT, COMMIT, Batch
 from models.cleaner import Cleaning
 from models.coordination import Pair, Report
-from models.wrongs import Truth, Txn, Wrote, endings, wrongs
+from models.wrongs import Truth, Txn, Wrote, endings, indexed, wrongs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,7 +106,7 @@ class World:
     def wrongs(self) -> list[tuple[int, str]]:
         """Return what each replica in sync has wrong, by the state itself: broker and name, each once."""
         truth, in_sync = self.truth, self.replication.in_sync
-        judges = (wrongs, endings)
+        judges = (wrongs, endings, indexed)
         return sorted(
             {
                 (broker, str(name))

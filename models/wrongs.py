@@ -21,12 +21,16 @@ LOST_VALUE: Final = "lost-value"
 
 
 class Wrote(NamedTuple):
-    """A record that was written; ``txn`` is the number of its transaction, None for none."""
+    """A record that was written; ``txn`` is the number of its transaction, None for none.
+
+    ``producer_id``: of a transactional one, where there are several producers.
+    """
 
     offset: int
     key: str
     deletes: bool
     txn: int | None = None
+    producer_id: int | None = None
 
 
 class Txn(NamedTuple):
@@ -123,6 +127,19 @@ def endings(replica: Replica, truth: Truth) -> Iterator[str]:
             yield Anomaly.TOMBSTONE_DIVERGENCE
         elif not final.deletes:
             yield LOST_VALUE
+
+
+def indexed(replica: Replica, truth: Truth) -> Iterator[str]:
+    """Yield what a replica that has everything still tells in its ``.txnindex`` of records that it had.
+
+    It may have compacted them away as aborted: then nothing else shows that it took them for that.
+    """
+    for segment in replica.segments:
+        for entry in segment.aborted:
+            for one in truth.wrote:
+                is_inside = entry.first_offset <= one.offset <= entry.last_offset and one.offset in replica.received
+                if is_inside and one.producer_id == entry.producer_id and truth.outcome(one) == COMMIT:
+                    yield Anomaly.COMMITTED_TO_ABORTED
 
 
 def _misjudged(truth: Truth, one: Wrote, believed: str | None, log_end: int) -> str | None:
