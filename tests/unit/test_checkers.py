@@ -540,6 +540,44 @@ HIDDEN_CASES = [
         ),
         (Finding(HIDDEN, 2, 0, "K", 5, LATENT, witness={"evidence": ["txnindex"], "marker_taken_here_at": 4}),),
     ),
+    *(
+        Case(
+            History(
+                f"hidden {kind}, seen by the observer alone, and the txnindex tells",
+                wrote=(put(0, "K"), entry),
+                outage=(commit(2, T1), put(3, "K")),
+                late=(put(4, "garbage", T2), abort(5, T2), END),
+                before=(replica(1, put(3, "K"), put(4, "garbage", T2), abort(5, T2)), absent(2, emptied(1, T1))),
+                after=(
+                    replica(1, put(3, "K"), abort(5, T2), END, index=(aborted(T2, 4, 5),)),
+                    replica(2, put(3, "K"), abort(5, T2), END, index=(aborted(T1, 1, 5),)),
+                ),
+                seen=(appeared(2, entry),),
+            ),
+            (Finding(HIDDEN, 2, 1, "K", 5, LATENT, witness={"evidence": ["txnindex"]}),),
+        )
+        for kind, entry in (("value", put(1, "K", T1)), ("delete", delete(1, "K", T1)))
+    ),
+    *(
+        Case(
+            History(
+                f"a txnindex spans a committed record that the replica {never}",
+                wrote=(put(0, "K", T1),),
+                outage=(abort(1, T1), put(2, "L", T2), commit(3, T2), put(4, "L")),
+                late=(put(5, "garbage", T3), abort(6, T3), END),
+                before=(replica(1, put(4, "L"), put(5, "garbage", T3), abort(6, T3)), absent(2, put(0, "K", T1))),
+                after=(
+                    replica(1, put(4, "L"), abort(6, T3), END, index=(aborted(T3, 5, 6),)),
+                    replica(2, put(4, "L"), abort(6, T3), END, index=(aborted(T1, 0, 6),)),
+                ),
+                seen=seen,
+            ),
+        )
+        for never, seen in (
+            ("never had", (appeared(1, put(2, "L", T2)),)),
+            ("had without its content", (appeared(1, put(2, "L", T2)), appeared(2, emptied(2, T2)))),
+        )
+    ),
     Case(
         History(
             "hidden delete, cleaned away, and the txnindex tells",
