@@ -21,7 +21,7 @@ from harness.history import HEADER_TXN
 from harness.segments.records import Record
 from models import coordination
 from models.batch import Batch, marker_record
-from models.cleaner import UNBOUNDED, clean
+from models.cleaner import UNBOUNDED
 from models.replica import Replica
 from models.replication import Replication
 from models.world import (
@@ -185,7 +185,8 @@ def _clean(world: World, broker: int, _: str) -> Done | None:
     if broker not in world.replicas or broker in world.down:
         return None
     bounds = world.protocol.bounds(broker) if world.protocol else UNBOUNDED
-    return NOTHING_WRITTEN if clean(world.replicas[broker], CLEANING, world.now_ms, bounds) else None
+    is_done = world.rules.system.clean(world.replicas[broker], CLEANING, world.now_ms, bounds)
+    return NOTHING_WRITTEN if is_done else None
 
 
 def _pass(*_: object) -> Done:

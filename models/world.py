@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from models.batch import ABORT, COMMIT, Batch
 from models.cleaner import Cleaning
-from models.coordination import Pair, Report
+from models.coordination import Report
+from models.systems import KAFKA, redpanda_without
 from models.wrongs import Truth, Txn, Wrote, endings, indexed, wrongs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from models.coordination import Coordination, Message
+    from models.coordination import Coordination, Message, Pair
     from models.replica import Replica
     from models.replication import Replication
+    from models.systems import System
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
 HOUR_MS: Final = 60 * 60 * 1000
@@ -37,12 +39,19 @@ OUTCOMES: Final = {"commits": COMMIT, "aborts": ABORT}
 class Rules:
     """What is played by. ``epoch_bump``: transactions of version 2 (KIP-890).
 
-    ``without``: names of `models.coordination.RULES` that its coordination leaves out.
+    ``without``: names of `models.coordination.RULES` that its coordination leaves out, and of `models.redpanda.RULES`
+    where brokers are ``redpanda``'s.
     """
 
     epoch_bump: bool = False
     coordinated: bool = False
     without: frozenset[str] = frozenset()
+    redpanda: bool = False
+
+    @property
+    def system(self) -> System:
+        """What its brokers do to a replica."""
+        return redpanda_without(self.without) if self.redpanda else KAFKA
 
 
 class Open(NamedTuple):
@@ -119,8 +128,8 @@ class World:
     def own(self, broker: int) -> Pair:
         """Return a replica's MCCO and MXFO: how far it is compacted, and how far every transaction has ended in it."""
         replica = self.replicas[broker]
-        compacted = replica.high_watermark if "clean-not-copied" in self.rules.without else replica.cleaned_to
-        return Pair(compacted or 0, replica.last_stable_offset)
+        own = self.rules.system.own(replica)
+        return own._replace(tombstones=replica.high_watermark) if "clean-not-copied" in self.rules.without else own
 
     def tell(self, what: Callable[..., Coordination], *arguments: object) -> None:
         """Have replicas take note, where they are coordinated."""

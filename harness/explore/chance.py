@@ -48,6 +48,7 @@ class Odds:
     coordinated: bool = False
     without: frozenset[str] = frozenset()
     outage: str | None = None
+    redpanda: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class _Chance:
 def draw(seed: int, odds: Odds) -> Drawn:
     """Return the schedule of a seed."""
     random = Random(f"explore {seed}")  # noqa: S311  (nothing secret)
-    rules = Rules(random.random() < _V2_SHARE, odds.coordinated, odds.without)
+    rules = Rules(random.random() < _V2_SHARE, odds.coordinated, odds.without, odds.redpanda)
     outage = odds.outage or random.choices(list(OUTAGES), list(OUTAGES.values()))[0]
     producers = list(PRODUCERS)[: 2 if random.random() < _TWO_PRODUCERS_SHARE else 1]
     chance = _Chance(

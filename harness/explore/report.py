@@ -11,7 +11,7 @@ from rich.table import Table
 
 from harness.console import JSON, STYLES, ConsoleProgress, stdout
 from harness.errors import UsageError
-from harness.explore.cases import COORDINATED, SIM_KAFKA
+from harness.explore.cases import COORDINATED, SIM_REDPANDA
 from harness.explore.chance import Odds
 from harness.explore.many import explore_many, is_replayable
 from harness.explore.schedule import Schedule, write_schedule
@@ -41,9 +41,10 @@ def explore_runs(
 
     Raises `UsageError` for what has no random runs.
     """
-    if target != SIM_KAFKA or set(with_) - {COORDINATED}:
+    if set(with_) - {COORDINATED}:
         raise UsageError(f"{_found_on(target, with_)} has no random runs: leave out --runs")
-    odds = Odds(coordinated=COORDINATED in with_, without=frozenset(without))
+    is_redpanda = target == SIM_REDPANDA
+    odds = Odds(coordinated=is_redpanda or COORDINATED in with_, without=frozenset(without), redpanda=is_redpanda)
     progress, began_s = ConsoleProgress(), time.monotonic()
     progress.stage("start Spark")
 
