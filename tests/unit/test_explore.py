@@ -13,7 +13,7 @@ import pytest
 from click import BadParameter
 from click.testing import CliRunner
 
-from harness.errors import EXIT_ANOMALY, EXIT_UNKNOWN, UsageError
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, UsageError
 from harness.explore import report
 from harness.explore.cases import COORDINATED, KIP_87, SIM_KAFKA, SIM_REDPANDA, Case, cases
 from harness.explore.chance import Drawn, Odds
@@ -189,6 +189,38 @@ def test_options_that_do_not_go_together(options: list[str], says: str) -> None:
 def test_numbers_that_are_none(given: list[str]) -> None:
     ran = CliRunner().invoke(command, ["--target", SIM_KAFKA, *given], standalone_mode=False)
     assert isinstance(ran.exception, BadParameter)
+
+
+@pytest.mark.parametrize(
+    ("given", "odds"),
+    [
+        (["--target", SIM_KAFKA], Odds()),
+        (["--target", SIM_KAFKA, "--with", COORDINATED], Odds(coordinated=True)),
+        (["--target", SIM_REDPANDA], Odds(coordinated=True, redpanda=True)),
+        (
+            ["--target", SIM_REDPANDA, "--without", "snapshot-first"],
+            Odds(coordinated=True, redpanda=True, without=frozenset({"snapshot-first"})),
+        ),
+    ],
+)
+def test_random_runs_are_drawn_by_the_rules_asked_for(
+    given: list[str], odds: Odds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Odds] = []
+
+    def explore_many(odds: Odds, *_: object) -> Swept:
+        asked.append(odds)
+        return Swept(Tally(runs=3, exposed=1), {})
+
+    monkeypatch.setattr(report, "explore_many", explore_many)
+    assert CliRunner().invoke(command, [*given, "--runs", "3"], standalone_mode=False).return_value == EXIT_CLEAN
+    assert asked == [odds]
+
+
+def test_random_runs_know_no_kip_87() -> None:
+    ran = CliRunner().invoke(command, ["--target", SIM_KAFKA, "--with", KIP_87, "--runs", "3"], standalone_mode=False)
+    assert isinstance(ran.exception, UsageError)
+    assert "sim-kafka with kip-87 has no random runs: leave out --runs" in str(ran.exception)
 
 
 def test_random_runs_are_told_with_their_smallest_schedules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
