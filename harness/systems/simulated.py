@@ -5,7 +5,7 @@ Topics and brokers take Kafka's settings. What there is no rule for is refused (
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
 from harness.clients import Client
@@ -13,25 +13,23 @@ from harness.clients.simulated import SimulatedClient, SimulatedReading
 from harness.errors import UsageError
 from harness.protocol.admin import PartitionState
 from harness.protocol.redpanda_admin import COORDINATED_COMPACTION
-from harness.protocol.replica import DEBUG_REPLICA_ID, OpenTransaction, ReplicaState
 from harness.suggest import nearest
 from harness.systems import System
+from harness.systems.simulated_reader import SimulatedReader
 from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
 from harness.timers import FREEZE
 from harness.verdict import ONE_COPY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from harness.protocol.admin import Admin
-    from harness.protocol.replica import Held, Reader, TopicPartition
+    from harness.protocol.replica import Reader, TopicPartition
     from harness.runtimes.base import Runtime
     from harness.runtimes.sim import SimRuntime
     from harness.targets import Target
     from harness.timers import Timers
-    from models.cluster.cluster import SimCluster
-    from models.replica import Replica
     from workloads.reader import Reading
 
 COORDINATOR: Final = ("__transaction_state", 0)
@@ -46,75 +44,6 @@ LOOKS_A_WINDOW, ROUNDS_A_WINDOW = 500, 100
 """Where windows last for days: replicas are looked at so often in one, and the filler writes so often."""
 SETTLING_ROUNDS = 10
 """Some waits are for a few rounds of the filler."""
-
-
-class SimulatedReader:
-    """Implements `harness.protocol.replica.Reader`."""
-
-    def __init__(self, cluster: SimCluster, broker: int) -> None:
-        """Remember whom to ask."""
-        self._cluster = cluster
-        self._broker = broker
-        self._told: dict[tuple[TopicPartition, int], tuple[int, ReplicaState]] = {}
-
-    def read(
-        self, partitions: Iterable[TopicPartition], *, replica_id: int = DEBUG_REPLICA_ID
-    ) -> dict[TopicPartition, ReplicaState | str]:
-        """Return each replica as it is; for a consumer, what it may be given."""
-        self._raise_if_away()
-        return {tp: self._state(tp, replica_id) for tp in partitions}
-
-    def open_transactions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Held]:
-        """Return what each replica holds open."""
-        self._raise_if_away()
-        return {tp: open_in(self._cluster.partitions[tp].replica(self._broker)) for tp in partitions}
-
-    def close(self) -> None:
-        """There is nothing to let go of."""
-
-    def _raise_if_away(self) -> None:
-        if not self._cluster.is_reachable(self._broker):
-            raise ConnectionError(f"broker {self._broker} does not answer")
-
-    def _state(self, tp: TopicPartition, replica_id: int) -> ReplicaState | str:
-        partition = self._cluster.partitions[tp]
-        if self._broker not in partition.replication.replicas:
-            return "NotLeaderOrFollowerError"
-        version = partition.versions.get(self._broker, 0)
-        told = self._told.get((tp, replica_id))
-        if told is None or told[0] != version:
-            told = (
-                version,
-                self._read(self._cluster.served(partition, self._broker), is_consumer=replica_id != DEBUG_REPLICA_ID),
-            )
-            self._told[tp, replica_id] = told
-        return told[1]
-
-    def _read(self, replica: Replica, *, is_consumer: bool) -> ReplicaState:
-        stable_offset = replica.last_stable_offset
-        end = stable_offset if is_consumer else replica.log_end
-        batches = [batch for batch in replica.from_offset(replica.log_start) if batch.base_offset < end]
-        aborted = [one for segment in replica.segments for one in segment.aborted]
-        return ReplicaState(
-            log_start=replica.log_start,
-            high_watermark=replica.high_watermark,
-            last_stable_offset=stable_offset,
-            aborted=tuple(
-                (one.producer_id, one.first_offset)
-                for one in aborted
-                if is_consumer and one.last_offset >= replica.log_start and one.first_offset < end
-            ),
-            records=b"".join(map(self._cluster.sizes.bytes_of, batches)),
-        )
-
-
-def open_in(replica: Replica) -> tuple[OpenTransaction, ...]:
-    """Return the transactions that a replica holds open."""
-    return tuple(
-        OpenTransaction(producer_id, one.epoch, one.open_from)
-        for producer_id, one in replica.producers.items()
-        if one.open_from is not None
-    )
 
 
 class SimulatedAdmin:
@@ -287,17 +216,9 @@ def _admin(runtime: Runtime) -> Admin:
     return cast("Admin", SimulatedAdmin(cast("SimRuntime", runtime)))
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A simulated system: its name in words, and what it has to show."""
-
-    name: str
-    proof: tuple[str, ...] = ()
-
-
-def _system(kind: Kind) -> System:
+def _system(name: str, proof: tuple[str, ...] = ()) -> System:
     return System(
-        name=kind.name,
+        name=name,
         settings=_settings,
         control=lambda runtime, _admin: SimulatedControl(cast("SimRuntime", runtime)),
         admin=_admin,
@@ -306,12 +227,12 @@ def _system(kind: Kind) -> System:
         has_own_clients=True,
         timers=_timers,
         nemeses=FAULTS,
-        proof=kind.proof,
+        proof=proof,
     )
 
 
 SYSTEMS: Final = {
-    SIM_KAFKA: _system(Kind("simulated Kafka")),
-    SIM_REDPANDA: _system(Kind("simulated Redpanda", (COORDINATED_COMPACTION,))),
-    SIM_CLOUD_TOPICS: _system(Kind("simulated Cloud Topics", (ONE_COPY,))),
+    SIM_KAFKA: _system("simulated Kafka"),
+    SIM_REDPANDA: _system("simulated Redpanda", (COORDINATED_COMPACTION,)),
+    SIM_CLOUD_TOPICS: _system("simulated Cloud Topics", (ONE_COPY,)),
 }

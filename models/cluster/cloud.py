@@ -31,7 +31,7 @@ SHORTEST_PASS_S, LONGEST_PASS_S = 0.005, 0.08
 
 
 class CloudStore:
-    """L1 of a cluster's partitions, and the compactors on its brokers."""
+    """L1 of partitions, and compactors on every broker. Implements `models.cluster.cluster.Compaction`."""
 
     def __init__(self, cluster: SimCluster) -> None:
         """Remember the cluster."""
@@ -57,9 +57,11 @@ class CloudStore:
         aborted = [one for segment in own.segments for one in segment.aborted if one.last_offset >= log.end_offset]
         return replace(own.fork(), segments=[Segment(0, [*batches, *behind], aborted)], log_start=0)
 
-    def notice(self, partition: SimPartition) -> None:
+    def notice(self, partition: SimPartition, broker: int) -> None:
         """Have the leader hand over what is decided, a little later."""
         name = _name(partition)
+        if broker != partition.leader_id:
+            return
         if name not in self._handing_over and self._is_ahead(partition) and not self._rests(name):
             self._handing_over.add(name)
             self._cluster.clock.after(HAND_OVER_S, partial(self._hand_over, partition))
@@ -67,7 +69,7 @@ class CloudStore:
     def wake(self) -> None:
         """Have every leader look for what is decided, and every broker's idle worker for a log to compact."""
         for partition in self._by_name.values():
-            self.notice(partition)
+            self.notice(partition, partition.replication.leader_id)
         for broker in self._cluster.brokers:
             self._wake(broker, 0.0)
 

@@ -1,25 +1,22 @@
-"""The cluster: what befalls its brokers, what they copy from each other, and when they clean.
+"""The cluster: what befalls its brokers, who leads, and who has replicas.
 
-Sources: ``ReplicaManager``, ``Partition`` and ``ReplicaFetcherThread`` (copying, the ISR),
-``ReplicationControlManager`` and ``BrokerHeartbeatManager`` (sessions, leaders), ``LogCleaner`` (passes); Kafka 3.9 to
-4.4.
+Sources: ``ReplicationControlManager`` and ``BrokerHeartbeatManager`` (sessions, leaders, replicas); Kafka 3.9 to 4.4.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from models.cleaner import UNBOUNDED
 from models.cluster.broker import Broker
-from models.cluster.cleaning import KAFKA, Compactor, cleaning_of
+from models.cluster.cleaners import Cleaners
+from models.cluster.cleaning import KAFKA, Compactor
 from models.cluster.cloud import CloudStore
+from models.cluster.copying import Copying
 from models.cluster.network import Network
 from models.cluster.partition import SimPartition, Sizes, begins_segment
 from models.cluster.protection import Protection
-from models.cluster.settings import BROKER, NEVER_MS, TOPIC, numbers, refuse_unknown
+from models.cluster.settings import BROKER, TOPIC, numbers, refuse_unknown
 from models.replica import Replica
 from models.replication import Replication
 from models.rules import Rules as VersionRules
@@ -35,6 +32,30 @@ TopicPartition = tuple[str, int]
 
 START_S = 1.0
 """How long a broker takes to start and to be registered, give or take half of it."""
+
+
+class Compaction(Protocol):
+    """Who compacts what: each broker its own replicas (`Cleaners`), or any broker the one copy (`CloudStore`)."""
+
+    def begin(self, partition: SimPartition) -> None:
+        """Begin with a partition that was just created."""
+        ...
+
+    def notice(self, partition: SimPartition, broker: int) -> None:
+        """A replica is not what it was."""
+        ...
+
+    def wake(self) -> None:
+        """Settings have changed: there may be more to do."""
+        ...
+
+    def crash(self, broker: int) -> None:
+        """A broker has ended, or begun: what it was at is forgotten."""
+        ...
+
+    def served(self, partition: SimPartition, broker: int) -> Replica:
+        """Return what a broker serves of a partition."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -68,7 +89,8 @@ class SimCluster:
     topics: dict[str, dict[str, str]] = field(default_factory=dict)
     sizes: Sizes = field(default_factory=Sizes)
     _protection: Protection | None = field(init=False, default=None)
-    _store: CloudStore | None = field(init=False, default=None)
+    _copying: Copying = field(init=False)
+    _compaction: Compaction = field(init=False)
     _topic_numbers: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -78,8 +100,8 @@ class SimCluster:
         self.network = Network(self.random)
         if self.rules.coordinated:
             self._protection = Protection(self, self.rules.reports_s)
-        if self.rules.shared:
-            self._store = CloudStore(self)
+        self._copying = Copying(self)
+        self._compaction = CloudStore(self) if self.rules.shared else Cleaners(self)
 
     # Topics.
 
@@ -102,8 +124,7 @@ class SimCluster:
         made = SimPartition(topic, number, replication, tuple(brokers))
         if self._protection is not None:
             self._protection.begin(made)
-        if self._store is not None:
-            self._store.begin(made)
+        self._compaction.begin(made)
         return made
 
     def _replica(self, broker: int) -> Replica:
@@ -111,7 +132,7 @@ class SimCluster:
 
     def served(self, partition: SimPartition, broker: int) -> Replica:
         """Return what a broker serves of a partition."""
-        return partition.replica(broker) if self._store is None else self._store.served(partition, broker)
+        return self._compaction.served(partition, broker)
 
     def topic(self, name: str) -> dict[str, float]:
         """Return a topic's numbers."""
@@ -123,15 +144,15 @@ class SimCluster:
             given = {**self.topics[topic], **{name: value for name, value in settings.items() if value is not None}}
             self.topics[topic] = {name: value for name, value in given.items() if settings.get(name, value) is not None}
             self._topic_numbers[topic] = numbers("topic", TOPIC, self.topics[topic])
-        self._look_everywhere()
+        self._compaction.wake()
 
     def alter_brokers(self, brokers: Sequence[int], settings: Mapping[str, str | None]) -> None:
         """Change settings of brokers, running or not; None takes one back."""
         for one in brokers:
             self.brokers[one].set(settings)
         for partition in self.partitions.values():
-            self._kick_all(partition)
-        self._look_everywhere()
+            self._copying.kick_all(partition)
+        self._compaction.wake()
 
     # What befalls brokers.
 
@@ -140,17 +161,17 @@ class SimCluster:
 
         One that was killed reads its logs again: its producers are those that are left in them.
         """
-        if self.brokers[broker].was_killed:
-            for partition in self._held_by(broker):
-                partition.replica(broker).recover()
-                partition.touch(broker)
-        self.brokers[broker].was_killed = False
+        one = self.brokers[broker]
+        for partition in self.held_by(broker):
+            (Replica.recover if one.was_killed else Replica.reopen)(partition.replica(broker))
+            partition.touch(broker)
+        one.was_killed = False
         self._change(broker, is_running=True, is_paused=False)
         self._reach_later(broker, START_S * self.random.uniform(0.5, 1.5))
 
     def stop(self, broker: int) -> None:
         """Have a broker shut down: it hands over what it leads, and is out of the cluster at once."""
-        for partition in self._held_by(broker):
+        for partition in self.held_by(broker):
             others = [one for one in partition.in_sync if one != broker and self.is_reachable(one)]
             if partition.leader_id == broker and others:
                 self.lead(partition, others[0])
@@ -189,11 +210,9 @@ class SimCluster:
 
     def _change(self, broker: int, *, is_running: bool, is_paused: bool) -> None:
         one = self.brokers[broker]
-        one.is_running, one.is_paused, one.look_at_s = is_running, is_paused, math.inf
+        one.is_running, one.is_paused = is_running, is_paused
         one.changes += 1
-        if self._store is not None:
-            self._store.crash(broker)
-        self._look_at_all(broker)
+        self._compaction.crash(broker)
 
     def _heartbeat_s(self, broker: int) -> float:
         return self.random.random() * self.brokers[broker].number_of("broker.heartbeat.interval.ms") / 1000
@@ -211,15 +230,15 @@ class SimCluster:
 
     def _register(self, broker: int) -> None:
         self.brokers[broker].is_registered = True
-        for partition in self._held_by(broker):
+        for partition in self.held_by(broker):
             if not partition.has_leader and broker in partition.in_sync:
                 self._follow(partition, broker)
-            self._kick_all(partition)
+            self._copying.kick_all(partition)
 
     def _fence(self, broker: int) -> None:
         """Give a broker up: it leads no more, and is in no ISR that has somebody else."""
         self.brokers[broker].is_registered = False
-        for partition in self._held_by(broker):
+        for partition in self.held_by(broker):
             others = [one for one in partition.in_sync if one != broker and self.brokers[one].is_registered]
             if partition.leader_id == broker:
                 if others:
@@ -228,7 +247,7 @@ class SimCluster:
                     partition.has_leader = False
             if others:
                 partition.replication.away.add(broker)
-                self._advance(partition)
+                self._copying.advance(partition)
 
     def _follow(self, partition: SimPartition, leader: int) -> None:
         """Have another replica lead, as it is; what only others have is not part of the log any more."""
@@ -236,7 +255,7 @@ class SimCluster:
         partition.has_leader = True
         if self._protection is not None:
             self._protection.elect(partition, leader)
-        self._kick_all(partition)
+        self._copying.kick_all(partition)
 
     # Who leads, and who has replicas.
 
@@ -248,7 +267,7 @@ class SimCluster:
         partition.touch(broker)
         if self._protection is not None:
             self._protection.elect(partition, broker)
-        self._kick_all(partition)
+        self._copying.kick_all(partition)
 
     def reassign(self, partition: SimPartition, brokers: Sequence[int]) -> None:
         """Give a partition these replicas: new ones begin to copy, others go."""
@@ -267,7 +286,7 @@ class SimCluster:
             del replication.replicas[one]
             if self._protection is not None:
                 self._protection.remove(partition, one)
-        self._kick_all(partition)
+        self._copying.kick_all(partition)
 
     # Writing and copying.
 
@@ -275,172 +294,25 @@ class SimCluster:
         """Append what a client or the coordinator writes to the leader."""
         leader = partition.replication.leader_id
         partition.replication.append(batch)
-        self._changed(partition, leader)
-        self._kick_all(partition)
+        self.changed(partition, leader)
+        self._copying.kick_all(partition)
 
-    def _kick_all(self, partition: SimPartition) -> None:
-        for broker in partition.assigned:
-            self._kick(partition, broker)
-
-    def _kick(self, partition: SimPartition, broker: int) -> None:
-        """Have a follower fetch what it lacks, unless it does so already."""
-        leader = partition.leader_id
-        if leader is None or not self._can_copy(partition, broker):
-            return
-        one, in_sync = self.brokers[broker], broker in partition.in_sync
-        wait_s = 0.0
-        if partition.lacks_batches(broker) or not in_sync:
-            self._look_for_lag(partition, broker)
-            under_way = partition.copying
-            if not in_sync:
-                wait_s = max(one.free_at_s - self.clock.now_s(), 0.0)
-        elif partition.lacks_high_watermark(broker):
-            under_way = partition.learning
-            # An answer without batches comes late.
-            wait_s = one.number_of("replica.fetch.wait.max.ms") / 1000
-        else:
-            return
-        if broker in under_way:
-            return
-        under_way.add(broker)
-        takes_s = self.network.takes_s(broker, leader)
-        if takes_s is None:
-            backoff_s = one.number_of("replica.fetch.backoff.ms") / 1000
-            self.clock.after(backoff_s, partial(self._copy_again, partition, broker, under_way))
-        else:
-            self.clock.after(wait_s + takes_s, partial(self._copy, partition, broker, under_way))
-
-    def _copy_again(self, partition: SimPartition, broker: int, under_way: set[int]) -> None:
-        """A follower's fetch was lost."""
-        under_way.discard(broker)
-        self._kick(partition, broker)
-
-    def _can_copy(self, partition: SimPartition, broker: int) -> bool:
-        leader = partition.leader_id
-        return (
-            leader is not None
-            and broker != leader
-            and broker in partition.replication.replicas
-            and self.brokers[broker].is_registered
-            and self.is_reachable(broker)
-            and self.is_reachable(leader)
-        )
-
-    def _copy(self, partition: SimPartition, broker: int, under_way: set[int]) -> None:
-        """A follower's fetch is answered."""
-        under_way.discard(broker)
-        if not self._can_copy(partition, broker):
-            return
-        rate = self._rate(broker)
-        is_throttled = rate < NEVER_MS and broker not in partition.in_sync
-        known_to, mine = partition.leader.high_watermark, partition.replica(broker)
-        before = mine.log_end
-        partition.replication.fetch(broker, 1 if is_throttled else None)
-        if is_throttled and mine.log_end > before:
-            copied = mine.segments[-1].batches[-1:]
-            one = self.brokers[broker]
-            one.free_at_s = max(one.free_at_s, self.clock.now_s()) + self.sizes.of(copied) / rate
-        self._join(partition, broker)
-        self._changed(partition, broker)
-        self._advance(partition, known_to)
-        self._kick(partition, broker)
-
-    def _rate(self, broker: int) -> float:
-        """Bytes a second that a replica out of sync may copy (KIP-73)."""
-        one = self.brokers[broker]
-        return min(one.number_of(f"{side}.replication.throttled.rate") for side in ("leader", "follower"))
-
-    def _join(self, partition: SimPartition, broker: int) -> None:
-        """Count a follower as in sync that has caught up with the high watermark (``Partition.maybeExpandIsr``)."""
-        replication = partition.replication
-        if broker in replication.away and partition.replica(broker).log_end >= partition.leader.high_watermark:
-            replication.away.discard(broker)
-            if self._protection is not None:
-                self._protection.joined(partition, broker)
-
-    def _advance(self, partition: SimPartition, known_to: int | None = None) -> None:
-        """Have the leader know how far everybody in sync is; followers learn it by their next fetch.
-
-        ``known_to``: its high watermark before anything happened, where that is over.
-        """
-        before = partition.leader.high_watermark if known_to is None else known_to
-        partition.replication.advance()
-        if partition.leader.high_watermark != before:
-            self._changed(partition, partition.replication.leader_id)
-            self._kick_all(partition)
-
-    def _look_for_lag(self, partition: SimPartition, broker: int) -> None:
-        """Look whether a follower has what there is now, once it could have lagged for too long."""
-        if broker in partition.late or broker not in partition.in_sync:
-            return
-        partition.late.add(broker)
-        lag_s = self.brokers[broker].number_of("replica.lag.time.max.ms") / 1000
-        self.clock.after(lag_s, partial(self._shrink, partition, broker, partition.leader.log_end))
-
-    def _shrink(self, partition: SimPartition, broker: int, end: int) -> None:
-        partition.late.discard(broker)
-        replicas = partition.replication.replicas
-        if partition.leader_id in {None, broker} or broker not in replicas or replicas[broker].log_end >= end:
-            return
-        if broker in partition.in_sync:
-            partition.replication.away.add(broker)
-            self._advance(partition)
-            self._kick(partition, broker)
-
-    def _changed(self, partition: SimPartition, broker: int) -> None:
+    def changed(self, partition: SimPartition, broker: int) -> None:
         """A replica is not what it was: there may be something to clean, or to tell."""
         partition.touch(broker)
-        self._look_later(partition, broker)
+        self._compaction.notice(partition, broker)
+        self.cleaned(partition, broker)
+
+    def cleaned(self, partition: SimPartition, broker: int) -> None:
+        """A replica may have come further: where replicas compact together, the others are told."""
         if self._protection is not None:
             self._protection.notice(partition, broker)
-        if self._store is not None and broker == partition.leader_id:
-            self._store.notice(partition)
 
-    def _held_by(self, broker: int) -> Iterator[SimPartition]:
+    def joined(self, partition: SimPartition, broker: int) -> None:
+        """A replica is in sync from now on."""
+        if self._protection is not None:
+            self._protection.joined(partition, broker)
+
+    def held_by(self, broker: int) -> Iterator[SimPartition]:
+        """Yield the partitions that a broker has a replica of."""
         return (one for one in self.partitions.values() if broker in one.replication.replicas)
-
-    # Cleaning.
-
-    def _look_everywhere(self) -> None:
-        for broker in self.brokers:
-            self._look_at_all(broker)
-        if self._store is not None:
-            self._store.wake()
-
-    def _look_at_all(self, broker: int) -> None:
-        for partition in self._held_by(broker):
-            self._look_later(partition, broker)
-
-    def _look_later(self, partition: SimPartition, broker: int, delay_s: float = 0.0) -> None:
-        """Have a broker's cleaner look at a replica when it is the time for that."""
-        one = self.brokers[broker]
-        if self.rules.shared:
-            return
-        one.changed[partition] = None
-        at_s = one.next_look_s(self.clock.now_s() + delay_s)
-        if one.is_active and at_s < one.look_at_s:
-            one.look_at_s = at_s
-            self.clock.after(at_s - self.clock.now_s(), partial(self._look, one, at_s))
-
-    def _look(self, broker: Broker, at_s: float) -> None:
-        """Clean what is due on a broker, and come back when time alone may make more due."""
-        if broker.look_at_s != at_s:
-            return
-        broker.look_at_s = math.inf
-        now_ms = self.clock.time_ms() + broker.skew_ms
-        changed, broker.changed = list(broker.changed), {}
-        compactor = self.rules.compactor
-        for partition in changed:
-            if broker.number not in partition.replication.replicas:
-                continue
-            replica, topic = partition.replica(broker.number), self.topic(partition.topic)
-            cleaning = cleaning_of(topic, broker.number_of("producer.id.expiration.ms"), self.rules.version)
-            if compactor.is_due(replica, cleaning, topic, now_ms, self.sizes):
-                bounds = UNBOUNDED if partition.protocol is None else partition.protocol.bounds(broker.number)
-                if compactor.clean(replica, cleaning, now_ms, bounds):
-                    partition.touch(broker.number)
-                if self._protection is not None:
-                    self._protection.notice(partition, broker.number)
-            due_ms = compactor.due_later_ms(replica, topic, now_ms)
-            if due_ms is not None:
-                self._look_later(partition, broker.number, (due_ms - now_ms) / 1000)

@@ -13,7 +13,7 @@ from harness.errors import UsageError
 from harness.protocol.replica import ReplicaState
 from harness.segments.encode import encode_batch, encode_marker
 from harness.segments.records import Record
-from harness.systems.simulated import open_in
+from harness.systems.simulated_reader import open_in
 from models.cleaner import Cleaning
 from models.clock import VirtualClock
 from models.cluster.cleaning import due_later_ms, is_due

@@ -1,0 +1,81 @@
+"""Each broker's cleaner, for its own replicas: it looks at what has changed when its backoff is over."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING
+
+from models.cleaner import UNBOUNDED
+from models.cluster.cleaning import cleaning_of
+
+if TYPE_CHECKING:
+    from models.cluster.broker import Broker
+    from models.cluster.cluster import SimCluster
+    from models.cluster.partition import SimPartition
+    from models.replica import Replica
+
+
+class Cleaners:
+    """Implements `models.cluster.cluster.Compaction`."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        """Remember the cluster."""
+        self._cluster = cluster
+
+    def begin(self, partition: SimPartition) -> None:
+        """Nothing is known of a partition before it changes."""
+
+    def notice(self, partition: SimPartition, broker: int) -> None:
+        """Have a broker's cleaner look at a replica that has changed."""
+        self._look_later(partition, broker)
+
+    def wake(self) -> None:
+        """Have every cleaner look at everything."""
+        for broker in self._cluster.brokers:
+            self.restart(broker)
+
+    def crash(self, broker: int) -> None:
+        """Have a broker's cleaner forget when it was to look, and look at everything once it runs again."""
+        self._cluster.brokers[broker].look_at_s = math.inf
+        self.restart(broker)
+
+    def restart(self, broker: int) -> None:
+        """Have a broker's cleaner look at everything."""
+        for partition in self._cluster.held_by(broker):
+            self._look_later(partition, broker)
+
+    def served(self, partition: SimPartition, broker: int) -> Replica:
+        """Return the broker's own replica."""
+        return partition.replica(broker)
+
+    def _look_later(self, partition: SimPartition, broker: int, delay_s: float = 0.0) -> None:
+        """Have a broker's cleaner look at a replica when it is the time for that."""
+        one = self._cluster.brokers[broker]
+        one.changed[partition] = None
+        at_s = one.next_look_s(self._cluster.clock.now_s() + delay_s)
+        if one.is_active and at_s < one.look_at_s:
+            one.look_at_s = at_s
+            self._cluster.clock.after(at_s - self._cluster.clock.now_s(), partial(self._look, one, at_s))
+
+    def _look(self, broker: Broker, at_s: float) -> None:
+        """Clean what is due on a broker, and come back when time alone may make more due."""
+        if broker.look_at_s != at_s:
+            return
+        broker.look_at_s = math.inf
+        now_ms = self._cluster.clock.time_ms() + broker.skew_ms
+        changed, broker.changed = list(broker.changed), {}
+        compactor = self._cluster.rules.compactor
+        for partition in changed:
+            if broker.number not in partition.replication.replicas:
+                continue
+            replica, topic = partition.replica(broker.number), self._cluster.topic(partition.topic)
+            cleaning = cleaning_of(topic, broker.number_of("producer.id.expiration.ms"), self._cluster.rules.version)
+            if compactor.is_due(replica, cleaning, topic, now_ms, self._cluster.sizes):
+                bounds = UNBOUNDED if partition.protocol is None else partition.protocol.bounds(broker.number)
+                if compactor.clean(replica, cleaning, now_ms, bounds):
+                    partition.touch(broker.number)
+                self._cluster.cleaned(partition, broker.number)
+            due_ms = compactor.due_later_ms(replica, topic, now_ms)
+            if due_ms is not None:
+                self._look_later(partition, broker.number, (due_ms - now_ms) / 1000)
