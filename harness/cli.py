@@ -64,7 +64,7 @@ def cli(*, debug: bool) -> None:
     default="auto",
     show_default=True,
     metavar="NAME",
-    help="local (processes), docker, ssh, or auto: docker where an engine and an image are at hand.",
+    help="local (processes), docker, ssh, sim (models), or auto: docker where an engine and an image are at hand.",
 )
 @click.option("--nodes", metavar="HOST,…", help="Hosts for --runtime ssh, one a broker: [user@]host[:port].")
 @click.option("--nodes-file", type=click.Path(path_type=Path), metavar="FILE", help="The same, one a line.")

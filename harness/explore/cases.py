@@ -6,25 +6,33 @@ Each has three brokers, one of which may go away and come back, in any order wit
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from harness.errors import UsageError
+from harness.explore.clouds import CLOUD_CASES, CloudCase
 from harness.segments.tombstones import BY_FLAG, BY_NULL
 from harness.suggest import nearest
+from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
 from models import coordination, redpanda
 from models.bound import ADD, LEADER, REMOVE, Bound
+from models.cloud_topics.rules import RULES as CLOUD_RULES
+from models.exhaustive import explore
+from models.small import Small
 from models.systems import KAFKA, redpanda_without
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from models.exhaustive import Explored
     from models.systems import System
 
-SIM_KAFKA: Final = "sim-kafka"
-SIM_REDPANDA: Final = "sim-redpanda"
 COORDINATED: Final = "coordinated"
 KIP_87: Final = "kip-87"
-PROPOSALS: Final[Mapping[str, Sequence[str]]] = {SIM_KAFKA: (COORDINATED, KIP_87), SIM_REDPANDA: (KIP_87,)}
+PROPOSALS: Final[Mapping[str, Sequence[str]]] = {
+    SIM_KAFKA: (COORDINATED, KIP_87),
+    SIM_REDPANDA: (KIP_87,),
+    SIM_CLOUD_TOPICS: (),
+}
 """By simulated target, what it can have in addition."""
 MESSAGES_MATTER: Final = frozenset({"never-backward", "late-rpc-ignored"})
 """Rules without which a message that is late makes a difference."""
@@ -60,6 +68,35 @@ class Case:
         ]
         return ", ".join([*told, f"change: {bound.change}", *(["no outage"] if not bound.outage else [])])
 
+    def walk(self, *, most_states: int, first_only: bool) -> Explored:
+        """Walk it."""
+        small = Small(
+            self.bound,
+            system=self.system,
+            coordinated=self.coordinated,
+            without=self.without,
+            delayed=self.delayed,
+        )
+        return explore(small.start, small.following, small.wrong, most_states=most_states, first_only=first_only)
+
+
+class AnyCase(Protocol):
+    """What can be walked; cases are hashable, and go to other processes."""
+
+    @property
+    def title(self) -> str:
+        """What may happen, in words."""
+        ...
+
+    @property
+    def without(self) -> frozenset[str]:
+        """Names of rules that are left out."""
+        ...
+
+    def walk(self, *, most_states: int, first_only: bool) -> Explored:
+        """Walk it: so many states at most, and to the first thing that is wrong where only that is wanted."""
+        ...
+
 
 _TWO_KEYS: Final = ("K", "L")
 _ALONE: Final = (
@@ -94,7 +131,7 @@ _LATE: Final = (
 """Where each message is late by itself: some without an outage, which are too many states with one."""
 
 
-def cases(target: str, *, with_: tuple[str, ...], without: tuple[str, ...]) -> list[Case]:
+def cases(target: str, *, with_: tuple[str, ...], without: tuple[str, ...]) -> Sequence[AnyCase]:
     """Return what is walked of a target, as it is or ``with_`` proposals, ``without`` some of its rules.
 
     Raises `UsageError` for a name that is not known, for a proposal that a target has anyway, and for rules of a
@@ -103,6 +140,10 @@ def cases(target: str, *, with_: tuple[str, ...], without: tuple[str, ...]) -> l
     _refuse_unknown("simulated target", target, PROPOSALS)
     for proposal in with_:
         _refuse_unknown(f"proposal for {target}", proposal, PROPOSALS[target])
+    if target == SIM_CLOUD_TOPICS:
+        for rule in without:
+            _refuse_unknown("rule", rule, CLOUD_RULES)
+        return [CloudCase(title, frozenset(without)) for title in CLOUD_CASES]
     is_coordinated = target == SIM_REDPANDA or COORDINATED in with_
     rules = [*coordination.RULES, *(redpanda.RULES if target == SIM_REDPANDA else [])]
     for rule in without:

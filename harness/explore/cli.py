@@ -20,7 +20,7 @@ from harness.verdict import EXIT_CODES
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from harness.explore.cases import Case
+    from harness.explore.cases import AnyCase
     from harness.explore.walk import Walked
     from harness.spark.options import SparkOptions
 
@@ -29,7 +29,9 @@ _OF_RUNS = {"seed": "--seed", "spark_master": "--spark-master", "spark_conf": "-
 
 
 @click.command()
-@click.option("--target", required=True, metavar="NAME", help="What is simulated: sim-kafka, sim-redpanda.")
+@click.option(
+    "--target", required=True, metavar="NAME", help="What is simulated: sim-kafka, sim-redpanda, sim-cloud-topics."
+)
 @click.option(
     "--with",
     "with_",
@@ -37,7 +39,7 @@ _OF_RUNS = {"seed": "--seed", "spark_master": "--spark-master", "spark_conf": "-
     metavar="PROPOSAL",
     help="What it would have, too: coordinated, kip-87; repeatable.",
 )
-@click.option("--without", multiple=True, metavar="RULE", help="A rule of coordination to leave out; repeatable.")
+@click.option("--without", multiple=True, metavar="RULE", help="A rule to leave out; repeatable.")
 @click.option("--most-states", type=click.IntRange(1), default=10_000_000, show_default=True, help="Of a case.")
 @click.option("--first", "first_only", is_flag=True, help="Leave a case at the first thing that is wrong.")
 @click.option("--processes", type=click.IntRange(1), default=os.cpu_count() or 1, help="How many cases at once.")
@@ -111,7 +113,7 @@ def _tell(one: Walked) -> None:
     click.echo(f"{one.found.states:>12,} states in {one.took_s:.1f} s: {one.case.title}", err=True)
 
 
-def _show(said: dict[str, Any], ways: Mapping[str, tuple[Case, tuple[str, ...]]]) -> None:
+def _show(said: dict[str, Any], ways: Mapping[str, tuple[AnyCase, tuple[str, ...]]]) -> None:
     console = stdout()
     table = Table("case", "states", "transitions", "depth", "verdict", box=None)
     for case in said["cases"]:

@@ -11,11 +11,12 @@ from rich.table import Table
 
 from harness.console import JSON, STYLES, ConsoleProgress, stdout
 from harness.errors import UsageError
-from harness.explore.cases import COORDINATED, SIM_REDPANDA
+from harness.explore.cases import COORDINATED
 from harness.explore.chance import Odds
 from harness.explore.many import explore_many, is_replayable
 from harness.explore.schedule import Schedule, write_schedule
 from harness.explore.tally import MOST_TOLD, summary
+from harness.targets import SIM_CLOUD_TOPICS, SIM_REDPANDA
 from harness.verdict import EXIT_CODES, UNKNOWN
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def explore_runs(
 
     Raises `UsageError` for what has no random runs.
     """
-    if set(with_) - {COORDINATED}:
+    if set(with_) - {COORDINATED} or target == SIM_CLOUD_TOPICS:
         raise UsageError(f"{_found_on(target, with_)} has no random runs: leave out --runs")
     is_redpanda = target == SIM_REDPANDA
     odds = Odds(coordinated=is_redpanda or COORDINATED in with_, without=frozenset(without), redpanda=is_redpanda)

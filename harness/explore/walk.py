@@ -19,21 +19,20 @@ from harness.segments.records import Record
 from harness.verdict import ANOMALY, CLEAN, UNKNOWN, worst
 from models import coordination, redpanda
 from models.adoption import CHANGES
-from models.exhaustive import Explored, explore
 from models.kip87 import Difference, differences
-from models.small import Small
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from harness.explore.cases import Case
+    from harness.explore.cases import AnyCase
+    from models.exhaustive import Explored
 
 
 @dataclass(frozen=True)
 class Walked:
     """A case, what was found in it, and how long that took."""
 
-    case: Case
+    case: AnyCase
     found: Explored
     took_s: float
 
@@ -44,10 +43,10 @@ class Walked:
 
 
 def walk(
-    cases: Sequence[Case], *, processes: int, most_states: int, first_only: bool, done: Callable[[Walked], None]
+    cases: Sequence[AnyCase], *, processes: int, most_states: int, first_only: bool, done: Callable[[Walked], None]
 ) -> list[Walked]:
     """Walk each case, so many at once; ``done`` is told of each as it ends. Returns them in the order of the cases."""
-    walked: dict[Case, Walked] = {}
+    walked: dict[AnyCase, Walked] = {}
     asked = partial(_walk, most_states=most_states, first_only=first_only)
     # Workers are made anew: a fork would take along whatever threads the caller has, halfway. Leaving ends them.
     with get_context("forkserver").Pool(processes, _end_with, (os.getpid(),), maxtasksperchild=1) as pool:
@@ -68,24 +67,17 @@ def _end_with(owner: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _walk(case: Case, *, most_states: int, first_only: bool) -> Walked:
+def _walk(case: AnyCase, *, most_states: int, first_only: bool) -> Walked:
     began_s = time.monotonic()
     # States refer to each other and none of them is let go of: looking for what is no longer used finds nothing.
     gc.disable()
-    small = Small(
-        case.bound,
-        system=case.system,
-        coordinated=case.coordinated,
-        without=case.without,
-        delayed=case.delayed,
-    )
-    found = explore(small.start, small.following, small.wrong, most_states=most_states, first_only=first_only)
+    found = case.walk(most_states=most_states, first_only=first_only)
     return Walked(case, found, time.monotonic() - began_s)
 
 
-def shortest(walked: Sequence[Walked]) -> dict[str, tuple[Case, tuple[str, ...]]]:
+def shortest(walked: Sequence[Walked]) -> dict[str, tuple[AnyCase, tuple[str, ...]]]:
     """Return the shortest way of all cases to each thing that is wrong, with its case."""
-    found: dict[str, tuple[Case, tuple[str, ...]]] = {}
+    found: dict[str, tuple[AnyCase, tuple[str, ...]]] = {}
     for one in walked:
         for name, steps in one.found.wrong.items():
             if name not in found or len(steps) < len(found[name][1]):

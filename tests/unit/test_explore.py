@@ -15,14 +15,16 @@ from click.testing import CliRunner
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, UsageError
 from harness.explore import report
-from harness.explore.cases import COORDINATED, KIP_87, SIM_KAFKA, SIM_REDPANDA, Case, cases
+from harness.explore.cases import COORDINATED, KIP_87, Case, cases
 from harness.explore.chance import Drawn, Odds
 from harness.explore.cli import explore as command
+from harness.explore.clouds import CLOUD_CASES
 from harness.explore.many import Swept
 from harness.explore.schedule import read_schedule
 from harness.explore.tally import Tally
 from harness.explore.walk import Walked, summary, walk
 from harness.segments.tombstones import BY_FLAG
+from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
 from harness.verdict import ANOMALY, CLEAN, UNKNOWN
 from models import coordination
 from models.adoption import CHANGES
@@ -69,15 +71,20 @@ def test_equal_things_have_one_number() -> None:
     assert (numbers[0], len(numbers)) == ("a", 2)
 
 
+def clusters(target: str, with_: tuple[str, ...] = (), without: tuple[str, ...] = ()) -> list[Case]:
+    """Return the cases of a target that has brokers."""
+    return [case for case in cases(target, with_=with_, without=without) if isinstance(case, Case)]
+
+
 def test_cases_of_a_target() -> None:
-    alone = cases(SIM_KAFKA, with_=(), without=())
-    together = cases(SIM_KAFKA, with_=(COORDINATED,), without=("late-rpc-ignored",))
+    alone = clusters(SIM_KAFKA)
+    together = clusters(SIM_KAFKA, (COORDINATED,), ("late-rpc-ignored",))
     assert not any(case.coordinated for case in alone)
     assert all(case.coordinated and case.delayed for case in together)
     assert len({case.title for case in alone}) == len(alone)
-    redpandas = cases(SIM_REDPANDA, with_=(KIP_87,), without=("snapshot-first",))
+    redpandas = clusters(SIM_REDPANDA, (KIP_87,), ("snapshot-first",))
     assert all(case.coordinated and not case.delayed and case.bound.tombstones == BY_FLAG for case in redpandas)
-    assert [case.title for case in redpandas] == [case.title for case in cases(SIM_REDPANDA, with_=(), without=())]
+    assert [case.title for case in redpandas] == [case.title for case in clusters(SIM_REDPANDA)]
     assert together[2].title == "1 key, 2 plain writes, 0 transactions, change: add, no outage"
     assert Case(Bound(writes=1, transactions=2, change=ADD, epoch_bump=True)).title == (
         "1 key, 1 plain write, 2 transactions (v2), change: add"
@@ -181,6 +188,30 @@ def test_each_rule_of_coordination_says_what_it_takes() -> None:
 )
 def test_options_that_do_not_go_together(options: list[str], says: str) -> None:
     ran = CliRunner().invoke(command, ["--target", SIM_KAFKA, *options], standalone_mode=False)
+    assert isinstance(ran.exception, UsageError)
+    assert says in str(ran.exception)
+
+
+def test_one_shared_copy_is_walked_by_rules_of_its_own() -> None:
+    ran = CliRunner().invoke(command, ["--target", SIM_CLOUD_TOPICS, "--format", "json"], standalone_mode=False)
+    assert ran.return_value == EXIT_CLEAN
+    assert [case["case"] for case in json.loads(ran.stdout)["cases"]] == list(CLOUD_CASES)
+    asked = ["--target", SIM_CLOUD_TOPICS, "--without", "whole-prefix", "--first", "--format", "json"]
+    ran = CliRunner().invoke(command, asked, standalone_mode=False)
+    assert ran.return_value == EXIT_ANOMALY
+    assert all(case["without"] == ["whole-prefix"] for case in json.loads(ran.stdout)["cases"])
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--without", "never-backward"], "there is no rule 'never-backward'"),
+        (["--with", "coordinated"], "there is no proposal for sim-cloud-topics 'coordinated'"),
+        (["--runs", "3"], "sim-cloud-topics has no random runs"),
+    ],
+)
+def test_one_shared_copy_has_nothing_of_replicas(options: list[str], says: str) -> None:
+    ran = CliRunner().invoke(command, ["--target", SIM_CLOUD_TOPICS, *options], standalone_mode=False)
     assert isinstance(ran.exception, UsageError)
     assert says in str(ran.exception)
 
