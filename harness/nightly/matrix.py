@@ -27,9 +27,9 @@ from harness.clients import find_client
 from harness.errors import UsageError
 from harness.nightly.files import read_toml
 from harness.run import RunOptions, parse_settings, test_of
-from harness.runtimes import find_runtime
+from harness.runtimes import SIM, find_runtime
 from harness.suggest import nearest
-from harness.targets import find_target
+from harness.targets import SIMULATED, find_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -134,8 +134,11 @@ def read_matrix(path: Path | None, given: Mapping[str, Any], newest: Callable[[s
             _check_names(axis, axes[axis], where)
         scenarios = dict.fromkeys(s.name for name in axes["anomalies"] for s in scenarios_for(name))
         targets = [name for target in axes["targets"] for name in (target, newest(target)) if name]
-        for key in product(targets, axes["clients"], axes["nemeses"], axes["runtimes"]):
-            asked.setdefault(key, {}).update(scenarios)
+        for target in targets:
+            # What is simulated lives nowhere else.
+            runtimes = [SIM] if find_target(target).system in SIMULATED else axes["runtimes"]
+            for key in product([target], axes["clients"], axes["nemeses"], runtimes):
+                asked.setdefault(key, {}).update(scenarios)
     repeats = content.get("repeats", 1)
     if not isinstance(repeats, int) or repeats < 1:
         raise UsageError(f"{where}: repeats is {repeats!r}; give a number from 1")

@@ -269,3 +269,13 @@ def test_what_is_wrong_with_expectations_is_said(text: str, says: str, tmp_path:
     with pytest.raises(UsageError) as raised:
         read_expectations(written(tmp_path, text))
     assert says in str(raised.value)
+
+
+def test_simulated_targets_live_in_no_other_runtime() -> None:
+    given = {"targets": ["sim-kafka", "kafka-4.4"], "runtimes": ["local", "docker"]}
+    outages = read_matrix(None, given, lambda _: None).outages
+    assert [(one.target, one.runtime) for one in outages] == [
+        ("sim-kafka", "sim"),
+        ("kafka-4.4", "local"),
+        ("kafka-4.4", "docker"),
+    ]
