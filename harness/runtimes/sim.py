@@ -13,7 +13,7 @@ from harness.runtimes.base import Ready
 from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA, SIMULATED
 from models.clock import VirtualClock
 from models.cluster.cleaning import REDPANDA
-from models.cluster.cluster import Rules, SimCluster
+from models.cluster.cluster import ClusterRules, SimCluster
 from models.cluster.files import write_checkpoint, write_replica
 from models.cluster.transactions import Coordinator
 from models.rules import rules_of
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 NOT_MODELLED: Final = "simulated brokers know no such fault: {}"
 
-RULES: Final[Mapping[str, Rules]] = {
-    SIM_KAFKA: Rules(),
-    SIM_REDPANDA: Rules(compactor=REDPANDA, coordinated=True),
-    SIM_CLOUD_TOPICS: Rules(shared=True),
+RULES: Final[Mapping[str, ClusterRules]] = {
+    SIM_KAFKA: ClusterRules(),
+    SIM_REDPANDA: ClusterRules(compactor=REDPANDA, coordinated=True),
+    SIM_CLOUD_TOPICS: ClusterRules(shared=True),
 }
 """By system."""
 
 
-def rules_for(target: Target) -> Rules:
+def rules_for(target: Target) -> ClusterRules:
     """Return by what a simulated target's brokers go: of Kafka, as its version does."""
     rules = RULES[target.system]
     return replace(rules, version=rules_of(target.version)) if target.system == SIM_KAFKA else rules
@@ -65,7 +65,7 @@ def virtual_clock(real: RealClock) -> Clock:
 class SimRuntime:
     """Implements `harness.runtimes.base.Runtime`."""
 
-    def __init__(self, spec: ClusterSpec, rules: Rules) -> None:
+    def __init__(self, spec: ClusterSpec, rules: ClusterRules) -> None:
         """Make the brokers. Raises `HarnessError` for a setting that they have no rule for."""
         if not isinstance(spec.clock, VirtualClock):
             raise TypeError("simulated brokers need a clock of their own")

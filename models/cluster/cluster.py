@@ -59,7 +59,7 @@ class Compaction(Protocol):
 
 
 @dataclass(frozen=True)
-class Rules:
+class ClusterRules:
     """By what a cluster compacts: ``compactor`` is each broker's own part.
 
     ``coordinated``: only what all replicas allow is removed. ``shared``: there is one copy, as in Cloud Topics, and
@@ -80,9 +80,9 @@ class SimCluster:
 
     clock: VirtualClock
     random: Random
-    numbers: Sequence[int]
+    broker_ids: Sequence[int]
     settings: Mapping[str, str]
-    rules: Rules = field(default_factory=Rules)
+    rules: ClusterRules = field(default_factory=ClusterRules)
     brokers: dict[int, Broker] = field(init=False)
     network: Network = field(init=False)
     partitions: dict[TopicPartition, SimPartition] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class SimCluster:
     def __post_init__(self) -> None:
         """Make the brokers. Raises `UsageError` for a setting that the model has no rule for."""
         refuse_unknown("broker", BROKER, self.settings)
-        self.brokers = {one: Broker(one, self.settings, self.random.random()) for one in self.numbers}
+        self.brokers = {one: Broker(one, self.settings, self.random.random()) for one in self.broker_ids}
         self.network = Network(self.random)
         if self.rules.coordinated:
             self._protection = Protection(self, self.rules.reports_s)

@@ -17,7 +17,7 @@ from harness.systems.simulated_reader import open_in
 from models.cleaner import Cleaning
 from models.clock import VirtualClock
 from models.cluster.cleaning import due_later_ms, is_due
-from models.cluster.cluster import Rules, SimCluster
+from models.cluster.cluster import ClusterRules, SimCluster
 from models.cluster.partition import Sizes, begins_segment
 from models.cluster.settings import BROKER, TOPIC, numbers
 from models.cluster.transactions import Coordinator
@@ -47,7 +47,7 @@ def what(batch: Batch) -> str:
 class Subject:
     """Three brokers that are up, and one partition that broker 1 leads."""
 
-    rules: Rules = field(default_factory=Rules)
+    rules: ClusterRules = field(default_factory=ClusterRules)
     clock: VirtualClock = field(default_factory=VirtualClock)
     cluster: SimCluster = field(init=False)
     client: SimulatedClient = field(init=False)
@@ -211,7 +211,7 @@ def test_replicas_clean_each_by_itself(subject: Subject) -> None:
 
 
 def test_replicas_that_compact_together_keep_the_tombstone() -> None:
-    subject = Subject(Rules(coordinated=True, reports_s=0.1))
+    subject = Subject(ClusterRules(coordinated=True, reports_s=0.1))
     producer = subject.producer()
     subject.put(producer, "a")
     subject.wait(subject.is_replicated)
