@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers import own_words, unexplained
-from checkers.evidence import REPLICA, in_one
+from checkers.evidence import REPLICA, digest_share, in_one
 from checkers.finding import reason
 from checkers.parse import FETCH
 from checkers.replay import COMMITTED
-from harness.observe import DIGEST_MODULUS
 from harness.store import AFTER_REJOIN
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ def _other_batches(judged: Judged) -> DataFrame:
 
     Compares their number and digest, as `harness.observe.batch_digest` defines it.
     """
-    share = f.col("crc") * (f.pmod(f.col("base_offset"), f.lit(DIGEST_MODULUS)) + 1)
+    share = digest_share()
     judged_by, fetched = f.col("judged"), f.col("source") == FETCH
     batches = (
         judged.evidence.entries.where((f.col("snapshot") == AFTER_REJOIN) & f.col("first_in_batch"))

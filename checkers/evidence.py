@@ -23,13 +23,14 @@ from checkers.schemas import (
     STATES,
 )
 from harness.errors import UsageError
+from harness.observe import DIGEST_MODULUS
 from harness.store import AFTER_REJOIN, BEFORE_RETURN, RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import Column, Row, SparkSession
     from pyspark.sql.types import StructType
 
     from harness.audit.copies import Copies
@@ -139,17 +140,21 @@ def _evidence(spark: SparkSession, readers: Mapping[str, Reader], folders: Seque
         **{
             name: _table(spark, readers[name], folders, TASKS.get(name, 1))
             if name in readers
-            else _empty(spark, schema)
+            else empty(spark.range(0), schema)
             for name, schema in SCHEMAS.items()
         },
         has_clients=readers is READERS,
     )
 
 
-def _empty(spark: SparkSession, schema: StructType) -> DataFrame:
-    """Return a table without rows; planning one from Python data costs more than this."""
-    columns = [f.lit(None).cast(field.dataType).alias(field.name) for field in schema]
-    return spark.range(0).select(*columns)
+def empty(nothing: DataFrame, schema: StructType) -> DataFrame:
+    """Return a table without rows, of what has none; planning one from Python data costs more than this."""
+    return nothing.select(*(f.lit(None).cast(field.dataType).alias(field.name) for field in schema))
+
+
+def digest_share() -> Column:
+    """Return one batch's share of its log's digest, as `harness.observe.batch_digest` has it."""
+    return f.col("crc") * (f.pmod(f.col("base_offset"), f.lit(DIGEST_MODULUS)) + 1)
 
 
 def _table(spark: SparkSession, reader: Reader, folders: Sequence[Any], tasks: int) -> DataFrame:

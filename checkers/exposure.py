@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence import PARTITION, REPLICA, in_one
+from checkers.evidence import PARTITION, REPLICA, digest_share, in_one
 from checkers.parse import FETCH
-from harness.observe import DIGEST_MODULUS
 from harness.scenario import Critical, Phase
 from harness.store import AFTER_REJOIN, BEFORE_RETURN
 
@@ -181,9 +180,11 @@ def _directories(judged: Judged) -> DataFrame:
 
 def _served(judged: Judged) -> DataFrame:
     """Return REPLICA, ``was_served``, ``served_digest`` of batches that were fetched after the rejoin."""
-    share = f"IF(first_in_batch, crc * (base_offset % {DIGEST_MODULUS} + 1), 0)"
     return (
         judged.evidence.at(AFTER_REJOIN, FETCH)
         .groupBy(*REPLICA)
-        .agg(f.lit(True).alias("was_served"), f.expr(f"bit_xor({share})").alias("served_digest"))
+        .agg(
+            f.lit(True).alias("was_served"),
+            f.bit_xor(f.when(f.col("first_in_batch"), digest_share())).alias("served_digest"),
+        )
     )

@@ -58,7 +58,7 @@ def clean(
     if not segments:
         return False
     end = replica.segments[count].base_offset if count < len(replica.segments) else replica.log_end
-    data = [batch for one in segments for batch in one.batches if not (batch.control or _is_aborted(batch, replica))]
+    data = [batch for one in segments for batch in one.batches if not (batch.control or replica.is_aborted(batch))]
     last_of_keys = {record.key: record.offset for batch in data for record in batch.records}
     snapshot_end = replica.log_end if "snapshot-first" in without else _snapshot_end(replica, cleaning)
     limits = Bounds(bounds.tombstones, min(bounds.markers, snapshot_end))
@@ -68,7 +68,7 @@ def clean(
         goes = _goes(segment, cleaning, now_ms, limits, without)
         left = Segment(segment.base_offset, clean_since_ms=now_ms if since_ms is None else since_ms)
         for batch in segment.batches:
-            kept = None if _is_aborted(batch, replica) else _kept(batch, last_of_keys, cleaning, goes)
+            kept = None if replica.is_aborted(batch) else _kept(batch, last_of_keys, cleaning, goes)
             if kept is not None:
                 is_marked = kept.transactional and not kept.control and "committed-is-plain" not in without
                 left.batches.append(replace(kept, transactional=False) if is_marked else kept)
@@ -105,19 +105,6 @@ def _snapshot_end(replica: Replica, cleaning: Cleaning) -> int:
     if cleaning.active_too:
         return replica.log_end
     return replica.segments[-2].base_offset if len(replica.segments) > 1 else replica.log_start
-
-
-def _is_aborted(batch: Batch, replica: Replica) -> bool:
-    """Tell whether the state machine of transactions has an aborted one over this batch."""
-    return (
-        not batch.control
-        and batch.transactional
-        and any(
-            entry.producer_id == batch.producer_id and entry.first_offset <= batch.base_offset <= entry.last_offset
-            for segment in replica.segments
-            for entry in segment.aborted
-        )
-    )
 
 
 class _Goes(NamedTuple):

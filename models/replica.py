@@ -98,6 +98,23 @@ class Replica:
         """Return where the batch begins that a fetch from this offset on brings first."""
         return next((batch.base_offset for batch in self.from_offset(offset)), self.log_end)
 
+    @property
+    def aborted(self) -> list[AbortedTxn]:
+        """Every entry of its ``.txnindex`` files, in the order of the log."""
+        return [entry for segment in self.segments for entry in segment.aborted]
+
+    def is_aborted(self, batch: Batch) -> bool:
+        """Whether a data batch lies in a transaction that is known here as aborted."""
+        return (
+            not batch.control
+            and batch.transactional
+            and any(
+                entry.producer_id == batch.producer_id and entry.first_offset <= batch.base_offset <= entry.last_offset
+                for segment in self.segments
+                for entry in segment.aborted
+            )
+        )
+
     def fork(self) -> Replica:
         """Return a copy that goes its own way; batches are never changed, and shared."""
         return replace(

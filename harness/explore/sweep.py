@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from checkers.evidence import PARTITIONS, SCHEMAS, Evidence, held
+from checkers.evidence import PARTITIONS, SCHEMAS, Evidence, empty, held
 from checkers.judged import judge
 from checkers.schemas import INT, TEXT
 from harness.check import CHECKERS, THREADS, each
@@ -111,13 +111,9 @@ def simulated(session: SparkSession, numbers: range, drawn: Callable[[int], Draw
     tables = {
         name: held(runs.select("run", f.inline(name)).withColumn("problem", f.lit(None).cast(TEXT))) for name in TABLES
     }
-    none = runs.where("false")
-    empty = {
-        name: none.select(*(f.lit(None).cast(field.dataType).alias(field.name) for field in schema))
-        for name, schema in SCHEMAS.items()
-        if name not in tables
-    }
-    return Evidence(**tables, **empty, has_clients=True), runs.select("run", f.inline(ORACLE))
+    nothing = runs.where("false")
+    others = {name: empty(nothing, schema) for name, schema in SCHEMAS.items() if name not in tables}
+    return Evidence(**tables, **others, has_clients=True), runs.select("run", f.inline(ORACLE))
 
 
 def rows_of(numbers: Sequence[int], drawn: Callable[[int], Drawn]) -> pa.RecordBatch:

@@ -166,7 +166,7 @@ class Witness:
             head = (name, FETCH if is_up else DISK, broker, *_PLACE, True)
             for batch in replica.batches():
                 self.entries.extend([(*head, *row) for row in self._read(batch).rows])
-            index = [entry for segment in replica.segments for entry in segment.aborted]
+            index = replica.aborted
             self.aborts.extend(
                 (name, DISK, broker, *_PLACE, one.producer_id, one.first_offset, one.last_offset) for one in index
             )
@@ -247,7 +247,7 @@ def delivered(replica: Replica) -> Iterator[dict[str, Any]]:
     As Kafka's consumer does it (``Fetcher.PartitionRecords``): by the aborted transactions that the broker names, and
     by the ABORT that ends each; up to the last stable offset.
     """
-    ahead = sorted((entry.first_offset, entry.producer_id) for one in replica.segments for entry in one.aborted)
+    ahead = sorted((entry.first_offset, entry.producer_id) for entry in replica.aborted)
     aborted: set[int] = set()
     for batch in replica.batches():
         if batch.base_offset >= replica.last_stable_offset:

@@ -110,11 +110,12 @@ class KafkaControl:
         return {}
 
 
-def _settings(
+def settings(
     target: Target, timers: Timers, nemesis_settings: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
+    """Return topic and broker settings by Kafka's names: the timers', with a nemesis's and the target's own on top."""
     topic = {**timers.topic, **target.topic_settings}
     return topic, {**timers.broker, **nemesis_settings, **target.broker_settings}
 
 
-SYSTEM = System(name="Kafka", settings=_settings, control=KafkaControl)
+SYSTEM = System(name="Kafka", settings=settings, control=KafkaControl)

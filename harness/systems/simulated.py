@@ -14,7 +14,7 @@ from harness.errors import UsageError
 from harness.protocol.admin import PartitionState
 from harness.protocol.redpanda_admin import COORDINATED_COMPACTION
 from harness.suggest import nearest
-from harness.systems import System
+from harness.systems import System, kafka
 from harness.systems.simulated_reader import SimulatedReader
 from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
 from harness.timers import FREEZE
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from harness.protocol.replica import Reader, TopicPartition
     from harness.runtimes.base import Runtime
     from harness.runtimes.sim import SimRuntime
-    from harness.targets import Target
     from harness.timers import Timers
     from workloads.reader import Reading
 
@@ -178,12 +177,6 @@ class SimulatedControl:
         return {name: is_there for name, is_there in found.items() if is_there}
 
 
-def _settings(
-    target: Target, timers: Timers, nemesis_settings: Mapping[str, str]
-) -> tuple[dict[str, str], dict[str, str]]:
-    return {**timers.topic, **target.topic_settings}, {**timers.broker, **nemesis_settings, **target.broker_settings}
-
-
 def _timers(timers: Timers) -> Timers:
     """Return timers with which long windows take few steps: nobody looks or writes more often than it makes sense.
 
@@ -219,7 +212,7 @@ def _admin(runtime: Runtime) -> Admin:
 def _system(name: str, proof: tuple[str, ...] = ()) -> System:
     return System(
         name=name,
-        settings=_settings,
+        settings=kafka.settings,
         control=lambda runtime, _admin: SimulatedControl(cast("SimRuntime", runtime)),
         admin=_admin,
         consumer=_consumer,

@@ -60,14 +60,13 @@ class SimulatedReader:
         stable_offset = replica.last_stable_offset
         end = stable_offset if is_consumer else replica.log_end
         batches = [batch for batch in replica.from_offset(replica.log_start) if batch.base_offset < end]
-        aborted = [one for segment in replica.segments for one in segment.aborted]
         return ReplicaState(
             log_start=replica.log_start,
             high_watermark=replica.high_watermark,
             last_stable_offset=stable_offset,
             aborted=tuple(
                 (one.producer_id, one.first_offset)
-                for one in aborted
+                for one in replica.aborted
                 if is_consumer and one.last_offset >= replica.log_start and one.first_offset < end
             ),
             records=b"".join(map(self._cluster.sizes.bytes_of, batches)),

@@ -54,7 +54,7 @@ class CloudStore:
         if not batches or batches[-1].last_offset + 1 < log.end_offset:
             batches += _gap(batches[-1].last_offset + 1 if batches else 0, log.end_offset)
         behind = [batch for batch in own.from_offset(log.end_offset) if batch.base_offset >= log.end_offset]
-        aborted = [one for segment in own.segments for one in segment.aborted if one.last_offset >= log.end_offset]
+        aborted = [one for one in own.aborted if one.last_offset >= log.end_offset]
         return replace(own.fork(), segments=[Segment(0, [*batches, *behind], aborted)], log_start=0)
 
     def notice(self, partition: SimPartition, broker: int) -> None:
@@ -159,15 +159,10 @@ class CloudStore:
 
 def _decided(replica: Replica, start: int, end: int) -> Iterator[Batch]:
     """Yield what L1 takes of a log: no markers, nothing aborted, and of transactions only what they wrote."""
-    aborted = [one for segment in replica.segments for one in segment.aborted]
     for batch in replica.from_offset(start):
         if batch.base_offset >= end:
             return
-        is_aborted = batch.transactional and any(
-            one.producer_id == batch.producer_id and one.first_offset <= batch.base_offset <= one.last_offset
-            for one in aborted
-        )
-        if batch.control or is_aborted:
+        if batch.control or replica.is_aborted(batch):
             # Its offsets are left out; the last batch tells how far L1 goes.
             yield Batch(batch.base_offset, batch.last_offset, (), batch.max_timestamp_ms)
         else:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from harness.segments.records import MAX_INT64
 from models.batch import encode
 
 if TYPE_CHECKING:
@@ -12,8 +13,6 @@ if TYPE_CHECKING:
     from models.coordination import Coordination
     from models.replica import Replica
     from models.replication import Replication
-
-MAX_SEGMENT_MS: Final = 2**63 - 1
 
 
 @dataclass(eq=False)
@@ -75,7 +74,7 @@ class SimPartition:
         A later leader's log tells where the epochs before its own ended (KIP-101).
         """
         later = [start for epoch, start in self.leader.epochs.items() if epoch > batch.leader_epoch]
-        if batch.last_offset >= min(later, default=MAX_SEGMENT_MS):
+        if batch.last_offset >= min(later, default=MAX_INT64):
             return None
         return self.leader.high_watermark > batch.last_offset
 
@@ -89,7 +88,7 @@ def begins_segment(segment_ms: float, segment_bytes: float, sizes: Sizes, replic
     if not held:
         return False
     is_old = batch.max_timestamp_ms - held[0].max_timestamp_ms > segment_ms
-    return is_old or (segment_bytes < MAX_SEGMENT_MS and sizes.of(held) + sizes.of([batch]) > segment_bytes)
+    return is_old or sizes.of(held) + sizes.of([batch]) > segment_bytes
 
 
 @dataclass

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from harness.errors import UsageError
+from harness.segments.records import MAX_INT64
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-NEVER_MS: Final = 2**63 - 1
+NEVER_MS: Final = MAX_INT64
 DAY_MS: Final = 86_400_000
 
 TOPIC: Final[Mapping[str, float]] = {

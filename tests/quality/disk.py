@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from models.batch import Batch, encode
 from models.cluster.files import write_checkpoint, write_replica, write_segment
+from models.cluster.partition import Sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -75,7 +75,7 @@ def write_broker(log_dir: Path, copies: Iterable[Copy], encoded: dict[Batch, byt
 
 
 def _write_partition(folder: Path, copy: Copy, encoded: dict[Batch, bytes]) -> None:
-    replica, bytes_of = copy.replica, partial(_bytes_of, encoded)
+    replica, bytes_of = copy.replica, Sizes(encoded).bytes_of
     write_replica(folder, replica, bytes_of)
     name = folder / f"{replica.segments[-1].base_offset:020d}"
     with name.with_suffix(".log").open("ab") as log:
@@ -94,9 +94,3 @@ def _write_partition(folder: Path, copy: Copy, encoded: dict[Batch, bytes]) -> N
 def _torn(batch: Batch, share: float) -> bytes:
     whole = encode(batch)
     return whole[: max(1, int(share * len(whole)))]
-
-
-def _bytes_of(encoded: dict[Batch, bytes], batch: Batch) -> bytes:
-    if batch not in encoded:
-        encoded[batch] = encode(batch)
-    return encoded[batch]
