@@ -54,12 +54,13 @@ def _by_marker(judged: Judged) -> DataFrame:
         there,
         Anomaly.ABORTED_TO_COMMITTED,
         effect=f.when(f.col("stable_end") <= f.col("offset"), LATENT).otherwise(VISIBLE),
+        proven=f.lit(False),
         explanation=f.format_string(
             "aborted %s: transaction %s (producer %d) was aborted, and this broker %s",
             f.when(f.col("tombstone"), f.format_string("delete of %s is carried out", printable("key"))).otherwise(
                 f.format_string("record %s is served as committed", printable("key"))
             ),
-            f.coalesce("true_txn", f.lit("?")),
+            printable("true_txn", none="?"),
             "producer_id",
             f.when(
                 f.col("decided_by").isNotNull(),
@@ -83,6 +84,7 @@ def _by_removal(judged: Judged, alone: Alone) -> DataFrame:
         there,
         Anomaly.ABORTED_TO_COMMITTED,
         effect=f.when(f.col("stable_end") <= f.col("offset"), LATENT).otherwise(VISIBLE),
+        proven=f.lit(False),
         explanation=f.format_string(
             "record %s of producer %d is served as committed, by the COMMIT at offset %d: broker %d has removed it and "
             "still has the older value of offset %d, as after an abort",

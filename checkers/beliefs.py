@@ -110,7 +110,7 @@ class Beliefs:
             "tails": self.tails,
             "replicas": self.replicas,
             "doubts": own_state.compare(self.side, self.replicas, self.opened, self.in_doubt),
-            "unsure": other_spans.compare(self.side.aborts, self.replicas),
+            "unsure": other_spans.compare(self.side.aborts, self.side.epochs, self.replicas),
             "damaged": self.damaged,
         }
 

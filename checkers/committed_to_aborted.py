@@ -65,12 +65,13 @@ def _records(judged: Judged) -> DataFrame:
         hidden,
         Anomaly.COMMITTED_TO_ABORTED,
         effect=f.when(f.col("differs"), VISIBLE).otherwise(LATENT),
+        proven=f.lit(False),
         explanation=f.format_string(
             "committed %s %s is hidden as aborted: transaction %s (producer %d) was committed, and this "
             "broker takes %s for its end; %s",
             f.when(f.col("tombstone"), "delete of").otherwise("record"),
             printable("key"),
-            f.coalesce("txn", f.lit("?")),
+            printable("txn", none="?"),
             "producer_id",
             f.when(f.col("abort_at").isNotNull(), f.format_string("the ABORT at offset %d", "abort_at")).otherwise(
                 "another marker"

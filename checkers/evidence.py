@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, reduce
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -24,7 +24,7 @@ from checkers.schemas import (
 )
 from harness.errors import UsageError
 from harness.observe import DIGEST_MODULUS
-from harness.store import AFTER_REJOIN, BEFORE_RETURN, RunFolder
+from harness.store import AFTER_REJOIN, BEFORE_RETURN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from harness.audit.copies import Copies
+    from harness.store import RunFolder
 
 PARTITION = ["run", "topic", "partition"]
 """Columns that name a partition of a run."""
@@ -117,7 +118,7 @@ class Evidence:
 def load(spark: SparkSession, folders: Sequence[RunFolder]) -> Evidence:
     """Return what run folders hold by the time that a job runs; nothing is read yet."""
     # Workers run in another directory than whoever gave a relative path.
-    found = [RunFolder(folder.path.absolute()) for folder in folders]
+    found = [replace(folder, path=folder.path.absolute()) for folder in folders]
     return _evidence(spark, READERS, found)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence import REPLICA
+from harness.escape import escape_bytes_sql, escape_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -17,15 +18,18 @@ HANGING_TRANSACTION = "hanging-transaction"
 UNEXPLAINED_DIVERGENCE = "unexplained-divergence"
 """What audits find beside the four anomalies."""
 
+SHOWN_CHARACTERS = 60
+"""Of a key within a sentence, or bytes where it is no text."""
+
 
 def findings(
     rows: DataFrame, anomaly: str, *, effect: Column, explanation: Column, witness: dict[str, Column],
-    candidates: Column | None = None,
+    candidates: Column | None = None, proven: Column | None = None,
 ) -> DataFrame:  # fmt: skip
     """Give rows of REPLICA, offset, key and producer_id the columns of a finding.
 
-    Adds anomaly, candidates (names; empty where the evidence decides), effect, explanation and witness (a
-    JSON object).
+    Adds anomaly, candidates (names; empty where the evidence decides), effect, explanation, ``proven`` (whether the
+    logs alone prove that this replica is wrong; always, unless said) and witness (a JSON object).
     """
     none = f.array().cast("array<string>")
     return rows.select(
@@ -37,14 +41,22 @@ def findings(
         "producer_id",
         effect.alias("effect"),
         explanation.alias("explanation"),
+        (f.lit(True) if proven is None else proven).alias("proven"),
         f.to_json(f.struct(*(column.alias(name) for name, column in witness.items()))).alias("witness"),
     )
 
 
-def printable(key: str) -> Column:
-    """Return a key for a sentence: text where it is UTF-8, else hexadecimal, never longer than a line."""
-    text = f.when(f.is_valid_utf8(f.col(key).cast("string")), f.col(key).cast("string")).otherwise(f.hex(key))
-    return f.substring(f.coalesce(text, f.lit("(no key)")), 1, 60)
+def printable(name: str, none: str = "(no key)") -> Column:
+    """Return a key, or another value that clients choose, for a sentence; the end of a long one is left out (…).
+
+    What is not UTF-8 is written byte by byte; `harness.escape` says what else is escaped.
+    """
+    text, most = f"cast({name} AS string)", SHOWN_CHARACTERS
+    return f.expr(f"""
+        CASE WHEN {name} IS NULL THEN '{none}'
+             WHEN NOT is_valid_utf8({text})
+             THEN {escape_bytes_sql(f"substring({name}, 1, {most})")} || if(length({name}) > {most}, '…', '')
+             ELSE {escape_sql(f"substring({text}, 1, {most})")} || if(length({text}) > {most}, '…', '') END""")
 
 
 def number(column: str, *, none: str = "none") -> Column:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def hidden_records(evidence: Evidence, known: DataFrame, records: DataFrame, differing_keys: DataFrame) -> DataFrame:
-    """Return REPLICA, offset, key, tombstone, producer_id, txn, ``abort_at``, ``source`` of every hidden record.
+    """Return every hidden record: REPLICA, offset, key, tombstone, producer_id, txn, ``abort_at``, ``source``.
 
     One row per record and source (log, txnindex, held: see `committed_to_aborted`). ``abort_at`` is the
     offset of the ABORT taken for the transaction's end, null where it is not known.

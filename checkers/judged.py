@@ -9,7 +9,14 @@ from checkers.evidence import PARTITION, REPLICA, Evidence, held, in_one
 from checkers.hidden import hidden_records
 from checkers.replay import believed_records, open_transactions, overtaken_transactions, replay
 from checkers.survivors import surviving_values
-from checkers.truth import bounded_replicas, differing_keys, known_records, later_keys, markers_seen, with_stable_ends
+from checkers.truth import (
+    bounded_replicas,
+    differing_keys,
+    known_records,
+    later_keys,
+    markers_seen,
+    with_stable_ends,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

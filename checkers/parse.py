@@ -51,8 +51,8 @@ class Reader:
 
     what: str
     schema: t.StructType
-    files: Callable[[Any], Iterator[tuple[Row, Path]]]
-    rows: Callable[[Path], Iterator[Row]]
+    files: Callable[[Any], Iterator[tuple[Row, Any]]]
+    rows: Callable[[Any], Iterator[Row]]
 
 
 def read(reader: Reader, folders: Sequence[Any], share: int, shares: int) -> Iterator[pa.RecordBatch]:
@@ -65,8 +65,8 @@ def read(reader: Reader, folders: Sequence[Any], share: int, shares: int) -> Ite
     arrow = to_arrow_schema(reader.schema)
     files = [file for folder in folders for file in reader.files(folder)]
     held: list[Row] = []
-    for head, path in files[share::shares]:
-        for row in _rows(reader, head, path):
+    for head, source in files[share::shares]:
+        for row in _rows(reader, head, source):
             held.append(row)
             if len(held) == ROWS_PER_ARROW_BATCH:
                 yield _arrow_batch(held, arrow, reader.what)
@@ -75,9 +75,9 @@ def read(reader: Reader, folders: Sequence[Any], share: int, shares: int) -> Ite
         yield _arrow_batch(held, arrow, reader.what)
 
 
-def _rows(reader: Reader, head: Row, path: Path) -> Iterator[Row]:
+def _rows(reader: Reader, head: Row, source: Any) -> Iterator[Row]:
     try:
-        for row in reader.rows(path):
+        for row in reader.rows(source):
             yield (*head, *row, None)
     except (CorruptLogError, NotReadableError, OSError) as error:
         yield (*head, *(None,) * (len(reader.schema) - len(head) - 1), str(error))
@@ -108,9 +108,9 @@ def _replica_files(*suffixes: str) -> Callable[[RunFolder], Iterator[tuple[Row, 
     """Give run, snapshot, source, broker, topic, partition of every such file, stored or fetched."""
 
     def files(folder: RunFolder) -> Iterator[tuple[Row, Path]]:
-        for source, top in ((DISK, "brokers"), (FETCH, "fetched")):
+        for source, top in ((DISK, store.BROKERS), (FETCH, store.FETCHED)):
             for path in sorted((folder.path / top).glob("*/*/*/*")):
-                if path.suffix in suffixes:
+                if path.suffix in suffixes and folder.has(path):
                     broker, snapshot, name = path.parts[-4:-1]
                     topic, partition = _topic_partition(name)
                     yield (folder.run_id, snapshot, source, int(broker), topic, partition), path
@@ -183,31 +183,56 @@ def _aborts(path: Path) -> Iterator[Row]:
         yield (aborted.producer_id, aborted.first_offset, aborted.last_offset)
 
 
-def _held_replicas(folder: RunFolder) -> Iterator[tuple[Row, Path]]:
-    """Give run, snapshot, broker, topic, partition of every replica that has files."""
-    for path in sorted((folder.path / "brokers").glob("*/*/*/")):
-        broker, snapshot, name = path.parts[-3:]
-        yield (folder.run_id, snapshot, int(broker), *_topic_partition(name)), path
+@dataclass(frozen=True)
+class _ReplicaWords:
+    """Where it stands what is said of a replica; ``name`` is that of its folder."""
+
+    folder: RunFolder
+    broker: str
+    snapshot: str
+    name: str
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of the broker's checkpoints."""
+        return self.folder.path / store.BROKERS / self.broker / self.snapshot
+
+    @property
+    def served(self) -> Path:
+        """The folder of what the broker served of the replica."""
+        return self.folder.path / store.FETCHED / self.broker / self.snapshot / self.name
 
 
-def _state(path: Path) -> Iterator[Row]:
+def _held_replicas(folder: RunFolder) -> Iterator[tuple[Row, _ReplicaWords]]:
+    """Give run, snapshot, broker, topic, partition of every replica that has files or was served."""
+    tops = (folder.path / top for top in (store.BROKERS, store.FETCHED))
+    places = {path.parts[-3:] for top in tops for path in top.glob("*/*/*/") if folder.has(path)}
+    for broker, snapshot, name in sorted(places):
+        head = (folder.run_id, snapshot, int(broker), *_topic_partition(name))
+        yield head, _ReplicaWords(folder, broker, snapshot, name)
+
+
+def _state(words: _ReplicaWords) -> Iterator[Row]:
     """Yield what the replica's broker said of it, else what its checkpoints say."""
-    broker, snapshot, name = path.parts[-3:]
-    partition = _topic_partition(name)
-    checkpoints = path.parent
+    partition = _topic_partition(words.name)
+    answer = words.served / store.STATE
     compaction: dict[str, Any] = {}
-    answer = path.parents[3] / "fetched" / broker / snapshot / name / store.STATE
-    if answer.exists():
+
+    def checkpoint(name: str) -> int:
+        is_there = words.folder.has(words.checkpoints / f"{name}-checkpoint")
+        return (read_log_checkpoint(words.checkpoints, name, partition) if is_there else None) or 0
+
+    if words.folder.has(answer):
         said = json_object(answer.read_bytes(), str(answer))
         told = (True, *fields_of(said, SAID, str(answer)))
         compaction = said.get("compaction", {})
     else:
-        log_start, high_watermark = (read_log_checkpoint(checkpoints, name, partition) or 0 for name in CHECKPOINTS)
+        log_start, high_watermark = map(checkpoint, CHECKPOINTS)
         told = (False, log_start, high_watermark, None, None, None)
     yield (
         *told,
-        compaction.get("cleaner_offset", read_log_checkpoint(checkpoints, "cleaner-offset", partition) or 0),
-        _directory_id(checkpoints),
+        compaction.get("cleaner_offset", checkpoint("cleaner-offset")),
+        _directory_id(words),
         None,
         None,
         None,
@@ -220,20 +245,19 @@ def read_log_checkpoint(folder: Path, name: str, partition: tuple[str, int]) -> 
     return read_checkpoint(path.read_bytes(), source=str(path)).get(partition) if path.exists() else None
 
 
-def _directory_id(checkpoints: Path) -> str | None:
+def _directory_id(words: _ReplicaWords) -> str | None:
     """Return what tells a broker's data from those of another life."""
-    uuid = checkpoints / store.BROKER_UUID
-    if uuid.exists():
+    uuid, properties = words.checkpoints / store.BROKER_UUID, words.checkpoints / "meta.properties"
+    if words.folder.has(uuid):
         return uuid.read_text().strip()
-    path = checkpoints / "meta.properties"
-    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+    lines = properties.read_text(errors="replace").splitlines() if words.folder.has(properties) else []
     return next((line.partition("=")[2] for line in lines if line.startswith("directory.id=")), None)
 
 
 def _json_file(name: str) -> Callable[[RunFolder], Iterator[tuple[Row, Path]]]:
     def files(folder: RunFolder) -> Iterator[tuple[Row, Path]]:
         path = folder.path / name
-        if path.exists():
+        if folder.has(path):
             yield (folder.run_id,), path
 
     return files

@@ -29,33 +29,50 @@ def outcome_of(marker: str) -> f.Column:  # type: ignore[name-defined]
     return f.when(f.col(marker) == "commit", COMMITTED).when(f.col(marker) == "abort", ABORTED)
 
 
+def own_marker() -> f.Column:  # type: ignore[name-defined]
+    """Whether the marker carries the next epoch: from transactions v2 on, each end of a transaction bumps it by one.
+
+    In v1 markers carry the epoch of the data, so that nothing tells the end of this transaction from the next one's
+    (KIP-890).
+    """
+    return f.coalesce(f.col("decided_in_epoch") == f.col("producer_epoch") + 1, f.lit(False))
+
+
 def from_here_on(group: list[str], offset: str) -> WindowSpec:
     """Window: this row and those at later offsets of its group, the nearest last; it holds no group in memory."""
     later_first = Window.partitionBy(*group).orderBy(f.col(offset).desc())
     return later_first.rowsBetween(Window.unboundedPreceding, Window.currentRow)
 
 
-BELIEF = ["belief", "decided_by", "decided_in_epoch"]
+BELIEF = ["belief", "decided_by", "decided_in_epoch", "decided_in_leader_epoch"]
 
 
 def replay(entries: DataFrame) -> DataFrame:
-    """Return one row per data batch with ``belief``, ``decided_by`` and ``decided_in_epoch``.
+    """Return one row per data batch with `BELIEF`, as `decided` gives it.
 
     Takes ENTRIES of one snapshot and source; keeps of them what names a batch.
     """
     return decided(entries.where("first_in_batch")).select(
-        *REPLICA, "base_offset", "last_offset", "producer_id", "producer_epoch", "transactional", *BELIEF
+        *REPLICA,
+        "base_offset",
+        "last_offset",
+        "leader_epoch",
+        "producer_id",
+        "producer_epoch",
+        "transactional",
+        *BELIEF,
     )
 
 
 def decided(batches: DataFrame) -> DataFrame:
-    """Return the data batches with ``belief``, ``decided_by`` and ``decided_in_epoch``; control batches are left out.
+    """Return the data batches with `BELIEF`; control batches are left out.
 
-    Adds ``belief`` (committed | aborted | open; plain data is committed) and offset and producer epoch of the marker
-    (null where there is none) to the columns.
+    Adds ``belief`` (committed | aborted | open; plain data is committed) and offset, producer epoch and leader epoch of
+    the marker (null where there is none) to the columns.
     """
     after = from_here_on([*REPLICA, "producer_id"], "base_offset")
-    decision = f.when(outcome_of("marker").isNotNull(), f.struct(outcome_of("marker"), "last_offset", "producer_epoch"))
+    facts = f.struct(outcome_of("marker"), "last_offset", "producer_epoch", "leader_epoch")
+    decision = f.when(outcome_of("marker").isNotNull(), facts)
     return (
         batches.withColumn("decision", f.last(decision, ignorenulls=True).over(after))
         .where("NOT control")
@@ -65,6 +82,7 @@ def decided(batches: DataFrame) -> DataFrame:
         )
         .withColumn("decided_by", f.when(f.col("transactional"), f.col("decision.last_offset")))
         .withColumn("decided_in_epoch", f.when(f.col("transactional"), f.col("decision.producer_epoch")))
+        .withColumn("decided_in_leader_epoch", f.when(f.col("transactional"), f.col("decision.leader_epoch")))
         .drop("decision")
     )
 
@@ -98,11 +116,11 @@ def overtaken_transactions(entries: DataFrame, beliefs: DataFrame) -> DataFrame:
 
 
 def believed_records(entries: DataFrame, beliefs: DataFrame) -> DataFrame:
-    """Return every record with its batch's ``belief``, ``decided_by`` and ``decided_in_epoch``."""
+    """Return every record with its batch's leader epoch and `BELIEF`."""
     records = entries.where(f.col("offset").isNotNull()).select(
         *REPLICA, "base_offset", "offset", "key", "tombstone", "txn", "producer_id", "producer_epoch", "transactional"
     )
-    judged = beliefs.select(*REPLICA, "base_offset", "belief", "decided_by", "decided_in_epoch")
+    judged = beliefs.select(*REPLICA, "base_offset", "leader_epoch", *BELIEF)
     return records.join(judged, [*REPLICA, "base_offset"])
 
 

@@ -91,7 +91,7 @@ def check(judged: Judged) -> DataFrame:
             "and this broker's log holds it open",
             "first_offset",
             "high_watermark",
-            f.coalesce("txn", f.lit("?")),
+            printable("txn", none="?"),
             "producer_id",
             printable("key"),
             outcome,

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence import PARTITION, REPLICA, in_one
-from checkers.replay import ABORTED, COMMITTED, OPEN
+from checkers.replay import ABORTED, COMMITTED, OPEN, own_marker
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 
 def surviving_values(
@@ -97,12 +97,3 @@ def _counted_aborted(aborts: DataFrame, alive: DataFrame) -> DataFrame:
         .where("at BETWEEN first_offset AND last_offset")
         .select(*REPLICA, "key", "removed_by")
     )
-
-
-def own_marker() -> Column:
-    """Whether the marker carries the next epoch: from transactions v2 on, each end of a transaction bumps it by one.
-
-    In v1 markers carry the epoch of the data, so that nothing tells the end of this transaction from the next one's
-    (KIP-890).
-    """
-    return f.coalesce(f.col("decided_in_epoch") == f.col("producer_epoch") + 1, f.lit(False))

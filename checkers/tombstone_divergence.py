@@ -9,9 +9,8 @@ value that is gone, logs that start later.
 
 A transactional tombstone may also have been there and been misjudged (committed-to-aborted). Where the
 replica's ``.txnindex`` or its files before the return show that, it is not this anomaly; nor can it have been where
-the replica has the transaction's own marker. Or it was aborted, and who still has it, or has removed the value for
-it, is wrong (aborted-to-committed): a client tells, or a marker that is surely its own. Where nothing tells, the names
-are ``candidates``.
+the replica has the transaction's own marker. Or it was aborted, and a replica that still has it, or has removed the
+value for it, is wrong (aborted-to-committed): a client tells. Without clients the names are ``candidates``.
 
 Where no client is known and the tombstone is gone everywhere: a value that another replica has removed without
 anything of the key left there (see `survivors`). In a partition with transactions, all three names are ``candidates``.
@@ -26,7 +25,6 @@ from pyspark.sql import functions as f
 from checkers.evidence import PARTITION, REPLICA, in_one
 from checkers.finding import LATENT, VISIBLE, findings, printable
 from checkers.replay import COMMITTED
-from checkers.survivors import own_marker
 from harness.scenario import Anomaly
 
 if TYPE_CHECKING:
@@ -60,15 +58,10 @@ def _by_tombstone(judged: Judged) -> DataFrame:
         .join(markers_here, [*REPLICA, "first_marker"], "left")
         .withColumn("offset", f.col("here_offset"))
     )
-    if judged.alone is None:
-        missing = missing.withColumn("unproven", f.lit(False))
-    else:
-        unproven = in_one(_unproven(judged)).withColumn("unproven", f.lit(True))
-        missing = missing.join(unproven, [*PARTITION, "true_offset"], "left")
     names = f.array_compact(
         f.array(
             f.lit(str(Anomaly.TOMBSTONE_DIVERGENCE)),
-            f.when(f.col("unproven"), f.lit(str(Anomaly.ABORTED_TO_COMMITTED))),
+            f.lit(None if judged.alone is None else str(Anomaly.ABORTED_TO_COMMITTED)),
             f.when(
                 f.col("seen_before").isNull() & f.col("marker_here").isNull(), f.lit(str(Anomaly.COMMITTED_TO_ABORTED))
             ),
@@ -79,6 +72,7 @@ def _by_tombstone(judged: Judged) -> DataFrame:
         Anomaly.TOMBSTONE_DIVERGENCE,
         candidates=_unless_sure(f.when(f.col("transactional"), names).otherwise(f.array())),
         effect=f.lit(VISIBLE),
+        proven=~f.col("transactional"),
         explanation=f.format_string(
             "deleted key %s is alive: it was deleted at offset %d, and this broker has no tombstone there and serves "
             "the value of offset %d",
@@ -99,20 +93,6 @@ def _unless_sure(names: Column) -> Column:
     return f.when(f.size(names) > 1, names).otherwise(f.array().cast("array<string>"))
 
 
-def _unproven(judged: Judged) -> DataFrame:
-    """Return PARTITION, ``true_offset``: tombstones of which no marker that is surely their own tells.
-
-    In transactions of version 2 the marker carries the next epoch; in version 1 that of the data, like the marker of
-    the next transaction (see `survivors`).
-    """
-    return (
-        judged.records.groupBy(*PARTITION, f.col("offset").alias("true_offset"))
-        .agg(f.max(f.coalesce(own_marker(), f.lit(False))).alias("proven"))
-        .where("NOT proven")
-        .select(*PARTITION, "true_offset")
-    )
-
-
 def _by_removal(judged: Judged, alone: Alone) -> DataFrame:
     removed = in_one(alone.survivors.where("older_there IS NULL")).join(
         judged.replicas.select(*REPLICA, "stable_end", "has_transactions"), REPLICA
@@ -129,6 +109,7 @@ def _by_removal(judged: Judged, alone: Alone) -> DataFrame:
         Anomaly.TOMBSTONE_DIVERGENCE,
         candidates=_unless_sure(names),
         effect=f.when(f.col("stable_end") <= f.col("offset"), LATENT).otherwise(VISIBLE),
+        proven=f.lit(False),
         explanation=f.format_string(
             "key %s is alive: this broker serves the value of offset %d, and broker %d, whose log covers that offset, "
             "has removed it and has nothing of the key since",

@@ -275,22 +275,24 @@ def later_keys(covered: DataFrame) -> DataFrame:
 
 
 def true_states(known: DataFrame) -> DataFrame:
-    """Return PARTITION, key, ``true_offset``, ``true_tombstone``: the final state of each key, where it is known.
+    """Return PARTITION, key, ``true_offset``, ``true_tombstone``, ``true_transactional`` of each key.
 
-    That is the last record that is not aborted; where its outcome is unknown, the key is left out, and so is one
-    without any such record: whoever serves it serves what was aborted. Keys that go on are left out, too.
+    That is its final state, where it is known: the last record that is not aborted. Where its outcome is unknown, the
+    key is left out, and so is one without any such record: whoever serves it serves what was aborted. Keys that go on
+    are left out, too.
     """
     return (
         known.where("NOT goes_on")
         .where(~f.col("truth").eqNullSafe(ABORTED))
         .groupBy(*PARTITION, "key")
-        .agg(f.max(f.struct("offset", "tombstone", "truth")).alias("true"))
+        .agg(f.max(f.struct("offset", "tombstone", "truth", "transactional")).alias("true"))
         .where(f.col("true.truth") == COMMITTED)
         .select(
             *PARTITION,
             "key",
             f.col("true.offset").alias("true_offset"),
             f.col("true.tombstone").alias("true_tombstone"),
+            f.col("true.transactional").alias("true_transactional"),
         )
     )
 
@@ -300,10 +302,10 @@ def differing_keys(
 ) -> DataFrame:
     """Return the keys whose final state on a replica is not the true one.
 
-    REPLICA, key, true_offset, true_tombstone, here_offset, here_tombstone, here_truth. A state is wrong when a
-    deleted key has a value here, or when the last value is not what is alive here. Legal: a log that starts after the
-    true record, and anything where the key has a later record, beyond the bound: a replica may have cleaned by it all
-    that was before, and others, which do not reach it, may have copied that log.
+    REPLICA, key, true_offset, true_tombstone, true_transactional, here_offset, here_tombstone, here_truth. A state is
+    wrong when a deleted key has a value here, or when the last value is not what is alive here. Legal: a log that
+    starts after the true record, and anything where the key has a later record, beyond the bound: a replica may have
+    cleaned by it all that was before, and others, which do not reach it, may have copied that log.
     ``undecided``: PARTITION, key of more keys to be left out.
     """
     states = true_states(known if undecided is None else known.join(undecided, [*PARTITION, "key"], "left_anti"))

@@ -45,6 +45,7 @@ def _states(judged: Judged) -> DataFrame:
         wrong,
         UNEXPLAINED_DIVERGENCE,
         effect=f.lit(VISIBLE),
+        proven=~f.col("true_transactional") & f.coalesce(f.col("here_offset") < f.col("true_offset"), f.lit(False)),
         explanation=f.format_string(
             "key %s: the last committed record is at offset %s, this broker's is at %s, and nothing tells why",
             printable("key"),
@@ -63,12 +64,14 @@ def _lost(alone: Alone) -> DataFrame:
         "key",
         "offset",
         "producer_id",
+        "transactional",
         "older_there",
     )
     return findings(
         in_one(lost),
         UNEXPLAINED_DIVERGENCE,
         effect=f.lit(VISIBLE),
+        proven=~f.col("transactional"),
         explanation=f.format_string(
             "key %s: broker %d has a committed value at offset %d, this broker has lost it and serves that of offset "
             "%d, and nothing tells why",

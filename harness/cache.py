@@ -10,3 +10,8 @@ def cache_root() -> Path:
     """Return ``$COMPACTION_HARNESS_CACHE``, else ``compaction-harness`` in the user's cache directory."""
     xdg = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get("COMPACTION_HARNESS_CACHE") or Path(xdg, "compaction-harness")).absolute()
+
+
+def compiled_folder() -> Path:
+    """Return where numba keeps what it compiled: ``$NUMBA_CACHE_DIR``, else ``numba`` below `cache_root`."""
+    return Path(os.environ.get("NUMBA_CACHE_DIR") or cache_root() / "numba")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from checkers import (
@@ -20,11 +20,12 @@ from checkers import (
 from checkers.evidence import held, load, raise_if_damaged
 from checkers.guarantees import every
 from checkers.judged import judge
-from harness import leftovers, verdict
+from harness import inventory, leftovers, verdict
 from harness.errors import UsageError
 from harness.guarantees import CHECKER
 from harness.manifest import open_run
-from harness.store import AFTER_REJOIN, HISTORY, REPORT, RunFolder
+from harness.spark.threads import threads
+from harness.store import REPORT, RunFolder
 from harness.verdict import Results
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from checkers.judged import Judged
+    from harness.inventory import Difference
 
 T = TypeVar("T")
 log = logging.getLogger("harness")
@@ -49,6 +51,8 @@ CHECKERS: dict[str, Callable[[Judged], DataFrame]] = {
 }
 OUTCOMES = "outcomes"
 FINDERS = ("stuck_lso", "aborted_to_committed", "committed_to_aborted", "tombstone_divergence")
+PLANNERS = 2
+"""Threads that plan: a JVM that has just started interprets most of what planning calls, on one core a thread."""
 THREADS = 4
 
 
@@ -62,20 +66,32 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Checkers over some run folders: planned, and nothing read yet. ``raised``: which could not be planned."""
+    """Checkers over some run folders, planned.
 
-    problems: DataFrame
+    ``raise_if_damaged`` raises `UsageError` for a damaged folder. ``raised``: which checkers could not be planned.
+    """
+
+    session: SparkSession
+    raise_if_damaged: Callable[[], None]
     rows: dict[str, DataFrame]
     raised: dict[str, str]
 
 
-def prepare(spark: SparkSession, folders: Sequence[RunFolder]) -> Prepared:
-    """Plan every checker over run folders that may still be empty: most of a check's time is planning."""
+def prepare(spark: SparkSession, folders: Sequence[RunFolder], *, are_complete: bool = False) -> Prepared:
+    """Plan every checker over run folders: most of a check's time is planning.
+
+    Folders that ``are_complete`` are read meanwhile; others may still be empty, and nothing is read of them yet.
+    """
     evidence = load(spark, folders)
-    judged = judge(evidence)
-    tables = {**CHECKERS, OUTCOMES: outcomes.tell}
-    rows, raised = each(tables, lambda name: held(tables[name](judged)))
-    return Prepared(held(evidence.problems), rows, raised)
+    find_damage: Callable[[], None] = partial(raise_if_damaged, held(evidence.problems))
+    with threads(spark, PLANNERS + 1) as pool:
+        if are_complete:
+            # To tell what is damaged takes all that is there; what was read is kept for the checkers.
+            find_damage = pool.submit(find_damage).result
+        judged = judge(evidence)
+        tables = {**CHECKERS, OUTCOMES: outcomes.tell}
+        rows, raised = each(tables, lambda name: held(tables[name](judged)), using=pool.map)
+    return Prepared(spark, find_damage, rows, raised)
 
 
 def run_checkers(prepared: Prepared) -> Results:
@@ -83,8 +99,8 @@ def run_checkers(prepared: Prepared) -> Results:
 
     A checker that raises does not end the others: its error is returned, and forbids ``clean``.
     """
-    with ThreadPoolExecutor(THREADS) as pool:
-        damage = pool.submit(raise_if_damaged, prepared.problems)
+    with threads(prepared.session, THREADS) as pool:
+        damage = pool.submit(prepared.raise_if_damaged)
         found, raised = each(prepared.rows, lambda name: dictionaries(prepared.rows[name]), using=pool.map)
         damage.result()
     return Results(
@@ -130,27 +146,37 @@ def open_run_folder(path: Path) -> tuple[RunFolder, dict[str, Any]]:
             else "its run was cut off"
         )
         raise UsageError(f"{path} is half-written: {why}")
-    if not folder.history_path.exists():
-        raise UsageError(f"the run folder is damaged: {path} has no {HISTORY}")
     return folder, manifest
 
 
-def judge_run(prepared: Callable[[], Prepared], folder: RunFolder, manifest: dict[str, Any]) -> Judgement:
+def judge_run(
+    prepared: Callable[[], Prepared],
+    folder: RunFolder,
+    manifest: dict[str, Any],
+    differences: Callable[[], Sequence[Difference]] = tuple,
+) -> Judgement:
     """Return what is to be said of one run.
 
     A run that did not go to its end is unknown, whatever it collected; only for others checkers are asked for.
+    ``differences``: gives the evidence that is not as the run left it, and that the checkers do not read.
     Raises `UsageError` for a damaged folder.
     """
-    if manifest["status"] != verdict.COMPLETE:
-        return Judgement(verdict.assemble(manifest, Results([], [], [], {})))
-    if not has_final_snapshot(folder, manifest):
-        raise UsageError(f"the run folder is damaged: {folder.path} lacks files of the snapshot {AFTER_REJOIN}")
-    results = run_checkers(prepared())
-    return Judgement(verdict.assemble(manifest, results, read_aftermath(folder)), results.outcomes)
+    is_complete = manifest["status"] == verdict.COMPLETE
+    results = run_checkers(prepared()) if is_complete else Results([], [], [], {})
+    missing = differences()
+    aftermath = read_aftermath(inventory.without(folder, missing)) if is_complete else []
+    notes = inventory.notes(manifest)
+    return Judgement(verdict.assemble(manifest, results, aftermath, missing=missing, notes=notes), results.outcomes)
 
 
 def store(folder: RunFolder, judgement: Judgement) -> None:
-    """Write what is to be kept, and the report, in place of what was there. Raises OSError where that cannot be."""
+    """Write what is to be kept, and the report, in place of what was there. Raises OSError where that cannot be.
+
+    A former verdict that differs is kept under another name.
+    """
+    former = folder.keep_former_verdict(judgement.verdict)
+    if former is not None:
+        log.warning("the former verdict differs, and is kept as %s", former.name)
     folder.write_lines(folder.outcomes_path, judgement.outcomes)
     folder.write_json(folder.verdict_path, judgement.verdict)
     try:
@@ -163,23 +189,12 @@ def store(folder: RunFolder, judgement: Judgement) -> None:
 
 def read_aftermath(folder: RunFolder) -> list[dict[str, Any]]:
     """Return the lines of ``aftermath.jsonl``, none where there is none. Raises `UsageError` for a damaged one."""
-    if not folder.aftermath_path.exists():
+    if not folder.has(folder.aftermath_path):
         return []
     try:
         return [json.loads(line) for line in folder.aftermath_path.read_text().splitlines()]
     except (OSError, ValueError) as error:
         raise UsageError(f"the run folder is damaged: {folder.aftermath_path}: {error}") from error
-
-
-def has_final_snapshot(folder: RunFolder, manifest: dict[str, Any]) -> bool:
-    """Whether every replica that the run had has files of the last snapshot, as Kafka has them or set aside."""
-    wanted = [
-        folder.broker_snapshot(broker, AFTER_REJOIN) / f"{scenario['topic']}-{partition}"
-        for scenario in manifest["scenarios"]
-        for partition, brokers in scenario["replicas"].items()
-        for broker in brokers
-    ]
-    return all(any(path.rglob("*.log")) for path in wanted)
 
 
 def rehearse(spark: SparkSession, scratch_dir: Path) -> None:

@@ -11,11 +11,11 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from harness import check, leftovers
+from harness import check, inventory, leftovers
 from harness.errors import HarnessError, UsageError
 from harness.java import find_java
 from harness.outcome import RunResult
-from harness.spark.archive import archive_path
+from harness.spark.background import find_archive
 from harness.spark.probe import probe
 from harness.spark.session import MANY_RUNS, SparkSpec, start_session
 from harness.store import new_run_id
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from harness.store import RunFolder
 
 log = logging.getLogger("harness")
+
+REPORT = "harness.report.page"
+"""What draws the report."""
 
 START_LIMIT_S = 300.0
 """For a session to be there, and a first task of each executor to be done: a busy cluster may have it wait."""
@@ -57,27 +60,32 @@ def prepare_beside(workspace: Workspace, folder: RunFolder, java: Java, spark: S
         rehearsal.result()
         log.info("the workers are rehearsed")
     # What draws the report takes a second to load, which the cluster does not notice now.
-    import_module("harness.report.page")
+    import_module(REPORT)
     return prepared
 
 
-def check_folder(path: Path, progress: Progress, spark: SparkOptions) -> RunResult:
+def check_folder(path: Path, progress: Progress, spark: SparkOptions, *, partial: bool = False) -> RunResult:
     """Judge a stored run again; ``verdict.json`` there is replaced.
+
+    ``partial``: also where evidence is not as the run left it; the verdict says so.
 
     Raises `UsageError` for a damaged folder, and as `session_of` does.
     """
     folder, content = check.open_run_folder(path)
-    java = find_java()
     run_id = f"check-{new_run_id()}"
-    with Workspace(run_id, folder.path) as workspace, ExitStack() as owned:
+    with ExitStack() as owned:
+        differences = owned.enter_context(inventory.comparing(folder, content, partial=partial))
+        java = find_java()
+        workspace = owned.enter_context(Workspace(run_id, folder.path))
 
         def prepared() -> Prepared:
             progress.stage("start Spark")
-            session = owned.enter_context(session_of(workspace, java, spark, [folder.path]))
+            session = owned.enter_context(session_of(workspace, java, spark, [folder.path], meanwhile=(REPORT,)))
+            sound = inventory.without(folder, differences())
             progress.stage("check")
-            return check.prepare(session, [folder])
+            return check.prepare(session, [sound], are_complete=True)
 
-        judgement = check.judge_run(prepared, folder, content)
+        judgement = check.judge_run(prepared, folder, content, differences)
     try:
         check.store(folder, judgement)
     except OSError as error:
@@ -88,16 +96,23 @@ def check_folder(path: Path, progress: Progress, spark: SparkOptions) -> RunResu
 
 @contextmanager
 def session_of(
-    workspace: Workspace, java: Java, spark: SparkOptions, folders: Sequence[Path], *, many_runs: bool = False
+    workspace: Workspace,
+    java: Java,
+    spark: SparkOptions,
+    folders: Sequence[Path],
+    *,
+    many_runs: bool = False,
+    meanwhile: tuple[str, ...] = (),
 ) -> Iterator[SparkSession]:
     """Start a session that writes in the workspace only, and end its JVM.
 
-    ``many_runs``: for jobs over many runs at once, one after the other, and not for one folder.
+    ``many_runs``: for jobs over many runs at once, one after the other, and not for one folder. ``meanwhile``: modules
+    to import while the JVM starts.
 
     Raises `UsageError` where it does not start within `START_LIMIT_S`, or its executors cannot do their part: they
     lack this project, or do not see the ``folders``.
     """
-    spec = _spark_spec(workspace, workspace.path / "spark.log", java, spark)
+    spec = replace(_spark_spec(workspace, workspace.path / "spark.log", java, spark), imported_meanwhile=meanwhile)
     if many_runs:
         spec = replace(spec, settings=MANY_RUNS, outlives_jobs=True)
     session = _start(spec, folders)
@@ -110,9 +125,10 @@ def session_of(
 
 
 def _spark_spec(workspace: Workspace, log_path: Path, java: Java, spark: SparkOptions) -> SparkSpec:
-    archive = archive_path(java)
-    flags = (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
-    return SparkSpec(workspace.run_id, workspace.path / "spark", log_path, spark, jvm_flags=flags)
+    # An archive holds for the class path of a JVM that is started without spark-submit.
+    archive = find_archive(java) if spark.is_one_plain_jvm else None
+    flags = (f"-XX:SharedArchiveFile={archive}",) if archive else ()
+    return SparkSpec(workspace.run_id, workspace.path / "spark", log_path, java.path, spark, jvm_flags=flags)
 
 
 def _start(spec: SparkSpec, folders: Sequence[Path]) -> SparkSession:

@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-import json
+import io
 import logging
 import signal
 import sys
 import traceback
 from dataclasses import fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from click.core import ParameterSource
-from rich.table import Table
 
 from harness import catalog, leftovers
 from harness.audit.cli import audit
 from harness.conformance.cli import conform
-from harness.console import JSON, ConsoleProgress, show, stdout
-from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_USAGE, HarnessError, UsageError
+from harness.console import JSON, ConsoleProgress, show
+from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_USAGE, HarnessError, UsageError, interruptible
+from harness.escape import log_formatter, visible
 from harness.explore.cli import explore
 from harness.nightly.cli import nightly
 from harness.options import format_option, results_option
+from harness.parameters import RUN_FOLDER, TARGET, Count, FilePath, Text
+from harness.request import request_of, run_options
 from harness.spark.options import PARAMETERS, spark_options
+from harness.terminal import Table, stderr, stdout, styled
 from harness.verdict import EXIT_CODES
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from types import FrameType
 
-    from harness.runtimes.nodes import Access
     from harness.spark.options import SparkOptions
 
 
@@ -43,151 +45,63 @@ def cli(*, debug: bool) -> None:
 
 
 @cli.command()
-@click.option("--target", metavar="NAME", help="What to test: see `harness targets`.  [required]")
-@click.option("--anomaly", metavar="NAME", help="What to look for, or `all`: see `harness anomalies`.  [required]")
-@click.option(
-    "--schedule",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="What to replay, as `harness explore --out` writes it; takes the place of --anomaly.",
-)
-@click.option(
-    "--nemesis",
-    default="kill",
-    show_default=True,
-    metavar="NAME",
-    help="How brokers are away, or what else breaks: see `harness nemeses`; none is the healthy control.",
-)
-@click.option("--client", default="librdkafka", show_default=True, metavar="NAME", help="librdkafka or java.")
-@click.option(
-    "--runtime",
-    default="auto",
-    show_default=True,
-    metavar="NAME",
-    help="local (processes), docker, ssh, sim (models), or auto: docker where an engine and an image are at hand.",
-)
-@click.option("--nodes", metavar="HOST,…", help="Hosts for --runtime ssh, one a broker: [user@]host[:port].")
-@click.option("--nodes-file", type=click.Path(path_type=Path), metavar="FILE", help="The same, one a line.")
-@click.option("--ssh-user", metavar="NAME", help="Where a host names none.  [default: yours]")
-@click.option("--ssh-port", type=click.IntRange(1, 65_535), default=22, metavar="PORT", help="Where a host names none.")
-@click.option("--ssh-key", metavar="FILE", help="A private key.  [default: the agent's, and the usual ones]")
-@click.option("--ssh-known-hosts", metavar="FILE", help="Host keys to trust.  [default: yours]")
-@click.option("--ssh-host-key", "ssh_pins", multiple=True, metavar="SHA256:…", help="A host key to trust; repeatable.")
-@click.option("--image", metavar="REFERENCE", help="The image to use with docker.  [default: the target's]")
-@click.option(
-    "--command-config",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="A Java client's properties for SASL and TLS: brokers ask for that login, and every client uses it.",
-)
-@click.option("--timers", default="fast", show_default=True, metavar="NAME", help="fast, 10m, or default (days).")
-@click.option("--brokers", type=int, default=3, show_default=True, metavar="N", help="How many brokers, 3 to 7.")
-@click.option("--replication-factor", type=int, default=3, show_default=True, metavar="N", help="Replicas a partition.")
-@click.option("--partitions", type=int, default=1, show_default=True, metavar="N", help="Partitions a topic.")
-@click.option("--absent", type=int, default=1, show_default=True, metavar="N", help="Brokers that go away together.")
+@run_options
 @results_option
-@click.option("--seed", type=int, help="Fixes every choice the harness makes.  [default: random]")
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="SCOPE.NAME=VALUE",
-    help="topic.NAME=VALUE or broker.NAME=VALUE; repeatable.",
-)
-@click.option(
-    "--time-limit",
-    "time_limit_s",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="S",
-    help="Bound on the whole run, in seconds; then `unknown`.",
-)
 @click.option(
     "--port-base",
-    type=click.IntRange(1024, 65_532),
+    type=Count(1024, 65_532),
     metavar="PORT",
     help="First of the loopback ports, one a broker and one more.  [default: free ones]",
 )
 @click.option(
     "--resume",
     "run_dir",
-    type=click.Path(path_type=Path),
+    type=RUN_FOLDER,
     metavar="RUN_DIR",
     help="Go on with a run with long timers that was cut off in its window; takes the place of --target and --anomaly.",
 )
-@click.option("--aftermath", is_flag=True, help="Then show how long a stuck LSO lasts, and what ends it.")
 @click.option("--keep", is_flag=True, help="Leave the cluster up and say how to reach and remove it.")
 @spark_options
 @format_option
 @click.pass_context
-def run(context: click.Context, /, output: str, settings: tuple[str, ...], run_dir: Path | None, **options: Any) -> int:
+def run(context: click.Context, /, output: str, run_dir: Path | None, **parameters: Any) -> int:
     """Boot a cluster, take a broker away, bring it back, and judge every broker's history."""
-    from harness.explore.schedule import read_schedule  # noqa: PLC0415  (slow imports, only where needed)
     from harness.resume import ResumeOptions, resume  # noqa: PLC0415  (slow imports, only where needed)
-    from harness.run import RunOptions, parse_settings  # noqa: PLC0415
     from harness.run import run as go  # noqa: PLC0415
 
     given = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     progress = ConsoleProgress()
     try:
         if run_dir is None:
-            if {"schedule", "anomaly"} <= given:
-                raise UsageError("give --anomaly or --schedule: a schedule says what it leads to")
-            wanted = ("target",) if "schedule" in given else ("target", "anomaly")
-            missing = [f"--{name}" for name in wanted if name not in given]
-            if missing:
-                raise UsageError(f"give {' and '.join(missing)}: see `harness targets` and `harness anomalies`")
-            topic_settings, broker_settings = parse_settings(settings)
-            access = _access(options)
-            if access is not None and "brokers" not in given:
-                options["brokers"] = len(access.nodes)
-            options["anomaly"] = options["anomaly"] or ""
-            options["schedule"] = read_schedule(options["schedule"]) if options["schedule"] else None
-            options |= {"access": access, "topic_settings": topic_settings, "broker_settings": broker_settings}
-            chosen = RunOptions(**_of(RunOptions, options))
-            result = go(chosen, progress)
+            result = go(request_of(parameters, given), progress)
         else:
-            allowed = {field.name for field in fields(ResumeOptions)} | PARAMETERS
-            refused = [p.opts[0] for p in context.command.params if p.name in given - allowed - {"output", "run_dir"}]
+            taken = {field.name for field in fields(ResumeOptions)}
+            refused = [
+                p.opts[0]
+                for p in context.command.params
+                if p.name in given - taken - PARAMETERS - {"output", "run_dir"}
+            ]
             if refused:
                 raise UsageError(f"--resume takes everything else from the run folder; leave out {', '.join(refused)}")
-            result = resume(ResumeOptions(run_dir, **_of(ResumeOptions, options)), progress)
+            chosen = {name: value for name, value in parameters.items() if name in taken}
+            result = resume(ResumeOptions(run_dir, **chosen), progress)
     finally:
         progress.close()
     show(result, output)
     return EXIT_CODES[result.verdict["verdict"]]
 
 
-def _of(kind: type[Any], options: dict[str, Any]) -> dict[str, Any]:
-    """Return those of the options that a dataclass has a field for."""
-    names = {field.name for field in fields(kind)}
-    return {name: value for name, value in options.items() if name in names}
-
-
-def _access(options: dict[str, Any]) -> Access | None:
-    """Return how the given hosts are logged in to; None where none are given. Raises `UsageError`."""
-    if options["nodes"] is None and options["nodes_file"] is None:
-        return None
-    from harness.runtimes.nodes import Access, parse_nodes, read_hosts_file  # noqa: PLC0415
-
-    texts = read_hosts_file(options["nodes_file"]) if options["nodes_file"] else options["nodes"].split(",")
-    return Access(
-        parse_nodes(texts, user=options["ssh_user"], port=options["ssh_port"]),
-        key=options["ssh_key"],
-        known_hosts=options["ssh_known_hosts"],
-        pins=options["ssh_pins"],
-    )
-
-
 @cli.command()
-@click.argument("run_dir", type=click.Path(path_type=Path))
+@click.argument("run_dir", type=RUN_FOLDER)
+@click.option("--partial", is_flag=True, help="Judge although evidence is missing or changed; the verdict says so.")
 @spark_options
 @format_option
-def check(run_dir: Path, output: str, spark: SparkOptions) -> int:
+def check(run_dir: Path, output: str, spark: SparkOptions, *, partial: bool) -> int:
     """Judge a stored run again, from its folder alone."""
     from harness.checking import check_folder  # noqa: PLC0415
 
     progress = ConsoleProgress()
-    result = check_folder(run_dir, progress, spark)
+    result = check_folder(run_dir, progress, spark, partial=partial)
     show(result, output)
     return EXIT_CODES[result.verdict["verdict"]]
 
@@ -197,6 +111,7 @@ def check(run_dir: Path, output: str, spark: SparkOptions) -> int:
     "--fetch",
     "targets",
     multiple=True,
+    type=TARGET,
     metavar="TARGET",
     help="Warm the cache with this target's jars; repeatable.",
 )
@@ -205,7 +120,7 @@ def doctor(targets: tuple[str, ...], output: str) -> int:
     """Say what this machine lacks, and how to get it."""
     from harness.doctor import diagnose  # noqa: PLC0415
     from harness.java import find_java  # noqa: PLC0415
-    from harness.spark.archive import make_archive  # noqa: PLC0415
+    from harness.spark import background  # noqa: PLC0415
     from harness.targets import find_target  # noqa: PLC0415
     from harness.targets.jars import jars_for  # noqa: PLC0415
 
@@ -214,20 +129,20 @@ def doctor(targets: tuple[str, ...], output: str) -> int:
         jars = jars_for(target, on_progress=progress.jars, verify=True)
         progress.stage(f"{target.name} ({target.version}): {len(jars.digests)} jars in {jars.directory}")
     if targets:
-        progress.stage(f"Spark's classes: {make_archive(find_java())}")
+        archive = background.make(find_java(), wait_s=background.LIMIT_S)
+        progress.stage(f"Spark's classes: {archive or 'another process still makes their archive'}")
     found = diagnose()
     if output == JSON:
-        click.echo(json.dumps([vars(one) for one in found], indent=2))
+        stdout().json([vars(one) for one in found])
     else:
-        table = Table("", "what", "found", "to do", box=None)
-        for one in found:
-            table.add_row("[green]ok[/green]" if one.ok else "[red]lacks[/red]", one.name, one.found, one.remedy)
-        stdout().print(table)
+        signs = {True: styled("ok", "green"), False: styled("lacks", "red")}
+        rows = [(signs[one.ok], one.name, one.found, one.remedy) for one in found]
+        stdout().table(Table(("", "what", "found", "to do"), rows))
     return EXIT_CLEAN if all(one.ok for one in found) else EXIT_USAGE
 
 
 @cli.command()
-@click.argument("run_ids", nargs=-1, metavar="[RUN_ID]...")
+@click.argument("run_ids", nargs=-1, type=Text(), metavar="[RUN_ID]...")
 def clean(run_ids: tuple[str, ...]) -> int:
     """Remove what ended runs left on this machine; a named run also when it was kept.
 
@@ -236,20 +151,20 @@ def clean(run_ids: tuple[str, ...]) -> int:
     found = leftovers.find_leftovers()
     unknown = set(run_ids) - {leftover.run_id for leftover in found}
     if unknown:
-        raise UsageError(f"nothing is left of {', '.join(sorted(unknown))}")
+        raise UsageError(f"there is no such RUN_ID: nothing is left of {', '.join(sorted(unknown))}")
     for leftover in found:
         if spared := _why_spared(leftover, run_ids):
-            click.echo(f"spared {leftover.run_id}: {spared}")
+            stdout().line(f"spared {leftover.run_id}: {spared}")
     doomed = [one for one in found if one.run_id in run_ids or (not run_ids and leftovers.is_abandoned(one))]
     removed, failed = _remove(doomed)
     removed += [f"the network of {run_id}" for run_id in leftovers.remove_orphaned_networks()]
     removed += [f"the containers of {run_id}" for run_id in leftovers.remove_orphaned_containers()]
     for what in removed:
-        click.echo(f"removed {what}")
+        stdout().line(f"removed {what}")
     if failed:
         raise HarnessError("; ".join(failed))
     if not removed:
-        click.echo("nothing to remove")
+        stdout().line("nothing to remove")
     return EXIT_CLEAN
 
 
@@ -296,10 +211,8 @@ def targets() -> int:
             return "none" if target.system in SIMULATED else "an image"
         return "cached" if is_cached(target) else "to be fetched"
 
-    table = Table("target", "version", "jars", "note", box=None)
-    for target in TARGETS.values():
-        table.add_row(target.name, target.version, held(target), target.note)
-    stdout().print(table)
+    rows = [(target.name, target.version, held(target), target.note) for target in TARGETS.values()]
+    stdout().table(Table(("target", "version", "jars", "note"), rows))
     return EXIT_CLEAN
 
 
@@ -309,7 +222,7 @@ def images() -> None:
 
 
 @images.command()
-@click.argument("target_name", metavar="TARGET")
+@click.argument("target_name", type=TARGET, metavar="TARGET")
 def build(target_name: str) -> int:
     """Make an image with the contract of apache/kafka from the brokers' jars and this host's Java; pulls nothing."""
     from harness.java import find_java  # noqa: PLC0415
@@ -322,7 +235,7 @@ def build(target_name: str) -> int:
     jars = jars_for(target, on_progress=progress.jars, verify=True)
     progress.stage(f"build {target.name} ({target.version})")
     image = image_build.build(client, target, jars, java)
-    click.echo(f"{image.reference}  {image.id}")
+    stdout().line(f"{image.reference}  {image.id}")
     return EXIT_CLEAN
 
 
@@ -331,40 +244,37 @@ def nemeses() -> int:
     """List how a broker can be away."""
     from nemesis import NEMESES  # noqa: PLC0415
 
-    table = Table("nemesis", "what it does", box=None)
-    for nemesis in NEMESES.values():
-        table.add_row(nemesis.name, nemesis.summary)
-    stdout().print(table)
+    rows = [(nemesis.name, nemesis.summary) for nemesis in NEMESES.values()]
+    stdout().table(Table(("nemesis", "what it does"), rows))
     return EXIT_CLEAN
 
 
 @cli.command()
 def anomalies() -> int:
     """List what can be looked for."""
-    table = Table("anomaly", "payload", "what happens", box=None)
-    for scenario in catalog.SCENARIOS:
-        table.add_row(scenario.anomaly, scenario.payload, scenario.summary)
-    stdout().print(table)
+    rows = [(str(scenario.anomaly), scenario.payload, scenario.summary) for scenario in catalog.SCENARIOS]
+    stdout().table(Table(("anomaly", "payload", "what happens"), rows))
     return EXIT_CLEAN
 
 
 @cli.command()
 @results_option
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Where the site goes.")
+@click.option("--out", type=FilePath(file_okay=False), required=True, help="Where the site goes.")
 def report(results: Path, out: Path) -> int:
     """Write a static site over all runs: versions and anomalies, a trend, a page a run and an anomaly."""
     from harness.report.site import write_site  # noqa: PLC0415  (slow imports, only where needed)
 
-    site = write_site(results, out, ConsoleProgress().stage)
+    with interruptible(lambda: f"the site in {out} is not complete: run this again"):
+        site = write_site(results, out, ConsoleProgress().stage)
     for line in site.left_out:
-        click.echo(f"left out: {line}", err=True)
-    click.echo(f"{out / 'index.html'}: {site.runs} runs")
+        stderr().line(f"left out: {line}")
+    stdout().line(f"{out / 'index.html'}: {site.runs} runs")
     return EXIT_CLEAN
 
 
 @cli.command()
 @results_option
-@click.option("--port", type=click.IntRange(0, 65_535), default=8642, show_default=True, help="0: a free one.")
+@click.option("--port", type=Count(0, 65_535), default=8642, show_default=True, help="0: a free one.")
 def serve(results: Path, port: int) -> int:
     """Show the same site on 127.0.0.1 while runs go on, until Ctrl-C."""
     from harness.report.serve import serving  # noqa: PLC0415  (slow imports, only where needed)
@@ -372,7 +282,7 @@ def serve(results: Path, port: int) -> int:
     if not results.is_dir():
         raise UsageError(f"{results} is no folder; give one with --results")
     server = serving(results, port)
-    click.echo(f"http://{server.host}:{server.port}/   (Ctrl-C ends it)")
+    stdout().line(f"http://{server.host}:{server.port}/   (Ctrl-C ends it)")
     try:
         server.serve_forever()
     finally:
@@ -389,40 +299,48 @@ cli.add_command(conform)
 def main() -> NoReturn:
     """Run the command line and exit with the code that says how it ended."""
     signal.signal(signal.SIGTERM, _interrupt)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # What the locale has no characters for is no reason to fail.
+            stream.reconfigure(errors="backslashreplace")
     debug = "--debug" in sys.argv[1:]
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     _log_to_stderr(debug=debug)
     try:
         code = cli.main(arguments, prog_name="harness", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message())
+        click.echo(error.format_message())  # noqa: TID251  (the help is our own)
         code = EXIT_USAGE
     except click.ClickException as error:
         code = _fail(error.format_message(), EXIT_USAGE, debug=debug)
     except HarnessError as error:
         code = _fail(str(error), error.exit_code, debug=debug)
     except (KeyboardInterrupt, click.Abort):
-        code = _fail("interrupted; what was collected is kept", EXIT_FAILED, debug=debug)
+        code = _fail("interrupted; there is no result", EXIT_FAILED, debug=debug)
     except Exception as error:  # noqa: BLE001  (the last resort: one sentence instead of a traceback)
         code = _fail(f"{type(error).__name__}: {error} (--debug shows where)", EXIT_FAILED, debug=debug)
     sys.exit(code if isinstance(code, int) else EXIT_CLEAN)
 
 
 def _fail(message: str, code: int, *, debug: bool) -> int:
+    if code == EXIT_USAGE:
+        message = visible(message)  # one sentence, whatever was given
     if debug:
-        traceback.print_exc()
-    click.echo(f"harness: {message}", err=True)
+        stderr().message(traceback.format_exc())
+    stderr().message(f"harness: {message}")
     return code
 
 
 def _log_to_stderr(*, debug: bool) -> None:
     """Show the harness's own warnings as sentences; other people's, and tracebacks, only with --debug.
 
-    Without any handler, py4j would print the tracebacks of connections that end with a JVM.
+    Without any handler, py4j would print the tracebacks of connections that end with a JVM. Python's own warnings are
+    logged, too: they quote what they are about.
     """
+    logging.captureWarnings(capture=True)
     handler = logging.StreamHandler()
     handler.setLevel(logging.WARNING)
-    handler.setFormatter(logging.Formatter("harness: %(message)s"))
+    handler.setFormatter(log_formatter("harness: %(message)s"))
     if not debug:
         handler.addFilter(lambda record: record.name == "harness" and not record.exc_info)
     logging.getLogger().addHandler(handler)

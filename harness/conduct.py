@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import threading
@@ -12,12 +13,13 @@ from typing import TYPE_CHECKING
 
 from harness import aftermath, leftovers, verdict
 from harness.clients import ClientSpec
-from harness.errors import HarnessError, TimeLimitError
+from harness.errors import HarnessError, TimeLimitError, interruptible
+from harness.escape import log_formatter
 from harness.outcome import RunResult
 from harness.runner import Outage
 from harness.runtimes.base import ClusterSpec, bootstrap_servers
 from harness.spark.options import SparkOptions
-from harness.store import HARNESS_LOG
+from harness.store import HARNESS_LOG, point_latest
 from harness.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -72,7 +74,7 @@ def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
     cluster did not come up. Later failures end in the verdict ``unknown``, with what was collected kept.
     """
     test, folder = job.test, job.folder
-    with ExitStack() as owned:
+    with interruptible(lambda: _kept(folder)), ExitStack() as owned:
         owned.enter_context(_logging_to(folder.path / HARNESS_LOG))
         workspace = owned.enter_context(Workspace(folder.run_id, folder.path, again=job.is_resumed))
         if not job.keep:
@@ -121,6 +123,7 @@ def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
                 told.content["coordination"] = outage.cluster.control.coordination()
             if job.aftermath and outage.cluster is not None:
                 _follow(outage.cluster, test, make_producer, told=told, stages=stages)
+                told.list_evidence()
         if not job.keep:
             _close(runtime)
         stages.begin("check")
@@ -132,6 +135,7 @@ def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
         said["timings_s"] = stages.timings_s
         told.time(stages.timings_s)
         store(folder, judgement)
+        _be_latest(folder)
         kept = {}
         if job.keep:
             workspace.keep()
@@ -145,6 +149,24 @@ def _close(runtime: Runtime, *, keep: bool = False) -> None:
         runtime.close(keep=keep)
     except (HarnessError, OSError) as error:
         log.warning("the brokers were not let go of as they should be: %s", error)
+
+
+def _kept(folder: RunFolder) -> str:
+    """Say what an interrupted run leaves."""
+    try:
+        status = json.loads(folder.manifest_path.read_text())["status"]
+    except (OSError, ValueError, KeyError):
+        status = verdict.RUNNING
+    if status == verdict.COMPLETE:
+        return f"the run is kept in {folder.path}/, and `harness check {folder.path}` judges it"
+    return f"what was collected is kept in {folder.path}/, without a verdict"
+
+
+def _be_latest(folder: RunFolder) -> None:
+    try:
+        point_latest(folder.path)
+    except OSError as error:
+        log.warning("latest does not point at %s: %s", folder.path, error.strerror or error)
 
 
 def _say_how_to_go_on(workspace: Workspace) -> None:
@@ -248,7 +270,7 @@ def _checkers(workspace: Workspace, job: Job, *, meanwhile: bool) -> Iterator[Ca
 @contextmanager
 def _logging_to(path: Path) -> Iterator[None]:
     handler = logging.FileHandler(path)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    handler.setFormatter(log_formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     root = logging.getLogger()
     root.addHandler(handler)
     previous = log.level

@@ -98,6 +98,7 @@ def diagnose() -> list[Check]:
         _ports(),
         *(_fault(need) for need in FAULTS),
         *_containers(),
+        _archive(),
         *(_jars(target) for target in WITH_JARS.values()),
     ]
 
@@ -206,6 +207,21 @@ def _containers() -> list[Check]:
         return Check(name, ok=True, found=found, remedy=remedy)
 
     return [look("container engine", version), look("compose", compose), look("images at hand", held)]
+
+
+def _archive() -> Check:
+    """Tell whether Spark starts fast. That it does not yet is information: the first run has the archive made."""
+    name = "class archive of Spark"
+    try:
+        background = importlib.import_module("harness.spark.background")
+        path = background.archive_path(java.find_java())
+        if path.exists():
+            return Check(name, ok=True, found=f"{path} ({path.stat().st_size >> 20} MiB)", remedy="")
+        why = background.why_not_started(path)
+    except (HarnessError, ImportError, OSError) as error:
+        return Check(name, ok=True, found=f"not known: {error}", remedy="")
+    found = f"none: {why}" if why else "none: the first run has it made beside itself"
+    return Check(name, ok=True, found=found, remedy=f"harness doctor --fetch {next(iter(WITH_JARS))}")
 
 
 def _jars(target: Target) -> Check:

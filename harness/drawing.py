@@ -6,6 +6,8 @@ import math
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
+from harness.escape import visible
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
@@ -38,7 +40,7 @@ def topology(links: Collection[tuple[int, int]], brokers: Sequence[int], absent:
         colour = AWAY if broker in absent else THERE
         ET.SubElement(svg, "circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=str(NODE), fill=colour)
         label = ET.SubElement(svg, "text", {"text-anchor": "middle"}, x=f"{x:.1f}", y=f"{y + 6:.1f}", fill="white")
-        label.text = str(broker)
+        label.text = visible(str(broker))
     return ET.tostring(svg, encoding="unicode")
 
 

@@ -6,6 +6,12 @@ broker starts, 255 where the harness or the boot failed and there is nothing to 
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
 EXIT_CLEAN = 0
 EXIT_ANOMALY = 1
 EXIT_UNKNOWN = 2
@@ -35,3 +41,16 @@ class WaitTimeoutError(HarnessError):
 
 class TimeLimitError(HarnessError):
     """The whole run's ``--time-limit`` is used up."""
+
+
+class InterruptError(HarnessError):
+    """Ctrl-C or SIGTERM; the message says what is kept and where."""
+
+
+@contextmanager
+def interruptible(kept: Callable[[], str]) -> Iterator[None]:
+    """Have an interrupt of the block say what is ``kept`` of it, and where. Raises `InterruptError` for one."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise InterruptError(f"interrupted; {kept()}") from error

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import json
+import logging
 import platform
 import re
 import subprocess
@@ -13,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness import drawing, leftovers
+from harness import drawing, inventory, leftovers
 from harness.catalog import CONTROL
 from harness.errors import UsageError
 from harness.segments.batches import CorruptLogError, iter_batches
@@ -32,10 +34,14 @@ if TYPE_CHECKING:
     from harness.targets import Target
     from harness.targets.jars import JarSet
 
+log = logging.getLogger("harness")
+
 PACKAGES = ("confluent-kafka", "kafka-python", "pyspark", "pyarrow")
 DISTRIBUTION = "compaction-harness"
 GIT_TIMEOUT_S = 5.0
 HIDDEN = "(hidden)"
+DIGEST = "digest"
+"""Of the manifest: that of all its other fields."""
 SECRET = re.compile(r"password|secret|jaas\.config|keystore\.key$|certificate\.chain$")
 
 
@@ -48,18 +54,30 @@ class Manifest:
 
     def write(self) -> None:
         """Replace ``manifest.json``."""
+        self.content[DIGEST] = _digest(self.content)
         self.folder.write_json(self.folder.manifest_path, self.content)
 
     def finish(self, status: str, timings_s: Mapping[str, float], failure: str | None = None) -> None:
-        """Record how the run ended; ``failure`` is one sentence where it did not go to its end."""
+        """Record how the run ended, and list its evidence; ``failure``: why it did not go to its end, in a sentence."""
         shown = transaction_version(map(_batches, sorted(self.folder.path.glob("brokers/*/*/*/*.log"))))
         self.content.update(status=status, timings_s=dict(timings_s), failure=failure, transaction_version=shown)
+        self.list_evidence()
+
+    def list_evidence(self) -> None:
+        """List the evidence as it is now, with sizes and digests (see `harness.inventory`)."""
+        try:
+            self.content[inventory.FIELD] = inventory.take_inventory(self.folder)
+        except OSError as error:
+            # The run is over, and its verdict matters more.
+            self.content[inventory.FIELD] = None
+            log.warning("the manifest does not list the evidence: %s", error)
         self.write()
 
     def go_on(self) -> None:
         """Record that this process goes on with a run that was cut off."""
         owner = leftovers.owner_of_this_process(self.folder.run_id, self.folder.path)
         self.content.update(status=RUNNING, failure=None, owner=owner)
+        self.content.pop(inventory.FIELD, None)
         self.content.setdefault("resumed_at", []).append(datetime.now(UTC).isoformat(timespec="seconds"))
         self.write()
 
@@ -80,8 +98,12 @@ def begin(
     runtime: Mapping[str, Any],
     jars: JarSet | None,
     security: Security | None = None,
+    command: str | None = None,
 ) -> Manifest:
-    """Write the manifest of a run that starts now. ``jars``: those that brokers or clients of this host run on."""
+    """Write the manifest of a run that starts now. ``jars``: those that brokers or clients of this host run on.
+
+    ``command``: the command line that runs the same again.
+    """
     me = leftovers.owner_of_this_process(folder.run_id, folder.path)
     links = sorted(test.nemesis.shape(test.placement).edges) if test.nemesis.shape else None
     manifest = Manifest(
@@ -91,6 +113,7 @@ def begin(
             "run_id": folder.run_id,
             "status": RUNNING,
             "failure": None,
+            "command": command,
             "target": {
                 "name": target.name,
                 "version": target.version,
@@ -155,7 +178,7 @@ def begin(
 def open_run(path: Path, needed: Sequence[str]) -> tuple[RunFolder, dict[str, Any], leftovers.Owner]:
     """Return a stored run's folder, its manifest with all that is ``needed`` in it, and the owner this names.
 
-    Raises `UsageError` for anything that is no run folder, or a damaged one.
+    Raises `UsageError` for anything that is no run folder, or whose manifest is damaged.
     """
     folder = RunFolder(path.resolve())
     if not path.is_dir():
@@ -171,6 +194,9 @@ def open_run(path: Path, needed: Sequence[str]) -> tuple[RunFolder, dict[str, An
     missing = [name for name in wanted if not isinstance(content, dict) or name not in content]
     if missing:
         raise UsageError(f"{damaged} lacks {', '.join(missing)}")
+    # Manifests of older runs have none.
+    if DIGEST in content and content[DIGEST] != _digest(content):
+        raise UsageError(f"{damaged} has other content than the run wrote")
     try:
         return folder, content, leftovers.Owner(**content["owner"])
     except TypeError as error:
@@ -180,6 +206,12 @@ def open_run(path: Path, needed: Sequence[str]) -> tuple[RunFolder, dict[str, An
 def without_secrets(settings: Mapping[str, str]) -> dict[str, str]:
     """Return settings with the values hidden that Kafka hides too (those of type PASSWORD)."""
     return {name: HIDDEN if SECRET.search(name) else value for name, value in settings.items()}
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    # As it will be read again: without tuples, and without keys that are numbers.
+    told = json.loads(json.dumps({name: value for name, value in content.items() if name != DIGEST}))
+    return hashlib.blake2b(json.dumps(told, sort_keys=True).encode(), digest_size=inventory.DIGEST_BYTES).hexdigest()
 
 
 def _batches(segment: Path) -> Iterator[Batch]:

@@ -7,13 +7,14 @@ from pathlib import Path
 import click
 
 from harness.console import JSON, TEXT
+from harness.parameters import FilePath
 
 format_option = click.option(
     "--format", "output", type=click.Choice([TEXT, JSON]), default=TEXT, help="What goes to stdout."
 )
 results_option = click.option(
     "--results",
-    type=click.Path(path_type=Path),
+    type=FilePath(file_okay=False),
     default=Path("results"),
     show_default=True,
     help="Where run folders are.",

@@ -9,6 +9,8 @@ from harness.ports import free_ports
 
 FIRST_ABSENT = 2
 FEWEST_BROKERS, MOST_BROKERS = 3, 7
+MOST_PARTITIONS = 100
+"""Of a topic: with every scenario's topic, some thousand replicas on brokers with a heap of 256 MB."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,8 @@ def place(
     """Return a placement by its numbers. Raises `UsageError` for numbers that do not fit together."""
     if not FEWEST_BROKERS <= brokers <= MOST_BROKERS:
         raise UsageError(f"--brokers {brokers}: give {FEWEST_BROKERS} to {MOST_BROKERS}")
-    if partitions < 1:
-        raise UsageError(f"--partitions {partitions}: give 1 or more")
+    if not 1 <= partitions <= MOST_PARTITIONS:
+        raise UsageError(f"--partitions {partitions}: give 1 to {MOST_PARTITIONS}")
     if not 2 <= replication_factor <= brokers:  # noqa: PLR2004  (somebody stays, somebody leaves)
         raise UsageError(f"--replication-factor {replication_factor}: give 2 to {brokers}, the number of brokers")
     if not 1 <= absent < replication_factor:

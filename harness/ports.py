@@ -12,6 +12,7 @@ LOOPBACK = "127.0.0.1"
 FIRST_PORT, LAST_PORT = 20_000, 31_999
 """Below Linux's range for outgoing connections (32768 and up), so that no client takes one meanwhile."""
 
+LAST_OF_ALL = 65_535
 ATTEMPTS = 500
 
 
@@ -23,6 +24,10 @@ def free_ports(count: int, *, base: int | None = None) -> list[int]:
     """
     with ExitStack() as held:
         if base is not None:
+            if base + count - 1 > LAST_OF_ALL:
+                raise UsageError(
+                    f"--port-base {base}: {count} ports are needed; give {LAST_OF_ALL - count + 1} or less"
+                )
             ports = list(range(base, base + count))
             for port in ports:
                 if not _hold(held, port):

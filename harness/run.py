@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,128 +12,148 @@ from harness.catalog import CONTROL
 from harness.clients import find_client
 from harness.clock import RealClock
 from harness.conduct import Job, conduct
+from harness.contradictions import raise_if_contradictory
 from harness.errors import UsageError
-from harness.explore.schedule import looked_for
+from harness.explore.schedule import looked_for, write_schedule
 from harness.java import find_java
 from harness.placement import place, ports_for
 from harness.protocol.security import read_security
+from harness.request import command_line
 from harness.runner import Test
-from harness.runtimes import AUTO, SIM, find_runtime
+from harness.runtimes import choose
 from harness.runtimes.base import Wanted
-from harness.spark.options import SparkOptions
 from harness.store import create_run_folder, new_run_id
 from harness.systems import find_system
-from harness.targets import SIMULATED, find_target
+from harness.targets import SIMULATED, exact_name, find_target
 from harness.targets.jars import jars_for_client
+from harness.targets.settings import note_on
 from harness.timers import find_timers
 from models.cluster.settings import raise_if_unknown
 from nemesis import find_nemesis
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Sequence
 
-    from harness.explore.schedule import Schedule
+    from harness.java import Java
     from harness.manifest import Manifest
     from harness.outcome import Progress, RunResult
-    from harness.runtimes.nodes import Access
+    from harness.protocol.security import Security
+    from harness.request import RunOptions
+    from harness.runtimes.base import Ready
+    from harness.store import RunFolder
+    from harness.targets import Target
+    from harness.targets.jars import JarSet
 
 SCHEDULE = "schedule"
 """Stands for the anomaly where a schedule was given."""
 
 
 @dataclass(frozen=True)
-class RunOptions:
-    """What the user asked for; ``topic_settings`` and ``broker_settings`` win over the timers'.
+class Assembly:
+    """All that a run takes, found and fit, before anything of it is started."""
 
-    A ``schedule`` takes the place of ``anomaly``, which is "" then.
-    """
+    options: RunOptions
+    target: Target
+    test: Test
+    java: Java
+    runtime_name: str
+    ready: Ready
+    jars: JarSet | None
+    ports: Sequence[int]
+    security: Security | None
 
-    target: str
-    anomaly: str
-    schedule: Schedule | None = None
-    nemesis: str = "kill"
-    client: str = "librdkafka"
-    timers: str = "fast"
-    brokers: int = 3
-    replication_factor: int = 3
-    partitions: int = 1
-    absent: int = 1
-    results: Path = Path("results")
-    seed: int | None = None
-    topic_settings: Mapping[str, str] = field(default_factory=dict)
-    broker_settings: Mapping[str, str] = field(default_factory=dict)
-    time_limit_s: float | None = None
-    keep: bool = False
-    aftermath: bool = False
-    port_base: int | None = None
-    runtime: str = AUTO
-    image: str | None = None
-    access: Access | None = None
-    command_config: Path | None = None
-    spark: SparkOptions = field(default_factory=SparkOptions)
+    def job(self, folder: RunFolder, begin: Callable[[], Manifest], *, is_resumed: bool = False) -> Job:
+        """Return the run as it begins, or goes on, in a folder."""
+        return Job(
+            test=self.test,
+            folder=folder,
+            java=self.java,
+            ready=self.ready,
+            classpath=self.jars.classpath if self.jars else "",
+            ports=self.ports,
+            begin=begin,
+            is_resumed=is_resumed,
+            keep=self.options.keep,
+            aftermath=self.options.aftermath,
+            security=self.security,
+            spark=self.options.spark,
+        )
 
 
 def run(options: RunOptions, progress: Progress) -> RunResult:
     """Run the scenarios in one outage and judge what was collected. Raises as `conduct` does."""
     clock = RealClock(time_limit_s=options.time_limit_s)
-    target = find_target(options.target)
-    test = test_of(options)
-    if options.aftermath:
-        aftermath.raise_if_pointless(test)
-    client = find_client(test.client)
-    security = read_security(options.command_config) if options.command_config else None
-    prepare = find_runtime(options.runtime)
-    if target.system in SIMULATED:
-        _raise_if_not_simulated(options)
-        raise_if_unknown(test.topic_settings, test.broker_settings)
-    java = find_java()
-    ready = prepare(
-        Wanted(target, java, progress.jars, needs=test.nemesis.needs, image=options.image, access=options.access)
-    )
-    needs_jars = client.needs_jars and not test.system.has_own_clients
-    jars = ready.jars or jars_for_client(target, needed=needs_jars, on_progress=progress.jars)
-    ports = ports_for(test.placement, options.port_base)
-    folder = create_run_folder(options.results, target.name, options.anomaly or SCHEDULE, new_run_id())
+    raise_if_contradictory(options)
+    made = assemble(options, progress)
+    if note := (options.topic_settings or options.broker_settings) and note_on(made.target):
+        progress.stage(note)
+    anomaly = options.anomaly or SCHEDULE
+    folder = create_run_folder(options.results, made.target.name, anomaly, new_run_id())
+    if options.schedule is not None:
+        write_schedule(folder.schedule_path, options.schedule)
 
     def begin() -> Manifest:
         return manifest.begin(
             folder,
-            target=target,
-            anomaly=options.anomaly or SCHEDULE,
+            target=made.target,
+            anomaly=anomaly,
             schedule=options.schedule,
-            test=test,
-            java=java,
-            runtime=ready.told,
-            jars=jars,
-            security=security,
+            test=made.test,
+            java=made.java,
+            runtime=made.ready.told,
+            jars=made.jars,
+            security=made.security,
+            command=command_line(repeatable(made, folder)),
         )
 
-    job = Job(
-        test=test,
-        folder=folder,
-        java=java,
-        ready=ready,
-        classpath=jars.classpath if jars else "",
-        ports=ports,
-        begin=begin,
-        keep=options.keep,
-        aftermath=options.aftermath,
-        security=security,
-        spark=options.spark,
+    return conduct(made.job(folder, begin), made.ready.clock(clock), progress)
+
+
+def assemble(options: RunOptions, progress: Progress) -> Assembly:
+    """Find all that a run takes, whether it begins or goes on. Raises `UsageError` for what is missing or unfit."""
+    target, test = find_target(options.target), test_of(options)
+    if options.aftermath:
+        aftermath.raise_if_pointless(test)
+    client = find_client(test.client)
+    security = read_security(options.command_config) if options.command_config else None
+    if target.system in SIMULATED:
+        raise_if_unknown(test.topic_settings, test.broker_settings)
+    java = find_java()
+    wanted = Wanted(target, java, progress.jars, needs=test.nemesis.needs, image=options.image, access=options.access)
+    choice = choose(options.runtime, wanted)
+    if choice.reason is not None:
+        progress.stage(f"runtime {choice.name} ({choice.reason})")
+    ready = choice.prepare(wanted)
+    needs_jars = client.needs_jars and not test.system.has_own_clients
+    jars = ready.jars or jars_for_client(target, needed=needs_jars, on_progress=progress.jars)
+    ports = ports_for(test.placement, options.port_base)
+    return Assembly(options, target, test, java, choice.name, ready, jars, ports, security)
+
+
+def repeatable(made: Assembly, folder: RunFolder) -> RunOptions:
+    """Return the options with what was left open decided as it was: seed, runtime, and the version of a short name.
+
+    Files are named so that they are found from any directory; a schedule is that of the run folder. Secrets among the
+    brokers' settings are hidden, as everywhere in a run folder.
+    """
+    options = made.options
+    access = options.access
+    return replace(
+        options,
+        target=exact_name(made.target),
+        seed=made.test.seed,
+        runtime=made.runtime_name,
+        broker_settings=manifest.without_secrets(options.broker_settings),
+        schedule_path=folder.schedule_path.absolute() if options.schedule else None,
+        command_config=options.command_config.absolute() if options.command_config else None,
+        access=replace(access, key=_absolute(access.key), known_hosts=_absolute(access.known_hosts))
+        if access
+        else None,
     )
-    return conduct(job, ready.clock(clock), progress)
 
 
-def _raise_if_not_simulated(options: RunOptions) -> None:
-    """Raise `UsageError` for what only brokers outside of this process can be asked for."""
-    asked = {
-        f"--runtime {options.runtime}": options.runtime not in {AUTO, SIM},
-        "--keep": options.keep,
-        "--command-config": options.command_config is not None,
-    }
-    for option, is_asked in asked.items():
-        if is_asked:
-            raise UsageError(f"{option}: {options.target} is simulated, and gone when the run is over")
+def _absolute(path: str | None) -> str | None:
+    return None if path is None else str(Path(path).absolute())
 
 
 def test_of(options: RunOptions) -> Test:
@@ -168,18 +188,3 @@ def test_of(options: RunOptions) -> Test:
         client=options.client,
         system_name=target.system,
     )
-
-
-def parse_settings(pairs: tuple[str, ...]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return topic and broker settings of ``--set topic.NAME=VALUE`` and ``--set broker.NAME=VALUE``.
-
-    Raises `UsageError` for anything else.
-    """
-    settings: dict[str, dict[str, str]] = {"topic": {}, "broker": {}}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        scope, _, setting = name.partition(".")
-        if not equals or scope not in settings or not setting:
-            raise UsageError(f"--set {pair}: give topic.NAME=VALUE or broker.NAME=VALUE")
-        settings[scope][setting.strip()] = value.strip()
-    return settings["topic"], settings["broker"]

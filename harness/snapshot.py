@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from harness.errors import HarnessError
 from harness.observe import as_lists
 from harness.protocol.replica import CONSUMER_REPLICA_ID, ReplicaState
-from harness.store import BROKER_UUID, STATE
+from harness.store import BATCHES, BROKER_UUID, STATE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,7 +74,7 @@ def _store(reader: Reader, fetched: Path, broker: int, held: list[TopicPartition
         tp = (topic, partition)
         destination = fetched / f"{topic}-{partition}"
         destination.mkdir(parents=True, exist_ok=True)
-        (destination / "batches.bin").write_bytes(whole[tp].records)
+        (destination / BATCHES).write_bytes(whole[tp].records)
         write_state(destination, consumed[tp], opened[tp], {"compaction": compaction[tp]} if tp in compaction else {})
 
 

@@ -1,10 +1,12 @@
 """The run folder: the one artifact of a run, complete enough for the same verdict a year later.
 
-results/<target>/<anomaly>/<run id>/          latest -> newest
+results/<target>/<anomaly>/<run id>/          latest -> the newest with a verdict
   manifest.json  history.jsonl  observations.jsonl  harness.log
   brokers/<id>/<snapshot>/<topic>-<partition>/*     beside them the checkpoints
   fetched/<id>/<snapshot>/<topic>-<partition>/{batches.bin,state.json}
   logs/<id>/server.log     verdict.json     outcomes.jsonl     aftermath.jsonl  aftermath-history.jsonl
+  verdict-<time>.json      a former verdict, by the time when it was given; only where a later one differs
+  schedule.json            what was replayed, where that was a schedule
   report.html              all of it to look at
   topology.svg             who hears whom while brokers are away, where links are the fault
 """
@@ -14,17 +16,22 @@ from __future__ import annotations
 import json
 import os
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import UsageError
+from harness.escape import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
 LATEST = "latest"
+TIME_FORMAT = "%Y-%m-%dT%H-%M-%SZ"
+"""Of UTC times in names of files and folders."""
 MIN_FREE_BYTES = 64 << 20
 MANIFEST = "manifest.json"
 HISTORY = "history.jsonl"
@@ -36,6 +43,13 @@ VERDICT = "verdict.json"
 OUTCOMES = "outcomes.jsonl"
 TOPOLOGY = "topology.svg"
 REPORT = "report.html"
+BROKERS = "brokers"
+"""What brokers had on disk."""
+FETCHED = "fetched"
+"""What brokers served."""
+BATCHES = "batches.bin"
+"""The record batches of a replica that was served."""
+SCHEDULE = "schedule.json"
 STATE = "state.json"
 """What a broker said of a replica that it served."""
 COORDINATOR = "coordinator.json"
@@ -49,9 +63,15 @@ AFTER_REJOIN = "after-rejoin"
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Paths of one run."""
+    """Paths of one run. ``left_out``: files and folders, relative to it, that checkers do not read."""
 
     path: Path
+    left_out: frozenset[str] = frozenset()
+
+    def has(self, path: Path) -> bool:
+        """Whether a file or folder of this run is there and is not left out."""
+        name = path.relative_to(self.path)
+        return path.exists() and not any(one.as_posix() in self.left_out for one in (name, *name.parents))
 
     @property
     def run_id(self) -> str:
@@ -98,34 +118,59 @@ class RunFolder:
         """``logs/``, one folder a broker."""
         return self.path / "logs"
 
+    @property
+    def schedule_path(self) -> Path:
+        """``schedule.json``: what was replayed; only where that was a schedule."""
+        return self.path / SCHEDULE
+
     def broker_snapshot(self, broker: int, snapshot: str) -> Path:
         """A broker's files at a snapshot."""
-        return self.path / "brokers" / str(broker) / snapshot
+        return self.path / BROKERS / str(broker) / snapshot
 
     def fetched_snapshot(self, broker: int, snapshot: str) -> Path:
         """What a broker served at a snapshot."""
-        return self.path / "fetched" / str(broker) / snapshot
+        return self.path / FETCHED / str(broker) / snapshot
 
     def write_json(self, path: Path, content: Any) -> None:
         """Replace a JSON file in one step: readers see the old or the new one, never half."""
         draft = path.with_suffix(path.suffix + ".new")
-        draft.write_text(json.dumps(content, indent=2, sort_keys=False) + "\n")
+        draft.write_text(to_json(content, indent=2) + "\n")
         draft.replace(path)
+
+    def keep_former_verdict(self, verdict: Any) -> Path | None:
+        """Copy ``verdict.json`` to a name with the time when it was given, where it is not the same as ``verdict``.
+
+        Returns the copy; None where there is none, as nothing would be lost.
+        """
+        if not self.verdict_path.exists():
+            return None
+        former = self.verdict_path.read_bytes()
+        with suppress(ValueError):
+            if json.loads(former) == json.loads(json.dumps(verdict)):
+                return None
+        given = datetime.fromtimestamp(self.verdict_path.stat().st_mtime, UTC)
+        stem = f"{self.verdict_path.stem}-{given:{TIME_FORMAT}}"
+        for number in count(1):
+            path = self.path / (f"{stem}.json" if number == 1 else f"{stem}-{number}.json")
+            with suppress(FileExistsError), path.open("xb") as copy:
+                copy.write(former)
+                return path
+        return None
 
     def write_lines(self, path: Path, lines: Iterable[Any]) -> None:
         """Replace a file of JSON lines in one step."""
         draft = path.with_suffix(path.suffix + ".new")
-        draft.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        draft.write_text("".join(to_json(line) + "\n" for line in lines))
         draft.replace(path)
 
 
 def new_run_id(now: datetime | None = None) -> str:
     """Return a run id: UTC time to the second and four random hex digits, so that two runs never collide."""
-    return f"{now or datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}-{secrets.token_hex(2)}"
+    return f"{now or datetime.now(UTC):{TIME_FORMAT}}-{secrets.token_hex(2)}"
 
 
 def create_run_folder(results: Path, target: str, anomaly: str, run_id: str) -> RunFolder:
-    """Create ``results/target/anomaly/run_id`` and point ``latest`` at it.
+    """Create ``results/target/anomaly/run_id``.
 
     Raises `UsageError` where the folder cannot be written or its disk is full.
     """
@@ -142,7 +187,6 @@ def create_run_folder(results: Path, target: str, anomaly: str, run_id: str) -> 
         probe = path / ".probe"
         probe.write_bytes(b"\0" * 4096)
         probe.unlink()
-        _point_latest(path)
     except OSError as error:
         raise UsageError(
             f"results cannot be written to {results}: {error.strerror or error}; choose another place with --results"
@@ -150,7 +194,8 @@ def create_run_folder(results: Path, target: str, anomaly: str, run_id: str) -> 
     return RunFolder(path)
 
 
-def _point_latest(path: Path) -> None:
+def point_latest(path: Path) -> None:
+    """Point ``latest`` at a run that has its verdict. Raises OSError where that cannot be."""
     draft = path.parent / f".{LATEST}-{path.name}"
     draft.symlink_to(path.name)
     draft.replace(path.parent / LATEST)

@@ -8,9 +8,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+LONGEST_NAME = 200
+"""Characters that are shown and compared: no known name has as many, and comparing takes the product of both."""
+
+
+def quoted(value: str) -> str:
+    """Return a value for a message: in quotes and one line, cut where it is long."""
+    return repr(value if len(value) <= LONGEST_NAME else f"{value[:LONGEST_NAME]}…")
+
 
 def nearest(kind: str, name: str, known: Sequence[str]) -> str:
     """Return one sentence: the unknown name, the nearest known ones, and all of them."""
-    close = difflib.get_close_matches(name, known, n=2, cutoff=0.4)
-    hint = f"; did you mean {' or '.join(close)}?" if close else ""
-    return f"there is no {kind} {name!r}{hint} (known: {', '.join(known)})"
+    return f"there is no {kind} {quoted(name)}{close_to(name, known)} (known: {', '.join(known)})"
+
+
+def close_to(name: str, known: Sequence[str]) -> str:
+    """Return the end of a sentence that asks whether a nearest name was meant, "" where none is near."""
+    close = difflib.get_close_matches(name[:LONGEST_NAME], known, n=2, cutoff=0.4)
+    return f"; did you mean {' or '.join(close)}?" if close else ""

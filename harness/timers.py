@@ -59,7 +59,6 @@ FAST = Timers(
         "log.cleaner.dedupe.buffer.size": "1100000",
         "producer.id.expiration.ms": "700",
         "producer.id.expiration.check.interval.ms": "200",
-        "file.delete.delay.ms": "1000",
     },
     window_s=20.0,
     settle_s=30.0,

@@ -26,6 +26,8 @@ from harness.scenario import Critical
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from harness.inventory import Difference
+
 SCHEMA = 1
 ANOMALY, CLEAN, UNKNOWN = "anomaly", "clean", "unknown"
 EXIT_CODES = {ANOMALY: EXIT_ANOMALY, CLEAN: EXIT_CLEAN, UNKNOWN: EXIT_UNKNOWN}
@@ -59,8 +61,19 @@ class Results:
     guarantees: list[dict[str, Any]] | None = None
 
 
-def assemble(manifest: dict[str, Any], results: Results, aftermath: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
-    """Return the content of ``verdict.json`` (DESIGN, Commands); ``aftermath``: the lines of that file."""
+def assemble(
+    manifest: dict[str, Any],
+    results: Results,
+    aftermath: Sequence[dict[str, Any]] = (),
+    *,
+    missing: Sequence[Difference] = (),
+    notes: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return the content of ``verdict.json`` (DESIGN, Commands); ``aftermath``: the lines of that file.
+
+    ``missing``: evidence that the checkers did not read, as it is not what the run wrote. It forbids ``clean`` for
+    every scenario that it concerns.
+    """
     contradicted = {_replica(doubt): doubt["reason"] for doubt in results.doubts if doubt["kind"] == "contradiction"}
     trusted = [finding for finding in results.findings if _replica(finding) not in contradicted]
     order = {scenario["topic"]: index for index, scenario in enumerate(manifest["scenarios"])}
@@ -77,7 +90,7 @@ def assemble(manifest: dict[str, Any], results: Results, aftermath: Sequence[dic
     unpromised = manifest["target"].get("unpromised", {})
     promised = guarantees.tell(results.guarantees, contradicted, why_unchecked, unpromised)
     scenarios = [
-        _scenario(scenario, manifest, results, findings, promised)
+        _scenario(scenario, manifest, results, findings, promised, missing)
         for scenario in manifest["scenarios"]
         if scenario["anomaly"] is not None
     ]
@@ -89,6 +102,7 @@ def assemble(manifest: dict[str, Any], results: Results, aftermath: Sequence[dic
         "verdict": overall,
         "reason": _overall_reason(overall, scenarios, findings),
         "run_id": manifest["run_id"],
+        "command": manifest.get("command"),
         "target": manifest["target"],
         "nemesis": manifest["nemesis"],
         "timings_s": manifest["timings_s"],
@@ -101,17 +115,22 @@ def assemble(manifest: dict[str, Any], results: Results, aftermath: Sequence[dic
             for doubt in results.doubts
         ],
         "checker_errors": results.raised,
+        "partial": [{"path": one.path, "problem": one.problem} for one in missing],
+        "notes": list(notes),
     }
 
 
-def _scenario(
+def _scenario(  # noqa: PLR0917
     scenario: dict[str, Any],
     manifest: dict[str, Any],
     results: Results,
     findings: Sequence[dict[str, Any]],
     promised: Sequence[dict[str, Any]],
+    missing: Sequence[Difference],
 ) -> dict[str, Any]:
     topic = scenario["topic"]
+    topics = {one["topic"] for one in manifest["scenarios"]}
+    incomplete = [one for one in missing if one.concerns(topic, topics) or one.concerns(manifest["control"], topics)]
     facts = [row for row in results.exposure if row["topic"] == topic]
     control = [row for row in results.exposure if row["topic"] == manifest["control"]]
     found = [finding for finding in findings if finding["topic"] == topic]
@@ -119,6 +138,7 @@ def _scenario(
     failure = manifest.get("failure")
     reasons = [
         *([f"the run failed: {failure}"] if failure else []),
+        *([f"judged by partial evidence: {'; '.join(map(str, incomplete))}"] if incomplete else []),
         *(f"broker {doubt['broker']}: {doubt['reason']}" for doubt in doubts),
         *(f"checker {name} raised {error}" for name, error in results.raised.items()),
         *guarantees.violated_on(promised, {topic, manifest["control"]}),
@@ -327,14 +347,19 @@ def finding_of(row: dict[str, Any]) -> dict[str, Any]:
         "effect": row["effect"],
         "explanation": row["explanation"],
         "witness": json.loads(row["witness"]),
+        # Clients tell; audits decide by what replicas received, where anything decides (`harness.audit.attribution`).
+        "decided": True,
     }
 
 
 def finding_line(finding: dict[str, Any]) -> str:
-    """Return a finding of ``verdict.json`` in one line."""
-    where = f"broker {finding['broker']}, {finding['topic']}-{finding['partition']}, offset {finding['offset']}"
+    """Return a finding of ``verdict.json`` in one line. It names a broker only where it is decided that it is wrong."""
+    where = f"{finding['topic']}-{finding['partition']}, offset {finding['offset']}"
     names = [name for name in finding["candidates"] if name != finding["anomaly"]]
     others = f" (or {' or '.join(names)})" if names else ""
+    # Verdicts that were stored before 0.2 accuse in every finding.
+    if finding.get("decided", True):
+        where = f"broker {finding['broker']}, {where}"
     return f"{finding['anomaly']}{others}: {where}: {finding['explanation']} [{finding['effect']}]"
 
 

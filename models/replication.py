@@ -24,13 +24,17 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Replication:
-    """The state of all replicas. ``rolls``: whether a replica begins a segment before it appends a batch."""
+    """The state of all replicas. ``rolls``: whether a replica begins a segment before it appends a batch.
+
+    ``changed`` is called after every change of the leader or of the ISR.
+    """
 
     replicas: dict[int, Replica]
     leader_id: int
     rolls: Callable[[Replica, Batch], bool]
     away: set[int] = field(default_factory=set)
     leader_epoch: int = 0
+    changed: Callable[[], None] = lambda: None
 
     @property
     def leader(self) -> Replica:
@@ -94,11 +98,13 @@ class Replication:
             raise ValueError(f"broker {broker} leads")
         self.away.add(broker)
         self.advance()
+        self.changed()
 
     def come_back(self, broker: int) -> None:
         """Bring a broker back and let it have everything; it joins the ISR."""
         self.fetch(broker)
         self.away.discard(broker)
+        self.changed()
         self.fetch(broker)
 
     def elect(self, broker: int) -> None:
@@ -108,6 +114,7 @@ class Replication:
         self.fetch(broker)
         self._lead(broker)
         self.advance()
+        self.changed()
 
     def lose_leader(self, successor: int, lost: Sequence[Batch]) -> None:
         """Let the leader fail with batches that nobody copied; they count as never written.
@@ -132,13 +139,18 @@ class Replication:
             if replica.log_end > end:
                 cut = end if replica.diverged_from is None else min(end, replica.diverged_from)
                 replica.diverged_from = cut
+        self.changed()
 
-    def _lead(self, broker: int) -> None:
-        """Make a replica the leader: its epoch begins where its log ends (``Partition.makeLeader``)."""
-        former = self.leader
-        self.leader_id = broker
+    def begin_epoch(self) -> None:
+        """Begin a leader epoch where the leader's log ends (``Partition.makeLeader``)."""
         self.leader_epoch += 1
         self.leader.begin_epoch(self.leader_epoch, self.leader.log_end)
+
+    def _lead(self, broker: int) -> None:
+        """Make a replica the leader, with an epoch of its own."""
+        former = self.leader
+        self.leader_id = broker
+        self.begin_epoch()
         former.follow(self.leader)
 
     def delete_records(self, before: int) -> None:

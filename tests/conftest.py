@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.spark import background
 from harness.spark.session import SparkSpec, start_session
 
 if TYPE_CHECKING:
@@ -13,12 +15,18 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+# Tests look at what commands leave behind, and measure none of them.
+os.environ[background.SWITCH] = "0"
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quality-seed", type=int, default=0, help="the first seed of each kind of generated case")
     parser.addoption("--quality-runs", type=int, default=None, help="how many seeds of each kind")
     parser.addoption("--quality-kind", action="append", help="of this kind of generated case alone; repeatable")
-    parser.addoption("--mutants", action="append", help="all, or texts in their names; a few of all unless given")
+    parser.addoption("--mutants", action="append", help="all, or texts in their names; else a few of each module")
+
+
+pytest_plugins = ["tiers.plugin", "pytester"]
 
 
 @pytest.fixture(scope="session")

@@ -51,15 +51,11 @@ def check(watched: Watched) -> DataFrame:
         broken=differs[0] | differs[1] | differs[2] | differs[3],
         explanation=f.format_string(
             "offset %d is a %s (key %s, transaction %s) here, and was a %s (key %s, transaction %s)",
-            "offset", "kind", printable("key"), _or_none("txn"), "first_kind", printable("first_key"),
-            _or_none("first_txn"),
+            "offset", "kind", printable("key"), printable("txn", none="none"), "first_kind", printable("first_key"),
+            printable("first_txn", none="none"),
         ),
         witness={name: f.col(name).cast("string") for one in FACTS for name in (one, f"first_{one}")},
     )  # fmt: skip
-
-
-def _or_none(column: str) -> f.Column:  # type: ignore[name-defined]
-    return f.coalesce(f.col(column), f.lit("none"))
 
 
 def _record_kind() -> f.Column:  # type: ignore[name-defined]

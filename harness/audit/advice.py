@@ -1,105 +1,180 @@
-"""What a finding means for whoever runs the cluster, and how to get out of it."""
+"""What a finding means for whoever runs the cluster, and how to get out of it: sentences, and commands to copy.
+
+A command that removes a copy is given only where every disagreement of the partition is decided, and a replica is left
+that is not wrong. Anything else could destroy the last right copy: then compaction is to be held, and every replica's
+folder to be saved.
+"""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from checkers.finding import HANGING_TRANSACTION, UNEXPLAINED_DIVERGENCE
 from harness.scenario import Anomaly
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-COPY_ANEW = (
-    "make a broker that is right the leader (`kafka-leader-election.sh`), take broker {broker} out of the replicas of "
-    "{partition} with `kafka-reassign-partitions.sh`, wait until its folder is gone, and put it back: it copies the "
-    "log anew"
-)
-"""Seen to repair an undone delete and a stuck LSO on 4.4.0 (`facts/kafka.md`)."""
+BOOTSTRAP: Final = '--bootstrap-server "$BOOTSTRAP"'
+"""The first of the commands sets the variable."""
+ANY_BROKER: Final = "HOST:PORT"
+"""For whoever runs the commands to replace: an audit of folders knows no address."""
+HELD: Final = {"min.cleanable.dirty.ratio": "1", "max.compaction.lag.ms": "9223372036854775807"}
+"""Settings that pause a topic's compaction; seen to do so on 4.4.0."""
 
-BEFORE = (
-    "until then consumers that read from broker {broker} (as leader, or by rack) get its version; keep it from "
-    "becoming leader"
+MEANS: Final[Mapping[str, str]] = {
+    Anomaly.TOMBSTONE_DIVERGENCE: (
+        "a key that was deleted still has its value on broker {broker}: it was away, or not yet in the ISR, while the "
+        "tombstone was written and removed"
+    ),
+    Anomaly.ABORTED_TO_COMMITTED: (
+        "broker {broker} counts data of an aborted transaction as committed: read_committed consumers are delivered "
+        "them, and an aborted delete removes the key's value. It missed the ABORT and took the next marker of the "
+        "producer for the end of the transaction"
+    ),
+    Anomaly.COMMITTED_TO_ABORTED: (
+        "broker {broker} hides committed data from read_committed consumers, and its cleaner removes them: it missed "
+        "the COMMIT and took the next ABORT of the producer for the end of the transaction"
+    ),
+    Anomaly.STUCK_LSO: (
+        "read_committed consumers of broker {broker} get nothing from there on, and its cleaner is stuck, too: it "
+        "missed the marker that ended the transaction of producer {producer_id}. It does not heal by itself"
+    ),
+    HANGING_TRANSACTION: (
+        "read_committed consumers of {partition} get nothing from there on, on any broker: no marker was ever written "
+        "for the transaction of producer {producer_id}, whose coordinator is done with it (KIP-664; KIP-890 prevents "
+        "new ones)"
+    ),
+    UNEXPLAINED_DIVERGENCE: "the replicas differ in a way that compaction does not make",
+}
+UNDECIDED_MEANS: Final = (
+    "consumers get another state of the key from another replica, and the evidence does not show which one is right: a "
+    "replica that lacks a value may have missed something, or carried out what the others missed"
 )
+UNDECIDED_DO: Final = (
+    "hold compaction of the topic, then save the folder of {partition} of every replica, then decide: by a client's "
+    "record of what it wrote, a backup, or the coordinator's log (__transaction_state) of that time. Copy no replica "
+    "anew before: its copy may be the last right one"
+)
+COPY_DO: Final = (
+    "hold compaction, save the folder of {partition} on broker {broker}, make broker {leader} the leader, take broker "
+    "{broker} out of the replicas, wait until its folder is gone, and put it back: it copies the log anew. At the end "
+    "put back the topic's own values of the two settings. Until then keep broker {broker} from becoming leader"
+)
+NO_LEADER_DO: Final = (
+    "hold compaction and save the folder of {partition} of every replica: {why}. Copying broker {broker} anew from "
+    "one of them could destroy the last right copy of something"
+)
+HANGING_DO: Final = "abort the transaction by Kafka's own tool, on the leader"
+UNDECIDED_LEFT: Final = "another disagreement of this partition is not decided"
+NONE_RIGHT: Final = "no other replica is shown to be right"
 
 
 @dataclass(frozen=True)
-class Advice:
-    """Templates with ``broker``, ``partition``, ``right`` (who holds the truth) and ``producer_id``."""
+class _Partition:
+    """What is known of a partition: the brokers that hold it, in order, and those that are shown to be right."""
 
-    means: str
-    do: str
+    topic: str
+    number: int
+    brokers: Sequence[int]
+    leaders: Sequence[int]
+    is_decided: bool
 
-
-ADVICE: dict[str, Advice] = {
-    Anomaly.TOMBSTONE_DIVERGENCE: Advice(
-        "a key that was deleted still has its value on broker {broker}: it was away, or not yet in the ISR, while the "
-        "tombstone was written and removed. {right}",
-        f"{COPY_ANEW}; {BEFORE}. Writing the tombstone once more deletes the key everywhere, where you know that it is "
-        f"to be",
-    ),
-    Anomaly.ABORTED_TO_COMMITTED: Advice(
-        "broker {broker} delivers data of an aborted transaction to read_committed consumers: it missed the ABORT and "
-        "took the next marker of producer {producer_id} for its end. {right}",
-        f"{COPY_ANEW}; {BEFORE}. What consumers have read of it already has to be undone where they keep it",
-    ),
-    Anomaly.COMMITTED_TO_ABORTED: Advice(
-        "broker {broker} hides committed data from read_committed consumers, and its cleaner removes them: it missed "
-        "the COMMIT and took the next ABORT of producer {producer_id} for the end. {right}",
-        f"{COPY_ANEW}; {BEFORE}. Where that broker has led since, writes and deletes of that transaction may be lost "
-        "everywhere: write them again",
-    ),
-    Anomaly.STUCK_LSO: Advice(
-        "read_committed consumers of broker {broker} get nothing from there on, and its cleaner is stuck, too: it "
-        "missed the marker that ended the transaction of producer {producer_id}. It does not heal by itself. {right}",
-        f"{COPY_ANEW}. The next transaction of the same transactional id on this partition unfreezes it, too, and so "
-        f"does `kafka-transactions.sh abort`, but both give the old transaction the new outcome on that broker",
-    ),
-    HANGING_TRANSACTION: Advice(
-        "read_committed consumers of {partition} get nothing from there on, on any broker: no marker was ever written "
-        "for the transaction of producer {producer_id}, whose coordinator is done with it (KIP-664; KIP-890 prevents "
-        "new ones)",
-        "`kafka-transactions.sh abort --topic ... --partition ... --start-offset ...` on the leader",
-    ),
-    UNEXPLAINED_DIVERGENCE: Advice(
-        "the replicas differ in a way that compaction does not make. {right}",
-        "keep the folders of every broker as they are, and look at the offsets in the witness with "
-        "`kafka-dump-log.sh`; then copy the wrong replica anew: " + COPY_ANEW,
-    ),
-}
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.number}"
 
 
-def advise(finding: dict[str, Any], brokers: Sequence[int]) -> dict[str, str]:
-    """Return ``means`` and ``do`` of a finding; ``brokers``: which hold the partition."""
-    partition = f"{finding['topic']}-{finding['partition']}"
-    others = [broker for broker in brokers if broker != finding["broker"]]
-    known = {
+def with_advice(
+    findings: Sequence[dict[str, Any]], brokers: Mapping[tuple[str, int], Sequence[int]], bootstrap: str = ANY_BROKER
+) -> list[dict[str, Any]]:
+    """Add ``means``, ``do`` and ``commands`` (lines for a shell) to findings.
+
+    ``brokers``: those that hold each partition, in the order of its assignment. ``bootstrap``: a broker's address.
+    """
+    groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for finding in findings:
+        groups.setdefault((finding["topic"], finding["partition"]), []).append(finding)
+    partitions = {place: _partition(place, group, brokers[place]) for place, group in groups.items()}
+    return [
+        {**finding, **_advice(finding, partitions[finding["topic"], finding["partition"]], bootstrap)}
+        for finding in findings
+    ]
+
+
+def _partition(place: tuple[str, int], findings: Sequence[dict[str, Any]], brokers: Sequence[int]) -> _Partition:
+    accusing = [finding for finding in findings if finding["anomaly"] != HANGING_TRANSACTION]
+    wrong = {finding["broker"] for finding in accusing if finding["decided"]}
+    right = {broker for finding in accusing for broker in finding.get("right", ())} - wrong
+    leaders = [broker for broker in brokers if broker in right]
+    return _Partition(*place, brokers, leaders, all(finding["decided"] for finding in accusing))
+
+
+def _advice(finding: dict[str, Any], partition: _Partition, bootstrap: str) -> dict[str, Any]:
+    words = {
         "broker": finding["broker"],
-        "partition": partition,
+        "partition": partition.name,
         "producer_id": finding["producer_id"],
-        "right": _right(finding, others),
+        "leader": next(iter(partition.leaders), None),
+        "why": NONE_RIGHT if partition.is_decided else UNDECIDED_LEFT,
     }
-    advice = ADVICE[finding["anomaly"]]
-    return {"means": advice.means.format(**known).strip(), "do": advice.do.format(**known)}
-
-
-WITNESSES = ("removed_by_broker", "not_open_on_broker", "other_broker", "held_by_broker")
-
-
-def _right(finding: dict[str, Any], others: Sequence[int]) -> str:
-    """Say which replica holds the truth, and why."""
-    witness = finding["witness"]
-    named = next((witness[name] for name in WITNESSES if witness.get(name) is not None), None)
-    if finding["candidates"]:
-        why = "nothing tells any more which of the names it is, but who still holds something is who missed something"
+    if finding["anomaly"] == HANGING_TRANSACTION:
+        do, commands = HANGING_DO, _abort(finding)
+    elif not finding["decided"]:
+        do, commands = UNDECIDED_DO, [_hold(partition.topic)]
+    elif partition.is_decided and partition.leaders:
+        do, commands = COPY_DO, _copy_anew(partition, finding["broker"], partition.leaders[0])
     else:
-        why = "a marker or a removal is not taken back, so whoever has seen it is right"
-    if named is None and len(others) == 1:
-        named = others[0]
-    who = (
-        f"broker {named}"
-        if named is not None
-        else f"brokers {', '.join(map(str, others))}, as far as they are not named here"
+        do, commands = NO_LEADER_DO, [_hold(partition.topic)]
+    means = MEANS[finding["anomaly"]] if finding["decided"] else UNDECIDED_MEANS
+    return {"means": means.format(**words), "do": do.format(**words), "commands": [f"BOOTSTRAP={bootstrap}", *commands]}
+
+
+def _hold(topic: str) -> str:
+    settings = ",".join(f"{name}={value}" for name, value in HELD.items())
+    return f"kafka-configs.sh {BOOTSTRAP} --alter --entity-type topics --entity-name {topic} --add-config {settings}"
+
+
+def _release(topic: str) -> str:
+    return (
+        f"kafka-configs.sh {BOOTSTRAP} --alter --entity-type topics --entity-name {topic} --delete-config "
+        f"{','.join(HELD)}  # or --add-config with the values that the topic had"
     )
-    return f"The truth is on {who}: {why}."
+
+
+def _abort(finding: dict[str, Any]) -> list[str]:
+    at = f"--topic {finding['topic']} --partition {finding['partition']} --start-offset {finding['offset']}"
+    return [f"kafka-transactions.sh {BOOTSTRAP} abort {at}"]
+
+
+def _copy_anew(partition: _Partition, broker: int, leader: int) -> list[str]:
+    """Return the commands that were seen to repair an undone delete and a stuck LSO on 4.4.0."""
+    topic, number = partition.topic, partition.number
+    without = [leader, *(one for one in partition.brokers if one not in {leader, broker})]
+    elect = f"kafka-leader-election.sh {BOOTSTRAP} --election-type preferred --topic {topic} --partition {number}"
+    look = f"kafka-log-dirs.sh {BOOTSTRAP} --describe --broker-list {broker} --topic-list {topic}"
+    return [
+        _hold(partition.topic),
+        *_assign(partition, without, "without"),
+        elect,
+        f"{look}  # go on once {partition.name} is gone",
+        *_assign(partition, [*without, broker], "with"),
+        *(_assign(partition, partition.brokers, "order") if list(partition.brokers) != [*without, broker] else []),
+        _release(partition.topic),
+    ]
+
+
+def _assign(partition: _Partition, replicas: Sequence[int], name: str) -> list[str]:
+    plan = {
+        "version": 1,
+        "partitions": [{"topic": partition.topic, "partition": partition.number, "replicas": list(replicas)}],
+    }
+    file = f"{partition.name}-{name}.json"
+    reassign = f"kafka-reassign-partitions.sh {BOOTSTRAP} --reassignment-json-file {file}"
+    return [
+        f"echo '{json.dumps(plan)}' > {file}",
+        f"{reassign} --execute",
+        f"{reassign} --verify  # go on once it is complete",
+    ]

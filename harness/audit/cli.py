@@ -2,32 +2,76 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.console import JSON, MB, TEXT, ConsoleProgress, show_findings, stdout
-from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, UsageError
+from harness.console import JSON, MB, TEXT, ConsoleProgress, show_findings
+from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, UsageError, interruptible
 from harness.options import format_option
+from harness.parameters import TOPIC, FilePath, Number, Text, file_to_read
+from harness.segments.records import MAX_INT64
 from harness.segments.tombstones import BY_NULL, TOMBSTONES
-from harness.spark.options import spark_options
+from harness.spark.options import SparkOptions, spark_options
+from harness.suggest import quoted
+from harness.terminal import stdout
 from harness.verdict import ANOMALY, EXIT_CODES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from harness.protocol.wire import Address
     from harness.segments.tombstones import Tombstones
-    from harness.spark.options import SparkOptions
+
+MOST_MB_PER_S = 1e6
+MAX_INT32 = 2**31 - 1
+"""The largest id of a broker."""
+
+
+def time_ms(text: str) -> int:
+    """Return milliseconds since the epoch of a number of them, or of an ISO 8601 time. Raises `UsageError`."""
+    if text.isascii() and text.isdigit() and len(text) <= len(str(MAX_INT64)) and int(text) <= MAX_INT64:
+        return int(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise UsageError(f"{quoted(text)}: give a time such as 2026-01-31T12:00Z, or ms since the epoch") from error
+    return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def broker_folder(text: str) -> tuple[int, str]:
+    """Return broker and folder of ``ID=DIR``. Raises `UsageError` for anything else."""
+    number, equals, folder = text.partition("=")
+    is_id = number.isascii() and number.isdigit() and len(number) <= len(str(MAX_INT32)) and int(number) <= MAX_INT32
+    if not (equals and is_id and folder.strip()):
+        raise UsageError(f"{quoted(text)}: give it as ID=DIR, such as 1=/backup/broker-1")
+    return int(number), folder
+
+
+def parse_brokers(texts: Sequence[str], conf: Mapping[str, str]) -> dict[int, list[Path]]:
+    """Return the folders of each broker id; ``conf``: Spark's settings. Raises `UsageError`."""
+    from harness.storage import place  # noqa: PLC0415
+
+    brokers: dict[int, list[Path]] = {}
+    for broker, folder in map(broker_folder, texts):
+        brokers.setdefault(broker, []).append(place(folder, conf))
+    return brokers
+
+
+def _servers(text: str) -> None:
+    from harness.audit.cluster import parse_bootstrap  # noqa: PLC0415  (slow imports, only where needed)
+
+    parse_bootstrap(text)
+
 
 topic_option = click.option(
     "--topic",
     "topics",
     multiple=True,
     required=True,
+    type=TOPIC,
     metavar="NAME",
     help="What to audit: a name or a pattern such as 'orders-*'; repeatable.",
 )
@@ -35,6 +79,7 @@ bootstrap_option = click.option(
     "--bootstrap-server",
     "bootstrap",
     required=True,
+    type=Text(_servers),
     metavar="HOST:PORT,…",
     help="One broker or several to begin with.",
 )
@@ -48,7 +93,7 @@ tombstones_option = click.option(
 config_option = click.option(
     "--command-config",
     "config",
-    type=click.Path(path_type=Path),
+    type=file_to_read(),
     metavar="FILE",
     help="A Java client's properties for SASL and TLS.",
 )
@@ -66,6 +111,7 @@ def audit() -> None:
     "brokers",
     multiple=True,
     required=True,
+    type=Text(broker_folder),
     metavar="ID=DIR",
     help="A broker's log directory, or a partition's folder, copied from it, here or at s3a:// or hdfs://; "
     "repeatable, also for one broker.",
@@ -96,20 +142,21 @@ def disk(
 @config_option
 @click.option(
     "--rate-limit-mb",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Number(min=0, min_open=True, max=MOST_MB_PER_S),
     metavar="N",
     help="Read at most so many megabytes a second, from all brokers together.",
 )
 @click.option(
     "--since",
+    type=Text(time_ms),
     metavar="TIME",
     help="Read only what was written from then on: ISO 8601, UTC unless it says otherwise, or ms since the epoch.",
 )
-@click.option("--until", metavar="TIME", help="Read only what was written before then.")
+@click.option("--until", type=Text(time_ms), metavar="TIME", help="Read only what was written before then.")
 @click.option("--quick", is_flag=True, help="Read no data: compare what brokers and coordinators say, in seconds.")
 @click.option(
     "--keep",
-    type=click.Path(path_type=Path),
+    type=FilePath(),
     metavar="DIR",
     help="Keep what was read, in a new folder.  [default: a temporary one, deleted at the end]",
 )
@@ -141,28 +188,33 @@ def live(  # noqa: PLR0917
     from harness.audit.live import Request, audit_live, audit_quickly  # noqa: PLC0415
     from harness.audit.show import prefiltered_json, replica_table  # noqa: PLC0415
 
-    if quick and (rate_limit_mb or since or until or keep or tombstones != BY_NULL):
-        raise UsageError("--quick reads no data: leave out --rate-limit-mb, --since, --until, --keep and --tombstones")
+    if quick and (rate_limit_mb or since or until or keep or tombstones != BY_NULL or spark != SparkOptions()):
+        raise UsageError(
+            "--quick reads no data: leave out --rate-limit-mb, --since, --until, --keep, --tombstones, --spark-master"
+            " and --spark-conf"
+        )
     request = Request(
         addresses(bootstrap, config),
         topics,
         rate_limit_bytes_s=None if rate_limit_mb is None else max(int(rate_limit_mb * MB), 1),
-        since_ms=None if since is None else parse_time_ms("--since", since),
-        until_ms=None if until is None else parse_time_ms("--until", until),
+        since_ms=None if since is None else time_ms(since),
+        until_ms=None if until is None else time_ms(until),
         keep=keep,
         tombstones=tombstones,
     )
     if request.since_ms is not None and request.until_ms is not None and request.since_ms >= request.until_ms:
         raise UsageError(f"--since {since} is not before --until {until}")
     progress = ConsoleProgress()
+    kept = f"what was read is kept in {keep}/" if keep else "nothing of what was read is kept (--keep DIR keeps it)"
     try:
         if not quick:
-            return show(audit_live(request, progress, spark), output)
+            with interruptible(lambda: kept):
+                return show(audit_live(request, progress, spark), output)
         said, told = audit_quickly(request, progress)
     finally:
         progress.close()
     if output == TEXT:
-        stdout().print(replica_table(told.looks))
+        stdout().table(replica_table(told.looks))
     return show({**said, "prefilter": prefiltered_json(told)}, output)
 
 
@@ -185,12 +237,12 @@ def exposure_(topics: tuple[str, ...], bootstrap: str, config: Path | None, outp
     ConsoleProgress().stage("ask the cluster")
     told = exposure(describe(addresses(bootstrap, config), topics), RealClock())
     if output == JSON:
-        click.echo(json.dumps(exposure_json(told), indent=2))
+        stdout().json(exposure_json(told))
     else:
-        console = stdout()
-        console.print(exposure_table(told))
+        out = stdout()
+        out.table(exposure_table(told))
         for note in told.notes:
-            console.print(f"note: {note}", markup=False)
+            out.line(f"note: {note}")
     return EXIT_CLEAN if told.level == Level.OK and not told.notes else EXIT_UNKNOWN
 
 
@@ -202,44 +254,17 @@ def addresses(bootstrap: str, config: Path | None) -> list[Address]:
     return parse_bootstrap(bootstrap, read_security(config) if config else None)
 
 
-def parse_time_ms(option: str, text: str) -> int:
-    """Return milliseconds since the epoch of a number of them, or of an ISO 8601 time. Raises `UsageError`."""
-    if text.isascii() and text.isdigit():
-        return int(text)
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise UsageError(f"{option} {text}: give a time such as 2026-01-31T12:00Z, or ms since the epoch") from error
-    return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def parse_brokers(texts: Sequence[str], conf: Mapping[str, str]) -> dict[int, list[Path]]:
-    """Return the folders of each broker id; ``conf``: Spark's settings. Raises `UsageError`."""
-    from harness.storage import place  # noqa: PLC0415
-
-    brokers: dict[int, list[Path]] = {}
-    for text in texts:
-        number, equals, folder = text.partition("=")
-        if not (equals and number.isascii() and number.isdigit() and folder):
-            raise UsageError(f"--broker {text}: give it as ID=DIR, such as 1=/backup/broker-1")
-        brokers.setdefault(int(number), []).append(place(folder, conf))
-    return brokers
-
-
 def show(said: dict[str, Any], output: str) -> int:
     """Print an audit's verdict to stdout and return its exit code."""
-    code = EXIT_CODES[said["verdict"]]
+    code, out = EXIT_CODES[said["verdict"]], stdout()
     if output == JSON:
-        click.echo(json.dumps(said, indent=2))
+        out.json(said)
         return code
-    console = stdout()
-    show_findings(console, said)
-    for means, do in dict.fromkeys((finding["means"], finding["do"]) for finding in said["findings"]):
-        console.print(f"\nwhat it means: {means}\nwhat to do: {do}", markup=False)
+    show_findings(out, said)
     for note in said["notes"]:
-        console.print(f"note: {note}", markup=False)
+        out.line(f"note: {note}")
     counts = [f"{sum(s['verdict'] == name for s in said['scenarios'])} {name}" for name in EXIT_CODES]
     count = len(said["findings"])
     findings = f", {count} finding{'s' if count > 1 else ''}" if said["verdict"] == ANOMALY else ""
-    console.print(f"partitions: {', '.join(counts)}{findings}   (exit code {code})", markup=False)
+    out.line(f"partitions: {', '.join(counts)}{findings}   (exit code {code})")
     return code

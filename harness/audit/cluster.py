@@ -6,18 +6,22 @@ needs Describe on the topics, and DescribeConfigs on them for their settings; wi
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from ipaddress import IPv6Address
 from typing import TYPE_CHECKING, Any
 
 import kafka.errors
 from kafka.protocol.admin import DescribeConfigsRequest
 
+from harness.audit.notes import listed
 from harness.errors import UsageError
 from harness.protocol import wire
 from harness.protocol.admin import TOPIC_RESOURCE, PartitionState, metadata_request
 from harness.protocol.wire import Address
+from harness.suggest import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,9 +31,13 @@ if TYPE_CHECKING:
 
 METADATA_TIMEOUT_S = 10.0
 INTERNAL = "__"
+TRANSACTION_STATE = "__transaction_state"
 NO_SUCH_TOPIC = kafka.errors.UnknownTopicOrPartitionError.errno
 NOT_ALLOWED = kafka.errors.TopicAuthorizationFailedError.errno
 GLOB = frozenset("*?[")
+LAST_PORT = 65_535
+_ADDRESS = re.compile(r"(\[(?P<ipv6>[^\[\]]+)\]|(?P<host>[\w.-]{1,253})):(?P<port>[0-9]+)")
+"""A host may be in any script: names are looked up by IDNA."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +54,15 @@ class Cluster:
     """A cluster as one broker's metadata has it now.
 
     ``brokers``: addresses of those that are registered and not fenced, by node id. ``notes``: what could not be had,
-    each in a sentence.
+    each in a sentence. ``may_have_transactions``: false where there is no ``__transaction_state``, which the first
+    transaction of a cluster makes.
     """
 
     cluster_id: str
     brokers: Mapping[int, Address]
     topics: Mapping[str, Topic]
     notes: tuple[str, ...] = ()
+    may_have_transactions: bool = True
 
     @property
     def partitions(self) -> dict[TopicPartition, PartitionState]:
@@ -100,7 +110,9 @@ def describe(bootstrap: Sequence[Address], patterns: Sequence[str]) -> Cluster:
         name: Topic(
             name,
             {
-                p.partition_index: PartitionState(p.leader_id, tuple(p.replica_nodes), tuple(p.isr_nodes))
+                p.partition_index: PartitionState(
+                    p.leader_id, tuple(p.replica_nodes), tuple(p.isr_nodes), p.leader_epoch
+                )
                 for p in sorted(topic.partitions, key=lambda p: int(p.partition_index))
             },
             settings.get(name),
@@ -108,18 +120,43 @@ def describe(bootstrap: Sequence[Address], patterns: Sequence[str]) -> Cluster:
         for name, topic in sorted(found.items())
     }
     brokers = {b.node_id: Address(b.host, b.port, at.security) for b in named.brokers}
-    return Cluster(named.cluster_id or "", dict(sorted(brokers.items())), topics, notes)
+    coordinators = _call(at, metadata_request([TRANSACTION_STATE])).topics
+    return Cluster(
+        named.cluster_id or "",
+        dict(sorted(brokers.items())),
+        topics,
+        notes,
+        may_have_transactions=any(topic.error_code != NO_SUCH_TOPIC for topic in coordinators),
+    )
 
 
 def parse_bootstrap(text: str, security: Security | None = None) -> list[Address]:
     """Return the addresses of ``host:port[,host:port…]``; an IPv6 host stands in brackets. Raises `UsageError`."""
-    addresses = []
-    for part in text.split(","):
-        host, _, port = part.strip().rpartition(":")
-        if not host or not port.isdecimal():
-            raise UsageError(f"--bootstrap-server {part.strip() or text}: give host:port[,host:port…]")
-        addresses.append(Address(host.strip("[]"), int(port), security))
-    return addresses
+    return [_address(part.strip(), security) for part in text.split(",")]
+
+
+def _address(text: str, security: Security | None) -> Address:
+    """As `org.apache.kafka.common.utils.Utils.getHost` and ``getPort`` take it apart, and no more forgiving."""
+    if "://" in text:
+        raise UsageError(f"{quoted(text)} is a URL: give host:port[,host:port…], without a protocol")
+    found = _ADDRESS.fullmatch(text)
+    if found is None:
+        remedy = "an IPv6 address in brackets: [::1]:9092" if text.count(":") > 1 else "host:port[,host:port…]"
+        raise UsageError(f"{quoted(text)} is no address: give {remedy}")
+    digits = found["port"]
+    if len(digits) > len(str(LAST_PORT)) or not 1 <= int(digits) <= LAST_PORT:
+        raise UsageError(f"{quoted(text)}: there is no port {quoted(digits)}; give one from 1 to {LAST_PORT}")
+    if found["ipv6"] and not _is_ipv6(found["ipv6"]):
+        raise UsageError(f"{quoted(text)}: {found['ipv6']} is no IPv6 address")
+    return Address(found["ipv6"] or found["host"], int(digits), security)
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        IPv6Address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _first_answer(bootstrap: Sequence[Address], request: Any) -> tuple[Address, Any]:
@@ -129,7 +166,7 @@ def _first_answer(bootstrap: Sequence[Address], request: Any) -> tuple[Address, 
             return address, wire.call(address, request, timeout_s=METADATA_TIMEOUT_S)
         except OSError as error:
             silent.append(f"{address}: {error}")
-    raise UsageError(f"no broker answers ({'; '.join(silent)})")
+    raise UsageError(f"--bootstrap-server: no broker answers ({'; '.join(silent)})")
 
 
 def _call(at: Address, request: Any) -> Any:
@@ -157,8 +194,11 @@ def _settings(at: Address, names: Sequence[str]) -> tuple[dict[str, dict[str, st
     wanted = [Resource(resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None) for name in names]
     answer = _call(at, DescribeConfigsRequest[4](resources=wanted))
     settings = {r.resource_name: {c.name: c.value for c in r.configs} for r in answer.results if not r.error_code}
-    lacking = {kafka.errors.for_code(r.error_code).__name__: r.resource_name for r in answer.results if r.error_code}
+    lacking: dict[str, list[str]] = {}
+    for r in answer.results:
+        if r.error_code:
+            lacking.setdefault(kafka.errors.for_code(r.error_code).__name__, []).append(r.resource_name)
     return settings, tuple(
-        f"settings of {name} cannot be had ({error}; DescribeConfigs on the topic gives them)"
-        for error, name in lacking.items()
+        f"settings of {listed(topics)} cannot be had ({error}; DescribeConfigs on the topic gives them)"
+        for error, topics in lacking.items()
     )

@@ -17,6 +17,7 @@ from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRe
 
 from harness.audit.line import quick_line
 from harness.errors import HarnessError
+from harness.escape import escape
 from harness.protocol.admin import metadata_request
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ FINISHED = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 class Word:
     """What its coordinator says of a producer's transaction.
 
-    ``start_time_ms``: -1 where there is none. ``partitions``: those of the transaction; while it is being ended, those
-    that have no marker yet.
+    ``start_time_ms``: -1 where there is none; ``timeout_ms``: how long from then on until it is aborted.
+    ``partitions``: those of the transaction; while it is being ended, those that have no marker yet.
     """
 
     coordinator: int
@@ -50,6 +51,7 @@ class Word:
     producer_epoch: int
     start_time_ms: int
     partitions: frozenset[TopicPartition]
+    timeout_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ def words_of(caller: Caller, broker: int, producer_ids: Sequence[int]) -> Words:
     for one in caller.call(DescribeTransactionsRequest[0](transactional_ids=ids)).transaction_states:
         if one.error_code:
             name = kafka.errors.for_code(one.error_code).__name__
-            untold.append(f"broker {broker} does not tell of transactional id {one.transactional_id}: {name}")
+            untold.append(f"broker {broker} does not tell of transactional id {escape(one.transactional_id)}: {name}")
             continue
         told[one.producer_id] = Word(
             coordinator=broker,
@@ -130,5 +132,6 @@ def words_of(caller: Caller, broker: int, producer_ids: Sequence[int]) -> Words:
             producer_epoch=one.producer_epoch,
             start_time_ms=one.transaction_start_time_ms,
             partitions=frozenset((topic.topic, number) for topic in one.topics for number in topic.partitions),
+            timeout_ms=one.transaction_timeout_ms,
         )
     return Words(told, tuple(untold))

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from harness.audit.identity import PARTITION_METADATA, verify_identity
+from harness.audit.metadata import CLUSTER_METADATA, find_metadata
+from harness.audit.notes import Note, in_sentences
 from harness.errors import UsageError
 from harness.segments.batches import CorruptLogError
 from harness.segments.folder import live_segments
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.segments.folder import Segment
+    from harness.segments.metadata_log import ClusterMetadata
     from harness.segments.tombstones import Tombstones
 
 TRANSACTION_STATE = "__transaction_state"
@@ -58,7 +62,8 @@ class Copies:
 
     ``transaction_states``: the coordinators' own logs, where they were copied too. ``words``: what they said, where
     they were asked; files by broker. ``served``: read from a running cluster, whose brokers' words take the place of
-    their own files. ``tombstones``: what deletes a key there.
+    their own files. ``tombstones``: what deletes a key there. ``metadata``: what the brokers' metadata logs tell of
+    leaders and ISRs, where those were copied too.
     """
 
     run_id: str
@@ -68,6 +73,7 @@ class Copies:
     served: bool = False
     notes: tuple[str, ...] = ()
     tombstones: Tombstones = BY_NULL
+    metadata: ClusterMetadata | None = None
 
 
 @dataclass(frozen=True)
@@ -84,13 +90,17 @@ def find_copies(
 
     ``topics`` are names or patterns (``*``, ``?``, ``[...]``); those of Kafka's own topics begin with ``__`` and are
     meant only by patterns that do so too. Raises `UsageError` for a folder that cannot be read, a broker without
-    any such replica, a replica twice or without a segment, and for different topics of one name.
+    any such replica, a replica twice or without a segment, for different topics of one name, and as `verify_identity`.
+    The metadata log is no replica to compare; one that cannot be used is a note.
     """
     replicas: list[ReplicaCopy] = []
     states: list[ReplicaCopy] = []
-    notes: list[str] = []
+    metadata_logs: dict[int, Path] = {}
+    notes: list[Note] = []
+    log_dirs: dict[int, list[Path]] = {}
     for broker, folders in brokers.items():
         paths = [path for folder in folders for path in _folders(broker, folder)]
+        log_dirs[broker] = list(dict.fromkeys(path.parent for path in paths))
         there = [_Place(named["topic"], int(named["partition"]), path) for path, named in _partitions(broker, paths)]
         _raise_if_twice(broker, there)
         wanted = [place for place in there if _is_wanted(place.topic, topics)]
@@ -103,17 +113,27 @@ def find_copies(
             )
         replicas += (_copy(broker, place, notes) for place in wanted)
         states += (_copy(broker, place, notes) for place in there if place.topic == TRANSACTION_STATE)
+        metadata_logs.update((broker, place.folder) for place in there if place.topic == CLUSTER_METADATA)
         notes += (
-            f"broker {broker}: {path} is no replica in use: left out"
+            Note(broker, str(path), "no replica in use: left out")
             for path in paths
             if (named := _SET_ASIDE.fullmatch(path.name)) and _is_wanted(named["topic"], topics)
         )
+    identities = verify_identity(brokers, log_dirs, [*replicas, *states])
     _raise_if_other_topics(replicas)
-    return Copies(run_id, tuple(replicas), tuple(states), notes=tuple(dict.fromkeys(notes)), tombstones=tombstones)
+    metadata = find_metadata(metadata_logs, [(copy.broker, copy.topic, copy.folder) for copy in replicas])
+    return Copies(
+        run_id,
+        tuple(replicas),
+        tuple(states),
+        notes=(*in_sentences(notes), *identities, *metadata.notes),
+        tombstones=tombstones,
+        metadata=metadata.metadata,
+    )
 
 
 def _is_wanted(topic: str, patterns: Iterable[str]) -> bool:
-    return any(
+    return topic != CLUSTER_METADATA and any(
         fnmatchcase(topic, pattern) and (pattern.startswith("__") or not topic.startswith("__")) for pattern in patterns
     )
 
@@ -125,7 +145,7 @@ def _partitions(broker: int, paths: Iterable[Path]) -> Iterator[tuple[Path, re.M
             yield path, named
 
 
-def _copy(broker: int, place: _Place, notes: list[str]) -> ReplicaCopy:
+def _copy(broker: int, place: _Place, notes: list[Note]) -> ReplicaCopy:
     """Return the replica in a folder, and add to the notes what else lies there."""
     try:
         live = live_segments(place.folder)
@@ -135,9 +155,9 @@ def _copy(broker: int, place: _Place, notes: list[str]) -> ReplicaCopy:
         raise UsageError(f"the log of broker {broker} cannot be told from its leftovers: {error}") from error
     if not live.segments:
         raise UsageError(f"broker {broker}: {place.folder} has no segment that is in use")
-    notes += (f"broker {broker}: {place.folder.name}/{reason}: left out" for reason in live.left_out)
+    notes += (Note(broker, place.folder.name, f"{why}: left out", name) for name, why in live.left_out.items())
     if not (place.folder / LEADER_EPOCHS).exists():
-        notes.append(f"broker {broker}: {place.folder.name} has no {LEADER_EPOCHS}: {UNTOLD}")
+        notes.append(Note(broker, place.folder.name, f"no {LEADER_EPOCHS}: {UNTOLD}"))
     return ReplicaCopy(broker, place.topic, place.partition, place.folder, tuple(live.segments))
 
 
@@ -173,7 +193,7 @@ def _raise_if_other_topics(copies: Iterable[ReplicaCopy]) -> None:
     """Raise where two brokers' folders are of topics that had one name one after the other (KIP-516)."""
     ids: dict[str, tuple[str, Path]] = {}
     for copy in copies:
-        path = copy.folder / "partition.metadata"
+        path = copy.folder / PARTITION_METADATA
         try:
             told = _TOPIC_ID.search(path.read_text(errors="replace")) if path.exists() else None
         except OSError as error:

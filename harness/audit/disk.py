@@ -6,8 +6,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.audit.compilation import compile_beside
 from harness.audit.copies import find_copies
-from harness.audit.judge import assemble, judge_copies
+from harness.audit.judge import Beside, assemble, is_big, judge_copies
+from harness.audit.knowledge import knowledge_of_metadata
 from harness.checking import session_of
 from harness.java import find_java
 from harness.store import new_run_id
@@ -36,13 +38,25 @@ def audit_disk(
     run_id = f"audit-{new_run_id()}"
     copies = find_copies(brokers, topics, run_id, tombstones)
     java = find_java()
+    if is_big([copies]):
+        compile_beside()
     with Workspace(run_id, Path.cwd()) as workspace:
         progress.stage("start Spark")
         with session_of(workspace, java, spark, _of_this_host(copies)) as session:
             progress.stage(f"check {len(copies.replicas)} replicas")
             started_s = time.monotonic()
             rows = judge_copies(session, [copies])
-            return assemble(copies, rows, timings_s={"check": round(time.monotonic() - started_s, 3)})
+            timings_s = {"check": round(time.monotonic() - started_s, 3)}
+            return assemble(copies, rows, timings_s=timings_s, beside=beside_copies(copies))
+
+
+def beside_copies(copies: Copies) -> Beside:
+    """Return what is known beside copies: by their metadata log, where there is one."""
+    knowledge = knowledge_of_metadata(copies.metadata)
+    target = {"name": "copies", "brokers": sorted({copy.broker for copy in copies.replicas})}
+    compared = {copy.place for copy in copies.replicas}
+    holders = {place: replicas for place, replicas in knowledge.replicas.items() if place in compared}
+    return Beside(target, holders=holders, knowledge=knowledge)
 
 
 def _of_this_host(copies: Copies) -> list[Path]:

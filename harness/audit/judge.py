@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from checkers import (
@@ -20,13 +18,17 @@ from checkers import (
 )
 from checkers.evidence import REPLICA, held, load_copies
 from checkers.judged import judge
+from checkers.key_states import disputed_records, key_states
 from checkers.lineage import without_stale_tails
 from checkers.own_words import with_told_aborts
 from checkers.reduce import Reduced, reduce_copies
-from harness.audit.advice import advise
-from harness.check import THREADS, dictionaries, each
-from harness.segments.blocks import WORTH_COMPILING_BYTES
-from harness.verdict import ANOMALY, CLEAN, SCHEMA, UNKNOWN, finding_of, worst
+from harness.audit.advice import ANY_BROKER, with_advice
+from harness.audit.attribution import Disputes, attribute
+from harness.audit.knowledge import Knowledge
+from harness.audit.span_attribution import attribute_spans
+from harness.check import PLANNERS, THREADS, dictionaries, each
+from harness.spark.threads import threads
+from harness.verdict import ANOMALY, CLEAN, SCHEMA, UNKNOWN, finding_line, worst
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -50,17 +52,21 @@ FINDERS: Mapping[str, Callable[[Judged], DataFrame]] = {
 }
 
 REPLICA_FACTS = ("log_start", "log_end", "high_watermark", "bound", "stable_end", "whole_beyond")
+KEY_STATES = "key_states"
 
 CHECKERS: Mapping[str, Callable[[Judged], DataFrame]] = {
     **FINDERS,
     "doubts": own_state.check,
     "unsure": other_spans.check,
-    "replicas": lambda judged: judged.replicas.select(*REPLICA, *REPLICA_FACTS),
+    "replicas": lambda judged: judged.replicas.select(*REPLICA, *REPLICA_FACTS, "has_transactions"),
     "damaged": lambda judged: judged.evidence.damaged,
 }
 
-NO_ROWS: Mapping[str, Rows] = {name: [] for name in (*CHECKERS, "left_out", "raised")}
+NO_ROWS: Mapping[str, Rows] = {name: [] for name in (*CHECKERS, KEY_STATES, "left_out", "raised")}
 """What checkers return that find nothing in nothing."""
+
+WORTH_REDUCING_BYTES = 4 << 20
+"""Reducing takes some seconds of its own. Judged whole, each MiB takes about one, as no expression is compiled."""
 
 _LEAST_REPLICAS = 2
 UNTOLD = "what it removed by then cannot be told from what the other has yet to remove"
@@ -68,21 +74,27 @@ UNTOLD = "what it removed by then cannot be told from what the other has yet to 
 
 def judge_copies(spark: SparkSession, copies: Sequence[Copies]) -> dict[str, Rows]:
     """Judge copies of any size, by all that they hold where that is little; returns the same as `judge_whole`."""
-    size_bytes = sum(path.stat().st_size for one in copies for copy in one.replicas for path in copy.logs)
-    if size_bytes < WORTH_COMPILING_BYTES:
+    if not is_big(copies):
         return judge_whole(load_copies(spark, copies))
     return judge_reduced(reduce_copies(spark, copies, spark.sparkContext.defaultParallelism))
+
+
+def is_big(copies: Sequence[Copies]) -> bool:
+    """Whether copies are reduced before they are judged, by loops that are compiled."""
+    size_bytes = sum(path.stat().st_size for one in copies for copy in one.replicas for path in copy.logs)
+    return size_bytes >= WORTH_REDUCING_BYTES
 
 
 def judge_whole(evidence: Evidence) -> dict[str, Rows]:
     """Judge the copies by all that they hold, as a run folder is judged: for what is no bigger than that.
 
     Returns the rows of every checker by its name, and ``replicas``, ``damaged``, ``doubts``, ``unsure``, ``left_out``,
-    ``raised``. Rows carry ``run``: several audits may be judged in one job. A checker that raises does not end the
-    others; ``raised`` says so (``name``, ``reason``), and forbids ``clean``.
+    ``key_states`` (see `checkers.key_states`) and ``raised``. Rows carry ``run``: several audits may be judged in one
+    job. A checker that raises does not end the others; ``raised`` says so (``name``, ``reason``), and forbids
+    ``clean``.
     """
     judged = judge_copied(evidence)
-    return _computed({name: partial(check, judged) for name, check in CHECKERS.items()})
+    return _computed(judged, CHECKERS)
 
 
 def judge_copied(evidence: Evidence) -> Judged:
@@ -99,16 +111,25 @@ def judge_reduced(reduced: Reduced) -> dict[str, Rows]:
     found: dict[str, Rows] = {"raised": []}
     if reduced.evidence is not None:
         judged = judge(reduced.evidence, reduced.replicas)
-        found = _computed({name: partial(check, judged) for name, check in FINDERS.items()})
+        found = _computed(judged, FINDERS)
     return {**NO_ROWS, **found, **reduced.told, "left_out": left_out}
 
 
-def _computed(tables: Mapping[str, Callable[[], DataFrame]]) -> dict[str, Rows]:
-    planned, unplanned = each(tables, lambda name: held(tables[name]()))
-    with ThreadPoolExecutor(THREADS) as pool:
+def _computed(judged: Judged, checkers: Mapping[str, Callable[[Judged], DataFrame]]) -> dict[str, Rows]:
+    session = judged.replicas.sparkSession
+    with threads(session, PLANNERS) as pool:
+        planned, unplanned = each(checkers, lambda name: held(checkers[name](judged)), using=pool.map)
+    with threads(session, THREADS) as pool:
         found, raised = each(planned, lambda name: dictionaries(planned[name]), using=pool.map)
-    errors = [{"name": name, "reason": reason} for name, reason in {**unplanned, **raised}.items()]
-    return {**NO_ROWS, **found, "raised": errors}
+    heard, unheard = each([KEY_STATES], lambda _: key_state_rows(judged, found))
+    errors = [{"name": name, "reason": reason} for name, reason in {**unplanned, **raised, **unheard}.items()]
+    return {**NO_ROWS, **found, **heard, "raised": errors}
+
+
+def key_state_rows(judged: Judged, found: Mapping[str, Rows]) -> Rows:
+    """Return what every replica has of what was found; rows of `checkers.key_states`."""
+    disputed = disputed_records(row for name in FINDERS for row in found.get(name, []))
+    return dictionaries(key_states(judged, disputed)) if disputed else []
 
 
 @dataclass(frozen=True)
@@ -117,13 +138,16 @@ class Beside:
 
     ``target``: as in ``verdict.json``. ``holders``: the brokers of each partition, also of those that were not read.
     ``unknown``: why a partition cannot be called clean. ``told``: findings by what brokers say; one at the same
-    place as a finding of the checkers adds nothing.
+    place as a finding of the checkers adds nothing. ``knowledge``: what decides who is wrong. ``bootstrap``: an
+    address for commands.
     """
 
     target: Mapping[str, Any]
     holders: Mapping[tuple[str, int], Sequence[int]] = field(default_factory=dict)
     unknown: Mapping[tuple[str, int], Sequence[str]] = field(default_factory=dict)
     told: Sequence[dict[str, Any]] = ()
+    knowledge: Knowledge = field(default_factory=Knowledge)
+    bootstrap: str = ANY_BROKER
 
 
 def assemble(
@@ -131,7 +155,7 @@ def assemble(
 ) -> dict[str, Any]:
     """Return the content of an audit's ``verdict.json``: that of a run, with a scenario for each partition.
 
-    Adds ``means`` and ``do`` to findings, and ``notes``: what was left out, and what cannot be known.
+    Adds what `attribute` and `with_advice` do to findings, and ``notes``: what was left out, and what cannot be known.
     """
     mine = {name: [row for row in table if row.get("run") == copies.run_id] for name, table in rows.items()}
     compared: dict[tuple[str, int], list[int]] = {}
@@ -140,21 +164,17 @@ def assemble(
     more = beside or Beside({"name": "copies", "brokers": sorted({copy.broker for copy in copies.replicas})})
     brokers = {**compared, **more.holders}
     damaged = _by_partition(mine["damaged"])
-    doubts, unsure, left_out = (_by_partition(mine[name]) for name in ("doubts", "unsure", "left_out"))
-    findings = [
-        {**found, **advise(found, brokers[found["topic"], found["partition"]])}
-        for name in FINDERS
-        for found in map(finding_of, mine[name])
-        # What contradicts itself is no evidence against others either.
-        if (found["topic"], found["partition"]) not in damaged.keys() | doubts.keys()
-    ]
+    of_spans, differing_spans = attribute_spans(mine["unsure"], more.knowledge)
+    doubts, unsure, left_out = map(_by_partition, (mine["doubts"], differing_spans, mine["left_out"]))
+    # What contradicts itself is no evidence against others either.
+    contradicted = damaged.keys() | doubts.keys()
+    disagreements = [row for name in FINDERS for row in mine[name]]
+    findings = attribute(disagreements, Disputes.of(mine[KEY_STATES], mine["replicas"], more.knowledge))
+    findings = [found for found in findings + of_spans if (found["topic"], found["partition"]) not in contradicted]
     places = {_place_of(found) for found in findings}
-    findings += [
-        {**found, **advise(found, brokers[found["topic"], found["partition"]])}
-        for found in more.told
-        if _place_of(found) not in places
-    ]
+    findings += [found for found in more.told if _place_of(found) not in places]
     findings.sort(key=lambda found: (found["topic"], found["partition"], found["broker"], found["offset"]))
+    findings = with_advice(findings, brokers, more.bootstrap)
     facts, found_in = _by_partition(mine["replicas"]), _by_partition(findings)
     scenarios = [
         _partition(
@@ -260,7 +280,6 @@ def _reason(overall: str, scenarios: Sequence[dict[str, Any]], findings: Sequenc
     if findings:
         first = findings[0]
         more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
-        place = f"{first['topic']}-{first['partition']}"
-        return f"{first['anomaly']} on broker {first['broker']}, {place}: {first['explanation']}{more}"
+        return f"{finding_line(first)}{more}"
     reasons = [f"{one['scenario']}: {one['reason']}" for one in scenarios if one["verdict"] == overall]
     return "; ".join(reasons)

@@ -94,12 +94,18 @@ def find_lags(
     return tuple(lags)
 
 
-def sample(broker: Caller, partition: TopicPartition, offset: int, version: int = FETCH_VERSION) -> tuple[Batch, ...]:
-    """Return a broker's batches from an offset on, about `SAMPLE_BYTES` of them.
+def sample(
+    broker: Caller,
+    partition: TopicPartition,
+    offset: int,
+    version: int = FETCH_VERSION,
+    max_bytes: int = SAMPLE_BYTES,
+) -> tuple[Batch, ...]:
+    """Return a broker's batches from an offset on, about ``max_bytes`` of them, and at least one (KIP-74).
 
     Raises OSError, `HarnessError` where it does not serve them, `CorruptLogError` where they are none.
     """
-    answers = fetch(broker, {partition: offset}, isolation=READ_UNCOMMITTED, max_bytes=SAMPLE_BYTES, version=version)
+    answers = fetch(broker, {partition: offset}, isolation=READ_UNCOMMITTED, max_bytes=max_bytes, version=version)
     answer, name = answers[partition], f"{partition[0]}-{partition[1]}"
     if not isinstance(answer, ReplicaState):
         raise HarnessError(f"{name} at offset {offset}: {answer}")

@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from checkers.finding import VISIBLE
+from harness.audit.advice import ANY_BROKER
 from harness.audit.cluster import describe
+from harness.audit.compilation import compile_beside
 from harness.audit.coordinators import ask_coordinators
 from harness.audit.copies import Copies
 from harness.audit.judge import NO_ROWS, Beside, assemble, judge_copies
+from harness.audit.knowledge import Knowledge, knowledge_of_cluster
 from harness.audit.looks import look_at
 from harness.audit.prefilter import prefilter
 from harness.audit.rate import RateLimit
@@ -93,7 +96,9 @@ def audit_quickly(request: Request, progress: Progress) -> tuple[dict[str, Any],
     started_s = time.monotonic()
     told = prefilter(cluster, clock)
     copies = Copies(f"audit-{new_run_id()}", (), notes=(*cluster.notes, *told.notes, NOT_READ))
-    return assemble(copies, NO_ROWS, timings_s={"ask": _since(started_s)}, beside=_beside(cluster, told, {})), told
+    return assemble(
+        copies, NO_ROWS, timings_s={"ask": _since(started_s)}, beside=_beside(request, cluster, told, {}, Knowledge())
+    ), told
 
 
 def audit_live(request: Request, progress: Progress, spark: SparkOptions) -> dict[str, Any]:
@@ -108,6 +113,8 @@ def audit_live(request: Request, progress: Progress, spark: SparkOptions) -> dic
     started_s = time.monotonic()
     told = prefilter(cluster, clock)
     asked_s = _since(started_s)
+    # How much there is to judge shows when it is read, and reading leaves the processors idle.
+    compile_beside()
     with Workspace(run_id, Path.cwd()) as workspace, ExitStack() as owned:
         sessions: list[SparkSession] = []
         room = kept or workspace.path / "readings"
@@ -121,9 +128,13 @@ def audit_live(request: Request, progress: Progress, spark: SparkOptions) -> dic
 
         audit = _Audit(request, run_id, cluster, clock, session, progress, room)
         known = repeated(audit.read)
+        # Who leads is evidence only where nothing changed while replicas were read.
+        knowledge = knowledge_of_cluster(cluster, describe(request.bootstrap, request.topics))
         copies = Copies(run_id, known.replicas, notes=(*cluster.notes, *told.notes))
         timings_s = {"ask": asked_s, "read_and_check": _since(started_s) - asked_s}
-        return assemble(copies, known.rows, timings_s=timings_s, beside=_beside(cluster, told, known.unknown))
+        return assemble(
+            copies, known.rows, timings_s=timings_s, beside=_beside(request, cluster, told, known.unknown, knowledge)
+        )
 
 
 @dataclass(frozen=True)
@@ -204,12 +215,20 @@ def _new_folder(path: Path) -> Path:
     return path.absolute()
 
 
-def _beside(cluster: Cluster, told: Prefiltered, unknown: Mapping[Place, tuple[str, ...]]) -> Beside:
+def _beside(
+    request: Request,
+    cluster: Cluster,
+    told: Prefiltered,
+    unknown: Mapping[Place, tuple[str, ...]],
+    knowledge: Knowledge,
+) -> Beside:
     return Beside(
         target={"name": "cluster", "cluster_id": cluster.cluster_id, "brokers": sorted(cluster.brokers)},
         holders={tp: state.replicas for tp, state in cluster.partitions.items()},
         unknown=unknown,
         told=[_finding(one) for one in told.suspicions],
+        knowledge=knowledge,
+        bootstrap=",".join(map(str, request.bootstrap)) or ANY_BROKER,
     )
 
 
@@ -219,6 +238,7 @@ def _finding(one: Suspicion) -> dict[str, Any]:
     return {
         "anomaly": one.anomaly,
         "candidates": [],
+        "decided": True,
         "broker": one.broker,
         "topic": one.topic,
         "partition": one.partition,

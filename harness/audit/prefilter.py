@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from harness.audit.coordinators import FINISHED, ONGOING, Word, Words, ask_coordinators
 from harness.audit.line import quick_line
 from harness.audit.looks import Look, Looks, look_at
+from harness.audit.notes import listed
 from harness.errors import WaitTimeoutError
+from harness.escape import escape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -58,12 +60,16 @@ class Suspicion:
 
 @dataclass(frozen=True)
 class Prefiltered:
-    """The last look at every replica, what is suspicious, and what could not be told, each in a sentence."""
+    """The last look at every replica, what is suspicious, and what could not be told, each in a sentence.
+
+    ``behind``: suspicions of replicas that did not catch up in time, so that nothing can be told; among ``notes``, too.
+    """
 
     looks: Looks
     words: Words
     suspicions: tuple[Suspicion, ...]
     notes: tuple[str, ...]
+    behind: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -110,8 +116,8 @@ def prefilter(
             if doubt.suspicion.transaction is None and _knows(latest.replicas.get(key[0]), doubt):
                 held.append(doubts.pop(key))
     suspicions = sorted((doubt.suspicion for doubt in held), key=lambda s: (s.topic, s.partition, s.offset, s.broker))
-    behind = [f"{doubt.suspicion.explanation}; yet it is too far behind to tell" for doubt in doubts.values()]
-    return Prefiltered(latest, words, tuple(suspicions), (*_untold(latest), *words.untold, *behind))
+    behind = tuple(f"{doubt.suspicion.explanation}; yet it is too far behind to tell" for doubt in doubts.values())
+    return Prefiltered(latest, words, tuple(suspicions), (*_untold(latest), *words.untold, *behind), behind)
 
 
 def among_replicas(looks: Looks, words: Words) -> Doubts:
@@ -216,7 +222,7 @@ def _why_over(words: Words, partition: TopicPartition, held: OpenTransaction) ->
     word = words.told.get(held.producer_id)
     if word is None:
         return None if words.untold else "no coordinator knows that producer, of what this user may describe"
-    who = f"the coordinator of {word.transactional_id} (broker {word.coordinator})"
+    who = f"the coordinator of {escape(word.transactional_id)} (broker {word.coordinator})"
     if word.state in FINISHED:
         return f"{who} says {word.state}"
     if word.state != ONGOING:
@@ -235,8 +241,10 @@ def _all_open(looks: Looks) -> Iterator[tuple[Replica, OpenTransaction]]:
 def _untold(looks: Looks) -> Iterator[str]:
     """Say what was not seen."""
     yield from (f"broker {broker} does not answer: {why}" for broker, why in sorted(looks.silent.items()))
+    unseen: dict[tuple[int, str], list[str]] = {}
     for (broker, (topic, partition)), why in sorted(looks.unseen.items()):
-        yield f"broker {broker} does not tell of {topic}-{partition}: {why}"
+        unseen.setdefault((broker, why), []).append(f"{topic}-{partition}")
+    yield from (f"broker {broker} does not tell of {listed(names)}: {why}" for (broker, why), names in unseen.items())
     quiet = sorted({broker for (broker, _), look in looks.replicas.items() if look.open is None})
     if quiet:
         yield (
@@ -251,4 +259,4 @@ def _brokers(numbers: Iterable[int]) -> str:
 
 
 def _said(word: Word | None) -> str:
-    return "" if word is None else f"; the coordinator of {word.transactional_id} says {word.state}"
+    return "" if word is None else f"; the coordinator of {escape(word.transactional_id)} says {word.state}"

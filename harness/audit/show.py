@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-from rich.text import Text
-
 from harness.audit.exposure import Level
+from harness.terminal import Table, styled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from rich.text import Text
 
     from harness.audit.exposure import Exposure
     from harness.audit.looks import Looks
@@ -24,7 +24,7 @@ UNTOLD = "?"
 def replica_table(looks: Looks) -> Table:
     """Return a table of every replica that was seen."""
     names = ("partition", "broker", "log start", "last stable", "high watermark", "log end", "open transactions")
-    table = Table(*names, box=None)
+    rows = []
     for (broker, (topic, partition)), look in sorted(looks.replicas.items(), key=lambda item: (item[0][1], item[0][0])):
         held = (
             UNTOLD
@@ -33,18 +33,18 @@ def replica_table(looks: Looks) -> Table:
         )
         end = UNTOLD if look.log_end is None else str(look.log_end)
         offsets = map(str, (look.log_start, look.last_stable_offset, look.high_watermark))
-        table.add_row(f"{topic}-{partition}", str(broker), *offsets, end, held)
-    return table
+        rows.append((f"{topic}-{partition}", str(broker), *offsets, end, held))
+    return Table(names, rows)
 
 
 def exposure_table(exposure: Exposure) -> Table:
     """Return a table of every topic, and below it of the replicas that are away or being added; the worst first."""
-    table = Table("topic", "level", "what is at stake", box=None)
+    rows: list[tuple[str, Text, str]] = []
     for topic in sorted(exposure.topics, key=lambda topic: (-topic.level, topic.topic)):
-        table.add_row(topic.topic, _styled(topic.level), Text(topic.sentence))
-        for one in sorted(topic.replicas, key=lambda one: (-one.level, one.partition, one.broker)):
-            table.add_row(f"  {one.topic}-{one.partition}", _styled(one.level), Text(one.sentence))
-    return table
+        rows.append((topic.topic, _word(topic.level), topic.sentence))
+        replicas = sorted(topic.replicas, key=lambda one: (-one.level, one.partition, one.broker))
+        rows += [(f"  {one.topic}-{one.partition}", _word(one.level), one.sentence) for one in replicas]
+    return Table(("topic", "level", "what is at stake"), rows)
 
 
 def prefiltered_json(prefiltered: Prefiltered) -> dict[str, Any]:
@@ -65,8 +65,8 @@ def exposure_json(exposure: Exposure) -> dict[str, Any]:
     return {"level": exposure.level.words, **told}
 
 
-def _styled(level: Level) -> str:
-    return f"[{STYLES[level]}]{level.words}[/]"
+def _word(level: Level) -> Text:
+    return styled(level.words, STYLES[level])
 
 
 def _plain(value: Any) -> Any:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.console import JSON, STYLES, ConsoleProgress, stdout
+from harness.console import JSON, STYLES, ConsoleProgress
 from harness.options import format_option
+from harness.parameters import TARGET, Count, Text
+from harness.terminal import stdout, styled
 from harness.verdict import ANOMALY, CLEAN, EXIT_CODES, UNKNOWN
 
 if TYPE_CHECKING:
@@ -17,14 +18,14 @@ if TYPE_CHECKING:
 
     from harness.conformance.lockstep import Outcome
 
+MOST_SCHEDULES = 10_000
+
 
 @click.command()
-@click.option("--target", required=True, metavar="NAME", help="A Kafka: see `harness targets`.")
-@click.option("--schedules", type=click.IntRange(0), default=20, show_default=True, help="How many random ones.")
-@click.option("--seed", default="0", show_default=True, metavar="WORDS", help="Fixes the random ones.")
-@click.option(
-    "--transactions", type=click.IntRange(1, 2), default=1, show_default=True, help="Version; 2 is known from 4.0 on."
-)
+@click.option("--target", required=True, type=TARGET, metavar="NAME", help="A Kafka: see `harness targets`.")
+@click.option("--schedules", type=Count(0, MOST_SCHEDULES), default=20, show_default=True, help="How many random ones.")
+@click.option("--seed", type=Text(), default="0", show_default=True, metavar="WORDS", help="Fixes the random ones.")
+@click.option("--transactions", type=Count(1, 2), default=1, show_default=True, help="Version; 2 is known from 4.0 on.")
 @format_option
 def conform(*, target: str, schedules: int, seed: str, transactions: int, output: str) -> int:
     """Take schedules over the model and over real brokers, and compare every replica after every step.
@@ -42,7 +43,7 @@ def conform(*, target: str, schedules: int, seed: str, transactions: int, output
         progress.close()
     verdict = ANOMALY if any(one.disagreements for one in outcomes) else UNKNOWN if failure else CLEAN
     if output == JSON:
-        click.echo(json.dumps(told(verdict, target, outcomes, failure), indent=2))
+        stdout().json(told(verdict, target, outcomes, failure))
     else:
         _show(outcomes, failure, verdict)
     return EXIT_CODES[verdict]
@@ -51,20 +52,20 @@ def conform(*, target: str, schedules: int, seed: str, transactions: int, output
 def _show(outcomes: Sequence[Outcome], failure: str | None, verdict: Any) -> None:
     from harness.conformance.picture import shown  # noqa: PLC0415  (slow imports, only where needed)
 
-    console = stdout()
+    out = stdout()
     for one in outcomes:
         style = STYLES[ANOMALY if one.disagreements else CLEAN]
-        console.print(f"{one.schedule.name}: [{style}]{one.agreed} of {len(one.schedule.steps)} steps agree[/]")
+        out.line(f"{one.schedule.name}: ", styled(f"{one.agreed} of {len(one.schedule.steps)} steps agree", style))
         if one.disagreements:
             for number, step in enumerate(one.schedule.steps[: one.agreed + 1], 1):
-                console.print(f"  {number}. {step}", markup=False)
+                out.line(f"  {number}. {step}")
         for other in one.disagreements:
-            console.print(f"  broker {other.broker} after step {other.number}, {other.step}:", markup=False)
+            out.line(f"  broker {other.broker} after step {other.number}, {other.step}:")
             for line in (*other.differences, "the model:", *shown(other.expected)):
-                console.print(f"    {line}", markup=False)
+                out.line(f"    {line}")
             for line in ("the broker:", *shown(other.found)) if other.found else ():
-                console.print(f"    {line}", markup=False)
+                out.line(f"    {line}")
     agreed = sum(one.agreed for one in outcomes)
     if failure:
-        console.print(f"not completed: {failure}", markup=False)
-    console.print(f"{len(outcomes)} schedules, {agreed} steps agree (exit code {EXIT_CODES[verdict]})", markup=False)
+        out.line(f"not completed: {failure}")
+    out.line(f"{len(outcomes)} schedules, {agreed} steps agree (exit code {EXIT_CODES[verdict]})")

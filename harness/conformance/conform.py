@@ -74,9 +74,11 @@ def conform(asked: Asked, folder: Path, progress: Progress) -> tuple[list[Outcom
 def _target(asked: Asked) -> Target:
     target = find_target(asked.target)
     if target.system != KAFKA:
-        raise UsageError(f"{asked.target} is no Kafka: the model is Kafka's alone")
+        raise UsageError(f"--target {asked.target} is no Kafka: the model is Kafka's alone")
     if asked.transactions > 1 and int(target.version.split(".")[0]) < WITH_VERSION_2:
-        raise UsageError(f"{asked.target} has no transactions of version 2: choose one from kafka-4.0 on")
+        raise UsageError(
+            f"--transactions 2: {asked.target} has no transactions of version 2: choose one from kafka-4.0 on"
+        )
     return target
 
 

@@ -137,19 +137,19 @@ def cases(target: str, *, with_: tuple[str, ...], without: tuple[str, ...]) -> S
     Raises `UsageError` for a name that is not known, for a proposal that a target has anyway, and for rules of a
     proposal that was not asked for.
     """
-    _refuse_unknown("simulated target", target, PROPOSALS)
+    _refuse_unknown("--target", "simulated target", target, PROPOSALS)
     for proposal in with_:
-        _refuse_unknown(f"proposal for {target}", proposal, PROPOSALS[target])
+        _refuse_unknown("--with", f"proposal for {target}", proposal, PROPOSALS[target])
     if target == SIM_CLOUD_TOPICS:
         for rule in without:
-            _refuse_unknown("rule", rule, CLOUD_RULES)
+            _refuse_unknown("--without", "rule", rule, CLOUD_RULES)
         return [CloudCase(title, frozenset(without)) for title in CLOUD_CASES]
     is_coordinated = target == SIM_REDPANDA or COORDINATED in with_
     rules = [*coordination.RULES, *(redpanda.RULES if target == SIM_REDPANDA else [])]
     for rule in without:
-        _refuse_unknown("rule", rule, rules)
+        _refuse_unknown("--without", "rule", rule, rules)
     if without and not is_coordinated:
-        raise UsageError(f"{target} has no rule {without[0]}: it is one of --with {COORDINATED}")
+        raise UsageError(f"--without {without[0]}: {target} has no such rule: it is one of --with {COORDINATED}")
     tombstones = BY_FLAG if KIP_87 in with_ else BY_NULL
     together = _LATE if MESSAGES_MATTER & set(without) else _TOGETHER
     return [
@@ -158,6 +158,6 @@ def cases(target: str, *, with_: tuple[str, ...], without: tuple[str, ...]) -> S
     ]
 
 
-def _refuse_unknown(kind: str, name: str, known: Collection[str]) -> None:
+def _refuse_unknown(option: str, kind: str, name: str, known: Collection[str]) -> None:
     if name not in known:
-        raise UsageError(nearest(kind, name, list(known)))
+        raise UsageError(f"{option}: {nearest(kind, name, list(known))}")

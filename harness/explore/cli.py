@@ -2,50 +2,56 @@
 
 from __future__ import annotations
 
-import json
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.core import ParameterSource
-from rich.table import Table
 
-from harness.console import JSON, STYLES, stdout
+from harness.console import JSON, STYLES
 from harness.errors import UsageError
 from harness.options import format_option
+from harness.parameters import MOST_SEED, Count, FilePath, Text
 from harness.spark.options import spark_options
+from harness.terminal import Table, stderr, stdout, styled
 from harness.verdict import EXIT_CODES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from harness.explore.cases import AnyCase
     from harness.explore.walk import Walked
     from harness.spark.options import SparkOptions
 
+MOST_STATES, MOST_PROCESSES, MOST_RUNS = 10**9, 256, 10**8
 _OF_WALKS = {"most_states": "--most-states", "first_only": "--first", "processes": "--processes"}
 _OF_RUNS = {"seed": "--seed", "spark_master": "--spark-master", "spark_conf": "--spark-conf"}
 
 
 @click.command()
 @click.option(
-    "--target", required=True, metavar="NAME", help="What is simulated: sim-kafka, sim-redpanda, sim-cloud-topics."
+    "--target",
+    required=True,
+    type=Text(),
+    metavar="NAME",
+    help="What is simulated: sim-kafka, sim-redpanda, sim-cloud-topics.",
 )
 @click.option(
     "--with",
     "with_",
     multiple=True,
+    type=Text(),
     metavar="PROPOSAL",
     help="What it would have, too: coordinated, kip-87; repeatable.",
 )
-@click.option("--without", multiple=True, metavar="RULE", help="A rule to leave out; repeatable.")
-@click.option("--most-states", type=click.IntRange(1), default=10_000_000, show_default=True, help="Of a case.")
+@click.option("--without", multiple=True, type=Text(), metavar="RULE", help="A rule to leave out; repeatable.")
+@click.option("--most-states", type=Count(1, MOST_STATES), default=10_000_000, show_default=True, help="Of a case.")
 @click.option("--first", "first_only", is_flag=True, help="Leave a case at the first thing that is wrong.")
-@click.option("--processes", type=click.IntRange(1), default=os.cpu_count() or 1, help="How many cases at once.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write each way there, for `harness run`.")
-@click.option("--runs", type=click.IntRange(1), metavar="N", help="So many random runs, as Spark jobs, instead.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the first random run.")
+@click.option("--processes", type=Count(1, MOST_PROCESSES), default=os.cpu_count() or 1, help="How many cases at once.")
+@click.option("--out", type=FilePath(file_okay=False), metavar="DIR", help="Write each way there, for `harness run`.")
+@click.option("--runs", type=Count(1, MOST_RUNS), metavar="N", help="So many random runs, as Spark jobs, instead.")
+@click.option("--seed", type=Count(0, MOST_SEED), default=0, show_default=True, help="Of the first random run.")
 @spark_options
 @format_option
 @click.pass_context
@@ -93,10 +99,10 @@ def explore(
             write_schedule(out / f"{name}.json", Schedule(name, found_on, case.title, steps))
     code = EXIT_CODES[said["verdict"]]
     if output == JSON:
-        click.echo(json.dumps(said, indent=2))
+        stdout().json(said)
     else:
         _show(said, ways)
-        stdout().print(f"(exit code {code})", markup=False)
+        stdout().line(f"(exit code {code})")
     return code
 
 
@@ -110,22 +116,23 @@ def _refuse_others(context: click.Context, names: Mapping[str, str], why: str) -
 
 
 def _tell(one: Walked) -> None:
-    click.echo(f"{one.found.states:>12,} states in {one.took_s:.1f} s: {one.case.title}", err=True)
+    stderr().line(f"{one.found.states:>12,} states in {one.took_s:.1f} s: {one.case.title}")
 
 
 def _show(said: dict[str, Any], ways: Mapping[str, tuple[AnyCase, tuple[str, ...]]]) -> None:
-    console = stdout()
-    table = Table("case", "states", "transitions", "depth", "verdict", box=None)
-    for case in said["cases"]:
-        style = STYLES[case["verdict"]]
-        numbers = (f"{case[name]:,}" for name in ("states", "transitions", "depth"))
-        table.add_row(case["case"], *numbers, f"[{style}]{case['verdict']}[/]")
-    console.print(table)
+    out = stdout()
+    counted = ("states", "transitions", "depth")
+    cases = [
+        (case["case"], *(f"{case[name]:,}" for name in counted), styled(case["verdict"], STYLES[case["verdict"]]))
+        for case in said["cases"]
+    ]
+    out.table(Table(("case", *counted, "verdict"), cases))
     for name, (_, steps) in ways.items():
-        console.print(f"[{STYLES['anomaly']}]{name}[/] in {len(steps)} steps: {'; '.join(steps)}")
+        out.line(styled(name, STYLES["anomaly"]), f" in {len(steps)} steps: {'; '.join(steps)}")
     for proposal, rows in said["proposals"].items():
-        console.print(f"\n{_TOLD[proposal]}:")
-        console.print(_rows(rows))
+        out.line()
+        out.line(f"{_TOLD[proposal]}:")
+        out.table(_proposal(rows))
 
 
 _TOLD: Final = {
@@ -134,12 +141,8 @@ _TOLD: Final = {
 }
 
 
-def _rows(rows: Sequence[Mapping[str, str]]) -> Table:
-    """Return a table of proposals' rows; what a rule says is left to JSON."""
+def _proposal(rows: Sequence[Mapping[str, str]]) -> Table:
+    """Return a table of a proposal's rows; what a rule says is left to JSON."""
     columns = [name for name in rows[0] if name != "says"]
-    table = Table(box=None)
-    for name in columns:
-        table.add_column(name.replace("_", " ").replace("kip ", "KIP-"), overflow="fold")
-    for row in rows:
-        table.add_row(*(row[name] for name in columns))
-    return table
+    head = [name.replace("_", " ").replace("kip ", "KIP-") for name in columns]
+    return Table(head, [[row[name] for name in columns] for row in rows])

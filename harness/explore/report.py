@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import TYPE_CHECKING, Any
 
-import click
-from rich.table import Table
-
-from harness.console import JSON, STYLES, ConsoleProgress, stdout
+from harness.console import JSON, STYLES, ConsoleProgress
 from harness.errors import UsageError
 from harness.explore.cases import COORDINATED
 from harness.explore.chance import Odds
@@ -17,6 +13,7 @@ from harness.explore.many import explore_many, is_replayable
 from harness.explore.schedule import Schedule, write_schedule
 from harness.explore.tally import MOST_TOLD, summary
 from harness.targets import SIM_CLOUD_TOPICS, SIM_REDPANDA
+from harness.terminal import Table, stdout, styled
 from harness.verdict import EXIT_CODES, UNKNOWN
 
 if TYPE_CHECKING:
@@ -61,10 +58,10 @@ def explore_runs(
             write_schedule(out / f"{name}.json", Schedule(name, _found_on(target, with_), _case(way), way.steps))
     code = EXIT_CODES[said["verdict"]]
     if output == JSON:
-        click.echo(json.dumps(said, indent=2))
+        stdout().json(said)
     else:
         _show(said)
-        stdout().print(f"(exit code {code})", markup=False)
+        stdout().line(f"(exit code {code})")
     return code
 
 
@@ -92,24 +89,20 @@ def _case(way: Drawn) -> str:
 
 
 def _show(said: dict[str, Any]) -> None:
-    console = stdout()
-    table = Table("anomaly", "runs", "per 1,000 runs", "per 1,000 exposed", "first seed", box=None)
+    out, rows = stdout(), []
     for name, found in said["found"].items():
         rates = (1000 * found["runs"] / (said[of] or 1) for of in ("runs", "exposed"))
-        table.add_row(name, f"{found['runs']:,}", *(f"{rate:.2f}" for rate in rates), str(found["first_seed"]))
-    if said["found"]:
-        console.print(table)
+        rows.append((name, f"{found['runs']:,}", *(f"{rate:.2f}" for rate in rates), str(found["first_seed"])))
+    if rows:
+        out.table(Table(("anomaly", "runs", "per 1,000 runs", "per 1,000 exposed", "first seed"), rows))
     for name, found in said["found"].items():
         way = found["smallest"]
-        console.print(
-            f"[{STYLES['anomaly']}]{name}[/] in {len(way['steps'])} steps ({way['case']}): {'; '.join(way['steps'])}"
-        )
+        steps = f" in {len(way['steps'])} steps ({way['case']}): {'; '.join(way['steps'])}"
+        out.line(styled(name, STYLES["anomaly"]), steps)
     for what, amiss in said["amiss"].items():
-        console.print(f"[{STYLES[UNKNOWN]}]{what}[/]: {amiss['times']}", highlight=False)
+        out.line(styled(what, STYLES[UNKNOWN]), f": {amiss['times']}")
         for where in amiss["first"][:MOST_TOLD]:
-            console.print(f"  {where}", markup=False)
+            out.line(f"  {where}")
     verdict = said["verdict"]
-    console.print(
-        f"{said['runs']:,} runs from seed {said['seed']}, {said['exposed']:,} of them exposed, "
-        f"in {said['took_s']:.0f} s: [{STYLES[verdict]}]{verdict}[/]"
-    )
+    counts = f"{said['runs']:,} runs from seed {said['seed']}, {said['exposed']:,} of them exposed"
+    out.line(f"{counts}, in {said['took_s']:.0f} s: ", styled(verdict, STYLES[verdict]))

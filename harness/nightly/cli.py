@@ -2,58 +2,64 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 import time
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.table import Table
+from click.core import ParameterSource
 
-from harness.console import JSON, stdout
-from harness.errors import UsageError
+from harness.catalog import scenarios_for
+from harness.clients import find_client
+from harness.console import JSON
+from harness.errors import UsageError, interruptible
+from harness.escape import to_json
 from harness.options import format_option, results_option
+from harness.parameters import LONGEST_TIME_S, Count, FilePath, Names, Number, file_to_read
+from harness.runtimes import find_runtime
+from harness.targets import find_target
+from harness.terminal import Table, stderr, stdout, styled
+from nemesis import find_nemesis
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from harness.nightly.cells import CellResult
     from harness.nightly.ledger import Attempt, Ledger
     from harness.nightly.matrix import Outage
 
-WIDE = 250
-"""Characters of a table that goes to a file, where nobody cuts it."""
-FILE = click.Path(path_type=Path, dir_okay=False)
+FILE = FilePath(dir_okay=False)
 
 
-def _names(_context: click.Context, _parameter: click.Parameter, text: str | None) -> list[str] | None:
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+MOST_REPEATS = 1000
 
 
 @click.command()
-@click.argument("matrix_file", metavar="[MATRIX.toml]", required=False, type=FILE)
-@click.option("--targets", callback=_names, metavar="T,…", help="Instead of the file's; see `harness targets`.")
-@click.option("--anomalies", callback=_names, metavar="A,…", help="all, or some: see `harness anomalies`.")
-@click.option("--clients", callback=_names, metavar="C,…", help="librdkafka, java.")
-@click.option("--nemeses", callback=_names, metavar="N,…", help="See `harness nemeses`.")
-@click.option("--runtimes", callback=_names, metavar="R,…", help="local, docker.")
-@click.option("--repeats", type=click.IntRange(1), metavar="N", help="How often each cell is asked.")
+@click.argument("matrix_file", metavar="[MATRIX.toml]", required=False, type=file_to_read())
+@click.option("--targets", type=Names(find_target), metavar="T,…", help="Instead of the file's; see `harness targets`.")
+@click.option("--anomalies", type=Names(scenarios_for), metavar="A,…", help="all, or some: see `harness anomalies`.")
+@click.option("--clients", type=Names(find_client), metavar="C,…", help="librdkafka, java.")
+@click.option("--nemeses", type=Names(find_nemesis), metavar="N,…", help="See `harness nemeses`.")
+@click.option("--runtimes", type=Names(find_runtime), metavar="R,…", help="local, docker.")
+@click.option("--repeats", type=Count(1, MOST_REPEATS), metavar="N", help="How often each cell is asked.")
 @click.option("--latest", is_flag=True, help="Also run the newest patch of each line, in a column of its own.")
-@click.option("--expectations", type=FILE, metavar="FILE", help="What is expected, before what this release expects.")
+@click.option(
+    "--expectations", type=file_to_read(), metavar="FILE", help="What is expected, before what this release expects."
+)
 @click.option(
     "--time-budget",
     "budget_s",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Number(min=0, min_open=True, max=LONGEST_TIME_S),
     metavar="S",
     help="No run is begun that may not end within so many seconds; the rest is told as not run.",
 )
 @click.option(
     "--resume",
     "night",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FilePath(file_okay=False),
     metavar="NIGHT",
     help="Go on with a night that was cut off, results/nightly/<id>; what it is to do is known.",
 )
@@ -89,17 +95,21 @@ def nightly(
     else:
         if matrix_file or given or expectations or latest:
             raise UsageError("--resume goes on with the plan that there is: leave out the matrix and what is expected")
+        if click.get_current_context().get_parameter_source("results") is ParameterSource.COMMANDLINE:
+            raise UsageError(f"--resume goes on where {night} is: leave out --results")
         ledger = Ledger.reopen(night.absolute())
         results = ledger.path.parent.parent
     teller = _ConsoleTeller(ledger)
     teller.say(f"{ledger.path}: {len(ledger.plan.matrix.cells)} cells, {len(ledger.plan.matrix.outages)} runs")
     run_one = partial(nights.run_process, ledger, results.absolute())
-    nights.work(ledger, run_one, teller, budget_s=budget_s, now_s=time.monotonic)
+    kept = f"what ran is kept in {ledger.path}/; go on with `harness nightly --resume {ledger.path}`"
+    with interruptible(lambda: kept):
+        nights.work(ledger, run_one, teller, budget_s=budget_s, now_s=time.monotonic)
     attempts = ledger.attempts()
     found, strays = cells.results_of(ledger.plan, attempts), cells.strays_of(attempts)
     summary = reports.summary(ledger.plan, found, strays)
     text = reports.markdown(ledger.plan, found, strays)
-    (ledger.path / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+    (ledger.path / "summary.json").write_text(to_json(summary, indent=2) + "\n")
     (ledger.path / "summary.md").write_text(text)
     reports.write_junit(ledger.path / "junit.xml", found, strays)
     try:
@@ -113,10 +123,10 @@ def nightly(
             f"{error.filename} cannot be written: {error.strerror}; the same is in {ledger.path}"
         ) from error
     if output == JSON:
-        click.echo(json.dumps(summary, indent=2))
+        stdout().json(summary)
     else:
         _show(found, strays)
-        stdout().print(f"{ledger.path}/   (exit code {summary['exit_code']})", markup=False)
+        stdout().line(f"{ledger.path}/   (exit code {summary['exit_code']})")
     return int(summary["exit_code"])
 
 
@@ -144,12 +154,12 @@ class _ConsoleTeller:
     """A line on stderr for each run that begins or ends."""
 
     def __init__(self, ledger: Ledger) -> None:
-        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._terminal = stderr()
         self._ledger = ledger
         self._count = len(ledger.plan.matrix.outages)
 
     def say(self, text: str) -> None:
-        self._console.print(text, markup=False)
+        self._terminal.line(text)
 
     def begin(self, index: int, number: int, outage: Outage) -> None:
         again = ", again" if number > 1 else ""
@@ -170,20 +180,19 @@ def _show(found: list[CellResult], strays: list[str]) -> None:
     from harness.nightly.cells import CONTRADICTS, Status  # noqa: PLC0415
     from harness.nightly.grid import HEAD, grid, words  # noqa: PLC0415
 
-    shown, console = grid(found), stdout()
-    if not console.is_terminal:
-        console.width = WIDE
-    table = Table(*HEAD, *shown.columns, box=None)
+    shown, out = grid(found), stdout()
     styles = {status: "bold red" if status in CONTRADICTS else "bold yellow" for status in Status}
     styles[Status.AS_EXPECTED] = "green"
-    for names, results in shown.rows:
-        table.add_row(*names, *("" if one is None else f"[{styles[one.status]}]{words(one)}[/]" for one in results))
-    console.print(table)
+    rows = [
+        (*names, *("" if one is None else styled(words(one), styles[one.status]) for one in results))
+        for names, results in shown.rows
+    ]
+    out.table(Table((*HEAD, *shown.columns), rows))
     for result in found:
         if result.status is not Status.AS_EXPECTED:
-            console.print(f"[{styles[result.status]}]{result.status.upper()}[/]", end=" ")
-            console.print(f"{result.cell}: expected {result.expected}: {result.why}", markup=False)
+            status = styled(result.status.upper(), styles[result.status])
+            out.line(status, f" {result.cell}: expected {result.expected}: {result.why}")
         for failure in result.flaky:
-            console.print(f"FLAKY {result.cell}: {failure}", markup=False)
+            out.line(f"FLAKY {result.cell}: {failure}")
     for stray in strays:
-        console.print(f"FOUND WHERE NO CELL LOOKS {stray}", markup=False)
+        out.line(f"FOUND WHERE NO CELL LOOKS {stray}")

@@ -24,9 +24,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from harness.catalog import ALL, SCENARIOS, scenarios_for
 from harness.clients import find_client
+from harness.contradictions import raise_if_contradictory
 from harness.errors import UsageError
 from harness.nightly.files import read_toml
-from harness.run import RunOptions, parse_settings, test_of
+from harness.request import RunOptions, parse_settings
+from harness.run import test_of
 from harness.runtimes import SIM, find_runtime
 from harness.suggest import nearest
 from harness.targets import SIMULATED, find_target
@@ -182,7 +184,9 @@ def _raise_if_unfit(outage: Outage, matrix: Matrix) -> None:
     find_client(outage.client)
     find_runtime(outage.runtime)
     try:
-        test_of(options_of(outage, matrix))
+        options = options_of(outage, matrix)
+        raise_if_contradictory(options)
+        test_of(options)
     except UsageError as error:
         raise UsageError(f"{replace(outage, repeat=0)}: {error}") from error
 

@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from junitparser import Error, Failure
 from junitparser.xunit2 import FlakyError, JUnitXml, TestCase, TestSuite
 
+from harness.escape import visible
 from harness.nightly.cells import CONTRADICTS, Status, exit_code
 from harness.nightly.grid import HEAD, grid, words
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 SCHEMA = 1
 SUITE = "harness nightly"
 
-_NOT_FOR_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 cannot hold, escaped or not."""
 _FOR_MARKDOWN: Final = str.maketrans({character: f"\\{character}" for character in "\\`*_{}[]<>#|~!"})
 
 
@@ -50,7 +49,7 @@ def markdown(plan: Plan, results: Sequence[CellResult], strays: Sequence[str]) -
         loader=PackageLoader(__package__), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         autoescape=False,  # noqa: S701  (Markdown: `_escaped` is applied to all that is told)
     )  # fmt: skip
-    loaded.filters["escaped"] = _escaped
+    loaded.filters |= {"escaped": _escaped, "code": _code}
     shown = grid(results)
     order = list(Status)
     return loaded.get_template("summary.md").render(
@@ -77,15 +76,15 @@ def write_junit(path: Path, results: Sequence[CellResult], strays: Sequence[str]
         case = TestCase(str(cell), f"{cell.target}.{cell.nemesis}.{cell.client}.{cell.runtime}", result.took_s)
         if result.status is not Status.AS_EXPECTED:
             kind = Failure if result.status in CONTRADICTS else Error
-            problem = kind(_for_xml(f"{result.status}: expected {result.expected}"), str(result.status))
-            problem.text = _for_xml("\n".join(filter(None, (result.why, result.witness, *result.runs))))
+            problem = kind(visible(f"{result.status}: expected {result.expected}"), str(result.status))
+            problem.text = "\n".join(map(visible, filter(None, (result.why, result.witness, *result.runs))))
             case.result = [problem]
         for failure in result.flaky:
-            case.add_interim_result(FlakyError(_for_xml(failure), "failed, and did not the second time"))
+            case.add_interim_result(FlakyError(visible(failure), "failed, and did not the second time"))
         suite.add_testcase(case)
     for stray in strays:
         case = TestCase("nothing is found where no cell looks", SUITE)
-        case.result = [Failure(_for_xml(stray), "stray")]
+        case.result = [Failure(visible(stray), "stray")]
         suite.add_testcase(case)
     document = JUnitXml(SUITE)
     document.add_testsuite(suite)
@@ -93,11 +92,13 @@ def write_junit(path: Path, results: Sequence[CellResult], strays: Sequence[str]
     document.write(str(path), pretty=True)
 
 
-def _for_xml(text: str) -> str:
-    """Return a text with what XML cannot hold written as Python writes it."""
-    return _NOT_FOR_XML.sub(lambda found: ascii(found.group())[1:-1], text)
+def _code(text: str) -> str:
+    """Return a text as code in Markdown, between more backticks than it has."""
+    shown = visible(text)
+    fence = "`" * (1 + max(map(len, re.findall("`+", shown)), default=0))
+    return f"{fence} {shown} {fence}" if "`" in shown else f"`{shown}`"
 
 
 def _escaped(text: str) -> str:
     """Return a text that Markdown shows as it is, in one line."""
-    return " ".join(_for_xml(text).split()).translate(_FOR_MARKDOWN)
+    return " ".join(visible(text, line_break=" ").split()).translate(_FOR_MARKDOWN)

@@ -46,11 +46,15 @@ ENDING_STATES = ["PrepareCommit", "PrepareAbort"]
 
 @dataclass(frozen=True)
 class PartitionState:
-    """One partition as a broker's metadata has it; ``leader`` is -1 while there is none."""
+    """One partition as a broker's metadata has it; ``leader`` is -1 while there is none.
+
+    ``leader_epoch``: None where it was not asked for.
+    """
 
     leader: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+    leader_epoch: int | None = None
 
 
 class Admin:

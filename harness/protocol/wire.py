@@ -36,8 +36,8 @@ class Address:
     security: Security | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
-        """Return host:port as every Kafka client takes it."""
-        return f"{self.host}:{self.port}"
+        """Return host:port as every Kafka client takes it, with an IPv6 host in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class Connection:

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import networkx as nx
 
-from harness.report.picture import picture
+from harness.report.picture import LABEL_IN, Margins, picture
 from harness.report.story import MARKERS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from harness.report.logs import SideBySide
     from harness.report.story import Seen
 
 Graph: TypeAlias = "nx.MultiDiGraph[str]"
 OPEN: Final = "no marker: open"
-ROW_IN, BESIDE_IN = 0.55, 0.7
+ROW_IN, BESIDE_IN, BOX_IN = 0.55, 0.7, 0.15
 TRUE, WRONG = "true", "wrong"
 _MARKER_OF: Final = {"committed": "commit", "aborted": "abort"}
 _COLOURS: Final = {TRUE: "#009e73", WRONG: "#d55e00"}
@@ -69,10 +69,10 @@ def drawn(graph: Graph) -> str:
         for x, nodes in enumerate(sides.values())
         for number, node in enumerate(nodes)
     }
-    with picture(BESIDE_IN + ROW_IN * rows) as drawing:
+    with picture(BESIDE_IN + ROW_IN * rows, Margins(*(_room_in(nodes) for nodes in sides.values()))) as drawing:
         axes = drawing.figure.subplots()
         axes.set_axis_off()
-        axes.set_xlim(-0.35, 1.35)
+        axes.set_xlim(0, 1)
         axes.set_ylim(-rows, 0)
         for source, target, told in graph.edges(data=True):
             _draw_edge(axes, places[source], places[target], told)
@@ -80,6 +80,10 @@ def drawn(graph: Graph) -> str:
             box = {"boxstyle": "round", "facecolor": "none", "edgecolor": "black"}
             axes.text(x, y, node, ha="right" if x == 0 else "left", va="center", bbox=box, parse_math=False)
     return drawing.svg
+
+
+def _room_in(names: Sequence[str]) -> float:
+    return LABEL_IN * max(map(len, names)) + BOX_IN
 
 
 def _draw_edge(axes: Any, start: tuple[float, float], end: tuple[float, float], told: Mapping[str, Any]) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from harness.escape import shortened
 from harness.history import HEADER_TXN, read_lines
-from harness.report.text import shown
 from harness.segments.batches import CorruptLogError, iter_batches, iter_records, marker, until_cut
 from harness.store import AFTER_REJOIN
 
@@ -150,9 +150,9 @@ def _cells(
 
 
 def _record(record: Record, told: Mapping[str, Any]) -> Cell:
-    transaction = next((shown(value) for name, value in record.headers if name == HEADER_TXN), None)
+    transaction = next((shortened(value) for name, value in record.headers if name == HEADER_TXN), None)
     kind = TOMBSTONE if record.value is None else VALUE
-    return Cell(kind, key=shown(record.key), value=shown(record.value), transaction=transaction, **told)
+    return Cell(kind, key=shortened(record.key), value=shortened(record.value), transaction=transaction, **told)
 
 
 def _batches(folder: RunFolder, broker: int, name: str) -> Iterator[tuple[Batch, str]]:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import shlex
 from typing import TYPE_CHECKING, Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.drawing import topology
+from harness.escape import to_json, visible
 from harness.report.graph import drawn, transactions
 from harness.report.logs import side_by_side
 from harness.report.story import read_story
-from harness.report.text import printable
 from harness.report.timeline import timeline
 from harness.store import REPORT
 from harness.verdict import ANOMALY, CLEAN, UNKNOWN, finding_line
@@ -73,7 +72,7 @@ def page(folder: RunFolder, manifest: Mapping[str, Any], verdict: Mapping[str, A
             topology=_topology(manifest),
             signs=OUTCOME_SIGNS,
             has_outcomes=folder.outcomes_path.exists(),
-            commands=_commands(manifest),
+            command=manifest.get("command"),
             read_log=_READ_LOG,
             read_committed=_READ_COMMITTED,
         )
@@ -86,7 +85,7 @@ def environment() -> Environment:
         loader=PackageLoader(__package__), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, finalize=_as_text,
     )  # fmt: skip
-    made.filters["pretty"] = lambda value: json.dumps(value, indent=2, ensure_ascii=True)
+    made.filters["pretty"] = lambda value: to_json(value, indent=2)
     return made
 
 
@@ -94,7 +93,7 @@ def _as_text(value: Any) -> Any:
     """Return what a page shows of a value: markup of our own as it is, and of texts what can be seen."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
-    return "\n".join(map(printable, value.split("\n")))
+    return visible(value, line_break="\n")
 
 
 def _topology(manifest: Mapping[str, Any]) -> str | None:
@@ -102,13 +101,3 @@ def _topology(manifest: Mapping[str, Any]) -> str | None:
     if links is None:
         return None
     return topology([(source, hearer) for source, hearer in links], manifest["brokers"], manifest["absent_brokers"])
-
-
-def _commands(manifest: Mapping[str, Any]) -> list[str]:
-    """Return how to run the same again."""
-    run = [
-        "harness", "run", "--target", manifest["target"]["name"], "--anomaly", manifest["anomaly"],
-        "--nemesis", manifest["nemesis"], "--client", manifest["client"], "--timers", manifest["timers"],
-        "--seed", str(manifest["seed"]),
-    ]  # fmt: skip
-    return [shlex.join(run), "harness check RUN_DIR"]

@@ -12,6 +12,7 @@ from flask import Flask, Response, abort, request
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from harness.errors import UsageError
+from harness.escape import visible
 from harness.report.going import going_runs
 from harness.report.runs import stored_runs
 from harness.report.site import (
@@ -81,6 +82,6 @@ def app_of(results: Path) -> Flask:
         try:
             return run_page(found)
         except DRAWING_ERRORS as error:
-            abort(500, f"{name} has no page: {type(error).__name__}: {error}")
+            abort(500, visible(f"{name} has no page: {type(error).__name__}: {error}"))
 
     return app

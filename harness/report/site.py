@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from harness.catalog import SCENARIOS
 from harness.errors import HarnessError, UsageError
+from harness.escape import visible
 from harness.report.logs import side_by_side
 from harness.report.page import OUTCOME_SIGNS, environment, page
 from harness.report.runs import StoredRun, stored_runs
@@ -34,7 +35,7 @@ MARK: Final = ".compaction-harness-site"
 _MARKDOWN: Final = MarkdownIt("js-default")
 SIGNS: Final = {ANOMALY: "✗", CLEAN: "✓", UNKNOWN: "?"}
 ANOMALIES: Final = tuple(dict.fromkeys(str(scenario.anomaly) for scenario in SCENARIOS))
-DRAWING_ERRORS: Final = (HarnessError, OSError, LookupError, TypeError, ValueError)
+DRAWING_ERRORS: Final = (HarnessError, OSError, LookupError, TypeError, ValueError, ArithmeticError)
 """What a damaged run folder, or one of another release, may raise where it is drawn."""
 
 
@@ -54,7 +55,7 @@ def write_site(results: Path, out: Path, progress: Callable[[str], None]) -> Sit
     runs, left_out = stored_runs(results)
     if not runs:
         why = f": {left_out[0]}" if left_out else ""
-        raise UsageError(f"{results} has no run with a verdict{why}; `harness run` writes some there")
+        raise UsageError(f"--results {results} has no run with a verdict{why}; `harness run` writes some there")
     _make_room(out)
     progress(f"{len(runs)} runs")
     without_page = _write_runs(runs, out)
@@ -107,7 +108,7 @@ def read_analyses(results: Path) -> dict[str, tuple[str, Markup]]:
     """
     found = {}
     for path in sorted(results.glob("[0-9]*.md"), reverse=True):
-        text = path.read_text()
+        text = visible(path.read_text().expandtabs(), line_break="\n")
         title = next((line.removeprefix("# ") for line in text.splitlines() if line.startswith("# ")), path.stem)
         found[path.stem] = title, Markup(_MARKDOWN.render(text))  # noqa: S704  (its preset lets no HTML through)
     return found

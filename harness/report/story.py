@@ -6,8 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from harness.escape import escape
 from harness.history import read_lines
-from harness.report.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -149,4 +149,4 @@ def _words(line: Mapping[str, Any]) -> str:
     within = f" in transaction {line['txn']}" if line.get("txn") else ""
     at = f" at {line['offset']}" if line.get("offset") is not None else ""
     key = line.get("key")
-    return f"{what} {printable(key) if key else key}{within}{at}"
+    return f"{what} {escape(key) if key else key}{within}{at}"

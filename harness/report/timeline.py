@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from itertools import groupby
+from math import radians, sin
 from typing import TYPE_CHECKING, Final
 
-from harness.report.picture import picture
+from harness.escape import visible
+from harness.report.picture import LABEL_IN, WIDTH_IN, Margins, picture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
     from harness.report.story import Away, Event, Lane, Story
 
 LANE_IN, CLIENTS_IN = 1.25, 1.3
+TITLE_IN, AXIS_IN = 0.25, 0.8
+"""What a title takes, and the seconds with their name and the legend at the bottom."""
+TICK_IN, OFFSET_DIGITS = 0.15, 7
+WORDS_DEGREES, WORDS_LETTER_IN = 10, 0.055
 TOGETHER = 0.06
 """Of the whole width: what a process does within it is told in one line."""
 AWAY_COLOUR: Final = "#cc79a7"
@@ -33,13 +39,15 @@ def timeline(story: Story, topic: str, partition: int) -> str:
     lanes = story.lanes.get((topic, partition), {})
     background = {offset for offset, what in story.seen.get((topic, partition), {}).items() if what.background}
     brokers = sorted(lanes)
+    events = story.events.get(topic, [])
     ratios = [CLIENTS_IN, *(LANE_IN for _ in brokers)]
-    with picture(sum(ratios)) as drawing:
+    margins = _margins(events, story.ends_s)
+    with picture(sum(ratios) + margins.top_in, margins, len(ratios)) as drawing:
         figure = drawing.figure
         rows: list[Axes] = figure.subplots(len(ratios), 1, sharex=True, squeeze=False, height_ratios=ratios)[
             :, 0
         ].tolist()
-        _draw_clients(rows[0], story.events.get(topic, []), story.ends_s)
+        _draw_clients(rows[0], events, story.ends_s)
         for axes, broker in zip(rows[1:], brokers, strict=True):
             _draw_lane(axes, broker, lanes[broker], story.ends_s, background)
         for axes in rows:
@@ -48,22 +56,38 @@ def timeline(story: Story, topic: str, partition: int) -> str:
         rows[-1].set_xlabel("seconds")
         handles, names = _legend(rows[1:])
         if handles:
-            figure.legend(handles, names, loc="outside lower center", ncols=len(names), frameon=False)
+            figure.legend(handles, names, loc="lower center", ncols=len(names), frameon=False)
     return drawing.svg
+
+
+def _margins(events: Sequence[Event], ends_s: float) -> Margins:
+    """Return the room that the names of clients, offsets, titles and slanted words take, which may end outside."""
+    names_in = min(LABEL_IN * max([OFFSET_DIGITS, *(len(_client(event.process)) for event in events)]), WIDTH_IN / 3)
+    across_in = WIDTH_IN - names_in - TICK_IN
+    top_in, right_in = TITLE_IN, TICK_IN
+    for first, words in _told_together(events, ends_s * TOGETHER):
+        words_in = WORDS_LETTER_IN * len(words)
+        top_in = max(top_in, words_in * sin(radians(WORDS_DEGREES)))
+        right_in = max(right_in, words_in - across_in * (1 - first.at_s / (ends_s or 1.0)))
+    return Margins(names_in + TICK_IN, min(right_in, WIDTH_IN / 3), top_in, AXIS_IN, TITLE_IN + TICK_IN)
 
 
 def _draw_clients(axes: Axes, events: Sequence[Event], ends_s: float) -> None:
     processes = list(dict.fromkeys(event.process for event in events))
-    axes.set_yticks(range(len(processes)), [name.rpartition(".")[2] for name in processes])
+    axes.set_yticks(range(len(processes)), [_client(name) for name in processes], parse_math=False)
     axes.set_ylim(len(processes) - 0.5, -0.7)
     axes.set_title("clients", loc="left", fontsize=9)
     for event in events:
         axes.plot(event.at_s, processes.index(event.process), marker="|", color="black", markersize=10)
     for first, words in _told_together(events, ends_s * TOGETHER):
         axes.annotate(
-            words, (first.at_s, processes.index(first.process)), xytext=(3, 6), textcoords="offset points", rotation=10,
-            fontsize=7, parse_math=False,
+            visible(words), (first.at_s, processes.index(first.process)), xytext=(3, 6), textcoords="offset points",
+            rotation=WORDS_DEGREES, fontsize=7, parse_math=False,
         )  # fmt: skip
+
+
+def _client(process: str) -> str:
+    return visible(process.rpartition(".")[2])
 
 
 def _told_together(events: Sequence[Event], within_s: float) -> Iterator[tuple[Event, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from harness.escape import visible
 from harness.report.picture import picture
 from harness.verdict import ANOMALY, CLEAN, UNKNOWN
 
@@ -30,7 +31,7 @@ def trend(runs: Sequence[StoredRun]) -> str:
             if mine:
                 times, rows = zip(*mine, strict=True)
                 axes.plot(times, rows, mark, color=colour, label=verdict, markersize=5, alpha=0.7)
-        axes.set_yticks(range(len(columns)), columns)
+        axes.set_yticks(range(len(columns)), map(visible, columns), parse_math=False)
         axes.set_ylim(len(columns) - 0.5, -0.5)
         axes.tick_params(axis="x", labelrotation=20)
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)

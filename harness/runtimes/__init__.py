@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
@@ -14,16 +15,37 @@ if TYPE_CHECKING:
 
     from harness.runtimes.base import Ready, Wanted
 
-AUTO, SIM = "auto", "sim"
+AUTO, LOCAL, DOCKER, SSH, SIM = "auto", "local", "docker", "ssh", "sim"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A runtime by its name, what makes it ready, and in words why it was chosen where nobody named it."""
+
+    name: str
+    prepare: Callable[[Wanted], Ready]
+    reason: str | None = None
+
+
+def choose(name: str, wanted: Wanted) -> Choice:
+    """Return the runtime of that name; for `AUTO`, the one for what is wanted. Raises `UsageError` as `find_runtime`.
+
+    `AUTO` stands for the given hosts; else containers where an image is given, or where an engine answers and an image
+    is at hand; else processes. What has no jars can be in containers alone, and what is simulated is in this process.
+    """
+    if name != AUTO:
+        return Choice(name, find_runtime(name))
+    name, reason = _chosen(wanted)
+    return Choice(name, find_runtime(name), reason)
 
 
 def find_runtime(name: str) -> Callable[[Wanted], Ready]:
     """Return what makes a runtime of that name ready. Raises `UsageError` with the nearest names."""
     table: dict[str, Callable[[Wanted], Ready]] = {
-        AUTO: _auto,
-        "local": _local,
-        "docker": _docker,
-        "ssh": _ssh,
+        AUTO: lambda wanted: choose(AUTO, wanted).prepare(wanted),
+        LOCAL: _local,
+        DOCKER: _docker,
+        SSH: _ssh,
         SIM: _sim,
     }
     if name not in table:
@@ -31,8 +53,26 @@ def find_runtime(name: str) -> Callable[[Wanted], Ready]:
     return table[name]
 
 
+def _chosen(wanted: Wanted) -> tuple[str, str]:
+    target = wanted.target
+    if target.system in SIMULATED:
+        return SIM, f"{target.name} is simulated"
+    if wanted.access is not None:
+        return SSH, "hosts are given"
+    if target.system != KAFKA:
+        return DOCKER, f"{target.name} comes as an image only"
+    if wanted.image is not None:
+        return DOCKER, "an image is given"
+    if not may_have_engine():
+        return LOCAL, "this host has no container engine"
+    from harness.runtimes.docker import why_not_at_hand  # noqa: PLC0415  (only what is used is imported)
+
+    lack = why_not_at_hand(wanted)
+    return (LOCAL, lack) if lack else (DOCKER, f"the container engine has an image of {target.name}")
+
+
 def _local(wanted: Wanted) -> Ready:
-    from harness.runtimes.local import prepare  # noqa: PLC0415  (only what is used is imported)
+    from harness.runtimes.local import prepare  # noqa: PLC0415
 
     return prepare(wanted)
 
@@ -53,22 +93,3 @@ def _sim(wanted: Wanted) -> Ready:
     from harness.runtimes.sim import prepare  # noqa: PLC0415
 
     return prepare(wanted)
-
-
-def _auto(wanted: Wanted) -> Ready:
-    """The given hosts; else containers where an engine answers and an image is at hand; else processes.
-
-    What has no jars can be in containers alone, and what is simulated is in this process.
-    """
-    if wanted.target.system in SIMULATED:
-        return _sim(wanted)
-    if wanted.access is not None:
-        return _ssh(wanted)
-    if wanted.target.system != KAFKA:
-        return _docker(wanted)
-    if may_have_engine():
-        from harness.runtimes.docker import is_at_hand  # noqa: PLC0415
-
-        if is_at_hand(wanted):
-            return _docker(wanted)
-    return _local(wanted)

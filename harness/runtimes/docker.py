@@ -83,14 +83,15 @@ def prepare(wanted: Wanted) -> Ready:
     return Ready({"name": "docker", "engine": version, "image": vars(image)}, make)
 
 
-def is_at_hand(wanted: Wanted) -> bool:
-    """Whether an engine answers, compose works, and an image of the target is there already."""
+def why_not_at_hand(wanted: Wanted) -> str | None:
+    """Return why containers of the target cannot be had at once: no engine, no compose, or no image that is there."""
     try:
         client = engine.connect()
         engine.find_compose()
-        return images.find(client, wanted.target, wanted.image) is not None
-    except HarnessError:
-        return False
+        found = images.find(client, wanted.target, wanted.image)
+    except HarnessError as error:
+        return str(error)
+    return None if found else f"the container engine has no image of {wanted.target.name}"
 
 
 class DockerRuntime:

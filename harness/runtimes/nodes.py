@@ -6,6 +6,7 @@ import base64
 import getpass
 import hashlib
 import json
+import re
 import shlex
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,12 +20,14 @@ from paramiko.ssh_exception import (
 )
 
 from harness.errors import HarnessError, UsageError
+from harness.suggest import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-PORT = 22
+PORT, LAST_PORT = 22, 65_535
+_NODE = re.compile(r"((?P<user>[^@:/\s]{1,64})@)?(?P<host>[\w.-]{1,253})(:(?P<port>[0-9]{1,5}))?")
 CONNECT_TIMEOUT_S = 10.0
 COMMAND_TIMEOUT_S, FILES_TIMEOUT_S = 60.0, 20.0
 KEEPALIVE_S = 5
@@ -179,11 +182,11 @@ class _Pinned(paramiko.MissingHostKeyPolicy):
 
 
 def _parse_node(text: str, user: str, port: int) -> Node:
-    login, at, rest = text.rpartition("@")
-    host, colon, number = rest.partition(":")
-    if not host or (at and not login) or (colon and not number.isdecimal()):
-        raise UsageError(f"--nodes {text!r}: give hosts as [user@]host[:port], with commas between them")
-    return Node(host, int(number) if colon else port, login or user)
+    found = _NODE.fullmatch(text)
+    number = int(found["port"] or port) if found else 0
+    if found is None or not 1 <= number <= LAST_PORT:
+        raise UsageError(f"{quoted(text)}: give hosts as [user@]host[:port], with commas between them")
+    return Node(found["host"], number, found["user"] or user)
 
 
 def _why(error: Exception, node: Node) -> str:

@@ -7,10 +7,10 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError
 from harness.protocol.wire import Address
 from harness.runtimes.base import Ready
-from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA, SIMULATED
+from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
 from models.clock import VirtualClock
 from models.cluster.cleaning import REDPANDA
 from models.cluster.cluster import ClusterRules, SimCluster
@@ -43,12 +43,7 @@ def rules_for(target: Target) -> ClusterRules:
 
 
 def prepare(wanted: Wanted) -> Ready:
-    """Be ready for a simulated target. Raises `UsageError` for any other one, and for what hosts and images are for."""
-    name = wanted.target.name
-    if wanted.target.system not in SIMULATED:
-        raise UsageError(f"--runtime sim: {name} is real; choose one of {', '.join(SIMULATED)}")
-    if wanted.image is not None or wanted.access is not None:
-        raise UsageError(f"{name} is simulated in this process: it takes no image and no hosts")
+    """Be ready for a simulated target."""
     return Ready(
         told={"name": "sim", "clock": "virtual"},
         make=lambda spec: SimRuntime(spec, rules_for(wanted.target)),

@@ -35,10 +35,10 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """A partition's segments in the order of the log, and what else there is, a sentence each."""
+    """A partition's segments in the order of the log, and by name why other log files are not among them."""
 
     segments: list[Segment]
-    left_out: list[str]
+    left_out: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def choose_segments(names: Iterable[str], next_offset_of: Callable[[str], int | 
     bases = sorted(base_offset for base_offset, kind in live if kind == "log")
     segments = [Segment(base, live[base, "log"], live.get((base, "txnindex"))) for base in bases]
     gone = [file for file in files if file.kind == "log" and file.name not in live.values()]
-    return Live(segments, [f"{file.name}: {_why_left_out(file)}" for file in gone])
+    return Live(segments, {file.name: _why_left_out(file) for file in gone})
 
 
 def _why_left_out(file: _File) -> str:

@@ -6,6 +6,7 @@ are C-contiguous and writable.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numba
@@ -14,23 +15,34 @@ from numba import njit, types, uint8
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from harness.cache import cache_root
+from harness.cache import compiled_folder
+from harness.filelock import alone_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 if not numba.config.CACHE_DIR:  # type: ignore[attr-defined]
-    numba.config.CACHE_DIR = str(cache_root() / "numba")  # type: ignore[attr-defined]
+    numba.config.CACHE_DIR = str(compiled_folder())  # type: ignore[attr-defined]
 
 BYTES: Final = uint8[::1]
+
+COMPILING_LIMIT_S: Final = 60.0
+"""For another process to compile one function; after that it is compiled here as well."""
 
 inlined: Callable[[Any], Any] = njit(inline="always")
 """A helper that becomes part of the loops that use it."""
 
 
 def compiled(*signatures: object) -> Callable[[Any], Any]:
-    """Compile a function for these signatures where it stands, or load what was compiled before."""
-    decorate: Callable[[Any], Any] = njit(list(signatures), cache=True, nogil=True, error_model="numpy")
+    """Compile a function for these signatures where it stands, or load what was compiled before.
+
+    Where another process is compiling, wait for what it has to give: they would compile the same.
+    """
+
+    def decorate(function: Any) -> Any:
+        with alone_in(Path(numba.config.CACHE_DIR), COMPILING_LIMIT_S):  # type: ignore[attr-defined]
+            return njit(list(signatures), cache=True, nogil=True, error_model="numpy")(function)
+
     return decorate
 
 

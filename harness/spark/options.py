@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import click
 
 from harness.errors import UsageError
+from harness.parameters import Text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -34,8 +35,18 @@ OWN = {
 }
 """Settings that are not the user's, and why."""
 
+OF_SUBMIT = (
+    "spark.archives", "spark.driver.extra", "spark.driver.default", "spark.files", "spark.jars", "spark.kerberos",
+    "spark.submit",
+)  # fmt: skip
+"""Beginnings of settings that ``spark-submit`` acts on before there is a session: downloads, class paths, flags."""
+
 _ONE_PROCESS = re.compile(r"local(\[(\d+|\*)(, *\d+)?\])?")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[ *\d+ *, *\d+ *, *\d+ *\]")
+_NUMBER = re.compile(r"\d+")
+MOST_OF_HOST = 1_000_000
+"""Threads, processes or megabytes that a Spark on this host is asked for."""
+LONGEST = 10
 _HADOOP = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _CONNECT_S = 10.0
 
@@ -53,6 +64,11 @@ class SparkOptions:
         return self.master.startswith("local")
 
     @property
+    def is_one_plain_jvm(self) -> bool:
+        """Whether the driver's JVM is all there is of it, and starting it takes nothing of ``spark-submit``."""
+        return not self.has_executors and not any(name.startswith(OF_SUBMIT) for name in self.conf)
+
+    @property
     def has_executors(self) -> bool:
         """Whether processes other than the driver do the work."""
         return not _ONE_PROCESS.fullmatch(self.master)
@@ -63,13 +79,18 @@ def spark_options(command: Callable[..., int]) -> Callable[..., int]:
 
     @click.option(
         "--spark-master",
+        type=Text(),
         default=LOCAL,
         show_default=True,
         metavar="URL",
         help="The Spark to check on: spark://HOST:PORT, yarn, k8s://URL, local[N].",
     )
     @click.option(
-        "--spark-conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark's, such as memory; repeatable."
+        "--spark-conf",
+        type=Text(),
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="A setting of Spark's, such as memory; repeatable.",
     )
     @functools.wraps(command)
     def with_spark(*arguments: Any, spark_master: str, spark_conf: tuple[str, ...], **more: Any) -> int:
@@ -98,7 +119,9 @@ def parse_spark(master: str, pairs: Iterable[str]) -> SparkOptions:
 
 
 def _raise_if_unusable(master: str) -> None:
-    if _ONE_PROCESS.fullmatch(master) or _LOCAL_CLUSTER.fullmatch(master):
+    if found := (_ONE_PROCESS.fullmatch(master) or _LOCAL_CLUSTER.fullmatch(master)):
+        if any(not 1 <= int(number[:LONGEST]) <= MOST_OF_HOST for number in _NUMBER.findall(found[0])):
+            raise UsageError(f"--spark-master {master}: every number is from 1 to {MOST_OF_HOST:,}")
         return
     if master == "yarn":
         if not any(os.environ.get(name) for name in _HADOOP):

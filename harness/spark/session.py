@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pyspark import SparkConf, SparkContext, accumulators
@@ -14,25 +15,17 @@ from pyspark.errors.exceptions import captured
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from harness.java import find_java
 from harness.leftovers import SPARK_MARKER, process_marker
+from harness.spark.flags import DRIVER_MEMORY, HEAP_FLAGS, JVM_FLAGS
+from harness.spark.jvm import connect, start_jvm
 from harness.spark.options import SparkOptions
 from harness.spark.rules import excluded_rules
+from harness.spark.threads import name_call_sites
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
-
-DRIVER_MEMORY = "1g"
-JVM_FLAGS = (
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-XX:C1MaxInlineLevel=1",
-    "-XX:-UsePerfData",
-    # Room from the start: a heap and a metaspace that have to grow collect again and again on the way.
-    "-XX:MetaspaceSize=300m",
-)
-HEAP_FLAGS = (f"-Xms{DRIVER_MEMORY}", "-Xmn320m")
-"""The same for the heap, of the size that it has unless a user gives another."""
 
 SMALL_DATA = {
     # A run folder holds thousands of records: what costs time is planning and compiling, not data.
@@ -87,16 +80,19 @@ class SparkSpec:
 
     ``asked``: what the user asks for, which wins over ``settings``. ``jvm_flags`` come on top of `JVM_FLAGS`.
     ``outlives_jobs``: the JVM is told of each object that Python lets go of. That takes time, and without it a
-    session that goes on for hundreds of checks has its heap filled by their plans.
+    session that goes on for hundreds of checks has its heap filled by their plans. ``imported_meanwhile``: modules that
+    are needed later, and loaded while the JVM starts.
     """
 
     run_id: str
     scratch_dir: Path
     log_path: Path
+    java: Path | None = None
     asked: SparkOptions = field(default_factory=SparkOptions)
     settings: Mapping[str, str] = field(default_factory=lambda: SMALL_DATA)
     jvm_flags: tuple[str, ...] = ()
     outlives_jobs: bool = False
+    imported_meanwhile: tuple[str, ...] = ()
 
 
 def _ignore_broken_connection(*_: object) -> None:
@@ -121,14 +117,19 @@ def start_session(spec: SparkSpec) -> SparkSession:
     public.setAll(list(_public(options).items()))
     whole.setAll(list(options.items()))
     with spec.log_path.open("ab") as log:
-        gateway = launch_gateway(public, {"stdout": log, "stderr": log, "cwd": spec.scratch_dir})
+        if spec.asked.is_one_plain_jvm:
+            java, memory = spec.java or find_java().path, options["spark.driver.memory"]
+            started = start_jvm(java, memory, driver_flags(spec), directory=spec.scratch_dir, log=log)
+            for module in spec.imported_meanwhile:
+                import_module(module)
+            gateway = connect(*started)
+        else:
+            gateway = launch_gateway(public, {"stdout": log, "stderr": log, "cwd": spec.scratch_dir})
     _convert_only_own_errors(gateway)
     session = _session(SparkContext(conf=whole, gateway=gateway))
     _look_up_once(gateway)
     gateway.gateway_property.enable_memory_management = spec.outlives_jobs
-    for name in ("callSite.short", "callSite.long"):
-        # Otherwise every operator of every plan walks the stack, to name its origin in a user interface.
-        session.sparkContext.setLocalProperty(name, "check")
+    name_call_sites(session)
     return session
 
 
@@ -141,15 +142,19 @@ def _set_environment(asked: SparkOptions) -> None:
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK["spark.driver.host"])
 
 
+def driver_flags(spec: SparkSpec) -> tuple[str, ...]:
+    """Return the flags of the driver's JVM, but for what a user adds."""
+    heap_flags = () if "spark.driver.memory" in spec.asked.conf else HEAP_FLAGS
+    markers = (process_marker(spec.run_id), SPARK_MARKER)
+    return (*markers, f"-Djava.io.tmpdir={spec.scratch_dir}", *JVM_FLAGS, *heap_flags, *spec.jvm_flags)
+
+
 def _options(spec: SparkSpec) -> dict[str, str]:
     """Return all settings; a user's flags for a JVM follow ours."""
     conf = spec.asked.conf
     markers = (process_marker(spec.run_id), SPARK_MARKER)
-    heap_flags = () if "spark.driver.memory" in conf else HEAP_FLAGS
     flags = {
-        "spark.driver.extraJavaOptions": (
-            *markers, f"-Djava.io.tmpdir={spec.scratch_dir}", *JVM_FLAGS, *heap_flags, *spec.jvm_flags,
-        ),
+        "spark.driver.extraJavaOptions": driver_flags(spec),
         # Executors on this host are found by them too.
         "spark.executor.extraJavaOptions": markers,
     }  # fmt: skip

@@ -196,8 +196,8 @@ def _files_of(place: Path) -> Iterator[SegmentFile]:
 
 def _files_of_partition(folder: Path) -> Iterator[SegmentFile]:
     live = live_segments(folder)
-    for sentence in live.left_out:
-        _LOG.warning("%s/%s", folder, sentence)
+    for name, why in live.left_out.items():
+        _LOG.warning("%s/%s: %s", folder, name, why)
     bases = [segment.base_offset for segment in live.segments]
     for segment, end in zip(live.segments, [*bases[1:], None], strict=True):
         yield SegmentFile(folder / segment.log, *_topic_partition(folder), segment.base_offset, end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
@@ -11,7 +12,7 @@ from harness.storage import s3, webhdfs
 from harness.storage.remote import RemotePath, Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Iterator, Mapping
 
 _SCHEMES: Mapping[str, Any] = {
     "s3a": s3.storage_of, "s3": s3.storage_of, "hdfs": webhdfs.storage_of, "webhdfs": webhdfs.storage_of,
@@ -36,3 +37,20 @@ def place(text: str, conf: Mapping[str, str] | None = None) -> Path:
     # Keys may hold what has a meaning in URLs, such as #: as in Hadoop, everything after the host is the path.
     pure = PurePosixPath("/", text.partition("://")[2].partition("/")[2])
     return cast("Path", RemotePath(Tree(_SCHEMES[scheme](url, conf or {})), pure))
+
+
+def lineage(path: Path | RemotePath) -> Iterator[Hashable]:
+    """Yield what tells a folder from every other one, whatever path leads to it; then the same of those it lies in.
+
+    Of a folder of this host, the device and the inode: symbolic links and bind mounts lead to the same. Elsewhere, the
+    place without the scheme: ``s3`` and ``s3a`` lead to the same. Raises OSError for a folder that is not there.
+    """
+    if isinstance(path, RemotePath):
+        storage: Any = path.tree.storage
+        place = replace(storage, root="")
+        yield from ((place, pure) for pure in (path.pure, *path.pure.parents))
+        return
+    real = path.resolve()
+    for folder in (real, *real.parents):
+        stat = folder.stat()
+        yield stat.st_dev, stat.st_ino

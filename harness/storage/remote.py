@@ -20,7 +20,10 @@ READ_AHEAD_BYTES: Final = 4 << 20
 
 
 class Storage(Protocol):
-    """Where files lie. Every method raises ``OSError`` for whatever goes wrong."""
+    """Where files lie: a frozen dataclass, so that equal ones are one place.
+
+    Every method raises ``OSError`` for whatever goes wrong.
+    """
 
     @property
     def root(self) -> str:

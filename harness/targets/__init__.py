@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
-from harness.suggest import nearest
+from harness.suggest import nearest, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,7 +77,10 @@ _SIMULATED = (
 )
 # fmt: on
 
-_NAME = re.compile(r"(?P<system>[a-z]+)-(?P<line>\d+\.\d+)(?P<patch>\.\d+(-rc\d+)?)?(?P<kind>-cloud)?")
+_VERSION = re.compile(r"(?P<major>\d{1,4})\.(?P<minor>\d{1,4})", re.ASCII)
+_NAME = re.compile(
+    r"(?P<system>[a-z]+)-(?P<line>\d+\.\d+)(?P<patch>\.\d{1,4}(-rc\d{1,4})?)?(?P<kind>-cloud)?", re.ASCII
+)
 
 TARGETS: dict[str, Target] = {row.name: row for row in (*_KAFKA, *_REDPANDA, *_SIMULATED)}
 WITH_JARS: dict[str, Target] = {row.name: row for row in _KAFKA}
@@ -88,14 +91,39 @@ def find_target(name: str) -> Target:
     """Return the target called ``name``: a line such as ``kafka-4.1``, or any exact patch, ``kafka-4.1.1``.
 
     A patch takes everything but its version from the row of its line. Raises UsageError with the nearest
-    names and the list of all when there is none.
+    names and the list of all when there is none; for a version of a known system, with the versions that there are.
     """
     if name in TARGETS:
         return TARGETS[name]
     told, line = _NAME.fullmatch(name), line_of(name)
     if told is None or line not in TARGETS:
-        raise UsageError(f"{nearest('target', name, list(TARGETS))}; an exact patch is kafka-4.1.1, say")
+        raise UsageError(
+            _other_versions(name) or f"{nearest('target', name, list(TARGETS))}; an exact patch is kafka-4.1.1, say"
+        )
     return replace(TARGETS[line], name=name, version=f"{told['line']}{told['patch']}")
+
+
+def _other_versions(name: str) -> str | None:
+    """Return what is said of a version beyond those that are tested of a system; None for any other name."""
+    system, _, version = name.partition("-")
+    numbers = _VERSION.match(version)
+    rows = [row for row in TARGETS.values() if row.system == system and row.name == line_of(f"{row.name}.0")]
+    if numbers is None or not rows:
+        return None
+    wanted, oldest, newest = (int(numbers["major"]), int(numbers["minor"])), rows[0], rows[-1]
+    if _line(oldest) <= wanted <= _line(newest):
+        return None
+    why = "older than the oldest" if wanted < _line(oldest) else "newer than the newest"
+    lines = ", ".join(row.name for row in rows)
+    return (
+        f"there is no target {quoted(name)}: it is {why}; there are {lines}, and exact patches of these;"
+        f" the newest is {newest.name}"
+    )
+
+
+def _line(row: Target) -> tuple[int, int]:
+    major, minor = row.version.split(".")[:2]
+    return int(major), int(minor)
 
 
 def line_of(name: str) -> str:
@@ -119,3 +147,9 @@ def at_version(name: str, version: str) -> Target:
     if target.version == version or told is None:
         return target
     return find_target(f"{told['system']}-{version}{told['kind'] or ''}")
+
+
+def exact_name(target: Target) -> str:
+    """Return the name of a target with its exact patch, which stands for the same in every release."""
+    told = _NAME.fullmatch(target.name)
+    return f"{told['system']}-{target.version}{told['kind'] or ''}" if told else target.name

@@ -9,6 +9,7 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from requests.exceptions import RequestException
 
 from harness.errors import UsageError
+from harness.suggest import quoted
 from harness.targets import KAFKA
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ def find(client: DockerClient, target: Target, wanted: str | None = None) -> Ima
             found = client.images.get(reference)
         except ImageNotFound:
             continue
+        except APIError as error:
+            raise UsageError(
+                f"--image {quoted(reference)}: the container engine refuses it: {error.explanation}"
+            ) from error
         return Image(reference, str(found.id), tuple(found.attrs["RepoDigests"] or ()))
     return None
 

@@ -47,6 +47,15 @@ SMALL_CLUSTER = {
     "replica.fetch.wait.max.ms": "100",
 }
 
+SET_BY_HARNESS = frozenset(
+    {
+        "process.roles", "node.id", "broker.id", "listeners", "advertised.listeners", "listener.security.protocol.map",
+        "inter.broker.listener.name", "security.inter.broker.protocol", "controller.listener.names",
+        "controller.quorum.voters", "controller.quorum.bootstrap.servers", "log.dirs", "log.dir", "metadata.log.dir",
+    }
+)  # fmt: skip
+"""Roles, addresses and folders: `server_properties` decides them, and other names of them contradict it."""
+
 
 @dataclass(frozen=True)
 class Listener:

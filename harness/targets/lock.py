@@ -27,6 +27,7 @@ from harness.cache import cache_root
 from harness.errors import UsageError
 from harness.java import find_java
 from harness.targets import Target, find_target
+from harness.terminal import stderr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -244,10 +245,10 @@ def main(arguments: list[str]) -> int:
     try:
         for target in map(find_target, arguments):
             with tempfile.TemporaryDirectory() as staging:
-                digests = resolve(target, Path(staging), lambda line: print(line, file=sys.stderr))  # noqa: T201
+                digests = resolve(target, Path(staging), stderr().line)
             (Path(__file__).parent / "locks" / lock_name(target)).write_text(_lock_text(digests), encoding="utf-8")
     except UsageError as error:
-        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        stderr().message(f"error: {error}")
         return error.exit_code
     return 0
 

@@ -74,7 +74,8 @@ def refuse_unknown(scope: str, defaults: Mapping[str, float], names: Iterable[st
     """Raise `UsageError` for the first name that the model has no rule for."""
     for name in names:
         if name not in defaults and name not in OF_NO_EFFECT:
-            raise UsageError(f"simulated brokers know no {scope} setting {name}: {', '.join(sorted(defaults))}")
+            known = ", ".join(sorted(defaults))
+            raise UsageError(f"--set {scope}.{name}: simulated brokers know no such setting; they know {known}")
 
 
 def raise_if_unknown(topic: Mapping[str, str], broker: Mapping[str, str]) -> None:

@@ -17,10 +17,10 @@ LATENT: Final = "latent"
 class Expected:
     """One wrong of one replica.
 
-    ``broker``, ``offset`` and ``key`` are the usual ones; ``brokers``, ``offsets`` and ``keys`` all that name the same
-    wrong: without the record a finding can only tell where the transaction began, or which value is alive, and of a
-    delete that only one has it cannot tell whether that one or the others are right. ``effect`` is None where
-    either is right: the value is wrong, and nobody is delivered it because the replica is stuck before it.
+    ``broker`` is the one that is wrong. ``offset`` and ``key`` are the usual ones; ``offsets`` and ``keys`` all that
+    name the same wrong: without the record a finding can only tell where the transaction began, or which value is
+    alive. ``effect`` is None where either is right: the value is wrong, and nobody is delivered it because the replica
+    is stuck before it. ``decided``: the logs tell its name.
     """
 
     anomaly: str
@@ -34,6 +34,5 @@ class Expected:
     decided: bool
     required: bool
     producer_id: int | None = None
-    brokers: frozenset[int] = frozenset()
     offsets: frozenset[int] = frozenset()
     keys: frozenset[bytes | None] = frozenset()

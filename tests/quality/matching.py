@@ -12,13 +12,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a finding says; ``candidates`` are the names that it cannot tell apart, none where it is sure."""
+    """What a finding says; ``candidates`` are the names that it cannot tell apart, none where it is sure.
+
+    ``brokers``: the one that it accuses; all that disagree where it is not decided who is wrong.
+    """
 
     anomaly: str
     candidates: frozenset[str]
     topic: str
     partition: int
-    broker: int
+    brokers: frozenset[int]
     offset: int
     key: bytes | None
     effect: str
@@ -43,7 +46,7 @@ def complaints(case: Case, found: list[Found]) -> list[str]:
 
 def _is(wrong: Expected, found: Found) -> bool:
     """Tell whether a finding is of this wrong, and says no more than is known."""
-    place = (wrong.topic, wrong.partition) == (found.topic, found.partition) and found.broker in wrong.brokers
+    place = (wrong.topic, wrong.partition) == (found.topic, found.partition) and wrong.broker in found.brokers
     named = found.anomaly == wrong.anomaly or wrong.anomaly in found.candidates
     return (
         place

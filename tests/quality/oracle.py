@@ -28,8 +28,8 @@ A wrong is **required** (``Expected.required``) where the files show it; the str
 For the last two and for a tombstone, no replica that goes further than R may have been cleaned beyond R's end: R may
 have copied a log that was cleaned for the sake of a record that R has not reached, and that nobody has any more.
 All of it must lie below the bound: the smaller of the highest high watermark in any checkpoint and the shortest log
-end. ``decided`` tells whether the evidence leaves one name: a marker, an index entry, or a tombstone that R cannot have
-misjudged; every evidence for stuck does. Else the name must be among the candidates, or be the name itself.
+end. ``decided`` tells whether the evidence leaves one name: a marker, an index entry, or a tombstone outside of
+any transaction; every evidence for stuck does. Else the name must be among the candidates, or be the name itself.
 
 A wrong without such evidence is **tolerated**: it may be reported (by what a ``.txnindex`` spans, by a gap in epochs)
 and need not be. So are all but the first of one producer's transactions that R ended with one marker: whoever
@@ -96,7 +96,6 @@ def _named(judged: Judged, here: View, anomaly: str, offset: int, key: bytes | N
         evidence="none",
         decided=True,
         required=False,
-        brokers=frozenset({here.replica.broker}),
         offsets=frozenset({offset}),
         keys=frozenset({key}),
     )
@@ -198,7 +197,6 @@ def _served(judged: Judged, here: View, txn: Txn, batches: list[Batch]) -> Itera
         decided=evidence in {"marker", "index"},
         required=evidence != "none" and first < judged.bound,
         producer_id=txn.producer_id,
-        brokers=frozenset({here.replica.broker, *keeping}),
         offsets=frozenset(r.offset for r in records) | frozenset(keeping.values()),
         keys=frozenset(r.key for r in records),
     )
@@ -317,17 +315,12 @@ def _undead(judged: Judged, here: View) -> Iterator[Expected]:
             and any(other.final.get(key) == (last.offset, True) for other in judged.others(here))
         )
         evidence = "tombstone" if shown else "state" if judged.only_here(here, key, offset) else "none"
-        txn = None if last.txn is None else judged.partition.txns[last.txn]
-        # In version 1 of transactions nothing tells whether it is the marker of this one or of the next.
-        never_misjudged = txn is None or (
-            judged.partition.settings.epoch_bump
-            and any(batch.marker and batch.base_offset == txn.marker_offset for batch in here.control[txn.producer_id])
-        )
         yield replace(
             _named(judged, here, TOMBSTONE_DIVERGENCE, offset, key),
             effect=VISIBLE if offset < here.frozen_at else None,
             evidence=evidence,
-            decided=shown and never_misjudged,
+            # Which marker ended a transaction is never sure from logs (see `checkers.blame`).
+            decided=shown and last.txn is None,
             required=evidence != "none" and offset < judged.bound,
             offsets=frozenset({offset, last.offset}),
         )
@@ -347,6 +340,5 @@ def _vanished(judged: Judged, here: View) -> Iterator[Expected]:
             evidence="state" if alive else "none",
             decided=False,
             required=bool(alive),
-            brokers=frozenset({here.replica.broker, *_keeping(judged, here, key)}),
             offsets=frozenset(written.offset for written in judged.by_key[key]),
         )

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     Plot = Iterator[Gone]
 
 ABORTED_DELETE: Final = "aborted-delete"
+COMMITTED_DELETE: Final = "committed-delete"
 SAME_OUTCOME: Final = "same-outcome"
 _MOST_ROUNDS = 40
 
@@ -128,6 +129,15 @@ def committed_to_aborted(stage: Stage) -> Plot:
     partition.end(client, ABORT)
 
 
+def committed_delete(stage: Stage) -> Plot:
+    """Committed-to-aborted with a delete alone."""
+    partition = stage.partition
+    client = partition.client(transactional=True)
+    yield from _committed_then_gone(stage, client, delete=True)
+    partition.write([(stage.key("garbage"), b"garbage")], client)
+    partition.end(client, ABORT)
+
+
 def stuck_lso(stage: Stage) -> Plot:
     """A transaction, its marker, which goes, and no other of that producer; at times it has begun the next one."""
     client = stage.partition.client(transactional=True)
@@ -194,6 +204,7 @@ PLOTS: Final[dict[str, Callable[[Stage], Plot]]] = {
     COMMITTED_TO_ABORTED: committed_to_aborted,
     STUCK_LSO: stuck_lso,
     ABORTED_DELETE: aborted_delete,
+    COMMITTED_DELETE: committed_delete,
     SAME_OUTCOME: same_outcome,
 }
 
@@ -221,16 +232,17 @@ def plant(traffic: Traffic, names: list[str], wrong: set[int], *, joins: bool, o
             partition.come_back(broker)
             partition.leave(broker)
     conditions = [next(plot) for plot in plots]
-    _clean_until(traffic, wrong, conditions, others_clean)
+    clean_until(traffic, wrong, conditions, others_clean)
     for plot in plots:
         for condition in plot:
-            _clean_until(traffic, wrong, [condition], others_clean)
+            clean_until(traffic, wrong, [condition], others_clean)
     for broker in wrong:
         partition.come_back(broker)
     traffic.held -= wrong
 
 
-def _clean_until(traffic: Traffic, wrong: set[int], conditions: list[Gone], others_clean: float) -> None:
+def clean_until(traffic: Traffic, wrong: set[int], conditions: list[Gone], others_clean: float) -> None:
+    """Let the leader's cleaner go on, and some others', until every condition holds there."""
     partition, random = traffic.partition, traffic.random
     right = [broker for broker in partition.replicas if broker not in wrong | partition.away]
     cleaned = {broker for broker in right if random.random() < others_clean} | {partition.leader_id}

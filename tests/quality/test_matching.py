@@ -20,7 +20,6 @@ WRONG = Expected(
     evidence="tombstone",
     decided=True,
     required=True,
-    brokers=frozenset({2}),
     offsets=frozenset({5, 9}),
     keys=frozenset({b"k"}),
 )
@@ -29,7 +28,7 @@ FOUND = Found(
     candidates=frozenset(),
     topic="t",
     partition=0,
-    broker=2,
+    brokers=frozenset({2}),
     offset=5,
     key=b"k",
     effect=VISIBLE,
@@ -57,8 +56,17 @@ def case(*wrongs: Expected) -> Case:
         (replace(WRONG, decided=False), UNSURE),
         (replace(WRONG, decided=False), FOUND),
         (replace(WRONG, effect=None), FOUND),
+        (WRONG, replace(FOUND, brokers=frozenset({1, 2, 3}))),
     ],
-    ids=["as it is", "by its other offset", "without a key", "by candidates", "by a good guess", "of either effect"],
+    ids=[
+        "as it is",
+        "by its other offset",
+        "without a key",
+        "by candidates",
+        "by a good guess",
+        "of either effect",
+        "undecided",
+    ],
 )
 def test_found(wrong: Expected, found: Found) -> None:
     assert complaints(case(wrong), [found]) == []
@@ -68,7 +76,7 @@ def test_found(wrong: Expected, found: Found) -> None:
     ("wrong", "found"),
     [
         (WRONG, replace(FOUND, anomaly=STUCK_LSO)),
-        (WRONG, replace(FOUND, broker=1)),
+        (WRONG, replace(FOUND, brokers=frozenset({1, 3}))),
         (WRONG, replace(FOUND, offset=6)),
         (WRONG, replace(FOUND, key=b"l")),
         (WRONG, replace(FOUND, effect="latent")),

@@ -1,8 +1,8 @@
 """Checkers that are wrong on purpose: a test must fail for each mutant that is not listed as equivalent.
 
-A spread over all checkers by default, others with another ``--quality-seed``; all of them with ``--mutants all``, and
-those whose name has some text in it with ``--mutants TEXT``, more than once too; ``--log-cli-level=INFO`` tells of each
-which test fails.
+A few of each module by default, more of those that have changed since all tests passed, others with another
+``--quality-seed``; all of them with ``--mutants all``, and those whose name has some text in it with
+``--mutants TEXT``, more than once too; ``--log-cli-level=INFO`` tells of each which test fails.
 """
 
 from __future__ import annotations
@@ -42,17 +42,32 @@ CHECKERS: Final = (
 CASES: Final = ((LEGAL, 0), (SAME_OUTCOME, 1), (ABORTED_DELETE, 0), (ABORTED_TO_COMMITTED, 0))
 """Generated clusters, by kind and seed: a test fails for some mutants with them alone."""
 
-SAMPLE: Final = 54
-SAMPLE_REDUCING: Final = 6
-"""Fewer, as each takes ten seconds or more."""
+SAMPLE: Final = 2
+SAMPLE_REDUCING: Final = 1
+"""Of each module; fewer of those that reduce, as each mutant takes ten seconds or more."""
+CHANGED: Final = 12
+CHANGED_REDUCING: Final = 3
+"""Of all changed modules together, besides."""
 LOG: Final = logging.getLogger(__name__)
 ALL: Final = "all"
 
 pytestmark = pytest.mark.timeout(3600)
 
 
-def every() -> list[Mutant]:
-    return [mutant for name in CHECKERS for mutant in mutants(import_module(f"checkers.{name}"))]
+def of(name: str) -> list[Mutant]:
+    return list(mutants(import_module(f"checkers.{name}")))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give one test a module, without those of which no mutant was asked for."""
+    if "checker" in metafunc.fixturenames:
+        texts = metafunc.config.getoption("--mutants")
+        names = CHECKERS if texts is None else [name for name in CHECKERS if any(asked_for(texts, of(name)))]
+        metafunc.parametrize("checker", names)
+
+
+def asked_for(texts: list[str], of_module: list[Mutant]) -> list[Mutant]:
+    return [mutant for mutant in of_module if ALL in texts or any(text in mutant.name for text in texts)]
 
 
 @pytest.fixture(scope="module")
@@ -60,16 +75,17 @@ def stand(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stan
     return build(spark, tmp_path_factory.mktemp("mutants"), [generate(seed, kind) for kind, seed in CASES])
 
 
-@pytest.fixture(scope="module")
-def chosen(request: pytest.FixtureRequest) -> list[Mutant]:
+@pytest.fixture
+def chosen(checker: str, changed_modules: frozenset[str], request: pytest.FixtureRequest) -> list[Mutant]:
     texts = request.config.getoption("--mutants")
     if texts is not None:
-        return [mutant for mutant in every() if ALL in texts or any(text in mutant.name for text in texts)]
-    random = Random(request.config.getoption("--quality-seed"))  # noqa: S311
-    judging = [mutant for mutant in every() if mutant.module not in REDUCING]
-    reducing = [mutant for mutant in every() if mutant.module in REDUCING]
-    sample = [*random.sample(judging, SAMPLE), *random.sample(reducing, SAMPLE_REDUCING)]
-    return sorted(sample, key=lambda mutant: mutant.name)
+        return asked_for(texts, of(checker))
+    changed = changed_modules & {f"checkers.{name}" for name in CHECKERS}
+    name = f"checkers.{checker}"
+    count, more = (SAMPLE_REDUCING, CHANGED_REDUCING) if name in REDUCING else (SAMPLE, CHANGED)
+    count += more // len(changed) if name in changed else 0
+    random = Random(f"{request.config.getoption('--quality-seed')} {checker}")  # noqa: S311
+    return random.sample(of(checker), min(count, len(of(checker))))
 
 
 def test_nothing_fails_for_unchanged_code(stand: Stand) -> None:
@@ -77,6 +93,7 @@ def test_nothing_fails_for_unchanged_code(stand: Stand) -> None:
 
 
 def test_a_test_fails_for_each_mutant(stand: Stand, chosen: list[Mutant]) -> None:
+    assert chosen, "no mutants of this module"
     survivors = set()
     for mutant in chosen:
         failure = failed(stand, mutant)
@@ -92,7 +109,7 @@ def test_a_test_fails_for_each_mutant(stand: Stand, chosen: list[Mutant]) -> Non
 
 
 def test_what_is_listed_as_equivalent_is_there() -> None:
-    assert sorted(EQUIVALENT.keys() - {mutant.name for mutant in every()}) == []
+    assert sorted(EQUIVALENT.keys() - {mutant.name for name in CHECKERS for mutant in of(name)}) == []
 
 
 def test_modules_are_put_back() -> None:

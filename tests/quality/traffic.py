@@ -8,12 +8,12 @@ only by another's hand.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from models.batch import ABORT, COMMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from random import Random
 
     from models.partition import Client, Partition
@@ -24,7 +24,7 @@ _MOST_RECORDS = 5
 
 @dataclass(slots=True)
 class Traffic:
-    """Clients with their keys, and brokers that come and go."""
+    """Clients with their keys, and brokers that come and go. ``shares``: how often things happen, as `SHARES`."""
 
     partition: Partition
     random: Random
@@ -33,6 +33,7 @@ class Traffic:
     clients: list[Client] = field(default_factory=list)
     traits: set[str] = field(default_factory=set)
     """What has happened here, in a word each."""
+    shares: Mapping[Callable[[Traffic], None], float] = field(default_factory=lambda: SHARES)
 
     def run(self, records: int) -> None:
         """Go on until so many more records are written."""
@@ -42,7 +43,7 @@ class Traffic:
 
     def step(self) -> None:
         """Let one thing happen, and most replicas copy it."""
-        (thing,) = self.random.choices(_THINGS, _WEIGHTS)
+        (thing,) = self.random.choices(list(self.shares), list(self.shares.values()))
         thing(self)
         for broker in self.partition.replicas:
             if broker not in self.partition.away and self.random.random() < 0.8:
@@ -149,7 +150,7 @@ class Traffic:
             else:
                 self.partition.come_back(broker)
 
-    def _elect(self) -> None:
+    def elect(self) -> None:
         self.partition.elect(self.random.choice([b for b in self.partition.replicas if b not in self.partition.away]))
         self.traits.add("leader-change")
 
@@ -186,7 +187,7 @@ class Traffic:
         self.traits.add("lost-tail")
 
 
-_SHARES: dict[Callable[[Traffic], None], float] = {
+SHARES: Final[Mapping[Callable[[Traffic], None], float]] = {
     Traffic._write_plain: 25,
     Traffic._write_in_transaction: 30,
     Traffic._new_client: 8,
@@ -197,11 +198,9 @@ _SHARES: dict[Callable[[Traffic], None], float] = {
     Traffic._clean: 10,
     Traffic.leave: 3,
     Traffic._come_back: 6,
-    Traffic._elect: 2,
+    Traffic.elect: 2,
     Traffic._move_coordinator: 1,
     Traffic._delete_records: 1,
     Traffic._retain: 1,
     Traffic.lose_tail: 1,
 }
-_THINGS = list(_SHARES)
-_WEIGHTS = list(_SHARES.values())

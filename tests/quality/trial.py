@@ -22,6 +22,8 @@ import test_audit_spooled
 import test_checkers
 import test_guarantees
 import test_reduction
+from checker_cases import CASES
+from checker_cases.exposures import EXPOSURES
 from copied import write_copies
 from literal import write_run
 from matching import complaints
@@ -32,6 +34,7 @@ from test_audit import dealt, found_in, is_missed_marker
 import checkers.truth
 from checkers.evidence import load, load_copies
 from harness.audit.copies import find_copies
+from harness.audit.judge import KEY_STATES
 from harness.check import FINDERS, dictionaries
 from harness.store import RunFolder
 
@@ -119,8 +122,8 @@ def build(spark: SparkSession, top: Path, cases: Sequence[Case]) -> Stand:
     """Write and read all cases, and judge them by the code as it is."""
     (top / RUNS).mkdir()
     histories = [
-        *(case.history for case in test_checkers.CASES),
-        *test_checkers.EXPOSURES,
+        *(case.history for case in CASES),
+        *EXPOSURES,
         *(case.history for case in test_guarantees.CASES),
     ]
     folders = [write_run(top / RUNS, history) for history in histories]
@@ -168,9 +171,11 @@ def _rows_of(stand: Stand, mutant: Mutant, code: Code, kind: str) -> Rows:
     """Return what all checkers say; what the mutant has no part in is not even planned."""
     users = stand.users[mutant.module]
     is_judged = users.isdisjoint(DERIVED[kind])
-    tables = _tables(code, kind, stand.judged[kind] if is_judged else _judged(code, kind, stand.evidence[kind]))
+    judged = stand.judged[kind] if is_judged else _judged(code, kind, stand.evidence[kind])
+    tables = _tables(code, kind, judged)
     changed = {name: table for name, table in tables.items() if not is_judged or table.module in users}
-    return {**stand.rows[kind], **_rows(stand, changed)}
+    rows = {**stand.rows[kind], **_rows(stand, changed)}
+    return rows if kind == RUNS else {**rows, KEY_STATES: code.copies.key_state_rows(judged, rows)}
 
 
 def _users(code: Code) -> dict[str, frozenset[str]]:

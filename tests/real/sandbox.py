@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
+from tiers import features
 
 from harness.clock import RealClock
 
@@ -76,6 +77,7 @@ class Going:
 
     def __init__(self, sandbox: Sandbox, arguments: tuple[str, ...]) -> None:
         """Start it, the first of a process group of its own, as a shell does."""
+        self._arguments = arguments
         said = sandbox.root / f"{arguments[0]}-{os.urandom(4).hex()}"
         self._out, self._err = said.with_suffix(".out"), said.with_suffix(".err")
         with self._out.open("wb") as out, self._err.open("wb") as err:
@@ -103,6 +105,7 @@ class Going:
     def end(self) -> Ran:
         """Wait for its end."""
         code = self.process.wait(timeout=RUN_S)
+        features.note_command(self._arguments, code)
         return Ran(code, self._out.read_text(), self._err.read_text())
 
 
@@ -146,8 +149,8 @@ class Sandbox:
         return self.start(*arguments).end()
 
     def latest(self, target: str, anomaly: str) -> Path:
-        """Return the run folder that ``latest`` points at."""
-        return (self.results / target / anomaly / "latest").resolve(strict=True)
+        """Return the newest run folder, also of a run that is going on."""
+        return max(path for path in (self.results / target / anomaly).iterdir() if not path.is_symlink())
 
     def processes(self) -> list[psutil.Process]:
         """Every live process that was started here, however far it has moved away from its parents."""

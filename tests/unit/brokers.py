@@ -175,6 +175,7 @@ class FakeBroker:
                     transactional_id=word.transactional_id,
                     transaction_state=word.state,
                     transaction_start_time_ms=word.start_time_ms,
+                    transaction_timeout_ms=word.timeout_ms,
                     producer_id=word.producer_id,
                     producer_epoch=word.producer_epoch,
                     topics=[SimpleNamespace(topic=topic, partitions=[number]) for topic, number in word.partitions],

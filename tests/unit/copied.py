@@ -5,7 +5,8 @@ A case is a few replicas of one partition, ``t-0``, each on a broker of its own:
     write_copies(top, copy(1, put(0, "K"), END), copy(2, END))
 
 Whatever is not given agrees with the log: the high watermark is replicated to the shortest log's end, ``.txnindex``
-files have what the log aborts. Producer snapshots and a checkpoint of leader epochs are there where they are given.
+files have what the log aborts, and the ids of nodes, cluster and topic fit. Producer snapshots and a checkpoint of
+leader epochs are there where they are given.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from literal import ABORT, TOPIC, aborted, encode, transactions
 
+from harness.audit.identity import META_PROPERTIES, PARTITION_METADATA
 from harness.segments.batches import Record
 from harness.segments.encode import encode_batch
 from harness.segments.producer_snapshot import ProducerEntry, encode_producer_snapshot
@@ -78,6 +80,8 @@ def segment_name(base_offset: int, suffix: str = "log") -> str:
 def _write(log_dir: Path, one: Copy, replicated: int) -> None:
     folder = log_dir / f"{TOPIC}-0"
     folder.mkdir(parents=True)
+    (log_dir / META_PROPERTIES).write_text(f"version=1\nnode.id={one.broker}\ncluster.id=literal\n")
+    (folder / PARTITION_METADATA).write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
     _, ended = transactions(one.log)
     index = [aborted(txn, first, last) for txn, kind, first, last in ended if kind == ABORT]
     _write_segments(folder, one, index if one.index is None else one.index)
@@ -95,6 +99,7 @@ def _write(log_dir: Path, one: Copy, replicated: int) -> None:
     if one.coordinator:
         states = log_dir / "__transaction_state-0"
         states.mkdir()
+        (states / PARTITION_METADATA).write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg\n")
         log = b"".join(
             encode_batch(base_offset=offset, records=[state_record(*told, offset=offset)])
             for offset, told in enumerate(one.coordinator)

@@ -16,6 +16,7 @@ HOSTILE = "<script>alert(1)</script>\x00\u202e\x1b[31m&\"'"
 LONG = "x" * (1 << 20)
 
 MANIFEST: dict[str, Any] = {
+    "command": "harness run --target kafka-3.9.2 --seed 7",
     "run_id": "stuck", "target": {"name": "kafka-3.9", "version": "3.9.2"}, "anomaly": "stuck-lso", "nemesis": "kill",
     "client": "librdkafka", "timers": "fast", "seed": 7, "absent_brokers": [2], "brokers": [1, 2, 3],
     "replication_factor": 3, "status": "complete", "failure": None, "runtime": {"name": "local"}, "topology": None,

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.clock import RealClock
-from harness.run import RunOptions, test_of
+from harness.request import RunOptions
+from harness.run import test_of
 from harness.runner import Outage
 from harness.runtimes.base import ClusterSpec
 from harness.runtimes.sim import SimRuntime, rules_for, virtual_clock

@@ -11,13 +11,14 @@ import pytest
 from harness import run
 from harness.aftermath import REMEDIES, Aftermath, raise_if_pointless
 from harness.errors import UsageError
+from harness.request import RunOptions
 
 if TYPE_CHECKING:
     from harness.runner import Test
 
 
 def asked(anomaly: str = "stuck-lso", **options: Any) -> Test:
-    return run.test_of(run.RunOptions("kafka-4.4", anomaly, **{"partitions": 3, **options}))
+    return run.test_of(RunOptions("kafka-4.4", anomaly, **{"partitions": 3, **options}))
 
 
 @pytest.mark.parametrize("anomaly", ["stuck-lso", "all"])

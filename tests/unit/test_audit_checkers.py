@@ -58,6 +58,12 @@ class Finding:
     candidates: tuple[str, ...] = ()
     says: str = ""
     witness: dict[str, Any] = field(default_factory=dict)
+    decided: bool = True
+
+
+def undecided(*place: Any, **more: Any) -> Finding:
+    """Return a finding that accuses nobody; its broker is the one that is described."""
+    return replace(Finding(*place, **more), decided=False)
 
 
 @dataclass(frozen=True)
@@ -106,7 +112,7 @@ MARKER_CASES = [
             copy(1, abort(1, T1), put(2, "good", T2), commit(3, T2), END),
             copy(2, put(0, "poison", T1), put(2, "good", T2), commit(3, T2), END),
         ),
-        Finding(
+        undecided(
             POISON, 2, 0, "poison", 5, VISIBLE, says="takes the COMMIT at offset 3 for its end",
             witness={"outcome": "aborted", "believed_here": "committed", "records": 1},
         ),
@@ -117,7 +123,7 @@ MARKER_CASES = [
             copy(1, put(0, "K", T1), commit(1, T1), put(2, "g", T2), abort(3, T2), END),
             copy(2, put(0, "K", T1), put(2, "g", T2), abort(3, T2), END),
         ),
-        Finding(
+        undecided(
             HIDDEN, 2, 0, "K", 5, VISIBLE, says="the key's final state is wrong",
             witness={"marker_taken_here_at": 3, "evidence": ["log", "txnindex"]},
         ),
@@ -128,7 +134,7 @@ MARKER_CASES = [
             copy(1, delete(1, "K", T1), commit(2, T1), abort(4, T2), END),
             copy(2, put(0, "K"), delete(1, "K", T1), put(3, "g", T2), abort(4, T2), END),
         ),
-        Finding(HIDDEN, 2, 1, "K", 5, VISIBLE, says="the deleted value at offset 0 is alive again"),
+        undecided(HIDDEN, 2, 1, "K", 5, VISIBLE, says="the deleted value at offset 0 is alive again"),
     ),
     anomaly(
         "alive, and the tombstone is still elsewhere",
@@ -161,7 +167,7 @@ REMOVAL_CASES = [
     anomaly(
         "alive, and its tombstone is gone everywhere",
         (copy(1, END), copy(2, put(0, "K"), END)),
-        Finding(
+        undecided(
             DIVERGED, 2, 0, "K", -1, VISIBLE, says="broker 1, whose log covers that offset, has removed it",
             witness={"removed_by_broker": 1, "in_a_transaction": False},
         ),
@@ -169,7 +175,7 @@ REMOVAL_CASES = [
     anomaly(
         "alive, and the partition has transactions",
         (copy(1, put(4, "x", U1), commit(5, U1), END), copy(2, put(0, "K"), put(4, "x", U1), commit(5, U1), END)),
-        Finding(DIVERGED, 2, 0, "K", -1, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
+        undecided(DIVERGED, 2, 0, "K", -1, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
     ),
     anomaly(
         "served, and elsewhere an older value is alive, as after an abort",
@@ -177,7 +183,7 @@ REMOVAL_CASES = [
             copy(1, put(0, "K"), put(4, "g", T2), commit(5, T2), END),
             copy(2, put(0, "K"), put(2, "K", T1), put(4, "g", T2), commit(5, T2), END),
         ),
-        Finding(
+        undecided(
             POISON, 2, 2, "K", 5, VISIBLE, says="broker 1 has removed it and still has the older value of offset 0",
             witness={"marker_taken_here_at": 5, "removed_by_broker": 1, "older_value_there_at": 0},
         ),
@@ -188,7 +194,7 @@ REMOVAL_CASES = [
             copy(1, put(0, "K"), put(4, "g", V2), commit(5, V3), END),
             copy(2, put(0, "K"), put(2, "K", V1), commit(3, V2), put(4, "g", V2), commit(5, V3), END),
         ),
-        Finding(
+        undecided(
             UNEXPLAINED, 1, 2, "K", 6, VISIBLE, says="broker 2 has a committed value at offset 2",
             witness={"held_by_broker": 2, "last_here_at": 0},
         ),
@@ -207,7 +213,7 @@ CANDIDATE_CASES = [
             copy(1, delete(1, "K", T1), commit(2, T1), END),
             copy(2, put(0, "K"), END),
         ),
-        Finding(DIVERGED, 2, 0, "K", 5, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
+        undecided(DIVERGED, 2, 0, "K", 5, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
     ),
     anomaly(
         "a transactional tombstone is missing, and its marker is there",
@@ -215,7 +221,7 @@ CANDIDATE_CASES = [
             copy(1, delete(1, "K", T1), commit(2, T1), END),
             copy(2, put(0, "K"), commit(2, T1), END),
         ),
-        Finding(DIVERGED, 2, 0, "K", 5, VISIBLE, candidates=(DIVERGED, POISON)),
+        undecided(DIVERGED, 2, 0, "K", 5, VISIBLE, candidates=(DIVERGED, POISON)),
     ),
     anomaly(
         "a tombstone is missing whose own marker (v2) is there",
@@ -223,7 +229,7 @@ CANDIDATE_CASES = [
             copy(1, delete(1, "K", V1), commit(2, V2), END),
             copy(2, put(0, "K"), commit(2, V2), END),
         ),
-        Finding(DIVERGED, 2, 0, "K", 6, VISIBLE),
+        undecided(DIVERGED, 2, 0, "K", 6, VISIBLE, candidates=(DIVERGED, POISON)),
     ),
     anomaly(
         "a tombstone is missing whose own marker (v2) is elsewhere alone",
@@ -231,7 +237,7 @@ CANDIDATE_CASES = [
             copy(1, delete(1, "K", V1), commit(2, V2), END),
             copy(2, put(0, "K"), END),
         ),
-        Finding(DIVERGED, 2, 0, "K", 6, VISIBLE, candidates=(DIVERGED, HIDDEN)),
+        undecided(DIVERGED, 2, 0, "K", 6, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
     ),
 ]
 
@@ -607,7 +613,7 @@ EDGE_CASES = [
     anomaly(
         "alive, it was written in a transaction, and its tombstone is gone everywhere",
         (copy(1, END), copy(2, put(0, "K", T1), commit(3, T1), END)),
-        Finding(DIVERGED, 2, 0, "K", 5, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
+        undecided(DIVERGED, 2, 0, "K", 5, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
     ),
     anomaly(
         "the span of a .txnindex with a COMMIT and an ABORT inside",
@@ -638,7 +644,7 @@ EDGE_CASES = [
             copy(1, delete(1, "K", T1), commit(2, T1), END),
             copy(2, put(0, "K"), emptied_marker(2, T1), END),
         ),
-        Finding(DIVERGED, 2, 0, "K", 5, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
+        undecided(DIVERGED, 2, 0, "K", 5, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
     ),
     anomaly(
         "a tombstone is missing whose own marker (v2) one of two others has",
@@ -647,7 +653,7 @@ EDGE_CASES = [
             copy(2, put(0, "K"), put(4, "g", V2), commit(5, V3), END),
             copy(3, delete(1, "K", V1), put(4, "g", V2), commit(5, V3), END),
         ),
-        Finding(DIVERGED, 2, 0, "K", 6, VISIBLE, candidates=(DIVERGED, HIDDEN)),
+        undecided(DIVERGED, 2, 0, "K", 6, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
     ),
     anomaly(
         "overtaken, after another transaction that ended as it should",
@@ -835,7 +841,7 @@ EDGE_CASES = [
     anomaly(
         "alive, and two others have removed it",
         (copy(1, END), copy(2, put(0, "K"), END), copy(3, END)),
-        Finding(DIVERGED, 2, 0, "K", -1, VISIBLE, witness={"removed_by_broker": 1}),
+        undecided(DIVERGED, 2, 0, "K", -1, VISIBLE, witness={"removed_by_broker": 1}),
     ),
     anomaly(
         "served, removed by two others, and the second one still has an older value, as after an abort",
@@ -844,17 +850,17 @@ EDGE_CASES = [
             copy(2, put(0, "K"), put(2, "K", T1), put(4, "g", T2), commit(5, T2), END),
             copy(3, put(0, "K"), put(4, "g", T2), commit(5, T2), END),
         ),
-        Finding(
+        undecided(
             POISON, 2, 2, "K", 5, VISIBLE, says="broker 3 has removed it and still has the older value of offset 0",
         ),
-        Finding(
+        undecided(
             DIVERGED, 3, 0, "K", -1, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN), witness={"removed_by_broker": 1},
         ),
     ),
     anomaly(
         "alive, written again after a delete",
         (copy(1, END), copy(2, delete(1, "K"), put(3, "K"), END)),
-        Finding(DIVERGED, 2, 3, "K", -1, VISIBLE, witness={"removed_by_broker": 1}),
+        undecided(DIVERGED, 2, 3, "K", -1, VISIBLE, witness={"removed_by_broker": 1}),
     ),
     anomaly(
         "alive, written again after a delete, and deleted again",
@@ -864,7 +870,7 @@ EDGE_CASES = [
     anomaly(
         "alive and removed elsewhere, which an aborted delete does not explain",
         (copy(1, END), copy(2, put(0, "K"), delete(1, "K", T1), abort(2, T1), END)),
-        Finding(DIVERGED, 2, 0, "K", -1, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
+        undecided(DIVERGED, 2, 0, "K", -1, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
     ),
     clean(
         "a delete that is committed beyond the bound is there, and gone elsewhere",
@@ -878,8 +884,7 @@ EDGE_CASES = [
             copy(2, put(0, "K"), put(2, "K", T1), put(4, "g", T2), abort(5, T2), END),
             copy(3, put(2, "K", T1), commit(3, T1), put(4, "g", T2), abort(5, T2), END),
         ),
-        Finding(HIDDEN, 1, 2, "K", 5, VISIBLE),
-        Finding(HIDDEN, 2, 2, "K", 5, VISIBLE),
+        undecided(HIDDEN, 1, 2, "K", 5, VISIBLE, says="broker 3 serves the value of offset 2; who is wrong"),
     ),
     clean(
         "a value is gone for a later one that is aborted beyond the bound",
@@ -892,7 +897,7 @@ EDGE_CASES = [
             copy(1, put(2, "K", T1), put(4, "good", T2), commit(5, T2), END),
             copy(2, put(0, "K"), abort(3, T1), put(4, "good", T2), commit(5, T2), END),
         ),
-        Finding(POISON, 1, 2, "K", 5, VISIBLE, witness={"outcome": "aborted", "marker_taken_here_at": 5}),
+        undecided(POISON, 1, 2, "K", 5, VISIBLE, witness={"outcome": "aborted", "marker_taken_here_at": 5}),
     ),
     anomaly(
         "stuck, with records of a key before and after what another has removed",
@@ -903,7 +908,7 @@ EDGE_CASES = [
         "stuck, and a later value of its key lives on that another has removed",
         (copy(1, END), HELD_BY_ONE),
         Finding(STUCK, 2, 0, "K", 5, VISIBLE),
-        Finding(DIVERGED, 2, 2, "K", -1, LATENT, candidates=(DIVERGED, POISON, HIDDEN)),
+        undecided(DIVERGED, 2, 2, "K", -1, LATENT, candidates=(DIVERGED, POISON, HIDDEN)),
     ),
     anomaly(
         "alive, and who has removed it counts what its producer wrote later as aborted",
@@ -911,7 +916,7 @@ EDGE_CASES = [
             copy(1, put(4, "g", T2), abort(5, T2), END),
             copy(2, put(0, "K", T1), commit(1, T1), put(4, "g", T2), abort(5, T2), END),
         ),
-        Finding(DIVERGED, 2, 0, "K", 5, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
+        undecided(DIVERGED, 2, 0, "K", 5, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
     ),
     anomaly(
         "alive, and who has removed it counts what its producer wrote before as aborted",
@@ -919,7 +924,7 @@ EDGE_CASES = [
             copy(1, put(0, "g", T1), abort(1, T1), commit(5, T2), END),
             copy(2, put(0, "g", T1), abort(1, T1), put(4, "K", T2), commit(5, T2), END),
         ),
-        Finding(DIVERGED, 2, 4, "K", 5, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
+        undecided(DIVERGED, 2, 4, "K", 5, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
     ),
     anomaly(
         "hidden and cleaned away, and an older value is alive as after an abort",
@@ -927,12 +932,12 @@ EDGE_CASES = [
             copy(1, put(0, "K"), put(4, "g", T2), abort(5, T2), END, index=(aborted(T1, 2, 5),)),
             copy(2, put(2, "K", T1), commit(3, T1), put(4, "g", T2), abort(5, T2), END),
         ),
-        Finding(HIDDEN, 1, 2, "K", 5, VISIBLE, witness={"marker_taken_here_at": 5, "evidence": ["txnindex"]}),
+        undecided(HIDDEN, 1, 2, "K", 5, VISIBLE, witness={"marker_taken_here_at": 5, "evidence": ["txnindex"]}),
     ),
     anomaly(
         "alive without its transactional bit, and who has removed it counts it as aborted",
         (copy(1, abort(1, T1), END, index=(aborted(T1, 0, 1),)), copy(2, untied(put(0, "K", T1)), END)),
-        Finding(DIVERGED, 2, 0, "K", 5, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
+        undecided(DIVERGED, 2, 0, "K", 5, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
     ),
     clean(
         "a record without a key, which cleaners remove as invalid",
@@ -942,12 +947,12 @@ EDGE_CASES = [
     anomaly(
         "alive, and its key is empty",
         (copy(1, END), copy(2, put(0, ""), END)),
-        Finding(DIVERGED, 2, 0, "", -1, VISIBLE),
+        undecided(DIVERGED, 2, 0, "", -1, VISIBLE),
     ),
     anomaly(
         "alive, and a later record beyond the other log's end is aborted, for all to know",
         (copy(1, END, put(10, "K", T1), abort(11, T1), high_watermark=12), copy(2, put(0, "K"), END)),
-        Finding(DIVERGED, 2, 0, "K", -1, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
+        undecided(DIVERGED, 2, 0, "K", -1, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
     ),
     clean(
         "a later record beyond the other log's end is open here, and may be committed where it was copied from",
@@ -968,7 +973,7 @@ EDGE_CASES = [
             copy(1, END, *led(1, put(10, "N")), epochs={0: 0, 1: 10}),
             copy(2, put(0, "K"), END, put(10, "K"), epochs={0: 0}),
         ),
-        Finding(DIVERGED, 2, 0, "K", -1, VISIBLE),
+        undecided(DIVERGED, 2, 0, "K", -1, VISIBLE),
     ),
     anomaly(
         "alive, and nothing but a stale tail deletes the key",
@@ -976,7 +981,7 @@ EDGE_CASES = [
             copy(1, END, *led(1, delete(10, "L"))),
             copy(2, put(0, "K"), END, delete(10, "K")),
         ),
-        Finding(DIVERGED, 2, 0, "K", -1, VISIBLE),
+        undecided(DIVERGED, 2, 0, "K", -1, VISIBLE),
     ),
     clean(
         "logs that start after the end of an empty one, and hold more than they have to",
@@ -1030,7 +1035,7 @@ EDGE_CASES = [
     anomaly(
         "alive, and what was written of the key beyond this log's end was aborted",
         (copy(1, END, put(10, "K", T1), abort(11, T1)), copy(2, put(0, "K"), END)),
-        Finding(DIVERGED, 2, 0, "K", -1, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
+        undecided(DIVERGED, 2, 0, "K", -1, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
     ),
     anomaly(
         "poison behind the first of two transactions that are open everywhere",
@@ -1038,7 +1043,7 @@ EDGE_CASES = [
             copy(1, put(0, "H", U1), abort(2, T1), put(3, "good", T2), commit(4, T2), put(5, "I", X1), END),
             copy(2, put(0, "H", U1), put(1, "poison", T1), put(3, "good", T2), commit(4, T2), put(5, "I", X1), END),
         ),
-        Finding(POISON, 2, 1, "poison", 5, LATENT),
+        undecided(POISON, 2, 1, "poison", 5, LATENT),
     ),
     *(
         anomaly(
@@ -1047,7 +1052,7 @@ EDGE_CASES = [
                 copy(untied_on, untied(put(0, "poison", T1)), END),
                 copy(3 - untied_on, put(0, "poison", T1), abort(1, T1), END),
             ),
-            Finding(POISON, untied_on, 0, "poison", 5, VISIBLE, says="holds it as if it had never been in one"),
+            undecided(POISON, untied_on, 0, "poison", 5, VISIBLE, says="holds it as if it had never been in one"),
         )
         for untied_on in (1, 2)
     ),
@@ -1151,6 +1156,7 @@ def test_findings(case: Case, way: str, said: Said) -> None:
             w.producer_id,
             w.effect,
             list(w.candidates),
+            w.decided,
         )
         for w in case.findings
     ]
@@ -1160,7 +1166,18 @@ def test_findings(case: Case, way: str, said: Said) -> None:
 
 
 def _facts(found: dict[str, Any]) -> tuple[Any, ...]:
-    names = ("anomaly", "broker", "topic", "partition", "offset", "key", "producer_id", "effect", "candidates")
+    names = (
+        "anomaly",
+        "broker",
+        "topic",
+        "partition",
+        "offset",
+        "key",
+        "producer_id",
+        "effect",
+        "candidates",
+        "decided",
+    )
     return tuple(found[name] for name in names)
 
 

@@ -49,7 +49,8 @@ def _configs(name: str, errors: dict[str, int]) -> Any:
 
 def _topic(name: str, errors: dict[str, int]) -> Any:
     partitions = [
-        SimpleNamespace(partition_index=n, leader_id=1, replica_nodes=[1, 2, 3], isr_nodes=[1, 2]) for n in (1, 0)
+        SimpleNamespace(partition_index=n, leader_id=1, replica_nodes=[1, 2, 3], isr_nodes=[1, 2], leader_epoch=5)
+        for n in (1, 0)
     ]
     code = errors.get(name, 0 if name in TOPICS else UNKNOWN)
     return SimpleNamespace(name=name, error_code=code, partitions=partitions)
@@ -81,7 +82,7 @@ def test_who_holds_what_is_told_of_brokers_that_are_down_too() -> None:
     cluster = described("users")
     assert cluster.brokers == {1: Address("b1", 9092), 2: Address("b2", 9092)}
     assert cluster.partitions == dict.fromkeys(
-        (("users", 0), ("users", 1)), PartitionState(leader=1, replicas=(1, 2, 3), isr=(1, 2))
+        (("users", 0), ("users", 1)), PartitionState(leader=1, replicas=(1, 2, 3), isr=(1, 2), leader_epoch=5)
     )
     assert cluster.held == {broker: [("users", 0), ("users", 1)] for broker in (1, 2, 3)}
     assert cluster.topics["users"].settings == {"cleanup.policy": "compact"}
@@ -113,6 +114,12 @@ def test_settings_that_may_not_be_seen_are_a_note(refused: dict[str, int]) -> No
     assert note.startswith("settings of users cannot be had (TopicAuthorizationFailedError")
 
 
+def test_settings_of_several_topics_are_one_note_that_names_them(refused: dict[str, int]) -> None:
+    refused |= {"settings of users": NOT_ALLOWED, "settings of orders": NOT_ALLOWED}
+    (note,) = described("users", "orders").notes
+    assert note.startswith("settings of orders, users cannot be had (TopicAuthorizationFailedError")
+
+
 @pytest.mark.usefixtures("refused")
 def test_a_cluster_that_does_not_answer_is_one_sentence() -> None:
     with pytest.raises(UsageError, match="no broker answers \\(away:1: refused\\)"):
@@ -129,5 +136,13 @@ def test_bootstrap_servers_are_host_and_port() -> None:
 
 @pytest.mark.parametrize("text", ["", "a", "a:", ":1", "a:b", "a:1,"])
 def test_what_is_no_host_and_port_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match=r"--bootstrap-server .*: give host:port"):
+    with pytest.raises(UsageError, match=r"give host:port"):
         parse_bootstrap(text)
+
+
+def test_a_cluster_without_a_transaction_log_never_had_a_transaction(refused: dict[str, int]) -> None:
+    assert described("orders").may_have_transactions
+    refused["__transaction_state"] = kafka.errors.TopicAuthorizationFailedError.errno
+    assert described("orders").may_have_transactions
+    refused["__transaction_state"] = UNKNOWN
+    assert not described("orders").may_have_transactions

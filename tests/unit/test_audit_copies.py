@@ -9,6 +9,7 @@ import pytest
 from copied import segment_name
 
 from harness.audit.copies import LEADER_EPOCHS, UNTOLD, find_copies
+from harness.audit.identity import META_PROPERTIES, PARTITION_METADATA
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,16 +19,23 @@ if TYPE_CHECKING:
 
 
 def make(log_dir: Path, *folders: str, files: Sequence[str] = (segment_name(0),)) -> Path:
-    """Make partition folders with empty files, and return their log directory."""
+    """Make partition folders with empty files and their topic's id, and return their log directory."""
     log_dir.mkdir(exist_ok=True)
     for folder in folders:
         (log_dir / folder).mkdir()
         for file in (*files, LEADER_EPOCHS):
             (log_dir / folder / file).write_bytes(b"")
+        (log_dir / folder / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {folder.rpartition('-')[0]}\n")
     return log_dir
 
 
 def find(brokers: Mapping[int, Sequence[Path]], *topics: str) -> Copies:
+    """Find copies in folders whose log directories name their brokers."""
+    for broker, folders in brokers.items():
+        for folder in folders:
+            log_dir = folder.absolute().parent if (folder / segment_name(0)).exists() else folder
+            if log_dir.is_dir():
+                (log_dir / META_PROPERTIES).write_text(f"version=1\nnode.id={broker}\ncluster.id=one\n")
     return find_copies(brokers, topics, "run")
 
 
@@ -148,7 +156,7 @@ def test_a_missing_checkpoint_of_leader_epochs_is_noted(tmp_path: Path) -> None:
     make(tmp_path, "t-0", "t-1", "u-0")
     for folder in ("t-1", "u-0"):
         (tmp_path / folder / LEADER_EPOCHS).unlink()
-    assert find({1: [tmp_path]}, "t").notes == (f"broker 1: t-1 has no leader-epoch-checkpoint: {UNTOLD}",)
+    assert find({1: [tmp_path]}, "t").notes == (f"broker 1: t-1: no leader-epoch-checkpoint: {UNTOLD}",)
 
 
 def test_folders_that_are_set_aside_are_noted(tmp_path: Path) -> None:
@@ -157,10 +165,7 @@ def test_folders_that_are_set_aside_are_noted(tmp_path: Path) -> None:
     make(tmp_path, *aside, "t-3.AAAAAAAAAAAAAAAAAAAAAQ-stray")
     found = find({1: [tmp_path]}, "t")
     assert places(found) == [(1, "t", 0)]
-    assert found.notes == tuple(
-        f"broker 1: {tmp_path / name} is no replica in use: left out"
-        for name in (*aside, "t-3.AAAAAAAAAAAAAAAAAAAAAQ-stray")
-    )
+    assert found.notes == ("broker 1: 3 folders: no replica in use: left out",)
 
 
 def test_leftovers_of_the_cleaner_are_noted(tmp_path: Path) -> None:
@@ -174,6 +179,15 @@ def test_leftovers_of_the_cleaner_are_noted(tmp_path: Path) -> None:
     found = find({1: [tmp_path]}, "t")
     assert [path.name for path in found.replicas[0].logs] == [swap, segment_name(20)]
     assert sorted(found.notes) == sorted(f"broker 1: t-0/{name}: {why}: left out" for name, why in gone.items())
+
+
+def test_what_is_said_of_many_files_is_one_note(tmp_path: Path) -> None:
+    for broker, deleted in ((1, 70), (2, 3)):
+        for partition in range(2):
+            names = [segment_name(number, "log.deleted") for number in range(deleted)]
+            make(tmp_path / str(broker), f"t-{partition}", files=[*names, segment_name(90)])
+    found = find({1: [tmp_path / "1"], 2: [tmp_path / "2"]}, "t")
+    assert found.notes == ("brokers 1, 2: 146 files in 4 folders: marked for deletion: left out",)
 
 
 def test_a_leftover_that_cannot_be_read(tmp_path: Path) -> None:
@@ -196,8 +210,10 @@ def test_a_folder_of_leftovers_alone(tmp_path: Path) -> None:
 
 def test_topics_that_had_one_name_after_the_other(tmp_path: Path) -> None:
     brokers = {broker: [make(tmp_path / str(broker), "t-0", "t-1")] for broker in (1, 2, 3)}
-    files = {(b, p): tmp_path / str(b) / f"t-{p}" / "partition.metadata" for b in brokers for p in (0, 1)}
+    files = {(b, p): tmp_path / str(b) / f"t-{p}" / PARTITION_METADATA for b in brokers for p in (0, 1)}
     # Brokers before 2.8 wrote none.
+    for file in files.values():
+        file.unlink()
     for place in ((1, 0), (1, 1), (2, 0)):
         files[place].write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
     assert len(find(brokers, "t").replicas) == 6

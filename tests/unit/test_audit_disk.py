@@ -52,8 +52,8 @@ def audit(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     [
         (["--broker", "1=a"], "--topic"),
         (["--topic", "t"], "--broker"),
-        (["--topic", "t", "--broker", "a"], "--broker a: give it as ID=DIR"),
-        (["--topic", "t", "--broker", "one=a"], "--broker one=a: give it as ID=DIR"),
+        (["--topic", "t", "--broker", "a"], "'--broker': 'a': give it as ID=DIR"),
+        (["--topic", "t", "--broker", "one=a"], "'--broker': 'one=a': give it as ID=DIR"),
         (["--topic", "t", "--broker", "1=missing"], "the folder of broker 1 cannot be read: missing: No such file"),
         (["--topic", "t", "--broker", "1=.", "--format", "xml"], "xml"),
         (["--topic", "u", "--broker", "1=1"], "broker 1 has no replica of u in 1; there are t"),
@@ -117,11 +117,13 @@ def test_diverged_copies(command: Command, tmp_path: Path) -> None:
     (tmp_path / "1" / "t-1.AAAAAAAAAAAAAAAAAAAAAQ-stray").mkdir()
     code, text = command()
     assert code == EXIT_ANOMALY
-    found, _, means, do, note, counts = text.splitlines()
+    found, means, do, *commands, note, counts = text.splitlines()
     assert found.startswith("ANOMALY tombstone-divergence: broker 2, t-0, offset 0: deleted key K is alive")
-    assert means.startswith("what it means: a key that was deleted still has its value on broker 2")
-    assert do.startswith("what to do: make a broker that is right the leader")
-    assert note.endswith("t-1.AAAAAAAAAAAAAAAAAAAAAQ-stray is no replica in use: left out")
+    assert means.startswith("  what it means: a key that was deleted still has its value on broker 2")
+    assert do.startswith("  what to do: hold compaction, save the folder of t-0 on broker 2, make broker 1 the leader")
+    assert commands[0] == "    BOOTSTRAP=HOST:PORT"
+    assert any("kafka-reassign-partitions.sh" in command for command in commands)
+    assert note.endswith("t-1.AAAAAAAAAAAAAAAAAAAAAQ-stray: no replica in use: left out")
     assert counts == "partitions: 1 anomaly, 0 clean, 0 unknown, 1 finding   (exit code 1)"
 
 
@@ -131,7 +133,7 @@ def test_diverged_copies_as_json(command: Command, tmp_path: Path) -> None:
     assert code == EXIT_ANOMALY
     said: dict[str, Any] = json.loads(text)
     assert (said["schema"], said["verdict"], said["notes"]) == (1, "anomaly", [])
-    assert said["reason"].startswith("tombstone-divergence on broker 2, t-0: deleted key K is alive")
+    assert said["reason"].startswith("tombstone-divergence: broker 2, t-0, offset 0: deleted key K is alive")
     assert said["target"] == {"name": "copies", "brokers": [1, 2]}
     assert said["timings_s"].keys() == {"check"}
     (partition,) = said["scenarios"]
@@ -146,8 +148,8 @@ def test_diverged_copies_as_json(command: Command, tmp_path: Path) -> None:
     ]  # fmt: skip
     assert finding["explanation"] == partition["reason"]
     assert finding["witness"]["deleted_at"] == 1
-    assert "The truth is on broker 1: " in finding["means"]
-    assert "take broker 2 out of the replicas of t-0" in finding["do"]
+    assert (finding["decided"], finding["right"]) == (True, [1])
+    assert "take broker 2 out of the replicas" in finding["do"]
 
 
 def test_what_cannot_be_told_of_one_partition_of_two(command: Command, tmp_path: Path) -> None:

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from io import StringIO
 from typing import Any
 
 import kafka.errors
 import pytest
 from brokers import TP, FakeBroker, Held, cluster_of
 from fakes import NOW_MS, TickingClock
-from rich.console import Console
 
-from harness.audit.exposure import Exposed, Exposure, Level, Settings, exposure, judge_copy, judge_lag, read_settings
+from harness.audit.coordinators import NOTHING_SEEN, Word
+from harness.audit.exposure import (
+    Exposed,
+    Exposure,
+    Kind,
+    Level,
+    Settings,
+    exposure,
+    judge_copy,
+    judge_lag,
+    read_settings,
+)
 from harness.audit.lags import Lag
-from harness.audit.looks import look_at
 from harness.audit.prefilter import prefilter
 from harness.audit.reassignments import BYTES, OFFSETS, Copy
 from harness.audit.show import exposure_json, exposure_table, prefiltered_json, replica_table
@@ -23,6 +31,7 @@ from harness.audit.stake import MARKER, TOMBSTONES, AtStake, next_removal
 from harness.protocol.replica import OpenTransaction
 from harness.segments.batches import Batch, Record, iter_batches
 from harness.segments.encode import encode_batch
+from harness.terminal import Table, stdout
 
 DAY_MS = 86_400_000
 COMPACTED = {
@@ -117,7 +126,7 @@ class TestCopies:
     @pytest.mark.parametrize(
         ("done", "total", "pace", "level"),
         [
-            (10, 119, 1.0, Level.OK),
+            (10, 119, 1.0, Level.AT_RISK),
             (10, 120, 1.0, Level.AT_RISK),
             (119, 120, 1.0, Level.AT_RISK),
             (120, 121, 1.0, Level.TOO_LATE),
@@ -192,13 +201,13 @@ class TestClusters:
 
     def test_a_copy_that_grows_in_steps_is_looked_at_until_it_does(self) -> None:
         leader = FakeBroker({TP: [LEADER]}, adding={TP: [2]})
-        added = FakeBroker({TP: [*[Held(1, 1)] * 4, Held(7, 7)]})
+        added = FakeBroker({TP: [*[Held(1, 1)] * 5, Held(7, 7)]})
         ((one,),) = (topic.replicas for topic in exposed({1: leader, 2: added}, isr=(1,)).topics)
         assert one.left_s == pytest.approx(3 / (6 / 9))
 
     def test_or_by_offsets_where_no_sizes_are_told(self) -> None:
         leader = FakeBroker({TP: [LEADER]}, adding={TP: [2]})
-        added = FakeBroker({TP: [Held(1, 1), Held(1, 1), Held(4, 4)]})
+        added = FakeBroker({TP: [*[Held(1, 1)] * 3, Held(4, 4)]})
         told = exposed({1: leader, 2: added}, isr=(1,))
         ((one,),) = (topic.replicas for topic in told.topics)
         assert one.left_s == pytest.approx(6.0)
@@ -207,27 +216,90 @@ class TestClusters:
     def test_what_may_not_be_asked_is_a_note(self) -> None:
         brokers = {1: FakeBroker({TP: [LEADER]})}
         cluster, dial = cluster_of(brokers, settings=COMPACTED)
-        looks = look_at(cluster, TickingClock(), dial)
+        seen = prefilter(cluster, TickingClock(), dial=dial)
         brokers[1].error = kafka.errors.ClusterAuthorizationFailedError.errno
-        told = exposure(cluster, TickingClock(), looks=looks, dial=dial)
+        told = exposure(cluster, TickingClock(), prefiltered=seen, dial=dial)
         assert told.notes == ("reassignments are not known: ClusterAuthorizationFailedError",)
 
     def test_a_topic_that_is_not_compacted_loses_no_tombstones(self) -> None:
         cluster, dial = cluster_of({1: FakeBroker({TP: [LEADER]})}, settings={"cleanup.policy": "delete"}, absent=(2,))
         (topic,) = exposure(cluster, TickingClock(), dial=dial).topics
-        assert (topic.level, topic.replicas, topic.sentence) == (Level.OK, (), "t is not compacted")
+        assert (topic.level, topic.replicas, topic.sentence) == (Level.OK, (), "t: not compacted")
 
 
-def printed(table: object) -> str:
-    console = Console(width=400, file=StringIO())
-    with console.capture() as captured:
-        console.print(table)
-    return captured.get()
+OPEN = OpenTransaction(7, 3, 4)
+HELD = replace(LEADER, last_stable_offset=4, open=(OPEN,))
+"""Holds the transaction of offset 4 open, which was written 126 s before `NOW_MS`."""
+WORD = Word(1, "tx\x1b[31m", "Ongoing", 7, 3, NOW_MS - 100_000, frozenset({TP}), timeout_ms=900_000)
 
 
-def test_it_can_be_printed_and_is_json() -> None:
+def frozen(*held: Held, words: tuple[Word, ...] = (WORD,), settings: dict[str, str] | None = None) -> Exposure:
+    brokers = {number: FakeBroker({TP: [one]}) for number, one in enumerate(held, 1)}
+    brokers[1].words = list(words)
+    cluster, dial = cluster_of(brokers, settings=COMPACTED if settings is None else settings)
+    return exposure(cluster, TickingClock(), dial=dial)
+
+
+class TestFrozen:
+    def test_a_replica_that_holds_open_what_was_decided_elsewhere_is_not_ok(self) -> None:
+        told = frozen(LEADER, HELD, LEADER, words=(replace(WORD, state="CompleteCommit"),))
+        ((one,),) = (topic.replicas for topic in told.topics)
+        assert (told.level, one.kind, one.broker) == (Level.TOO_LATE, Kind.FROZEN, 2)
+        assert one.sentence == (
+            "broker 2 holds the transaction of producer 7 open from offset 4 of t-0, and brokers 1, 3 decided it; the"
+            " coordinator of tx\\x1b[31m says CompleteCommit; read_committed consumers of broker 2 get nothing from"
+            " offset 4 on (high watermark 10): `harness audit live` reads what is there"
+        )
+        assert told.topics[0].sentence.startswith("t: 1 replica is frozen; every replica is in the ISR; tombstones")
+
+    def test_so_is_a_transaction_that_hangs_everywhere(self) -> None:
+        told = frozen(HELD, HELD, words=(replace(WORD, state="CompleteAbort"),))
+        assert [(one.kind, one.level) for one in told.topics[0].replicas] == [(Kind.FROZEN, Level.TOO_LATE)] * 2
+        assert told.topics[0].sentence.startswith("t: 2 replicas are frozen")
+
+    def test_also_in_a_topic_that_is_not_compacted(self) -> None:
+        told = frozen(HELD, words=(replace(WORD, state="Dead"),), settings={"cleanup.policy": "delete"})
+        assert (told.level, told.topics[0].sentence) == (Level.TOO_LATE, "t: 1 replica is frozen; not compacted")
+
+    def test_a_transaction_that_goes_on_is_fine(self) -> None:
+        told = frozen(HELD, HELD)
+        assert (told.level, told.topics[0].replicas, told.notes) == (Level.OK, (), ())
+
+    def test_unless_it_goes_on_for_longer_than_it_may(self) -> None:
+        began_ms = NOW_MS - 960_100
+        told = frozen(HELD, words=(replace(WORD, start_time_ms=began_ms),))
+        (one,) = told.topics[0].replicas
+        assert (one.kind, one.level, one.since_ms) == (Kind.FROZEN, Level.AT_RISK, began_ms)
+        assert "(16.0 min ago, by its coordinator's clock), and a transaction is aborted after 15.0 min" in one.sentence
+
+    def test_its_own_timeout_counts(self) -> None:
+        began_ms = NOW_MS - 70_100
+        assert frozen(HELD, words=(replace(WORD, start_time_ms=began_ms),)).level == Level.OK
+        assert frozen(HELD, words=(replace(WORD, start_time_ms=began_ms, timeout_ms=10_000),)).level == Level.AT_RISK
+
+    @pytest.mark.parametrize(("age_ms", "level"), [(900_000, Level.OK), (970_000, Level.AT_RISK)])
+    def test_where_no_coordinator_tells_its_record_does(self, age_ms: int, level: Level) -> None:
+        old = tuple(written(n, NOW_MS - age_ms) for n in range(10))
+        told = frozen(replace(HELD, batches=old), words=())
+        assert told.level == level
+        assert told.notes == (NOTHING_SEEN,)
+
+    def test_one_that_is_too_far_behind_to_tell_is_a_note(self) -> None:
+        behind = Held(6, 4, log_end=6, open=(OPEN,), batches=LEADER.batches[:6])
+        told = frozen(LEADER, behind, words=(replace(WORD, state="CompleteCommit"),))
+        assert told.level == Level.OK
+        (note,) = told.notes
+        assert note.endswith("too far behind to tell")
+
+
+def printed(table: Table, capsys: pytest.CaptureFixture[str]) -> str:
+    stdout().table(table)
+    return capsys.readouterr().out
+
+
+def test_it_can_be_printed_and_is_json(capsys: pytest.CaptureFixture[str]) -> None:
     told = exposed({1: FakeBroker({TP: [LEADER]})}, absent=(2,))
-    text = printed(exposure_table(told))
+    text = printed(exposure_table(told), capsys)
     assert "at risk" in text
     assert "(it is not registered with the cluster)" in text
     parsed = json.loads(json.dumps(exposure_json(told)))
@@ -235,11 +307,11 @@ def test_it_can_be_printed_and_is_json() -> None:
     assert parsed["topics"][0]["settings"]["delete_retention_ms"] == 100_000
 
 
-def test_so_can_what_the_prefilter_says() -> None:
+def test_so_can_what_the_prefilter_says(capsys: pytest.CaptureFixture[str]) -> None:
     held = Held(20, 10, open=(OpenTransaction(7, 3, 10),))
     cluster, dial = cluster_of({1: FakeBroker({TP: [Held(20, 20)]}), 2: FakeBroker({TP: [held]})})
     told = prefilter(cluster, TickingClock(), dial=dial)
-    assert "producer 7 from 10" in printed(replica_table(told.looks))
+    assert "producer 7 from 10" in printed(replica_table(told.looks), capsys)
     parsed = json.loads(json.dumps(prefiltered_json(told)))
     assert [one["broker"] for one in parsed["suspicions"]] == [2]
     assert parsed["replicas"][1]["open"] == [{"producer_id": 7, "producer_epoch": 3, "first_offset": 10}]

@@ -19,6 +19,7 @@ from literal import History, appeared, put, replica, write_run
 
 from harness import check, cli, console, leftovers
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE, UsageError
+from harness.manifest import Manifest
 from harness.outcome import RunResult
 from harness.store import AFTER_REJOIN, RunFolder
 from harness.targets import TARGETS, WITH_JARS, find_target
@@ -119,16 +120,16 @@ def machine(tmp_path: Path) -> Machine:
         ("run --target kafka-3.9 --anomaly all --nemesis kil", ["'kil'", "did you mean kill"]),
         ("run --target kafka-3.9", ["--anomaly"]),
         ("run --anomaly all", ["give --target: see `harness targets`"]),
-        ("run --target kafka-3.9 --schedule nowhere.json", ["nowhere.json cannot be read"]),
-        ("run --target kafka-3.9 --anomaly all --schedule s.json", ["give --anomaly or --schedule"]),
-        ("run --schedule s.json", ["give --target: see"]),
+        ("run --target kafka-3.9 --schedule nowhere.json", ["'--schedule'", "'nowhere.json' is no file"]),
+        ("run --target kafka-3.9 --anomaly all --schedule s.json", ["'--schedule'", "'s.json' is no file"]),
+        ("run --schedule s.json", ["'--schedule'", "'s.json' is no file"]),
         ("explore --target sim-redpand", ["no simulated target 'sim-redpand'"]),
         ("run --seed 5", ["give --target and --anomaly: see"]),
         ("run --target kafka-3.9 --anomaly all --timers fats", ["'fats'", "did you mean fast"]),
-        ("run --target kafka-3.9 --anomaly all --brokers 2", ["--brokers 2", "give 3 to 7"]),
+        ("run --target kafka-3.9 --anomaly all --brokers 2", ["'--brokers'", "'2' is not in the range 3<=x<=7"]),
         ("run --target kafka-3.9 --anomaly stuck-lso --aftermath", ["--aftermath", "give --partitions 3 or more"]),
-        ("run --resume nowhere", ["nowhere is no folder"]),
-        ("run --resume nowhere --target kafka-3.9", ["--resume takes everything else", "leave out --target"]),
+        ("run --resume nowhere", ["'--resume'", "'nowhere' is no folder"]),
+        ("run --resume nowhere --target kafka-3.9", ["'--resume'", "'nowhere' is no folder"]),
         ("run --target kafka-3.9 --anomaly all --nemsis kill", ["'--nemsis'", "--nemesis"]),
         ("run --target kafka-3.9 --anomaly all --set nonsense", ["nonsense", "topic.NAME=VALUE"]),
         ("run --target kafka-3.9 --anomaly all --set node.id=7", ["node.id=7", "topic.NAME=VALUE"]),
@@ -152,7 +153,7 @@ def test_arguments(machine: Machine, arguments: str, told: list[str]) -> None:
 def test_debug_shows_the_traceback(machine: Machine) -> None:
     done = machine.call("--debug", "run", "--target", "kafka-39", "--anomaly", "all")
     assert done.returncode == EXIT_USAGE
-    assert done.stderr.splitlines()[-1].startswith("harness: there is no target")
+    assert done.stderr.splitlines()[-1].startswith("harness: Invalid value for '--target': there is no target")
 
 
 def test_without_a_command_the_help_is_printed(machine: Machine) -> None:
@@ -161,12 +162,18 @@ def test_without_a_command_the_help_is_printed(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    "results", ["file", "file/below", "/proc/nowhere"], ids=["a file", "below a file", "read-only"]
+    ("results", "told"),
+    [
+        ("file", "'file' is a file"),
+        ("file/below", "results cannot be written to file/below"),
+        ("/proc/nowhere", "results cannot be written to /proc/nowhere"),
+    ],
+    ids=["a file", "below a file", "read-only"],
 )
-def test_results_that_cannot_be_written(machine: Machine, results: str) -> None:
+def test_results_that_cannot_be_written(machine: Machine, results: str, told: str) -> None:
     (machine.root / "file").touch()
     error = machine.refusal(*RUN, "--results", results)
-    assert f"results cannot be written to {results}" in error
+    assert told in error
     assert "--results" in error
 
 
@@ -260,7 +267,8 @@ def test_an_aftermath_tells_who_is_stuck_and_who_has_just_got_free(
         {"summary": "after another", "after_s": 10.0, "stuck": [REPLICA], "ended": [FREE]},
         {"summary": "at last", "after_s": 11.0, "stuck": [], "ended": []},
     ]
-    said = {"verdict": "anomaly", "scenarios": [], "findings": [], "guarantees": [], "aftermath": steps}
+    nothing: dict[str, Any] = {"scenarios": [], "findings": [], "guarantees": [], "partial": [], "notes": []}
+    said = {**nothing, "verdict": "anomaly", "aftermath": steps}
     console.show(RunResult(RunFolder(tmp_path), said, {}), "text")
     assert capsys.readouterr().out.splitlines()[:-1] == [
         "   0.0 s  as it was left",
@@ -348,9 +356,9 @@ def write_without(name: str) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("write", "told"),
     [
-        (lambda _path: None, ["run is no folder"]),
-        (write_file, ["run is no folder"]),
-        (lambda path: path.mkdir(), ["run is no run folder", "manifest.json"]),
+        (lambda _path: None, ["'RUN_DIR'", "run' is no folder; give a run folder"]),
+        (write_file, ["'RUN_DIR'", "run' is no folder; give a run folder"]),
+        (lambda path: path.mkdir(), ["'RUN_DIR'", "run' is not such a folder", "it has no manifest.json"]),
         (write_manifest_text('{"schema": 1, "run_'), ["damaged", "manifest.json"]),
         (write_manifest_text(""), ["damaged", "manifest.json"]),
         (write_manifest_text("[1, 2]"), ["damaged", "manifest.json"]),
@@ -459,13 +467,16 @@ DAMAGES = (
 )
 
 
+@pytest.mark.parametrize("are_complete", [True, False], ids=["read-while-planned", "read-later"])
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-def test_damage_is_named_with_its_place(spark: SparkSession, tmp_path: Path, damage: Callable[[Path], str]) -> None:
+def test_damage_is_named_with_its_place(
+    spark: SparkSession, tmp_path: Path, damage: Callable[[Path], str], *, are_complete: bool
+) -> None:
     run_folder(tmp_path)
     folder, _ = check.open_run_folder(tmp_path / "run")
     where = damage(folder.path)
     with pytest.raises(UsageError) as refused:
-        check.run_checkers(check.prepare(spark, [folder]))
+        check.run_checkers(check.prepare(spark, [folder], are_complete=are_complete))
     assert "the run folder is damaged" in str(refused.value)
     assert where in str(refused.value)
 
@@ -509,4 +520,37 @@ def test_check_of_a_run_without_its_last_snapshot(machine: Machine) -> None:
     machine.has_real_java()
     path = run_folder(machine.root)
     shutil.rmtree(path / "brokers" / "2" / AFTER_REJOIN)
-    assert f"{path} lacks files of the snapshot {AFTER_REJOIN}" in machine.refusal("check", path)
+    assert f"brokers/2/{AFTER_REJOIN} is missing" in machine.refusal("check", path)
+
+
+def test_check_of_a_run_whose_evidence_was_lost(machine: Machine) -> None:
+    """Refused before Spark starts, for which there is no Java; the verdict stays."""
+    path = run_folder(machine.root)
+    content = json.loads((path / "manifest.json").read_text())
+    Manifest(RunFolder(path), content).list_evidence()
+    (path / "verdict.json").write_text("former")
+    break_segment(path)
+    assert "000.log has other content than the run wrote" in machine.refusal("check", path)
+    shutil.rmtree(path / "fetched")
+    (path / "observations.jsonl").unlink()
+    error = machine.refusal("check", path)
+    assert "fetched is missing (4 files); observations.jsonl is missing; " in error
+    assert "--partial" in error
+    assert (path / "verdict.json").read_text() == "former"
+
+
+def test_check_of_partial_evidence(machine: Machine) -> None:
+    machine.has_real_java()
+    path = run_folder(machine.root)
+    content = json.loads((path / "manifest.json").read_text())
+    Manifest(RunFolder(path), content).list_evidence()
+    (path / "verdict.json").write_text('{"verdict": "anomaly"}')
+    (path / "observations.jsonl").unlink()
+    done = machine.call("check", path, "--partial", "--format", "json")
+    assert done.returncode == EXIT_UNKNOWN, done.stderr
+    said = json.loads(done.stdout)
+    assert said["partial"] == [{"path": "observations.jsonl", "problem": "is missing"}]
+    assert said["scenarios"][0]["reason"].startswith("judged by partial evidence: observations.jsonl is missing")
+    (former,) = path.glob("verdict-*.json")
+    assert former.read_text() == '{"verdict": "anomaly"}'
+    assert f"harness: the former verdict differs, and is kept as {former.name}" in done.stderr.splitlines()

@@ -12,7 +12,8 @@ import pytest
 from fakes import TickingClock
 
 from harness import aftermath, checking, conduct, leftovers
-from harness.errors import HarnessError, TimeLimitError
+from harness.errors import EXIT_FAILED, HarnessError, InterruptError, TimeLimitError, interruptible
+from harness.store import RunFolder, create_run_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,6 +101,42 @@ def test_an_interrupt_is_written_down_and_ends_the_harness(*, is_observing: bool
     with pytest.raises(KeyboardInterrupt):
         go(told, KeyboardInterrupt(), is_observing=is_observing)
     assert told.ends == [("interrupted", "interrupted")]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words"),
+    [
+        ({"status": "interrupted"}, "what was collected is kept in {path}/, without a verdict"),
+        ({"status": "complete"}, "the run is kept in {path}/, and `harness check {path}` judges it"),
+        (None, "what was collected is kept in {path}/, without a verdict"),
+    ],
+)
+def test_an_interrupt_says_what_is_kept_and_where(tmp_path: Path, manifest: dict[str, str] | None, words: str) -> None:
+    folder = RunFolder(tmp_path)
+    if manifest is not None:
+        folder.write_json(folder.manifest_path, manifest)
+    with pytest.raises(InterruptError) as raised, interruptible(lambda: conduct._kept(folder)):
+        raise KeyboardInterrupt
+    assert str(raised.value) == f"interrupted; {words.format(path=tmp_path)}"
+    assert raised.value.exit_code == EXIT_FAILED
+
+
+def test_latest_points_at_a_run_only_once_it_has_a_verdict(tmp_path: Path) -> None:
+    first, second = (create_run_folder(tmp_path, "kafka-4.4", "all", name) for name in ("first", "second"))
+    latest = first.path.with_name("latest")
+    assert not latest.is_symlink()
+    conduct._be_latest(first)
+    assert latest.resolve() == first.path
+    assert latest.resolve() != second.path
+    conduct._be_latest(second)
+    assert latest.resolve() == second.path
+
+
+def test_a_verdict_holds_where_no_link_can_be_made(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = create_run_folder(tmp_path, "kafka-4.4", "all", "first")
+    folder.path.with_name("latest").mkdir()
+    conduct._be_latest(folder)
+    assert "latest does not point at" in caplog.text
 
 
 def test_seconds_are_added_up_by_stage() -> None:

@@ -14,8 +14,11 @@ import pytest
 from harness import doctor
 from harness.doctor import FAULTS, PACKAGES, Check, diagnose
 from harness.errors import UsageError
+from harness.java import find_java
 from harness.runtimes import engine, local
 from harness.runtimes.base import Need
+from harness.spark import background
+from harness.spark.archive import archive_path
 from harness.targets import WITH_JARS
 
 
@@ -52,6 +55,17 @@ def test_jars_that_are_not_cached_are_no_failure(monkeypatch: pytest.MonkeyPatch
         assert check(f"jars of {name}").remedy == f"harness doctor --fetch {name}"
     monkeypatch.setattr(doctor, "is_cached", lambda _target: True)
     assert check("jars of kafka-3.9").remedy == ""
+
+
+def test_a_class_archive_that_is_not_there_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = check("class archive")
+    assert (archive.ok, archive.found) == (True, f"none: {background.SWITCH} is 0")
+    assert archive.remedy == "harness doctor --fetch kafka-3.9"
+    monkeypatch.delenv(background.SWITCH)
+    assert check("class archive").found == "none: the first run has it made beside itself"
+    path = archive_path(find_java())
+    path.write_bytes(b"x" * (3 << 20))
+    assert check("class archive") == Check("class archive of Spark", ok=True, found=f"{path} (3 MiB)", remedy="")
 
 
 def test_missing_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,13 +6,14 @@ from xml.etree import ElementTree as ET
 
 from harness import run
 from harness.drawing import AWAY, topology
+from harness.request import RunOptions
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 def drawn(nemesis: str, **shape: int) -> tuple[ET.Element, int]:
     """Return the picture of a nemesis, and how many links it leaves."""
-    test = run.test_of(run.RunOptions("kafka-4.4", "stuck-lso", nemesis=nemesis, **shape))  # type: ignore[arg-type]
+    test = run.test_of(RunOptions("kafka-4.4", "stuck-lso", nemesis=nemesis, **shape))  # type: ignore[arg-type]
     assert test.nemesis.shape is not None
     links = set(test.nemesis.shape(test.placement).edges)
     return ET.fromstring(topology(links, test.placement.brokers, test.placement.absent)), len(links)  # noqa: S314

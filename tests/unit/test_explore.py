@@ -103,7 +103,7 @@ def test_cases_of_a_target() -> None:
             SIM_KAFKA,
             (KIP_87,),
             ("never-backward",),
-            "sim-kafka has no rule never-backward: it is one of --with coordinat",
+            "--without never-backward: sim-kafka has no such rule: it is one of --with coordinat",
         ),
         (SIM_REDPANDA, (COORDINATED,), (), "no proposal for sim-redpanda 'coordinated' .*known: kip-87"),
         (SIM_REDPANDA, (), ("markers-ages",), "no rule 'markers-ages'; did you mean markers-age"),

@@ -30,14 +30,14 @@ def bases(live: Live) -> list[int]:
 
 
 def why(live: Live) -> dict[str, str]:
-    return dict(line.split(": ") for line in live.left_out)
+    return live.left_out
 
 
 def test_a_folder_at_rest() -> None:
     others = [name(10, kind) for kind in ("index", "timeindex", "snapshot")]
     rest = ["leader-epoch-checkpoint", "partition.metadata", "0-1-v1.log", name(10, "log.copy"), "10.log"]
     live = choose(name(10), name(0), name(10, "txnindex"), *others, *rest)
-    assert live == Live([Segment(0, name(0), None), Segment(10, name(10), name(10, "txnindex"))], [])
+    assert live == Live([Segment(0, name(0), None), Segment(10, name(10), name(10, "txnindex"))], {})
 
 
 def test_what_is_deleted_or_not_yet_whole_is_left_out() -> None:

@@ -26,6 +26,8 @@ class FakeImages:
         self.held, self.registry = set(held), set(registry)
 
     def get(self, reference: str) -> Any:
+        if reference != reference.lower():
+            raise APIError("400", explanation="invalid reference format")
         if reference not in self.held:
             raise ImageNotFound(reference)
         return SimpleNamespace(id=f"sha256:{reference}", attrs={"RepoDigests": [f"{reference}@sha256:1"]})
@@ -67,3 +69,8 @@ def test_where_none_can_be_pulled_the_way_to_build_one_is_told(wanted: str | Non
         images.obtain(client([]), TARGET, wanted)
     assert f"{wanted or OFFICIAL} cannot be pulled (dial tcp: lookup failed)" in str(refused.value)
     assert "`harness images build kafka-3.9`" in str(refused.value)
+
+
+def test_what_the_engine_takes_for_no_reference_is_named() -> None:
+    with pytest.raises(UsageError, match="--image 'UPPER:1': the container engine refuses it: invalid ref"):
+        images.find(client([OFFICIAL]), TARGET, "UPPER:1")

@@ -14,6 +14,7 @@ from harness.errors import UsageError, WaitTimeoutError
 from harness.observe import View
 from harness.placement import Placement, place
 from harness.protocol.admin import PartitionState
+from harness.request import RunOptions
 from harness.runtimes.base import Need
 from harness.runtimes.reach import Reach
 from harness.systems.kafka import KafkaControl
@@ -242,7 +243,7 @@ def test_who_is_absent_hears_no_leader_and_no_controller_that_hears_it(name: str
     ],
 )
 def test_brokers_that_cannot_stand_so_are_refused(name: str, shape: dict[str, int], told: str) -> None:
-    options = run.RunOptions("kafka-3.9", "all", nemesis=name, **shape)  # type: ignore[arg-type]
+    options = RunOptions("kafka-3.9", "all", nemesis=name, **shape)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=f"--nemesis {name}: .*{told}"):
         run.test_of(options)
 

@@ -182,7 +182,7 @@ def test_places_that_do_not_tell(
         ("targets = ['kafka-3.9']\nclients = ['go']", "'go'"),
         ("targets = ['kafka-3.9']\nruntimes = ['moon']", "moon"),
         ("targets = ['kafka-3.9']\nrepeats = 0", "repeats is 0"),
-        ("targets = ['kafka-3.9']\nset = ['a=b']", "--set a=b"),
+        ("targets = ['kafka-3.9']\nset = ['a=b']", "--set 'a=b'"),
         ("targets = ['kafka-3.9']\n[[matrix]]\nrepeats = 3", "[[matrix]] of"),
         ("targets = [", "is no TOML"),
     ],

@@ -16,6 +16,7 @@ from harness.errors import HarnessError, UsageError
 from harness.protocol.admin import PartitionState
 from harness.protocol.replica import WireReader
 from harness.protocol.wire import Address
+from harness.request import RunOptions
 from harness.runtimes.base import ClusterSpec
 from harness.runtimes.docker import DockerRuntime
 from harness.runtimes.recipe import recipe_for
@@ -225,7 +226,7 @@ REDPANDA = [target.name for target in TARGETS.values() if target.system == "redp
 
 @pytest.mark.parametrize("target", REDPANDA)
 def test_settings_are_mapped_from_the_timers(target: str) -> None:
-    test = run.test_of(run.RunOptions(target, "stuck-lso", nemesis="partition", broker_settings={"x_y": "1"}))
+    test = run.test_of(RunOptions(target, "stuck-lso", nemesis="partition", broker_settings={"x_y": "1"}))
     cloud = {"redpanda.storage.mode": "cloud"} if target.endswith("-cloud") else {}
     assert test.topic_settings == {
         "cleanup.policy": "compact", "delete.retention.ms": "300", "segment.ms": "100",
@@ -250,7 +251,7 @@ def test_settings_are_mapped_from_the_timers(target: str) -> None:
 )
 def test_what_cannot_be_is_refused(options: dict[str, Any], told: str) -> None:
     with pytest.raises(UsageError, match=told):
-        run.test_of(run.RunOptions("redpanda-25.3", "stuck-lso", **options))
+        run.test_of(RunOptions("redpanda-25.3", "stuck-lso", **options))
 
 
 def packed(files: dict[str, bytes]) -> bytes:

@@ -13,8 +13,8 @@ from pages import FINDING, HOSTILE, LONG, MANIFEST, hostile_page, verdict
 from harness.report.graph import transactions
 from harness.report.logs import Cell, SideBySide, side_by_side
 from harness.report.page import page
-from harness.report.story import Away, read_story
-from harness.report.text import printable, shown
+from harness.report.story import Away, Event, read_story
+from harness.report.timeline import _margins
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,6 +106,13 @@ def test_a_log_that_cannot_be_read_is_told_of_and_the_others_are_shown(folder: R
     assert 1 in found.rows[0].cells
 
 
+def test_the_page_says_what_was_not_judged(folder: RunFolder) -> None:
+    partial = [{"path": "fetched/2", "problem": "is missing (4 files)"}]
+    text = page(folder, MANIFEST, {**verdict(FINDING), "partial": partial, "notes": ["<an older run>"]})
+    assert "Not judged: fetched/2 is missing (4 files)" in text
+    assert "Note: &lt;an older run&gt;" in text
+
+
 def test_the_page_says_what_is_what(folder: RunFolder) -> None:
     text = page(folder, MANIFEST, verdict(FINDING))
     assert '<span class="verdict anomaly">anomaly</span>' in text
@@ -167,26 +174,6 @@ def test_who_was_away_and_when(folder: RunFolder) -> None:
     assert read_story(folder).away == [Away((2,), 1.0, 5.0)]
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (b"plain", "plain"),
-        (None, None),
-        (b"", ""),
-        (b"\xff\xfe", r"\xff\xfe"),
-        ("naïve ✓".encode(), "naïve ✓"),
-        (b"a\nb\tc", r"a\nb\tc"),
-        (b"y" * 201, "y" * 200 + "… (201 bytes)"),
-    ],
-)
-def test_bytes_are_shown_as_text(text: bytes | None, said: str | None) -> None:
-    assert shown(text) == said
-
-
-def test_what_would_change_the_rest_of_a_line_is_escaped() -> None:
-    assert printable("a\u202eb\u200bc\ud800") == r"a\u202eb\u200bc\ud800"
-
-
 def test_a_delete_is_a_delete(tmp_path: Path) -> None:
     one = History("one", wrote=(delete(0, "K"),), after=(replica(1, delete(0, "K")),))
     manifest = {**MANIFEST, "scenarios": [{"topic": "t", "summary": "", "replicas": {"0": [1]}}]}
@@ -211,3 +198,14 @@ def test_a_transaction_that_is_open_everywhere_is_taken_for_open_by_nobody_else(
     rows = [{"broker": broker, **place, "outcome": "open", "decided_by": None} for broker in (1, 2, 3)]
     made.write_lines(made.outcomes_path, rows)
     assert edges(made) == {("t/1", "no marker: open", "true", ())}
+
+
+def test_words_and_names_have_their_room() -> None:
+    short = _margins([Event(0.0, "tx", "writes K")], 10.0)
+    long_name = _margins([Event(0.0, "a-process-of-thirty-letters-or-so", "writes K")], 10.0)
+    at_the_end = _margins([Event(9.9, "tx", "writes K, " * 4)], 10.0)
+    slanted = _margins([Event(0.0, "tx", "writes K, " * 12)], 10.0)
+    assert long_name.left_in > short.left_in + 1
+    assert at_the_end.right_in > short.right_in + 1
+    assert (slanted.top_in > short.top_in, slanted.right_in) == (True, short.right_in)
+    assert _margins([], 0.0) == short

@@ -12,6 +12,8 @@ import pytest
 
 from harness import check, cli, leftovers, manifest, resume, run
 from harness.errors import EXIT_USAGE, UsageError
+from harness.request import RunOptions
+from harness.runtimes import Choice
 from harness.runtimes.base import Ready, Wanted
 from harness.store import RunFolder
 from harness.targets import find_target
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from harness.runner import Test
 
 RUN_ID = "2026-11-21T18-06-51Z-548a"
+WANTED: list[Wanted] = []
+"""What runtimes were asked to be ready for, the newest last."""
 LONG = {"timers": "10m", "seed": 7}
 
 
@@ -34,7 +38,7 @@ def _private_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def made(**options: Any) -> Test:
-    return run.test_of(run.RunOptions("kafka-4.4", "stuck-lso", **{**LONG, **options}))
+    return run.test_of(RunOptions("kafka-4.4", "stuck-lso", **{**LONG, **options}))
 
 
 class CutOff:
@@ -45,6 +49,7 @@ class CutOff:
         self.test = made(**options)
         self.folder = RunFolder(top / "results" / RUN_ID)
         self.folder.path.mkdir(parents=True)
+        self.folder.history_path.touch()
         java: Any = SimpleNamespace(version_text="17.0.9")
         jars: Any = SimpleNamespace(digests={}, pinned=True)
         target = find_target("kafka-4.4")
@@ -70,7 +75,7 @@ class CutOff:
     def tell(self, **changes: Any) -> None:
         """Change the manifest; None takes a field out."""
         content = {name: value for name, value in {**self.told, **changes}.items() if value is not None}
-        self.folder.manifest_path.write_text(json.dumps(content))
+        manifest.Manifest(self.folder, content).write()
 
     def own(self, **changes: Any) -> None:
         """Change what is said of the owner."""
@@ -103,16 +108,24 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
 
     def conduct(job: Job, *_: Any) -> Any:
         found.append(job)
-        nothing: dict[str, Any] = {"scenarios": [], "findings": [], "guarantees": [], "aftermath": []}
+        nothing: dict[str, Any] = {
+            "scenarios": [],
+            "findings": [],
+            "guarantees": [],
+            "aftermath": [],
+            "partial": [],
+            "notes": [],
+        }
         return SimpleNamespace(verdict={"verdict": "clean", **nothing}, folder=job.folder, kept={})
 
     def prepare(wanted: Wanted) -> Ready:
+        WANTED.append(wanted)
         jars: Any = SimpleNamespace(classpath=wanted.target.version)
         return Ready({"name": "local"}, lambda _: pytest.fail("no run is conducted"), jars)
 
     monkeypatch.setattr(resume, "conduct", conduct)
-    monkeypatch.setattr(resume, "find_java", lambda: None)
-    monkeypatch.setattr(resume, "find_runtime", {"local": prepare}.get)
+    monkeypatch.setattr(run, "find_java", lambda: None)
+    monkeypatch.setattr(run, "choose", lambda name, _wanted: Choice(name, prepare))
     return found
 
 
@@ -137,6 +150,14 @@ def test_the_version_stays_the_one_that_was_tested(subject: CutOff, jobs: list[J
     subject.tell(target={"name": "kafka-4.4", "version": "4.4.7", "note": ""})
     go_on(subject.folder.path)
     assert jobs[0].classpath == "4.4.7"
+
+
+@pytest.mark.parametrize("image", [None, "registry.example/kafka:mine"])
+def test_the_image_stays_the_one_that_was_tested(subject: CutOff, image: str | None) -> None:
+    told = {"image": {"reference": image, "id": "sha256:0", "digests": []}} if image else {}
+    subject.tell(runtime={"name": "docker", **told})
+    go_on(subject.folder.path)
+    assert WANTED[-1].image == image
 
 
 def test_the_newest_run_can_be_given_by_its_link(subject: CutOff, jobs: list[Job]) -> None:
@@ -165,10 +186,6 @@ def test_however_it_was_cut_off_it_can_go_on(subject: CutOff, jobs: list[Job], s
     assert len(jobs) == 1
 
 
-def no_folder(path: Path) -> None:
-    path.rename(path.with_name("elsewhere"))
-
-
 def half_a_manifest(path: Path) -> None:
     (path / "manifest.json").write_text('{"schema": 1, "run_')
 
@@ -177,21 +194,15 @@ def a_list(path: Path) -> None:
     (path / "manifest.json").write_text("[1, 2]")
 
 
-def a_folder_without(path: Path) -> None:
-    (path / "manifest.json").unlink()
-
-
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
-        (no_folder, "{path} is no folder; "),
-        (a_folder_without, "{path} is no run folder: "),
         (half_a_manifest, "the run folder is damaged: {path}/manifest.json: "),
         (a_list, "the run folder is damaged: {path}/manifest.json lacks "),
     ],
-    ids=["nothing", "no manifest", "half a manifest", "a list"],
+    ids=["half a manifest", "a list"],
 )
-def test_what_is_no_run_folder(subject: CutOff, damage: Callable[[Path], None], told: str) -> None:
+def test_a_damaged_run_folder(subject: CutOff, damage: Callable[[Path], None], told: str) -> None:
     path = subject.folder.path
     damage(path)
     assert refusal(path).startswith(told.format(path=path))

@@ -9,12 +9,13 @@ import pytest
 from harness import run
 from harness.catalog import CONTROL, SCENARIOS
 from harness.errors import UsageError
+from harness.request import RunOptions, parse_settings
 from harness.timers import FAST
 from nemesis import NEMESES
 
 
-def options(anomaly: str = "stuck-lso", **more: Any) -> run.RunOptions:
-    return run.RunOptions("kafka-4.4", anomaly, **more)
+def options(anomaly: str = "stuck-lso", **more: Any) -> RunOptions:
+    return RunOptions("kafka-4.4", anomaly, **more)
 
 
 def test_every_run_has_its_control() -> None:
@@ -67,11 +68,17 @@ def test_a_seed_is_taken_or_made_up() -> None:
 
 
 def test_settings_are_told_apart_by_their_scope() -> None:
-    pairs = ("topic.segment.ms=5", "broker.log.cleaner.backoff.ms = 7", "topic.segment.ms=6", "topic.x=a=b")
-    assert run.parse_settings(pairs) == ({"segment.ms": "6", "x": "a=b"}, {"log.cleaner.backoff.ms": "7"})
+    pairs = ("topic.segment.ms=5", "broker.log.cleaner.backoff.ms = 7", "topic.x=a=b")
+    assert parse_settings(pairs) == ({"segment.ms": "5", "x": "a=b"}, {"log.cleaner.backoff.ms": "7"})
+
+
+def test_a_setting_has_one_value() -> None:
+    assert parse_settings(("topic.segment.ms=5", "topic.segment.ms= 5")) == ({"segment.ms": "5"}, {})
+    with pytest.raises(UsageError, match=r"--set 'topic\.segment\.ms=6': topic\.segment\.ms is '5' already"):
+        parse_settings(("topic.segment.ms=5", "broker.segment.ms=6", "topic.segment.ms=6"))
 
 
 @pytest.mark.parametrize("pair", ["topic.segment.ms", "segment.ms=5", "client.x=5", "topic.=5", "=5", ""])
 def test_settings_without_a_scope_or_a_value_are_refused(pair: str) -> None:
     with pytest.raises(UsageError, match=r"give topic\.NAME=VALUE or broker\.NAME=VALUE"):
-        run.parse_settings((pair,))
+        parse_settings((pair,))

@@ -12,6 +12,7 @@ from fakes import TickingClock
 from harness import run, window
 from harness.catalog import CONTROL
 from harness.errors import HarnessError
+from harness.request import RunOptions
 from harness.runner import Outage
 from harness.scenario import Critical
 
@@ -63,7 +64,7 @@ def waited(cluster: FakeCluster, *unseen: Critical) -> list[str]:
     """Wait for the window, and return what progress was told."""
     told: list[str] = []
     nothing: Any = None
-    test = run.test_of(run.RunOptions("kafka-4.4", "stuck-lso"))
+    test = run.test_of(RunOptions("kafka-4.4", "stuck-lso"))
     outage = Outage(test, nothing, nothing, nothing, clock=cluster.clock, progress=told.append)
     parts: Any = SimpleNamespace(cluster=cluster, payloads=[FakePayload(*unseen)])
     outage._wait_removed(parts)

@@ -9,7 +9,8 @@ import pytest
 from simulated import simulate
 
 from harness.errors import UsageError
-from harness.run import RunOptions, run
+from harness.request import RunOptions
+from harness.run import run
 from harness.segments.batches import iter_batches, iter_records
 from harness.store import AFTER_REJOIN, BEFORE_RETURN
 from harness.systems.simulated import FAULTS
@@ -123,12 +124,15 @@ def test_transactions_of_the_java_client_raise_the_epoch(tmp_path: Path) -> None
     [
         ({"nemesis": "disk-full"}, "simulated Kafka cannot be put through it"),
         ({"runtime": "docker"}, "--runtime docker: sim-kafka is simulated"),
-        ({"keep": True}, "--keep: sim-kafka is simulated"),
-        ({"image": "some"}, "takes no image"),
+        ({"keep": True}, "--keep is for --runtime local or docker or ssh, and contradicts --target sim-kafka"),
+        ({"image": "some"}, "--image is for --runtime docker, and contradicts --target sim-kafka"),
         ({"client": "nobody"}, "there is no client 'nobody'"),
-        ({"topic_settings": {"segment.ms": "soon"}}, "a topic setting of a simulated cluster is a number"),
-        ({"topic_settings": {"segment.colour": "1"}}, "know no topic setting segment.colour"),
-        ({"broker_settings": {"num.io.threads": "1"}}, "know no broker setting num.io.threads"),
+        ({"topic_settings": {"segment.ms": "soon"}}, "segment.ms takes a whole number of 64 bits"),
+        ({"topic_settings": {"segment.colour": "1"}}, "topic.segment.colour=1.*no such setting of a topic"),
+        (
+            {"broker_settings": {"num.io.threads": "1"}},
+            "--set broker.num.io.threads: simulated brokers know no such setting",
+        ),
     ],
 )
 def test_what_cannot_be_simulated_is_refused(options: dict[str, Any], why: str, tmp_path: Path) -> None:
@@ -138,5 +142,5 @@ def test_what_cannot_be_simulated_is_refused(options: dict[str, Any], why: str, 
 
 
 def test_real_targets_are_not_simulated(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"kafka-4\.4 is real; choose one of sim-kafka"):
+    with pytest.raises(UsageError, match=r"--runtime sim: kafka-4\.4 is real, and not one of sim-kafka"):
         run(RunOptions("kafka-4.4", "stuck-lso", results=tmp_path, runtime="sim"), Silent())

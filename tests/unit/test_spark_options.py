@@ -12,9 +12,10 @@ import pytest
 from harness import checking, leftovers
 from harness.errors import UsageError
 from harness.leftovers import SPARK_MARKER
+from harness.spark.flags import DRIVER_MEMORY
 from harness.spark.options import LOCAL, SparkOptions, parse_spark
 from harness.spark.probe import unseen
-from harness.spark.session import DRIVER_MEMORY, SparkSpec, _options, _public, _set_environment
+from harness.spark.session import SparkSpec, _options, _public, _set_environment
 
 CLUSTER = "spark://master:7077"
 
@@ -74,7 +75,7 @@ def test_masters_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def spec(master: str = LOCAL, **conf: str) -> SparkSpec:
     named = {f"spark.{name.replace('_', '.')}": value for name, value in conf.items()}
-    return SparkSpec("run-1", Path("/scratch"), Path("/log"), SparkOptions(master, named))
+    return SparkSpec("run-1", Path("/scratch"), Path("/log"), asked=SparkOptions(master, named))
 
 
 def test_a_session_of_this_host_stays_on_loopback() -> None:

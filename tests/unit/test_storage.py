@@ -9,10 +9,12 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from metadata_logs import FOLDER, change, encode_log, encode_snapshot, partition, snapshot_name, topic
 
 from harness.errors import UsageError
 from harness.segments.ends import end_of_segment
 from harness.segments.folder import live_segments
+from harness.segments.metadata_join import read_metadata_log
 from harness.storage import place
 from harness.storage.remote import READ_AHEAD_BYTES, RemotePath, Tree
 from harness.storage.s3 import S3
@@ -109,6 +111,16 @@ def test_folders_are_listed_once_in_a_process(storage: InMemory) -> None:
     assert sent == path
     assert (sent / LOG).exists()
     assert sent.tree.storage.listed == ["/b/t-0", "/b/t-0"]
+
+
+def test_a_metadata_log() -> None:
+    files = {
+        f"/copies/{FOLDER}/{100:020}.log": encode_log([change("t", 0, leader=2)], first_offset=100),
+        f"/copies/{FOLDER}/{snapshot_name(100)}": encode_snapshot([topic("t"), partition("t", 0, (1, 2))]),
+    }
+    metadata = read_metadata_log(at(InMemory(files), f"/copies/{FOLDER}"))
+    assert [state.leader for state in metadata.histories["t", 0].states] == [1, 2]
+    assert str(metadata.source) == f"mem://here/copies/{FOLDER}"
 
 
 def test_a_path_with_patterns(storage: InMemory) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from harness import guarantees, verdict
+from harness.inventory import Difference
 from harness.verdict import Results
 
 CRITICAL_OFFSET = 20
@@ -232,10 +233,12 @@ def assembled(
     exposure: Any = EXPOSED,
     raised: Any = None,
     guarantees: Any = (),
+    *,
+    missing: Any = (),
     **changes: Any,
 ) -> dict[str, Any]:
     results = Results(list(findings), list(doubts), list(exposure), raised or {}, guarantees=guarantees)
-    return verdict.assemble(manifest(**changes), results)
+    return verdict.assemble(manifest(**changes), results, missing=missing)
 
 
 def test_a_finding_is_an_anomaly() -> None:
@@ -278,6 +281,32 @@ def test_a_checker_that_raised_forbids_clean() -> None:
     said = assembled(raised={"stuck_lso": "ValueError: no"})
     assert said["verdict"] == "unknown"
     assert "ValueError: no" in said["reason"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["observations.jsonl", "fetched", "brokers/2/before-return/stuck-lso-0/0.log", "brokers/3/after-rejoin/control-0"],
+)
+def test_partial_evidence_earns_no_clean(path: str) -> None:
+    said = assembled(missing=[Difference(path, "is missing")])
+    reason = f"judged by partial evidence: {path} is missing"
+    assert (said["verdict"], said["reason"]) == ("unknown", f"stuck-lso: {reason}")
+    assert said["partial"] == [{"path": path, "problem": "is missing"}]
+
+
+def test_what_a_scenario_does_not_rest_on_leaves_it_clean() -> None:
+    other = {**SCENARIO, "name": "other", "topic": "other"}
+    scenarios = [SCENARIO, other, CONTROL]
+    exposure = [{**one, "topic": topic} for topic in ("stuck-lso", "other") for one in EXPOSED]
+    missing = [Difference("brokers/2/after-rejoin/other-0/0.log", "is missing"), Difference("aftermath.jsonl", "…")]
+    said = assembled(scenarios=scenarios, exposure=exposure, missing=missing)
+    assert [one["verdict"] for one in said["scenarios"]] == ["clean", "unknown"]
+    assert said["verdict"] == "unknown"
+
+
+def test_a_finding_stands_in_partial_evidence() -> None:
+    said = assembled(findings=[finding()], missing=[Difference("observations.jsonl", "is missing")])
+    assert (said["verdict"], len(said["partial"])) == ("anomaly", 1)
 
 
 PROVEN = {"coordinated_compaction": True, "log_compaction_tx_batch_removal_enabled": True}

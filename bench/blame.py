@@ -1,0 +1,214 @@
+"""Whom do audits accuse? Real brokers under random traffic and outages, where clients know the truth.
+
+    python bench/blame.py run --target kafka-3.9 --target kafka-4.4 --rounds 5 --seed 1 --evidence DIR
+    python bench/blame.py again --evidence DIR          audits the stored folders once more, by the code of today
+
+Each round boots three brokers, takes one or two of them away under random traffic, brings each back, and then audits
+three times: ``live`` while the brokers run, ``disk`` with their whole log directories, and ``disk, no metadata log``
+without ``__cluster_metadata``. Which replicas are wrong is read from their files, without the checkers
+(`replica_truth`), and held against what a consumer of each broker is served. A finding that does not say whether it is
+decided counts as an accusation. ``right by luck``: the accused broker missed a marker, and the next marker says the
+same, so what it serves is right. ``called clean`` and ``nothing wrong`` are partitions. Exits 1 where an accusation is
+wrong, or where the commands of a finding have a replica copied anew from one that is wrong where it is right itself.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from accusations import Tally, tally
+from random_outages import BROKERS, Round, played
+from random_traffic import load_client_log
+from replica_truth import compare, final_state, read_replica
+from rich.console import Console
+from rich.table import Table
+
+from harness.audit.copies import find_copies
+from harness.audit.disk import beside_copies
+from harness.audit.judge import assemble, judge_copies
+from harness.checking import session_of
+from harness.clients import ClientError
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, HarnessError
+from harness.java import find_java
+from harness.spark.options import SparkOptions
+from harness.store import new_run_id
+from harness.workspace import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from replica_truth import Replica, ReplicaLog
+    from served_states import Served
+
+LIVE, DISK, DISK_ALONE = "live", "disk", "disk, no metadata log"
+FILES = {LIVE: "live.json", DISK: "disk.json", DISK_ALONE: "disk-alone.json"}
+TOPICS = "blame-*"
+AUDITED = {EXIT_CLEAN, EXIT_ANOMALY, EXIT_UNKNOWN}
+
+
+def audit_live(bootstrap: str) -> dict[str, Any]:
+    """Run ``harness audit live`` and return its verdict. Raises `HarnessError`."""
+    arguments = ["--bootstrap-server", bootstrap, "--topic", TOPICS, "--format", "json"]
+    command = [sys.executable, "-m", "harness.cli", "audit", "live", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode not in AUDITED:
+        raise HarnessError(f"harness audit live ended with {done.returncode}:\n{done.stderr}")
+    verdict: dict[str, Any] = json.loads(done.stdout)
+    return verdict
+
+
+def audit_disk(folders: Sequence[Path]) -> None:
+    """Audit the log directories of stored rounds, with the metadata log and without, and store both verdicts.
+
+    As ``harness audit disk`` does, but in one Spark session, and with one reading of the logs for both.
+    """
+    found = [
+        find_copies({broker: [folder / "brokers" / str(broker)] for broker in BROKERS}, [TOPICS], folder.name)
+        for folder in folders
+    ]
+    run_id = f"blame-{new_run_id()}"
+    with Workspace(run_id, Path.cwd()) as workspace, session_of(workspace, find_java(), SparkOptions(), []) as session:
+        rows = judge_copies(session, found)
+    for folder, copies in zip(folders, found, strict=True):
+        for mode, given in ((DISK, copies), (DISK_ALONE, replace(copies, metadata=None))):
+            store(folder, mode, assemble(given, rows, timings_s={}, beside=beside_copies(given)))
+
+
+def store(folder: Path, mode: str, verdict: Mapping[str, Any]) -> None:
+    """Write down a verdict with the commit that it is of."""
+    (folder / FILES[mode]).write_text(json.dumps({**verdict, "commit": commit()}, indent=1))
+
+
+def replicas_of(folder: Path) -> dict[Replica, ReplicaLog]:
+    """Return what each replica of a stored round holds."""
+    replicas = {}
+    for broker in BROKERS:
+        for path in (folder / "brokers" / str(broker)).glob(TOPICS):
+            topic, _, partition = path.name.rpartition("-")
+            replicas[broker, (topic, int(partition))] = read_replica(path)
+    return replicas
+
+
+def raise_if_served_otherwise(served: Mapping[Replica, Served], replicas: Mapping[Replica, ReplicaLog]) -> None:
+    """Raise `HarnessError` where a consumer was served another state than is read from the files: then no truth is."""
+    for replica, one in served.items():
+        read = final_state([held for held in replicas[replica].records if held.offset < one.last_stable_offset])
+        if one.state != read:
+            raise HarnessError(f"{replica}: a consumer is served {one.state}, and the files say {read}")
+
+
+def commit() -> str:
+    """Return the checkout's commit, with a mark where it was changed since."""
+    done = subprocess.run(
+        ["git", "-C", str(Path(__file__).resolve().parent), "describe", "--always", "--dirty", "--exclude=*"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout.strip()
+
+
+def results_of(evidence: Path) -> list[dict[str, Any]]:
+    """Return a row for each stored round and way to audit: round, mode, commit and tally."""
+    rows = []
+    for path in sorted(evidence.glob("*/round.json")):
+        folder, played_ = path.parent, json.loads(path.read_text())
+        truth = compare(load_client_log(folder / "clients.json"), replicas_of(folder))
+        for mode, name in FILES.items():
+            if (folder / name).exists():
+                verdict = json.loads((folder / name).read_text())
+                row = {key: played_[key] for key in ("target", "version", "seed", "partitions", "steps")}
+                rows.append({**row, "mode": mode, "commit": verdict["commit"], **tally(truth, verdict).as_json()})
+    return rows
+
+
+@click.group()
+def main() -> None:
+    """Whom do audits accuse, and rightly?"""
+
+
+evidence_option = click.option(
+    "--evidence", type=click.Path(path_type=Path), required=True, help="Where rounds are kept."
+)
+format_option = click.option(
+    "--format", "output", type=click.Choice(("text", "json")), default="text", show_default=True
+)
+
+
+@main.command()
+@click.option("--target", "targets", multiple=True, default=("kafka-3.9", "kafka-4.4"), show_default=True)
+@click.option("--rounds", default=5, show_default=True, help="How many of each target, by as many seeds.")
+@click.option("--seed", default=1, show_default=True, help="The first one.")
+@click.option("--partitions", default=48, show_default=True)
+@evidence_option
+@format_option
+def run(  # noqa: PLR0917
+    targets: tuple[str, ...], rounds: int, seed: int, partitions: int, evidence: Path, output: str
+) -> None:
+    """Play the rounds that have no folder yet, audit each, and print what came of all of them.
+
+    A round counts once it has its ``round.json``, which is written last.
+    """
+    for number in range(seed, seed + rounds):
+        for target in targets:
+            folder = (evidence / f"{target}-{number}").absolute()
+            if folder.exists():
+                continue
+            try:
+                with played(Round(target, number, partitions), folder) as round_:
+                    store(folder, LIVE, audit_live(round_.bootstrap))
+                raise_if_served_otherwise(round_.served, replicas_of(folder))
+                told = {"target": target, "version": round_.version, "seed": number, "partitions": partitions}
+                (folder / "round.json").write_text(json.dumps({**told, "steps": round_.steps}, indent=1))
+            except (HarnessError, ClientError) as error:
+                print(f"{folder.name}: this round does not count: {error}", file=sys.stderr, flush=True)
+    finish(evidence, output)
+
+
+@main.command()
+@evidence_option
+@format_option
+def again(evidence: Path, output: str) -> None:
+    """Audit the stored log directories of every round again; verdicts on live clusters stay what they were."""
+    finish(evidence, output)
+
+
+def finish(evidence: Path, output: str) -> None:
+    """Audit all rounds on disk, print all results and exit by them."""
+    folders = [path.parent.absolute() for path in sorted(evidence.glob("*/round.json"))]
+    if not folders:
+        raise click.UsageError(f"{evidence} has no whole round: there is nothing to audit")
+    audit_disk(folders)
+    rows = results_of(evidence)
+    if output == "json":
+        print(json.dumps(rows, indent=1))
+    else:
+        show(rows)
+    sys.exit(EXIT_ANOMALY if any(row["wrong"] or row["harmful"] for row in rows) else EXIT_CLEAN)
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    """Print a table by target and mode, and each wrong accusation."""
+    console = Console(width=160)
+    table = Table("target", "mode", "rounds", *Tally.COUNTS, "commits")
+    by_cell: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        by_cell[row["target"], row["mode"]].append(row)
+    for (target, mode), cell in sorted(by_cell.items()):
+        sums = [str(sum(row["counts"][name] for row in cell)) for name in Tally.COUNTS]
+        table.add_row(target, mode, str(len(cell)), *sums, " ".join(sorted({row["commit"] for row in cell})))
+    console.print(table)
+    for row in rows:
+        place = f"{row['target']}-{row['seed']}, {row['mode']}"
+        for name in ("wrong", "harmful"):
+            for one in row[name]:
+                console.print(f"{name.upper()} ({place}): {json.dumps(one)}", markup=False, soft_wrap=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,309 @@
+"""A real cluster under random traffic and random outages: the evidence that audits are then tried on.
+
+Three brokers, each a KRaft controller as well, so that any of them may be the one that is away. Transactions are open
+across each outage, and end while the broker is away, after it is back, or in the next outage. Every broker comes
+back; in the end every transaction has ended, compaction is frozen and the replicas are level.
+"""
+
+from __future__ import annotations
+
+import random
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from random_traffic import Traffic
+from served_states import read_served
+
+from harness.clients import ClientSpec, find_client
+from harness.clock import RealClock
+from harness.errors import HarnessError, WaitTimeoutError
+from harness.java import find_java
+from harness.protocol.admin import Admin
+from harness.protocol.replica import ReplicaState, WireReader, end_of
+from harness.protocol.wire import Connection
+from harness.runtimes.base import ClusterSpec, bootstrap_servers, live_addresses, live_brokers
+from harness.runtimes.local import LocalRuntime
+from harness.segments.batches import iter_batches, iter_records, marker
+from harness.store import new_run_id
+from harness.targets import find_target
+from harness.targets.jars import jars_for
+from harness.timers import FAST, FREEZE
+from harness.workspace import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from replica_truth import Replica
+    from served_states import Served
+
+    from harness.protocol.replica import TopicPartition
+    from harness.segments.batches import Batch
+
+BROKERS = (1, 2, 3)
+TOPIC_COUNT = 4
+SOURCE = "a Fetch answer"
+BOUND_S = 120.0
+REMOVAL_BOUND_S = 30.0
+FILLER_PERIOD_S = 0.4
+CLIENTS = ("librdkafka",) * 12 + ("java",) * 8
+"""Of the transactional producers."""
+BROKER_SETTINGS = {
+    **FAST.broker,
+    # Kafka's default. On a busy machine replicas leave the ISR otherwise for as long as a broker gets no processor, and
+    # brokers that are away leave it anyway, as the controller fences them.
+    "replica.lag.time.max.ms": "30000",
+    "broker.session.timeout.ms": "3000",
+}
+TOPIC_SETTINGS = {
+    **FAST.topic,
+    # A hundred replicas roll: half as often as in a run of the harness, with small index files.
+    "segment.ms": "300",
+    "segment.index.bytes": "16384",
+}
+
+
+@dataclass(frozen=True)
+class Round:
+    """What a round is drawn from."""
+
+    target: str
+    seed: int
+    partitions: int
+
+
+@dataclass(frozen=True)
+class Played:
+    """A cluster on which nothing changes any more: what happened to it, and what each of its replicas serves."""
+
+    version: str
+    steps: tuple[str, ...]
+    bootstrap: str
+    served: Mapping[Replica, Served]
+
+
+@dataclass
+class _Rig:
+    """The cluster and its clients while a round goes on; ``steps`` is what happened, in words."""
+
+    runtime: LocalRuntime
+    admin: Admin
+    clock: RealClock
+    chance: random.Random
+    places: dict[TopicPartition, tuple[int, ...]]
+    traffic: Traffic
+    steps: list[str]
+
+    @property
+    def topics(self) -> list[str]:
+        return sorted({topic for topic, _ in self.places})
+
+    def wait(self, condition: Callable[[], bool], what: str, bound_s: float = BOUND_S) -> None:
+        """Wait until a condition holds, which may fail to be asked meanwhile. Raises `WaitTimeoutError`."""
+
+        def checked() -> bool:
+            self.runtime.raise_if_died()
+            try:
+                return condition()
+            except (OSError, HarnessError):
+                return False
+
+        self.clock.wait_until(checked, bound_s, what)
+
+    def wait_in_sync(self) -> None:
+        """Wait until every replica is in its ISR, on the word of every broker."""
+        self.wait(
+            lambda: (
+                all(
+                    len(states := self.admin.partitions(self.topics, at=address)) == len(self.places)
+                    and all(set(state.isr) == set(BROKERS) and state.leader > 0 for state in states.values())
+                    for address in live_addresses(self.runtime)
+                )
+                and len(live_brokers(self.runtime)) == len(BROKERS)
+            ),
+            "every replica to be in its ISR",
+        )
+
+    def wait_gone(self, broker: int) -> None:
+        """Wait until a broker that was taken away leads nothing and is in no ISR."""
+        self.wait(
+            lambda: all(
+                broker not in state.isr and state.leader not in {broker, -1}
+                for state in self.admin.partitions([*self.topics, "__transaction_state"]).values()
+            ),
+            f"broker {broker} to leave every ISR",
+        )
+
+    def wait_filled(self, times: int) -> None:
+        """Wait until each partition was given so many filler records more."""
+        wanted = self.traffic.fills + times
+        self.wait(lambda: self.traffic.fills >= wanted, "the filler")
+
+
+@contextmanager
+def played(round_: Round, folder: Path) -> Iterator[Played]:
+    """Play a round, and give the cluster while its brokers still run.
+
+    Writes ``clients.json`` to the folder, which must not be there yet, and moves the brokers' log directories to
+    ``brokers/<id>`` at the end. Raises `HarnessError` where a bounded wait ends in vain.
+    """
+    target, java, clock = find_target(round_.target), find_java(), RealClock()
+    jars = jars_for(target)
+    folder.mkdir(parents=True)
+    run_id = f"blame-{new_run_id()}"
+    with Workspace(run_id, folder) as workspace, ExitStack() as owned:
+        spec = ClusterSpec(run_id, workspace.path, folder / "logs", BROKER_SETTINGS, BROKERS, controllers=BROKERS)
+        runtime = owned.enter_context(closing(LocalRuntime(spec, java.path, jars.classpath)))
+        admin = Admin(lambda: live_addresses(runtime))
+        runtime.start_cluster()
+        places = {
+            (f"blame-{number % TOPIC_COUNT}", number // TOPIC_COUNT): _rotated(number)
+            for number in range(round_.partitions)
+        }
+        _create_topics(runtime, admin, clock, places)
+        bootstrap = bootstrap_servers(runtime)
+        clients = ClientSpec(run_id, bootstrap, java, jars.classpath, workspace.path, folder / "java-client.log")
+        makers = {name: owned.enter_context(find_client(name).opened(clients)) for name in set(CLIENTS)}
+        chance = random.Random(round_.seed)  # noqa: S311  (it decides what is written, and is to be repeated)
+        traffic = Traffic(chance, bootstrap, list(places), [makers[name] for name in CLIENTS])
+        rig = _Rig(runtime, admin, clock, chance, places, traffic, [])
+        filler = clock.every(FILLER_PERIOD_S, traffic.fill, "filler")
+        try:
+            _play(rig)
+        finally:
+            filler.stop()
+            filler.raise_if_failed()
+        _hold_still(rig)
+        traffic.log.save(folder / "clients.json")
+        yield Played(
+            target.version,
+            tuple(rig.steps),
+            bootstrap,
+            {
+                (broker, tp): one
+                for broker in BROKERS
+                for tp, one in read_served(runtime.address(broker), places).items()
+            },
+        )
+        for broker in BROKERS:
+            runtime.kill(broker)
+            (folder / "brokers").mkdir(exist_ok=True)
+            (workspace.path / f"broker-{broker}" / "data").rename(folder / "brokers" / str(broker))
+
+
+def _rotated(number: int) -> tuple[int, ...]:
+    first = number % len(BROKERS)
+    return BROKERS[first:] + BROKERS[:first]
+
+
+def _create_topics(
+    runtime: LocalRuntime, admin: Admin, clock: RealClock, places: dict[TopicPartition, tuple[int, ...]]
+) -> None:
+    def registered() -> bool:
+        runtime.raise_if_died()
+        try:
+            return admin.brokers() == set(BROKERS)
+        except HarnessError:
+            return False  # nobody listens yet
+
+    clock.wait_until(registered, BOUND_S, "the brokers to register")
+    admin.create_topics(places, TOPIC_SETTINGS)
+    clock.wait_until(lambda: admin.has_coordinator("any"), BOUND_S, "a transaction coordinator")
+
+
+def _play(rig: _Rig) -> None:
+    """Write, and take brokers away one or two times; what happens in between is drawn."""
+    rig.wait_in_sync()
+    rig.traffic.write(4 * len(rig.places), deletes=0.1)
+    rig.traffic.begin(0.6)
+    rig.traffic.end(0.8)
+    rig.wait_filled(3)
+    for _ in range(rig.chance.choice((1, 2, 2, 2))):
+        _outage(rig, rig.chance.choice(BROKERS), rig.chance.choice(("kill", "pause")))
+    rig.traffic.end(1)
+    rig.traffic.begin(0.7)
+    rig.traffic.write(len(rig.places) // 4, deletes=0.3)
+    rig.traffic.end(1)
+    if rig.chance.random() < 0.5:  # noqa: PLR2004
+        rig.steps.append("preferred leaders elected")
+        rig.admin.elect_preferred(list(rig.places))
+        rig.traffic.write(len(rig.places) // 4, deletes=0.3)
+        rig.traffic.begin(0.3)
+        rig.traffic.end(1)
+    rig.wait_filled(rig.chance.randint(1, 10))
+
+
+def _outage(rig: _Rig, broker: int, how: str) -> None:
+    traffic = rig.traffic
+    rig.wait_in_sync()
+    traffic.begin(0.8)
+    rig.wait_in_sync()
+    led = sum(state.leader == broker for state in rig.admin.partitions(rig.topics).values())
+    rig.steps.append(f"{how} broker {broker}, the leader of {led} partitions")
+    {"kill": rig.runtime.kill, "pause": rig.runtime.pause}[how](broker)
+    rig.wait_gone(broker)
+    traffic.end(0.85)
+    traffic.write(len(rig.places), deletes=0.6)
+    traffic.begin(0.4)
+    traffic.end(0.8)
+    written = _removers(rig)
+    try:
+        rig.wait(lambda: 3 * _removers(rig) <= written, "deletes and ABORT markers to go", REMOVAL_BOUND_S)
+        rig.steps.append(f"two thirds of {written} deletes and ABORT markers are gone from the brokers that stayed")
+    except WaitTimeoutError as error:
+        rig.steps.append(str(error))
+    traffic.begin(0.7)
+    traffic.end(0.6)
+    {"kill": rig.runtime.start, "pause": rig.runtime.resume}[how](broker)
+    rig.steps.append(f"broker {broker} is back")
+    rig.wait_in_sync()
+    traffic.end(0.7)
+
+
+def _removers(rig: _Rig) -> int:
+    """Return how many deletes and ABORT markers the brokers that are there still have."""
+    return sum(
+        told.type == "abort" if (told := marker(batch, source=SOURCE)) else _deletes(batch)
+        for broker in live_brokers(rig.runtime)
+        for state in _read(rig, broker).values()
+        for batch in iter_batches(state.records, source=SOURCE)
+    )
+
+
+def _deletes(batch: Batch) -> int:
+    return 0 if batch.is_control else sum(record.value is None for record in iter_records(batch, source=SOURCE))
+
+
+def _read(rig: _Rig, broker: int) -> dict[TopicPartition, ReplicaState]:
+    with closing(WireReader(Connection(rig.runtime.address(broker)))) as reader:
+        answers = reader.read(rig.places)
+    missing = [f"{tp}: {answer}" for tp, answer in answers.items() if isinstance(answer, str)]
+    if missing:
+        raise HarnessError("; ".join(missing))
+    return {tp: answer for tp, answer in answers.items() if isinstance(answer, ReplicaState)}
+
+
+def _hold_still(rig: _Rig) -> None:
+    """Stop compaction, and wait until every replica is level."""
+    rig.wait_in_sync()
+    with suppress(WaitTimeoutError):
+        rig.wait(lambda: not rig.admin.ending_transactions(), "the last transaction markers")
+    rig.admin.alter_topics(rig.topics, FREEZE)
+    rig.wait(
+        lambda: all(
+            FREEZE.items() <= settings.items()
+            for address in live_addresses(rig.runtime)
+            for settings in rig.admin.topic_settings(address, rig.topics).values()
+        ),
+        "every broker to stop compaction",
+    )
+
+    def is_level() -> bool:
+        ends: dict[TopicPartition, set[int]] = {tp: set() for tp in rig.places}
+        for broker in BROKERS:
+            for tp, state in _read(rig, broker).items():
+                ends[tp] |= {end_of(state), state.high_watermark}
+        return all(len(seen) == 1 for seen in ends.values())
+
+    rig.wait(is_level, "the replicas to be level")

@@ -1,0 +1,218 @@
+"""Random writes and transactions on a real cluster, and what their clients know of each.
+
+Records carry the number of their write, in a header that no checker knows of. What a client was not told of, a write
+without an acknowledgement or a transaction without an acknowledged end, stays unknown: it may be either.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaException
+
+from harness.clients import ClientError
+from harness.clients.librdkafka import LibrdkafkaProducer
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from harness.clients import LibraryProducer, MakeProducer
+    from harness.protocol.replica import TopicPartition
+
+HEADER_WRITE = "write"
+"""Record header: the number of the write."""
+COMMITTED, ABORTED, UNKNOWN = "committed", "aborted", "unknown"
+RESTARTED = "restarted"
+"""How a transaction may end, too: its client dies, and its next start aborts what was open (KIP-98)."""
+KEYS = tuple(f"k{number}" for number in range(4))
+FILLER = "filler"
+HOME_PARTITIONS = 4
+"""A transactional producer comes back to the same few, so that a later marker of its own meets a missed one."""
+MOST_WRITES = 5
+
+
+@dataclass
+class Write:
+    """One record of one client; ``offset`` is None until it is acknowledged."""
+
+    number: int
+    topic: str
+    partition: int
+    key: str
+    is_delete: bool
+    transaction: int | None
+    offset: int | None = None
+
+
+@dataclass
+class Transaction:
+    """One transaction; its ``outcome`` is unknown until a client was told of its end."""
+
+    number: int
+    transactional_id: str
+    outcome: str = UNKNOWN
+
+
+@dataclass(frozen=True)
+class ClientLog:
+    """What all clients of a round know, by number."""
+
+    writes: dict[int, Write] = field(default_factory=dict)
+    transactions: dict[int, Transaction] = field(default_factory=dict)
+
+    def outcome_of(self, write: Write) -> str:
+        """Return whether a write counts: committed, aborted or unknown."""
+        if write.transaction is not None:
+            return self.transactions[write.transaction].outcome
+        return UNKNOWN if write.offset is None else COMMITTED
+
+    def save(self, path: Path) -> None:
+        """Write it down."""
+        rows = {name: [asdict(row) for row in table.values()] for name, table in vars(self).items()}
+        path.write_text(json.dumps(rows))
+
+
+def load_client_log(path: Path) -> ClientLog:
+    """Read what `ClientLog.save` wrote."""
+    rows = json.loads(path.read_text())
+    return ClientLog(
+        {row["number"]: Write(**row) for row in rows["writes"]},
+        {row["number"]: Transaction(**row) for row in rows["transactions"]},
+    )
+
+
+@dataclass
+class _Session:
+    """A transactional producer, the partitions that it writes to, and its open transaction."""
+
+    transactional_id: str
+    make: MakeProducer
+    producer: LibraryProducer
+    home: Sequence[TopicPartition]
+    open: Transaction | None = None
+
+
+class Traffic:
+    """Clients that do at random what they are asked for. One thread; `fill` may be called from another one."""
+
+    def __init__(
+        self,
+        chance: random.Random,
+        bootstrap: str,
+        partitions: Sequence[TopicPartition],
+        makers: Sequence[MakeProducer],
+    ) -> None:
+        """Connect a plain, an idempotent and a filling producer, and a transactional one for each of ``makers``."""
+        self.log = ClientLog()
+        self.fills = 0
+        """How many times each partition was given a filler record."""
+        self._numbers = itertools.count(1)
+        self._chance = chance
+        self._partitions = partitions
+        self._bootstrap = bootstrap
+        self._filler = LibrdkafkaProducer(bootstrap, None, {})
+        self._plain = [LibrdkafkaProducer(bootstrap, None, {}), self._idempotent()]
+        self._sessions = [self._session(f"traffic-{n}", make) for n, make in enumerate(makers)]
+
+    def fill(self) -> None:
+        """Write a filler record to each partition: cleaners pass only where something new was written."""
+        for tp in self._partitions:
+            self._send(self._filler, tp, FILLER, is_delete=False, transaction=None)
+        self._filler.flush()
+        self.fills += 1
+
+    def write(self, count: int, *, deletes: float) -> None:
+        """Write so many records outside of transactions, this fraction of them deletes, and wait for the answers."""
+        written = [self._write(deletes) for _ in range(count)]
+        for producer in self._plain:
+            producer.flush()
+        if any(write.offset is None for write in written):
+            # An idempotent producer that brokers have forgotten fails for good (OUT_OF_ORDER_SEQUENCE_NUMBER).
+            self._plain[1] = self._idempotent()
+
+    def _write(self, deletes: float) -> Write:
+        producer = self._chance.choice(self._plain)
+        tp, key = self._chance.choice(self._partitions), self._chance.choice(KEYS)
+        is_delete = self._chance.random() < deletes
+        return self._send(producer, tp, key, is_delete=is_delete, transaction=None)
+
+    def begin(self, likelihood: float) -> None:
+        """Have each idle transactional producer begin a transaction with some records, or not."""
+        for session in self._sessions:
+            if session.open is None and self._chance.random() < likelihood:
+                self._begin(session)
+
+    def end(self, likelihood: float) -> None:
+        """Have each open transaction committed, aborted, or aborted by a new start of its client, or left open."""
+        for session in self._sessions:
+            if session.open is not None and self._chance.random() < likelihood:
+                how = self._chance.choices((COMMITTED, ABORTED, RESTARTED), (5, 4, 1))[0]
+                self._end(session, session.open, how)
+
+    def _idempotent(self) -> LibrdkafkaProducer:
+        return LibrdkafkaProducer(self._bootstrap, None, {"enable.idempotence": "true"})
+
+    def _session(self, transactional_id: str, make: MakeProducer) -> _Session:
+        home = self._chance.sample(self._partitions, min(HOME_PARTITIONS, len(self._partitions)))
+        session = _Session(transactional_id, make, make(transactional_id), home)
+        session.producer.init_transactions()
+        return session
+
+    def _begin(self, session: _Session) -> None:
+        transaction = Transaction(next(self._numbers), session.transactional_id)
+        self.log.transactions[transaction.number] = session.open = transaction
+        try:
+            session.producer.begin_transaction()
+            for _ in range(self._chance.randint(1, MOST_WRITES)):
+                tp, key = self._chance.choice(session.home), self._chance.choice(KEYS)
+                is_delete = self._chance.random() < 0.4  # noqa: PLR2004
+                self._send(session.producer, tp, key, is_delete=is_delete, transaction=transaction.number)
+            session.producer.flush()
+        except ClientError:
+            self._renew(session)
+
+    def _end(self, session: _Session, transaction: Transaction, how: str) -> None:
+        try:
+            if how == COMMITTED:
+                session.producer.commit_transaction()
+            elif how == ABORTED:
+                session.producer.abort_transaction()
+            else:
+                # It bumps the producer epoch: a marker in the next epoch, also in transactions v1.
+                self._renew(session)
+            transaction.outcome = ABORTED if how == RESTARTED else how
+            session.open = None
+        except ClientError as error:
+            if error.certainly:
+                with suppress(ClientError):
+                    session.producer.abort_transaction()
+                    transaction.outcome = ABORTED
+            self._renew(session)
+
+    def _renew(self, session: _Session) -> None:
+        """Go on with a new producer of the same transactional id; what the old one left open is ended by that."""
+        session.open = None
+        session.producer = session.make(session.transactional_id)
+        session.producer.init_transactions()
+
+    def _send(
+        self, producer: LibraryProducer, to: TopicPartition, key: str, *, is_delete: bool, transaction: int | None
+    ) -> Write:
+        """Send a record, and note its acknowledgement; where the library refuses it, it stays unknown."""
+        write = Write(next(self._numbers), *to, key, is_delete, transaction)
+        self.log.writes[write.number] = write
+
+        def answered(error: str | None, offset: int) -> None:
+            if error is None:
+                write.offset = offset
+
+        number = str(write.number)
+        with suppress(KafkaException):
+            producer.send(to, key, None if is_delete else number, [(HEADER_WRITE, number.encode())], answered)
+        return write

@@ -1,0 +1,46 @@
+"""What an audit has to say beside its findings: what is said of many files, folders or partitions is one sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+MOST_NAMED: Final = 3
+
+
+@dataclass(frozen=True)
+class Note:
+    """``what`` is to be said of a partition's ``folder`` that was copied from a broker, or of one ``file`` in it."""
+
+    broker: int
+    folder: str
+    what: str
+    file: str = ""
+
+
+def in_sentences(notes: Iterable[Note]) -> tuple[str, ...]:
+    """Return a sentence for all notes that say the same; a single one names its file or folder, several are counted."""
+    alike: dict[tuple[str, bool], list[Note]] = {}
+    for note in dict.fromkeys(notes):
+        alike.setdefault((note.what, bool(note.file)), []).append(note)
+    return tuple(f"{_subject(group)}: {what}" for (what, _), group in alike.items())
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first of some names, and how many more there are."""
+    more = len(names) - MOST_NAMED
+    return ", ".join(names) if more <= 0 else f"{', '.join(names[:MOST_NAMED])} and {more} more"
+
+
+def _subject(notes: Sequence[Note]) -> str:
+    brokers = sorted({note.broker for note in notes})
+    who = f"broker{'s' if len(brokers) > 1 else ''} {', '.join(map(str, brokers))}"
+    first = notes[0]
+    if len(notes) == 1:
+        return f"{who}: {first.folder}{'/' if first.file else ''}{first.file}"
+    folders = len({(note.broker, note.folder) for note in notes})
+    of_folders = f"{folders} folder{'s' if folders > 1 else ''}"
+    return f"{who}: {f'{len(notes)} files in {of_folders}' if first.file else of_folders}"

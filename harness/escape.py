@@ -1,0 +1,119 @@
+r"""Text that comes from brokers, files and clients, made fit to be printed: nothing of it is ever printed raw.
+
+A key, a transactional id or a topic name may hold anything: escape sequences that a terminal obeys, line breaks that
+forge another line of a result, characters that reverse the text after them or that nobody sees. What is escaped is one
+table, `UNSEEN`. There are two functions, because a text is escaped in two places:
+
+- `escape` (and `escape_sql` for sentences that Spark makes) is for **one value** that becomes part of a sentence. It
+  doubles backslashes, too, so that the text tells exactly which value it was.
+- `visible` is for a **whole text on its way out**: a line of a terminal, a cell of a table, a line of a log, a text in
+  XML, Markdown or HTML. It leaves backslashes alone, so that it changes nothing of what is escaped already.
+
+| character | is written as |
+|---|---|
+| backslash | ``\\`` (by `escape` only) |
+| ASCII control character, DEL | ``\x1b`` |
+| other character of `UNSEEN` | ``\u202e``, ``\U000e0041`` |
+| byte that is no UTF-8 | ``\xff`` |
+
+JSON for programs keeps every value as it is: `to_json` writes what is not printable ASCII as JSON's own escapes.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from typing import Any, Final
+
+UNSEEN: Final = (
+    (0x00, 0x1F),  # C0 controls: line breaks, tabs, ESC
+    (0x7F, 0x9F),  # DEL and C1 controls: U+009B begins an escape sequence by itself
+    (0xAD, 0xAD),  # soft hyphen
+    (0x061C, 0x061C),  # Arabic letter mark: changes direction
+    (0x180E, 0x180E),  # Mongolian vowel separator: has no width
+    (0x200B, 0x200F),  # no width, and marks of direction
+    (0x2028, 0x202E),  # line and paragraph separator; embeddings and overrides of direction
+    (0x2060, 0x206F),  # word joiner, invisible operators, isolates of direction
+    (0xD800, 0xDFFF),  # lone surrogates: no text at all; U+DC80 to U+DCFF stand for bytes that are no UTF-8
+    (0xFEFF, 0xFEFF),  # byte order mark
+    (0xFFF9, 0xFFFB),  # annotations
+    (0xFFFE, 0xFFFF),  # no characters, and forbidden in XML
+    (0xE0000, 0xE007F),  # tags: a hidden copy of ASCII
+)
+"""First and last code point of what is escaped: all that acts on the text around it, or is not seen."""
+
+SHOWN_CHARACTERS: Final = 200
+"""Of a key or a value where both are shown in full; the rest is counted."""
+
+CONTINUED: Final = "\n    "
+"""A line break within a message: what follows it cannot be taken for a message of its own."""
+
+_IN_PYTHON: Final = "\\U{0:08x}-\\U{1:08x}"
+_IN_JAVA: Final = r"\x{{{0:x}}}-\x{{{1:x}}}"
+_UNSEEN: Final = re.compile("[" + "".join(_IN_PYTHON.format(*span) for span in UNSEEN) + "]")
+_UNSEEN_IN_JAVA: Final = "[" + "".join(_IN_JAVA.format(*span) for span in UNSEEN) + "]"
+_DEL: Final = "\x7f"
+
+
+def escape(value: str | bytes) -> str:
+    """Return one value as a part of a sentence, unambiguous: two values never look the same."""
+    text = value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
+    return visible(text.replace("\\", "\\\\"))
+
+
+def visible(text: str, *, line_break: str = r"\x0a") -> str:
+    """Return a text with everything escaped that a reader would not see as it is; a text like that is not changed.
+
+    ``line_break``: what takes the place of line breaks; `CONTINUED` where several lines are one message.
+    """
+    return _UNSEEN.sub(lambda found: line_break if found[0] == "\n" else _written(ord(found[0])), text)
+
+
+def shortened(value: bytes | None) -> str | None:
+    """Return a key or a value as `escape` does, at most `SHOWN_CHARACTERS` long, with its size where it is longer."""
+    if value is None:
+        return None
+    told = escape(value[: 4 * SHOWN_CHARACTERS])
+    if len(told) > SHOWN_CHARACTERS or len(value) > 4 * SHOWN_CHARACTERS:
+        return f"{told[:SHOWN_CHARACTERS]}… ({len(value):,} bytes)"
+    return told
+
+
+def escape_sql(text: str) -> str:
+    """Return a Spark SQL expression that does to a string what `escape` does; ``text``: an expression, too."""
+    doubled = rf"replace({text}, r'\', r'\\')"
+    return rf"""
+        CASE WHEN {doubled} RLIKE r'{_UNSEEN_IN_JAVA}' THEN array_join(transform(split({doubled}, ''), c -> CASE
+            WHEN NOT c RLIKE r'{_UNSEEN_IN_JAVA}' THEN c
+            WHEN ascii(c) < 128 THEN format_string(r'\x%02x', ascii(c))
+            WHEN ascii(c) < 65536 THEN format_string(r'\u%04x', ascii(c))
+            ELSE format_string(r'\U%08x', ascii(c)) END), '')
+        ELSE {doubled} END"""
+
+
+def escape_bytes_sql(binary: str) -> str:
+    r"""Return a Spark SQL expression that writes every byte as ``\xff``: for what is no UTF-8."""
+    return rf"regexp_replace(lower(hex({binary})), '(..)', r'\\x$1')"
+
+
+def to_json(value: Any, *, indent: int | None = None) -> str:
+    """Return JSON of printable ASCII and line breaks alone, from which every value is read back as it was."""
+    return json.dumps(value, indent=indent, ensure_ascii=True).replace(_DEL, r"\u007f")
+
+
+def log_formatter(pattern: str) -> logging.Formatter:
+    """Return a formatter of log records whose text comes from anywhere: one record cannot forge another."""
+    return _LogFormatter(pattern)
+
+
+class _LogFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        # All of it: a traceback may have been formatted by another handler, and kept with the record.
+        return visible(super().format(record), line_break=CONTINUED)
+
+
+def _written(code: int) -> str:
+    if 0xDC80 <= code <= 0xDCFF:  # noqa: PLR2004  (what Python's surrogateescape makes of a byte)
+        return f"\\x{code - 0xDC00:02x}"
+    return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"  # noqa: PLR2004

@@ -1,0 +1,191 @@
+"""Which settings a target's brokers and topics have, and which values: by the list of its version (`settings_list`)."""
+
+from __future__ import annotations
+
+import importlib.resources
+import math
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from harness.errors import UsageError
+from harness.suggest import close_to, quoted
+from harness.targets import REDPANDA, SIMULATED
+from harness.targets.kafka import SET_BY_HARNESS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from harness.targets import Target
+
+TOPIC, BROKER = SCOPES = ("topic", "broker")
+
+_LISTS = "locks"
+_RANGE = re.compile(r"\[(?P<least>-?[\d.]+),\.\.\.(,(?P<most>-?[\d.]+))?\](?P<other> or -1)?")
+_CHOICE = re.compile(r"(?P<any_case>\(case insensitive\) )?\[(?P<values>[^\[\]]+)\]")
+_CLASS_NAME = re.compile(r"[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)*", re.ASCII)
+_WHOLE_NUMBER = re.compile(r"[+-]?\d+", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting by its `ConfigDef.Type`; ``valid``: the text of its `ConfigDef.Validator`, or ""."""
+
+    name: str
+    type: str
+    valid: str
+
+
+@dataclass(frozen=True)
+class SettingsList:
+    """Every setting of one exact Kafka version, by scope and name; names that end with ``*`` are prefixes."""
+
+    version: str
+    settings: Mapping[tuple[str, str], Setting]
+
+    def find(self, scope: str, name: str) -> Setting | None:
+        """Return the setting of that name; None where there is none."""
+        found = self.settings.get((scope, name))
+        prefixes = ((at, one) for (at, pattern), one in self.settings.items() if pattern.endswith("*"))
+        return found or next((one for at, one in prefixes if at == scope and _has_prefix(name, one.name[:-1])), None)
+
+
+def list_for(target: Target) -> SettingsList | None:
+    """Return the list of a target's version, or of the version nearest to it; None for Redpanda, which has none.
+
+    Simulated brokers take Kafka's names, those of the version that they follow, or of the newest.
+    """
+    if target.system == REDPANDA:
+        return None
+    versions = _versions()
+    if target.version in versions:
+        return _read(target.version)
+    wanted = _numbers(target.version) or _numbers(max(versions, key=_numbers))
+    return _read(min(versions, key=lambda one: _distance(_numbers(one), wanted)))
+
+
+def note_on(target: Target) -> str | None:
+    """Return what to say where a target's settings are checked by the list of another version; None elsewhere."""
+    found = list_for(target)
+    if found is None:
+        return f"--set is not checked: there is no list of the settings of {target.name}"
+    if target.system in SIMULATED or found.version == target.version:
+        return None
+    return f"--set is checked against the settings of Kafka {found.version}: there is no list of {target.version}"
+
+
+def raise_if_unfit(target: Target, settings: Mapping[str, Mapping[str, str]]) -> None:
+    """Raise `UsageError` for the first setting, by scope and name, that brokers of the target would not take.
+
+    Checked are the name, the type (`ConfigDef.parseType`), and ranges and choices; what depends on several settings, or
+    on files and classes of the broker, is not.
+    """
+    found = list_for(target)
+    for scope, values in settings.items():
+        for name, value in values.items():
+            given = f"--set {quoted(f'{scope}.{name}={value}')}"
+            if scope == BROKER and name in SET_BY_HARNESS:
+                raise UsageError(f"{given}: the harness sets {name} itself, for every broker another")
+            if found is None:
+                continue
+            setting = found.find(scope, name)
+            if setting is None:
+                raise UsageError(f"{given}: {_unknown(found, scope, name)}")
+            if why := why_invalid(setting, value):
+                raise UsageError(f"{given}: {name} takes {why}")
+
+
+def why_invalid(setting: Setting, value: str) -> str | None:
+    """Return what the setting takes where the value is none of that, None where it is."""
+    why = _TYPES.get(setting.type, lambda _: None)(value.strip())
+    return why or _why_beyond(setting, value.strip())
+
+
+def _why_beyond(setting: Setting, value: str) -> str | None:
+    bounds, choice = _RANGE.fullmatch(setting.valid), _CHOICE.fullmatch(setting.valid)
+    if bounds and setting.type in _NUMBERS:
+        number = float(value)
+        is_other = bool(bounds["other"]) and number == -1
+        if not is_other and not float(bounds["least"]) <= number <= float(bounds["most"] or "inf"):
+            most = f"to {bounds['most']}" if bounds["most"] else "or more"
+            return f"{bounds['least']} {most}{bounds['other'] or ''}"
+    if choice and "..." not in setting.valid:
+        known = [one.strip() for one in choice["values"].split(",")]
+        given = [one.strip() for one in value.split(",")] if setting.type == "LIST" else [value]
+        same: Callable[[str], str] = str.lower if choice["any_case"] else str
+        if not {same(one) for one in given} <= {same(one) for one in known}:
+            return f"{'some' if setting.type == 'LIST' else 'one'} of {', '.join(known)}"
+    if setting.valid.startswith("non-empty") and not value:
+        return "a value that is not empty"
+    return None
+
+
+def _whole_number(bits: int) -> Callable[[str], str | None]:
+    """As `Integer.parseInt`, `Long.parseLong` and `Short.parseShort` do, for ASCII digits."""
+    least, most = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    longest = len(str(least))
+
+    def why_invalid(value: str) -> str | None:
+        is_one = _WHOLE_NUMBER.fullmatch(value) and len(value) <= longest and least <= int(value) <= most
+        return None if is_one else f"a whole number of {bits} bits"
+
+    return why_invalid
+
+
+def _finite_number(value: str) -> str | None:
+    try:
+        is_one = math.isfinite(float(value))
+    except ValueError:
+        is_one = False
+    return None if is_one else "a finite number"
+
+
+_NUMBERS: Final[Mapping[str, Callable[[str], str | None]]] = {
+    "SHORT": _whole_number(16),
+    "INT": _whole_number(32),
+    "LONG": _whole_number(64),
+    "DOUBLE": _finite_number,
+}
+_TYPES: Final[Mapping[str, Callable[[str], str | None]]] = {
+    **_NUMBERS,
+    "BOOLEAN": lambda value: None if value.lower() in {"true", "false"} else "true or false",
+    "CLASS": lambda value: None if _CLASS_NAME.fullmatch(value) else "the name of a class",
+}
+"""By `ConfigDef.Type`: what says why a text is no value of it. Others take any text."""
+
+
+def _unknown(found: SettingsList, scope: str, name: str) -> str:
+    names = sorted(one for at, one in found.settings if at == scope)
+    other = next((at for at in SCOPES if at != scope and found.find(at, name)), None)
+    if other:
+        return f"{name} is a setting of a {other}: give {other}.{name}"
+    return f"Kafka {found.version} has no such setting of a {scope}{close_to(name, names)}"
+
+
+def _has_prefix(name: str, prefix: str) -> bool:
+    return name.startswith(prefix) and len(name) > len(prefix)
+
+
+@cache
+def _versions() -> tuple[str, ...]:
+    names = (one.name for one in (importlib.resources.files("harness.targets") / _LISTS).iterdir())
+    return tuple(name.removeprefix("kafka-").removesuffix(".settings") for name in names if name.endswith(".settings"))
+
+
+@cache
+def _read(version: str) -> SettingsList:
+    path = importlib.resources.files("harness.targets") / _LISTS / f"kafka-{version}.settings"
+    rows = (line.split("\t") for line in path.read_text(encoding="utf-8").splitlines())
+    return SettingsList(version, {(scope, name): Setting(name, type_, valid) for scope, name, type_, valid in rows})
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return a version's numbers, none where it is no version; a release candidate counts as its release."""
+    parts = version.partition("-")[0].split(".")
+    return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()
+
+
+def _distance(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    """Return how far apart two versions are: by their line first, then by their patch."""
+    return tuple(abs(mine - theirs) for mine, theirs in zip(one, (*other, 0, 0), strict=False))

@@ -1,0 +1,111 @@
+"""The settings of one exact Kafka version, read from the brokers' own classes: one list beside each lock file.
+
+A list (``locks/kafka-3.9.2.settings``) has a line ``scope<TAB>name<TAB>type<TAB>valid values`` for each setting;
+scope is ``topic`` or ``broker``, the type is a `ConfigDef.Type`, and the valid values are the text of the setting's
+`ConfigDef.Validator`, empty where it has none. A name that ends with ``*`` stands for every name with that prefix.
+``python -m harness.targets.settings_list kafka-3.9`` writes the list, in a source tree.
+
+Sources: `LogConfig` and `KafkaConfig` (from 4.0 on `AbstractKafkaConfig`); what brokers hand to plugins without a
+definition is named by `StandardAuthorizer`, `JmxReporter`, `RemoteLogManagerConfig`, `AbstractConfig` and
+`ListenerName`.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from py4j.java_gateway import GatewayParameters, JavaGateway, get_field, launch_gateway
+
+from harness.errors import UsageError
+from harness.java import find_java
+from harness.targets import find_target
+from harness.targets.jars import jars_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from harness.targets import Target
+
+_STOP_TIMEOUT_S = 10.0
+_UNNAMED = "$$Lambda"
+"""In the text of a validator that has no text of its own."""
+
+
+def read_from_jars(target: Target) -> list[str]:
+    """Return the lines of a target's list, in order of scope and name. Raises `UsageError` as `jars_for` does."""
+    with _jvm(target) as jvm:
+        return sorted({*_defined(jvm, "topic"), *_defined(jvm, "broker"), *_undefined(jvm)})
+
+
+def _defined(jvm: Any, scope: str) -> Iterator[str]:
+    for key in _definition(jvm, scope).configKeys().values():
+        validator = get_field(key, "validator")
+        valid = "" if validator is None else str(validator.toString()).strip()
+        words = (scope, get_field(key, "name"), get_field(key, "type").name(), "" if _UNNAMED in valid else valid)
+        yield "\t".join(words)
+
+
+def _definition(jvm: Any, scope: str) -> Any:
+    if scope == "topic":
+        return jvm.org.apache.kafka.storage.internals.log.LogConfig.configDefCopy()
+    try:
+        jvm.java.lang.Class.forName("org.apache.kafka.server.config.AbstractKafkaConfig")
+    except Exception:  # noqa: BLE001  (py4j wraps ClassNotFoundException: 3.9 has the definition elsewhere)
+        return jvm.kafka.server.KafkaConfig.configDef()
+    return jvm.org.apache.kafka.server.config.AbstractKafkaConfig.CONFIG_DEF
+
+
+def _undefined(jvm: Any) -> Iterator[str]:
+    """Yield what brokers read, or hand to plugins, although no definition has it."""
+    kafka = jvm.org.apache.kafka
+    remote = kafka.server.log.remote.storage.RemoteLogManagerConfig
+    providers = kafka.common.config.AbstractConfig.CONFIG_PROVIDERS_CONFIG
+    listeners = str(kafka.common.network.ListenerName("x").configPrefix()).removesuffix("x.")
+    yield f"broker\t{kafka.metadata.authorizer.StandardAuthorizer.SUPER_USERS_CONFIG}\tSTRING\t"
+    yield f"broker\t{kafka.metadata.authorizer.StandardAuthorizer.ALLOW_EVERYONE_IF_NO_ACL_IS_FOUND_CONFIG}\tBOOLEAN\t"
+    for prefix in (
+        listeners,
+        f"{providers}.",
+        kafka.common.metrics.JmxReporter.METRICS_CONFIG_PREFIX,
+        remote.DEFAULT_REMOTE_STORAGE_MANAGER_CONFIG_PREFIX,
+        remote.DEFAULT_REMOTE_LOG_METADATA_MANAGER_CONFIG_PREFIX,
+    ):
+        yield f"broker\t{prefix}*\tSTRING\t"
+
+
+@contextmanager
+def _jvm(target: Target) -> Iterator[Any]:
+    """Give the classes of a target's brokers, in a JVM that ends with the block."""
+    port, token, process = launch_gateway(
+        classpath=jars_for(target).classpath,
+        java_path=str(find_java().path),
+        die_on_exit=True,
+        enable_auth=True,
+        return_proc=True,
+    )
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
+    try:
+        yield gateway.jvm
+    finally:
+        gateway.close()
+        process.kill()
+        process.wait(_STOP_TIMEOUT_S)
+
+
+def main(arguments: list[str]) -> int:
+    """Write the list of each named target; return the exit code."""
+    try:
+        for target in map(find_target, arguments):
+            path = Path(__file__).parent / "locks" / f"kafka-{target.version}.settings"
+            path.write_text("".join(f"{line}\n" for line in read_from_jars(target)), encoding="utf-8")
+    except UsageError as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

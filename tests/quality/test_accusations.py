@@ -1,0 +1,182 @@
+"""Who is accused in generated diverged partitions, against what clients wrote: nobody wrongly, and most are decided.
+
+A few partitions of each payload unless asked for more; all of them, 3,600::
+
+    python -m pytest tests/quality/test_accusations.py --quality-runs 600 -s
+
+The same findings are attributed once with the metadata log, and once without one. One in six partitions has rough
+`diverged.Weather`: every replica is out of the ISR now and then, and who is wrong often cannot be decided.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from itertools import count, islice, product
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from client_truth import Wrongs, wrongs_by_broker
+from diverged import CALM, PAYLOADS, ROUGH, Diverged, Weather, diverge
+from test_audit import dealt, key_of
+
+from checkers.evidence import load_copies
+from harness.audit.copies import find_copies
+from harness.audit.disk import beside_copies
+from harness.audit.judge import assemble, judge_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from harness.audit.copies import Copies
+    from harness.audit.judge import Rows
+    from models.batch import Batch
+
+pytestmark = pytest.mark.timeout(3600)
+
+_FEW: Final = 12
+_ROUGH_SHARE: Final = 6
+"""One partition in so many."""
+_JOB_CASES: Final = 600
+LEAST_DECIDED: Final = 0.9
+LEAST_DECIDED_OF_FEW: Final = 0.8
+"""Of less than `_MANY`, where chance decides more."""
+_MANY: Final = 1000
+WITH, WITHOUT = "with the metadata log", "without it"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A diverged partition: what each replica is wrong about, and the findings by what was known."""
+
+    case: Diverged
+    wrongs: dict[int, Wrongs]
+    findings: dict[str, list[dict[str, Any]]]
+
+    def is_decided(self, knowing: str) -> bool:
+        """Whether every finding says who is wrong."""
+        return all(finding["decided"] for finding in self.findings[knowing])
+
+
+@pytest.fixture(scope="module")
+def judged(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> list[Judged]:
+    first, runs = request.config.getoption("--quality-seed"), request.config.getoption("--quality-runs") or _FEW
+    counts = {CALM: runs - runs // _ROUGH_SHARE, ROUGH: runs // _ROUGH_SHARE}
+    cases = [
+        case
+        for payload in PAYLOADS
+        for weather, many in counts.items()
+        for case in islice(_diverged(payload, weather, first), many)
+    ]
+    top = tmp_path_factory.mktemp("diverged")
+    found = []
+    for start in range(0, len(cases), _JOB_CASES):
+        found += _judge(spark, top, cases[start : start + _JOB_CASES])
+    return found
+
+
+def _diverged(payload: str, weather: Weather, first_seed: int) -> Iterator[tuple[Diverged, dict[int, Wrongs]]]:
+    """Yield the cases of a payload in which a replica is wrong."""
+    for seed in count(first_seed):
+        case = diverge(seed, payload, weather)
+        wrongs = wrongs_by_broker(case.partition)
+        if any(wrongs.values()):
+            yield case, wrongs
+
+
+def _judge(spark: SparkSession, top: Path, cases: Sequence[tuple[Diverged, dict[int, Wrongs]]]) -> list[Judged]:
+    encoded: dict[Batch, bytes] = {}
+    copies = []
+    for case, _ in cases:
+        encoded.clear()
+        folders = case.write(top, encoded)
+        copies.append(find_copies({broker: [folder] for broker, folder in folders.items()}, ["*"], case.name))
+    rows = judge_whole(load_copies(spark, copies))
+    assert rows["raised"] == []
+    rows_of = dealt(copies, rows)
+    return [
+        Judged(case, wrongs, {knowing: _findings(one, rows_of[one.run_id], knowing) for knowing in (WITH, WITHOUT)})
+        for (case, wrongs), one in zip(cases, copies, strict=True)
+    ]
+
+
+def _findings(one: Copies, rows: dict[str, Rows], knowing: str) -> list[dict[str, Any]]:
+    assert one.metadata is not None
+    known = one if knowing == WITH else replace(one, metadata=None)
+    findings: list[dict[str, Any]] = assemble(known, rows, timings_s={}, beside=beside_copies(known))["findings"]
+    return findings
+
+
+def _described(one: Judged, finding: dict[str, Any]) -> str:
+    names = ("anomaly", "candidates", "broker", "offset", "key", "decided_by", "right", "disagree", "assumptions")
+    shown = {name: finding.get(name) for name in names}
+    return f"{one.case.name} ({', '.join(sorted(one.case.traits))}): {shown}; wrong are {one.wrongs}"
+
+
+@pytest.mark.parametrize("knowing", [WITH, WITHOUT])
+def test_nobody_is_accused_who_is_right(judged: list[Judged], knowing: str) -> None:
+    wrongly = [
+        _described(one, finding)
+        for one in judged
+        for finding in one.findings[knowing]
+        if finding["decided"]
+        and not one.wrongs[finding["broker"]].includes(key_of(finding["key"]), finding["producer_id"])
+    ]
+    assert not wrongly, f"{len(wrongly)} wrong accusations\n" + "\n".join(wrongly)
+
+
+@pytest.mark.parametrize("knowing", [WITH, WITHOUT])
+def test_nobody_is_called_right_who_is_wrong(judged: list[Judged], knowing: str) -> None:
+    wrongly = [
+        _described(one, finding)
+        for one in judged
+        for finding in one.findings[knowing]
+        for broker in finding["right"]
+        if (key := key_of(finding["key"])) is not None and key in one.wrongs[broker].keys
+    ]
+    assert not wrongly, f"{len(wrongly)} wrong acquittals\n" + "\n".join(wrongly)
+
+
+def test_most_are_decided_where_the_metadata_log_is_there(
+    judged: list[Judged], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _skip_if_few(judged)
+    found = [one for one in judged if any(one.findings.values())]
+    groups: dict[str, list[Judged]] = {weather.name: [] for weather in (CALM, ROUGH)}
+    for one in found:
+        groups[one.case.weather.name].append(one)
+        wrong = sum(map(bool, one.wrongs.values()))
+        groups.setdefault(f"{one.case.weather.name}, {wrong} wrong", []).append(one)
+        groups.setdefault(f"{one.case.weather.name}, {one.case.payload}", []).append(one)
+    lines = [
+        f"{len(judged)} diverged partitions, {len(found)} with findings; decided with the metadata log, without it:",
+        *(f"{_share(one, WITH):8.1%} {_share(one, WITHOUT):8.1%}  {name} ({len(one)})" for name, one in groups.items()),
+    ]
+    with capsys.disabled():
+        print("\n" + "\n".join(lines))  # noqa: T201
+    least = LEAST_DECIDED if len(groups[CALM.name]) >= _MANY else LEAST_DECIDED_OF_FEW
+    assert _share(groups[CALM.name], WITH) >= least
+
+
+def _skip_if_few(judged: list[Judged]) -> None:
+    if len(judged) < _FEW * len(PAYLOADS):
+        pytest.skip(f"{len(judged)} partitions are too few: --quality-runs {_FEW} or more")
+
+
+def _share(found: Sequence[Judged], knowing: str) -> float:
+    return sum(one.is_decided(knowing) for one in found) / max(len(found), 1)
+
+
+def test_the_cases_are_of_every_kind(judged: list[Judged]) -> None:
+    _skip_if_few(judged)
+    traits = Counter(trait for one in judged for trait in one.case.traits)
+    assert set(traits) >= {"leader-change", "leader-died", "joined", "lagged"}
+    assert {(one.case.payload, one.case.weather) for one in judged} == set(product(PAYLOADS, (CALM, ROUGH)))
+    assert {one.case.partition.settings.epoch_bump for one in judged} == {False, True}
+    # Of three replicas one or two are wrong, so that in each case somebody could be accused wrongly.
+    assert {sum(map(bool, one.wrongs.values())) for one in judged} == {1, 2}

@@ -1,0 +1,125 @@
+"""Audits of a diverged cluster: brokers of a run that found every payload and was kept."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.audit.cluster import describe, parse_bootstrap
+from harness.audit.exposure import Kind, Level, exposure
+from harness.audit.prefilter import prefilter
+from harness.clock import RealClock
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from sandbox import Sandbox
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A cluster that goes on, by its bootstrap servers; and the verdict of its run."""
+
+    bootstrap: str
+    verdict: dict[str, Any]
+    log_dirs: dict[int, Path]
+
+    def without_metadata(self, folder: Path) -> dict[int, Path]:
+        """Copy the brokers' log directories, but for the metadata log."""
+        for broker, log_dir in self.log_dirs.items():
+            shutil.copytree(log_dir, folder / str(broker), ignore=shutil.ignore_patterns("__cluster_metadata-0"))
+        return {broker: folder / str(broker) for broker in self.log_dirs}
+
+
+@pytest.fixture(scope="module", params=["kafka-4.4", "kafka-3.9"])
+def kept(make_sandbox: Callable[[str], Sandbox], request: pytest.FixtureRequest) -> Iterator[Kept]:
+    """Make one run for every audit, and remove its cluster."""
+    target, sandbox = request.param, make_sandbox("kept")
+    ran = sandbox.run(target, "--anomaly", "all", "--keep").end()
+    try:
+        assert ran.code == EXIT_ANOMALY, ran.said
+        verdict = json.loads((sandbox.latest(target, "all") / "verdict.json").read_text())
+        run_id = sandbox.latest(target, "all").name
+        log_dirs = {broker: sandbox.work_root / run_id / f"broker-{broker}" / "data" for broker in (1, 2, 3)}
+        yield Kept(",".join(re.findall(r"kept: broker \d+ at (\S+)", ran.stderr)), verdict, log_dirs)
+    finally:
+        cleaned = sandbox.call("clean", sandbox.latest(target, "all").name)
+    assert cleaned.code == EXIT_CLEAN, cleaned.said
+    sandbox.wait_until_nothing_is_left()
+
+
+def test_a_diverged_cluster_is_found_out(kept: Kept, sandbox: Sandbox) -> None:
+    live = sandbox.call("audit", "live", "--bootstrap-server", kept.bootstrap, "--topic", "*", "--format", "json")
+    assert live.code == EXIT_ANOMALY, live.said
+    assert {"stuck-lso", "tombstone-divergence", "aborted-to-committed"} <= wrong_topics(live.verdict)
+    # Who led before is not known here: where that matters, nobody is accused.
+    assert {one["broker"] for one in live.verdict["findings"] if one["decided"]} == {2}, live.said
+    deleted = [one for one in live.verdict["findings"] if one["topic"] == "aborted-to-committed-delete"]
+    assert all("aborted-to-committed" in (one["anomaly"], *one["candidates"]) for one in deleted), live.said
+    assert wrong_topics(live.verdict) <= wrong_topics(kept.verdict)
+    # Its aborted list alone may tell what a broker takes a transaction for: no finding, and not clean either.
+    sound = {one["topic"] for one in live.verdict["scenarios"] if one["verdict"] == "clean"}
+    assert sound == {"control"}, live.said
+    (stuck,) = (one for one in live.verdict["findings"] if one["topic"] == "stuck-lso")
+    assert (stuck["anomaly"], stuck["effect"]) == ("stuck-lso", "visible")
+    sandbox.wait_until_nothing_is_left()
+
+
+def wrong_topics(verdict: dict[str, Any]) -> set[str]:
+    return {one["topic"] for one in verdict["findings"]}
+
+
+def test_a_stuck_replica_is_found_without_reading_data(kept: Kept, sandbox: Sandbox) -> None:
+    cluster = describe(parse_bootstrap(kept.bootstrap), ["stuck*"])
+    told = prefilter(cluster, RealClock())
+    (found,) = told.suspicions
+    judged = [
+        (one["anomaly"], one["broker"], one["offset"])
+        for one in kept.verdict["findings"]
+        if one["topic"].startswith("stuck")
+    ]
+    assert [(found.anomaly, found.broker, found.offset)] == judged
+    assert found.decided_on == (1, 3)
+    assert found.coordinator is not None
+    assert found.coordinator.state == "CompleteCommit"
+    assert told.notes == ()
+    exposed = exposure(cluster, RealClock(), prefiltered=told)
+    assert exposed.level == Level.TOO_LATE
+    ((frozen,),) = (topic.replicas for topic in exposed.topics)
+    assert (frozen.kind, frozen.broker) == (Kind.FROZEN, 2)
+    asked = sandbox.call("audit", "exposure", "--bootstrap-server", kept.bootstrap, "--topic", "stuck*")
+    assert (asked.code, "frozen" in asked.stdout) == (EXIT_UNKNOWN, True), asked.said
+
+
+def test_folders_with_the_metadata_log_decide_who_is_wrong(kept: Kept, sandbox: Sandbox) -> None:
+    folders = [f"--broker={broker}={data}" for broker, data in kept.log_dirs.items()]
+    whole = sandbox.call("audit", "disk", "--topic", "*", *folders, "--format", "json")
+    assert whole.code == EXIT_ANOMALY, whole.said
+    # All six payloads: the broker that was away is wrong, and nobody else is said to be.
+    assert wrong_topics(whole.verdict) == wrong_topics(kept.verdict)
+    assert {(one["decided"], one["broker"]) for one in whole.verdict["findings"]} == {(True, 2)}, whole.said
+    assert all(1 in one["right"] or 3 in one["right"] for one in whole.verdict["findings"]), whole.said
+    text = sandbox.call("audit", "disk", "--topic", "aborted-to-committed-delete", *folders)
+    assert "ANOMALY aborted-to-committed: broker 2, aborted-to-committed-delete-0" in text.stdout, text.said
+    assert "decided by: broker 1 led leader epoch 0" in text.stdout, text.said
+    sandbox.wait_until_nothing_is_left()
+
+
+def test_folders_without_the_metadata_log_accuse_nobody_who_is_right(kept: Kept, sandbox: Sandbox) -> None:
+    folders = [f"--broker={broker}={data}" for broker, data in kept.without_metadata(sandbox.root / "copies").items()]
+    bare = sandbox.call("audit", "disk", "--topic", "*", *folders, "--format", "json")
+    assert bare.code == EXIT_ANOMALY, bare.said
+    assert {one["broker"] for one in bare.verdict["findings"] if one["decided"]} <= {2}, bare.said
+    (deleted,) = (one for one in bare.verdict["findings"] if one["topic"] == "aborted-to-committed-delete")
+    assert not deleted["decided"]
+    assert [group["brokers"] for group in deleted["disagree"]] == [[1, 3], [2]]
+    assert not any("reassign" in command for command in deleted["commands"])

@@ -1,0 +1,217 @@
+"""What the brokers' metadata logs tell against what the brokers answer: leaders, leader epochs, ISRs and replicas.
+
+A topic's leader is moved, a broker is killed, another one is shut down, and the metadata logs have snapshots meanwhile.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.audit.copies import find_copies
+from harness.clock import RealClock
+from harness.errors import HarnessError
+from harness.java import find_java
+from harness.protocol import wire
+from harness.protocol.admin import Admin, metadata_request
+from harness.runtimes.base import ClusterSpec
+from harness.runtimes.local import LocalRuntime
+from harness.segments.batches import iter_batches
+from harness.segments.metadata_join import read_metadata_log
+from harness.store import new_run_id
+from harness.targets import find_target
+from harness.targets.jars import jars_for
+from harness.timers import FAST
+from harness.workspace import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from harness.segments.metadata_log import PartitionState
+
+pytestmark = pytest.mark.timeout(900)
+
+BOUND_S = 120.0
+BROKERS = (1, 2, 3)
+T = ("moved", 0)
+SETTINGS = {**FAST.broker, "metadata.log.max.record.bytes.between.snapshots": "2000"}
+LEVELS = {"kafka-3.9": 21, "kafka-4.4": 33}
+"""The newest ``metadata.version`` of each (``MetadataVersion``), which storage is formatted with."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The partition as a broker answers."""
+
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What the brokers answered after each step, and the folders that they left."""
+
+    target: str
+    seen: list[Seen]
+    folders: dict[int, Path]
+
+
+class Mover:
+    """Moves the leader of a topic about on a cluster that loses brokers."""
+
+    def __init__(self, runtime: LocalRuntime) -> None:
+        self._runtime = runtime
+        self._clock = RealClock()
+        self._admin = Admin(lambda: [runtime.address(broker) for broker in BROKERS if runtime.is_up(broker)])
+
+    def move(self) -> list[Seen]:
+        """Do every step, and return what the brokers answered after each."""
+        self._runtime.start_cluster()
+        self._until(lambda: self._admin.brokers() == set(BROKERS), "the brokers")
+        self._admin.create_topics({T: (1, 2, 3)}, {})
+        seen = [self._settled(leader=1)]
+        self._admin.reassign({T: (3, 2, 1)})
+        seen.append(self._elected(3))
+        self._runtime.kill(3)
+        seen.append(self._settled(leader=2, isr={1, 2}))
+        self._runtime.start(3)
+        seen += [self._settled(leader=2), self._elected(3)]
+        self._runtime.stop(2)
+        seen.append(self._settled(leader=3, isr={1, 3}))
+        self._admin.reassign({T: (3, 1)})
+        seen.append(self._settled(leader=3, isr={1, 3}, replicas=(3, 1)))
+        self._runtime.start(2)
+        self._until(lambda: self._admin.brokers() == set(BROKERS), "broker 2")
+        return seen
+
+    def _elected(self, leader: int) -> Seen:
+        def is_leader() -> bool:
+            self._admin.elect_preferred([T])
+            return self._see().leader == leader
+
+        self._until(is_leader, f"broker {leader} to lead")
+        return self._settled(leader)
+
+    def _settled(self, leader: int, *, isr: set[int] | None = None, replicas: tuple[int, ...] | None = None) -> Seen:
+        def is_settled() -> bool:
+            seen = self._see()
+            return seen.leader == leader and seen.isr == (isr or set(BROKERS)) and replicas in {None, seen.replicas}
+
+        self._until(is_settled, f"{T} to be led by {leader}")
+        return self._see()
+
+    def _see(self) -> Seen:
+        """Ask the controller's broker, whose metadata is the newest."""
+        (topic,) = wire.call(self._runtime.address(1), metadata_request([T[0]])).topics
+        (found,) = topic.partitions
+        return Seen(found.leader_id, found.leader_epoch, tuple(found.replica_nodes), frozenset(found.isr_nodes))
+
+    def _until(self, condition: Callable[[], bool], what: str) -> None:
+        def holds() -> bool:
+            self._runtime.raise_if_died()
+            try:
+                return condition()
+            except (HarnessError, OSError, ValueError):
+                return False  # nobody listens yet, or the topic is not known yet
+
+        self._clock.wait_until(holds, BOUND_S, what)
+
+
+@pytest.fixture(scope="module", params=sorted(LEVELS))
+def moved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Moved]:
+    folder = tmp_path_factory.mktemp("metadata")
+    with Workspace(f"metadata-{new_run_id()}", folder) as workspace:
+        spec = ClusterSpec(workspace.run_id, workspace.path, folder, SETTINGS, BROKERS)
+        classpath = jars_for(find_target(request.param)).classpath
+        with closing(LocalRuntime(spec, find_java().path, classpath)) as runtime:
+            seen = Mover(runtime).move()
+            for broker in BROKERS:
+                runtime.kill(broker)
+            folders = {broker: folder / "copies" / str(broker) for broker in BROKERS}
+            for broker, copy in folders.items():
+                shutil.copytree(runtime._log_dir(broker), copy)
+        yield Moved(request.param, seen, folders)
+
+
+def as_seen(state: PartitionState) -> Seen:
+    return Seen(state.leader, state.leader_epoch, state.replicas, frozenset(state.isr))
+
+
+def in_order(wanted: list[Seen], states: tuple[PartitionState, ...]) -> bool:
+    """Whether the log has every one of these, one after the other."""
+    left = iter(map(as_seen, states))
+    return all(one in left for one in wanted)
+
+
+def test_the_log_tells_what_the_brokers_answered(moved: Moved) -> None:
+    found = find_copies({broker: [moved.folders[broker]] for broker in (1, 3)}, [T[0]], "real")
+    assert found.metadata is not None
+    history = found.metadata.histories[T]
+    assert in_order(moved.seen, history.states), (moved.seen, history.states)
+    assert as_seen(history.states[-1]) == moved.seen[-1]
+    assert history.since_creation
+    assert [state.partition_epoch for state in history.states] == list(range(len(history.states)))
+    assert found.metadata.metadata_version == LEVELS[moved.target]
+    assert T[0] in found.metadata.topics
+    assert not any("metadata log" in note for note in found.notes if "alone" not in note)
+
+
+def test_the_log_tells_which_processes_registered(moved: Moved) -> None:
+    metadata = read_metadata_log(moved.folders[1] / "__cluster_metadata-0")
+    assert {broker: len(offsets) for broker, offsets in metadata.registrations.items()} == {1: 1, 2: 2, 3: 2}
+    states = metadata.histories[T].states
+    away, back = (
+        next(s.offset for s in states if s.leader == 2 and (3 in s.isr) is inside) for inside in (False, True)
+    )
+    assert metadata.registrations[3][0] < away < metadata.registrations[3][1] < back
+
+
+def test_directories_are_those_of_the_brokers(moved: Moved) -> None:
+    metadata = read_metadata_log(moved.folders[2] / "__cluster_metadata-0")
+    ids = {}
+    for broker, folder in moved.folders.items():
+        found = re.search(r"^directory\.id=(\S+)", (folder / "meta.properties").read_text(), re.MULTILINE)
+        assert found is not None
+        ids[broker] = found[1].replace("\\", "")
+    for state in metadata.histories[T].states:
+        assert state.directories == tuple(ids[broker] for broker in state.replicas)
+
+
+def test_every_snapshot_and_the_log_after_it_give_the_same_states(moved: Moved, tmp_path: Path) -> None:
+    """Where the log before a snapshot is gone, as after `metadata.max.retention.bytes`."""
+    whole = read_metadata_log(moved.folders[1] / "__cluster_metadata-0")
+    states = whole.histories[T].states
+    compared = 0
+    for snapshot in moved.folders[1].glob("__cluster_metadata-0/*.checkpoint"):
+        end_offset = int(snapshot.name[:20])
+        if not states[0].offset < end_offset:
+            continue  # there was no such topic yet
+        later = read_metadata_log(_from_snapshot(moved.folders[1], snapshot.name, tmp_path / snapshot.name))
+        first, *following = later.histories[T].states
+        before = [state for state in states if state.offset < end_offset]
+        assert first.offset == end_offset - 1
+        assert (as_seen(first), first.partition_epoch) == (as_seen(before[-1]), before[-1].partition_epoch)
+        assert tuple(following) == states[len(before) :]
+        assert set(later.registrations[3]) <= set(whole.registrations[3])
+        compared += 1
+    assert compared
+
+
+def _from_snapshot(log_dir: Path, name: str, top: Path) -> Path:
+    """Return a copy of the metadata log that begins with the batch at which the snapshot ends."""
+    source, folder = log_dir / "__cluster_metadata-0", top / "__cluster_metadata-0"
+    folder.mkdir(parents=True)
+    shutil.copy(source / name, folder)
+    end_offset = int(name[:20])
+    data = (source / f"{0:020}.log").read_bytes()
+    starts = [batch.position for batch in iter_batches(data, source="log") if batch.base_offset >= end_offset]
+    (folder / f"{end_offset:020}.log").write_bytes(data[starts[0] :] if starts else b"")
+    return folder

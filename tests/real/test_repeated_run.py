@@ -1,0 +1,60 @@
+"""A run again, by the command that it wrote down; and lists of settings against the brokers' own classes."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from html import escape
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.errors import EXIT_ANOMALY
+from harness.targets import find_target
+from harness.targets.settings_list import read_from_jars
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sandbox import Sandbox
+
+pytestmark = pytest.mark.timeout(900)
+
+DECIDES = (
+    "anomaly", "nemesis", "client", "timers", "seed", "topic_settings", "broker_settings", "brokers", "absent_brokers",
+    "replication_factor", "partitions", "scenarios", "command",
+)  # fmt: skip
+"""What a manifest has of what decides a run."""
+
+
+def manifest_of(folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / "manifest.json").read_text())
+    return content
+
+
+def test_a_run_again_by_its_own_command(sandbox: Sandbox) -> None:
+    settings = ("--set", "topic.delete.retention.ms=250", "--set", "broker.listener.name.client.x=it's $HOME; a b")
+    first = sandbox.run("kafka-3.9", "--anomaly", "stuck-lso", *settings, "--format", "json").end()
+    assert first.code == EXIT_ANOMALY, first.said
+    began_with = manifest_of(sandbox.latest("kafka-3.9", "stuck-lso"))
+    command = began_with["command"]
+    assert first.verdict["command"] == command
+    assert str(escape(command)) in (sandbox.latest("kafka-3.9", "stuck-lso") / "report.html").read_text()
+
+    again = sandbox.call(*shlex.split(command)[1:], "--format", "json")
+    assert again.code == EXIT_ANOMALY, again.said
+    told = manifest_of(sandbox.latest("kafka-3.9.2", "stuck-lso"))
+    assert {name: told[name] for name in DECIDES} == {name: began_with[name] for name in DECIDES}
+    assert (told["target"]["version"], told["runtime"]) == (began_with["target"]["version"], began_with["runtime"])
+    places = [
+        {(one["topic"], one["partition"], one["broker"]) for one in ran.verdict["findings"]} for ran in (first, again)
+    ]
+    assert places[0] == places[1] == {("stuck-lso", 0, 2)}
+
+
+@pytest.mark.parametrize("name", ["kafka-3.9", "kafka-4.4"])
+def test_a_list_of_settings_is_what_the_jars_have(name: str) -> None:
+    target = find_target(name)
+    path = files("harness.targets") / "locks" / f"kafka-{target.version}.settings"
+    assert path.read_text(encoding="utf-8").splitlines() == read_from_jars(target)

@@ -1,0 +1,62 @@
+"""What a test exercises of the harness, noted while the test runs.
+
+A feature is ``kind=value``: ``command=audit disk``, ``exit=run 255``, ``runtime=docker``. `note` is for the helpers
+through which tests drive the harness, such as ``tests/real/sandbox.py``; the recorder takes what was noted after each
+test and after each shared fixture.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+REQUIRED: Final = frozenset({"file", "command", "exit", "runtime", "client", "target"})
+"""Kinds of which the commit tier exercises every value. Other kinds, such as nemesis, only connect tests to changes."""
+
+FILE: Final = "file"
+"""The kind of the one feature that is not noted: each file of ``tests/real`` is one by itself."""
+
+_GROUPS: Final = frozenset({"audit", "images"})
+"""Commands that have commands of their own."""
+_NOTHING_DONE: Final = frozenset({254, 255})
+_OPTIONS: Final = frozenset({"--target", "--runtime", "--client", "--nemesis"})
+_RUN_DEFAULTS: Final = {"--client": "librdkafka", "--nemesis": "kill"}
+
+_noted: set[str] = set()
+
+
+def note(kind: str, value: str) -> None:
+    """Note a feature of the test or fixture that runs."""
+    _noted.add(f"{kind}={value}")
+
+
+def note_command(arguments: Sequence[str], exit_code: int) -> None:
+    """Note a command line of ``harness`` that has ended; defaults of a run count, those of a resumed one are unknown.
+
+    A run that was refused (254) or failed (255) did nothing with its options: only its exit counts.
+    """
+    command = " ".join(arguments[: 2 if arguments[0] in _GROUPS else 1])
+    note("command", command)
+    note("exit", f"{command} {exit_code}")
+    if exit_code in _NOTHING_DONE:
+        return
+    given = dict(pairwise(arguments))
+    defaults = _RUN_DEFAULTS if command == "run" and "--resume" not in given else {}
+    for option, value in {**defaults, **given}.items():
+        if option in _OPTIONS:
+            note(option.removeprefix("--"), value)
+
+
+def take() -> frozenset[str]:
+    """Return what was noted since the last call, and forget it."""
+    taken = frozenset(_noted)
+    _noted.clear()
+    return taken
+
+
+def is_required(feature: str) -> bool:
+    """Tell whether the commit tier has to exercise a feature."""
+    return feature.partition("=")[0] in REQUIRED

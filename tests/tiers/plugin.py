@@ -1,0 +1,210 @@
+"""The hooks of test tiers: options, selection after collection, measuring, and the list of what is left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from tiers import features
+from tiers.changes import Change, Dependencies, UnknownChangesError, changed_since, dependencies, head_if_clean
+from tiers.fixtures import is_shared, key_of, shared_fixtures, source_files
+from tiers.measurements import Measurements, read, write
+from tiers.meter import Meter
+from tiers.selection import Candidate, Selection, select
+from tiers.summary import summary
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+NAME: Final = "tiers"
+COMMIT, FULL = "commit", "full"
+RECORD: Final = "tests/durations.json"
+REAL: Final = "tests/real/"
+SMALLER: Final = ("ignore", "ignore_glob", "quality_runs", "quality_kind", "mutants")
+"""Options with which a run is not one of all tests, although it deselects none."""
+BUDGET_S: Final = 780.0
+"""By recorded seconds: 15 minutes without collection, and without what differs from machine to machine."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("tiers")
+    group.addoption(
+        "--tier",
+        choices=(COMMIT, FULL),
+        help="commit: what a commit needs, within a budget, the default unless tests are named; full: every test",
+    )
+    group.addoption("--budget-s", type=float, default=BUDGET_S, help="recorded seconds that the commit tier may take")
+    group.addoption("--changed-since", metavar="COMMIT", help="instead of the last commit at which every test passed")
+    group.addoption("--record-durations", action="store_true", help=f"write what this run measures to {RECORD}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    budget_s = config.getoption("--budget-s")
+    if not (isfinite(budget_s) and budget_s >= 0):
+        raise pytest.UsageError(f"--budget-s {budget_s}: not a number of seconds")
+    try:
+        config.pluginmanager.register(Tiers(config), NAME)
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+@pytest.fixture(scope="session")
+def changed_modules(request: pytest.FixtureRequest) -> frozenset[str]:
+    """Return the dotted names of the modules that changed since all tests passed."""
+    tiers: Tiers = request.config.pluginmanager.getplugin(NAME)
+    return tiers.change.modules()
+
+
+class Tiers:
+    """One test session's tier."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._record = config.rootpath / RECORD
+        self._measured = read(self._record)
+        self._meter = Meter()
+        self._selection: Selection | None = None
+        # Before the run: reports of this very run may be written into the checkout.
+        self._head = head_if_clean(config.rootpath, record=RECORD) if self._is_recorded else None
+        self._is_restricted = False
+        self._note = self._recorded = ""
+        self._fixture_keys: set[str] = set()
+        self._failed: set[str] = set()
+        self._passed: set[str] = set()
+
+    @property
+    def _is_recorded(self) -> bool:
+        return bool(self._config.getoption("--record-durations"))
+
+    @property
+    def tier(self) -> str:
+        """The tier that was asked for; tests that are named on the command line all run."""
+        asked: str | None = self._config.getoption("--tier")
+        is_named = self._config.args_source is not pytest.Config.ArgsSource.TESTPATHS
+        is_chosen = any(self._config.getoption(option, None) for option in ("keyword", "markexpr", "lf"))
+        return asked or (FULL if is_named or is_chosen else COMMIT)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Keep the tests of the tier."""
+        if self.tier == FULL:
+            return
+        near = dependencies(self._config.rootpath, self.change)
+        candidates = [self._candidate(item, near) for item in items]
+        required = frozenset(
+            feature for test in candidates for feature in test.features if features.is_required(feature)
+        )
+        budget_s = self._config.getoption("--budget-s")
+        self._selection = select(candidates, self._measured.shared, required, budget_s)
+        left_out = frozenset(self._selection.left_out)
+        self._config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
+        items[:] = [item for item in items if item.nodeid not in left_out]
+
+    @cached_property
+    def change(self) -> Change:
+        """What changed since the last commit at which every test passed; nothing if that is unknown."""
+        asked = self._config.getoption("--changed-since")
+        commit = asked or self._measured.passed
+        try:
+            if commit is None:
+                raise UnknownChangesError("no run of all tests has passed yet")  # noqa: TRY301
+            change = changed_since(self._config.rootpath, commit, record=RECORD)
+        except UnknownChangesError as error:
+            if asked:
+                raise pytest.UsageError(f"--changed-since {asked}: {error}") from error
+            self._note = f"unknown what changed, taken for nothing: {error}"
+            return Change(frozenset())
+        self._note = f"files changed since {commit[:12]}: {len(change.files)}"
+        return change
+
+    def _candidate(self, item: pytest.Item, near: Dependencies) -> Candidate:
+        name = item.nodeid
+        shared = shared_fixtures(item)
+        keys = {name, *shared}
+        noted = frozenset[str]().union(*(self._measured.features.get(key, ()) for key in keys))
+        if name.startswith(REAL):
+            noted |= {f"{features.FILE}={name.partition('::')[0]}"}
+        words = " ".join((name.partition("::")[2], *noted))
+        return Candidate(
+            name,
+            self._measured.tests.get(name),
+            shared,
+            noted,
+            near.distance(source_files(item, self._config.rootpath), words),
+        )
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Measure a test."""
+        self._meter.begin(item.nodeid)
+        try:
+            return (yield)
+        finally:
+            self._meter.end()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(
+        self, fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+    ) -> Generator[None, object, object]:
+        """Measure a shared fixture."""
+        if not is_shared(fixturedef):
+            return (yield)
+        key = key_of(request._pyfuncitem, fixturedef)
+        self._meter.begin(key)
+        try:
+            value = yield
+            self._fixture_keys.add(key)
+        finally:
+            self._meter.end()
+        return value
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Remember which tests passed; a skipped one did not."""
+        if report.failed or report.skipped:
+            self._failed.add(report.nodeid)
+        elif report.when == "call":
+            self._passed.add(report.nodeid)
+
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        """Write the record."""
+        if not self._is_recorded:
+            return
+        right = self._passed - self._failed
+        seconds, noted = self._meter.seconds, self._meter.noted
+        newer = Measurements(
+            tests={test: seconds[test] for test in right if test in seconds},
+            shared={key: seconds[key] for key in self._fixture_keys},
+            features={key: frozenset(noted[key]) for key in noted if key in self._fixture_keys | right},
+        )
+        is_everything = self._ran_everything() and exitstatus == pytest.ExitCode.OK
+        if is_everything:
+            newer = replace(newer, passed=self._head)
+        # Another session may have written meanwhile.
+        before = Measurements(passed=self._measured.passed) if is_everything else read(self._record)
+        write(self._record, before.updated(newer))
+        outcome = "not every test ran and passed"
+        if is_everything:
+            outcome = f"every test passed at commit {newer.passed or '(none: uncommitted changes)'}"
+        self._recorded = f"recorded {len(newer.tests)} tests in {RECORD}; {outcome}"
+
+    def pytest_deselected(self) -> None:
+        """Remember that not every test runs."""
+        self._is_restricted = True
+
+    def _ran_everything(self) -> bool:
+        is_named = self._config.args_source is not pytest.Config.ArgsSource.TESTPATHS
+        is_smaller = any(self._config.getoption(option, None) for option in SMALLER)
+        return not (is_named or is_smaller or self._is_restricted or self._failed)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """List what is left out, and say what was recorded."""
+        if self._selection is not None:
+            terminalreporter.section("tests left out by --tier commit")
+            for line in summary(self._selection, record=RECORD, note=self._note):
+                terminalreporter.line(line)
+        if self._recorded:
+            terminalreporter.line(self._recorded)

@@ -1,0 +1,124 @@
+"""The commit tier's rule: which tests run, by what they cost, what they exercise and what changed.
+
+In this order, and each test for the first reason that holds:
+
+* new: a test without a recorded duration always runs;
+* quick: a test whose seconds and share of its shared fixtures are at most `QUICK_S`, as long as the budget lasts;
+* sample: the cheapest tests by which, with those above, each required feature is exercised at least once; always;
+* changed: a test that depends on a changed module, the nearest to the change first, then the cheapest, as long as
+  the budget lasts. A test that exceeds what is left is passed over for cheaper ones;
+* more: the cheapest of the other tests, as long as the budget lasts: the most tests for the seconds that are left.
+
+A shared fixture costs its seconds once, with the first selected test that needs it; for the order of tests, each of
+its users has an equal share.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+NEW, QUICK, SAMPLE, CHANGED, MORE = "new", "quick", "sample", "changed", "more"
+QUICK_S: Final = 0.5
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A test that may be selected.
+
+    ``seconds``: without shared fixtures; None if it was never measured. ``shared``: keys of its shared fixtures.
+    ``distance``: how many imports lie between the test and the nearest changed module; None if there is none.
+    """
+
+    name: str
+    seconds: float | None
+    shared: frozenset[str] = frozenset()
+    features: frozenset[str] = frozenset()
+    distance: int | None = None
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Selected tests with the reason of each, the others, and what both cost by the record.
+
+    ``left_out_s`` counts a shared fixture only if no selected test sets it up anyway.
+    """
+
+    reasons: dict[str, str]
+    left_out: tuple[str, ...]
+    selected_s: float
+    left_out_s: dict[str, float]
+
+
+@dataclass
+class _Account:
+    """What is selected so far."""
+
+    shared_s: Mapping[str, float]
+    budget_s: float
+    reasons: dict[str, str] = field(default_factory=dict)
+    paid: set[str] = field(default_factory=set)
+    features: set[str] = field(default_factory=set)
+    spent_s: float = 0
+
+    def price_s(self, test: Candidate) -> float:
+        """Return what it costs to select this test, too."""
+        return (test.seconds or 0) + sum(self.shared_s.get(key, 0) for key in test.shared - self.paid)
+
+    def affords(self, test: Candidate) -> bool:
+        return self.spent_s + self.price_s(test) <= self.budget_s
+
+    def others(self, tests: Iterable[Candidate]) -> list[Candidate]:
+        return [test for test in tests if test.name not in self.reasons]
+
+    def select(self, test: Candidate, reason: str) -> None:
+        self.spent_s += self.price_s(test)
+        self.paid |= test.shared
+        self.features |= test.features
+        self.reasons[test.name] = reason
+
+
+def select(
+    tests: Sequence[Candidate], shared_s: Mapping[str, float], required: frozenset[str], budget_s: float
+) -> Selection:
+    """Select tests for a commit. ``required``: the features of which each has to be exercised by a test."""
+    account = _Account(shared_s, budget_s)
+    users = Counter(key for test in tests for key in test.shared)
+
+    def share_s(test: Candidate) -> float:
+        return (test.seconds or 0) + sum(shared_s.get(key, 0) / users[key] for key in test.shared)
+
+    def distance(test: Candidate) -> float:
+        return inf if test.distance is None else test.distance
+
+    def select_affordable(chosen: Iterable[Candidate], reason: str) -> None:
+        for test in sorted(chosen, key=lambda test: (distance(test), share_s(test), test.name)):
+            if account.affords(test):
+                account.select(test, reason)
+
+    for test in tests:
+        if test.seconds is None:
+            account.select(test, NEW)
+    select_affordable([test for test in account.others(tests) if share_s(test) <= QUICK_S], QUICK)
+    _select_sample(account.others(tests), account, required)
+    select_affordable([test for test in account.others(tests) if test.distance is not None], CHANGED)
+    select_affordable(account.others(tests), MORE)
+    costs_s = {}
+    for test in account.others(tests):
+        costs_s[test.name] = account.price_s(test)
+        account.paid |= test.shared
+    return Selection(account.reasons, tuple(costs_s), account.spent_s, costs_s)
+
+
+def _select_sample(tests: Sequence[Candidate], account: _Account, required: frozenset[str]) -> None:
+    """Cover the required features greedily: always the test with the fewest seconds for each feature that it adds."""
+    possible = {feature for test in tests for feature in test.features & required}
+    while missing := possible - account.features:
+        useful = [test for test in tests if test.features & missing]
+        best = min(useful, key=lambda test: (account.price_s(test) / len(test.features & missing), test.name))
+        account.select(best, SAMPLE)

@@ -1,0 +1,185 @@
+"""Outages, and whether each exposes the broker that was away. Nothing is wrong in any of them."""
+
+from __future__ import annotations
+
+from literal import (
+    History,
+    Txn,
+    absent,
+    appeared,
+    by_filler,
+    commit,
+    delete,
+    emptied_marker,
+    put,
+    removed,
+    replica,
+    together,
+)
+
+from checker_cases.case import END, T1, T2, U1, V1
+
+TOMBSTONE, MARKER = "tombstone", "marker"
+HORIZON_MS = 5_000
+D1, C3 = delete(3, "D"), commit(4, T1)
+WROTE = (put(0, "D"), put(1, "K", T1), put(2, "x"))
+OUTAGE = (D1, C3, put(5, "K"), put(6, "x"))
+LEFT = (put(5, "K"), put(6, "x"))
+
+U2, X1 = Txn(7, "u/2"), Txn(8, "x/1")
+EXPOSURES = [
+    History(
+        "exposed by a kill",
+        wrote=WROTE,
+        outage=OUTAGE,
+        before=(replica(1, *LEFT), replica(3, *LEFT), absent(2, *WROTE)),
+        after=(replica(1, *LEFT), replica(3, *LEFT), replica(2, *WROTE, *LEFT)),
+        seen=(
+            *(appeared(broker, entry, at_ms=100 + broker) for broker in (1, 3) for entry in (D1, C3)),
+            *(removed(broker, entry, at_ms=200 + broker) for broker in (1, 3) for entry in (D1, C3)),
+        ),
+    ),
+    History(
+        "removed everywhere without a fault",
+        wrote=WROTE,
+        outage=OUTAGE,
+        before=tuple(replica(broker, *LEFT) for broker in (1, 2, 3)),
+        after=tuple(replica(broker, *LEFT) for broker in (1, 2, 3)),
+        seen=tuple(
+            line
+            for broker in (1, 2, 3)
+            # No snapshot holds the transaction's record: only the observer can tell whose marker it is.
+            for entry in (put(1, "K", T1), D1, C3)
+            for line in (
+                appeared(broker, entry, at_ms=100 + broker),
+                removed(broker, entry, at_ms=200 + broker),
+            )
+        ),
+    ),
+    History(
+        "kept while it was away",
+        wrote=WROTE,
+        outage=OUTAGE,
+        before=(
+            # Passed by the cleaner: a batch below its checkpoint is younger than the horizon.
+            replica(
+                1,
+                delete(3, "D", horizon_ms=HORIZON_MS),
+                commit(4, T1, horizon_ms=HORIZON_MS),
+                put(5, "K", at_ms=HORIZON_MS),
+                put(6, "x"),
+                cleaned_to=6,
+            ),
+            # Stamped, but every batch below its checkpoint is older than the horizon.
+            replica(
+                3,
+                delete(3, "D", horizon_ms=HORIZON_MS),
+                commit(4, T1, horizon_ms=HORIZON_MS),
+                put(5, "K", at_ms=HORIZON_MS),
+                put(6, "x"),
+                cleaned_to=5,
+            ),
+            absent(2, *WROTE),
+        ),
+        after=(
+            replica(1, put(5, "K", at_ms=HORIZON_MS), put(6, "x")),
+            replica(3, put(5, "K", at_ms=HORIZON_MS), put(6, "x")),
+            replica(2, put(5, "K", at_ms=HORIZON_MS), put(6, "x"), directory="another disk"),
+        ),
+        seen=tuple(removed(broker, entry, at_ms=900 + broker) for broker in (1, 2, 3) for entry in (D1, C3)),
+    ),
+    History(
+        "kept together and removed together",
+        wrote=WROTE,
+        outage=OUTAGE,
+        before=(
+            replica(1, *WROTE, *OUTAGE, redpanda=True, cleaned_to=5),
+            replica(3, *WROTE, *OUTAGE, redpanda=True, cleaned_to=4),
+            absent(2, *WROTE, redpanda=True),
+        ),
+        after=tuple(replica(b, put(5, "K", at_ms=HORIZON_MS), put(6, "x"), redpanda=True) for b in (1, 2, 3)),
+        seen=tuple(removed(broker, entry, at_ms=900 + broker) for broker in (1, 2, 3) for entry in (D1, C3)),
+    ),
+    History(
+        "only what was left of the marker was seen on one of two",
+        wrote=(put(0, "K", V1),),
+        outage=(commit(1, V1), put(2, "K"), END),
+        after=(replica(1, put(2, "K"), END), replica(2, put(2, "K"), END)),
+        seen=(
+            appeared(1, put(0, "K", V1), at_ms=1),
+            appeared(1, commit(1, V1), at_ms=2),
+            appeared(2, emptied_marker(1, V1), at_ms=3),
+            removed(1, emptied_marker(1, V1), at_ms=4),
+            removed(2, emptied_marker(1, V1), at_ms=4),
+        ),
+    ),
+    History(
+        "the marker was never seen",
+        wrote=(put(0, "K", T1),),
+        outage=(commit(1, T1), put(2, "K"), END),
+        after=(replica(1, put(2, "K"), END), replica(2, put(2, "K"), END)),
+    ),
+    History(
+        "what else was written",
+        wrote=(
+            put(0, "A"),
+            put(1, "D"),
+            put(2, "D"),
+            by_filler(put(3, "F")),
+            together(put(4, "K", T1), put(5, "L", T1)),
+            put(6, "M", U1),
+            commit(7, U1),
+            put(8, "N", X1),
+            delete(9, "A"),
+        ),
+        outage=(
+            delete(10, "D"),
+            by_filler(delete(11, "F")),
+            commit(12, T1),
+            put(13, "K", T2),
+            put(14, "M", U2),
+            commit(15, X1),
+        ),
+        late=(commit(16, T2), put(17, "end"), commit(18, U2)),
+        in_doubt=(X1,),
+        after=(
+            replica(1, commit(12, T1), put(13, "K", T2), commit(16, T2), put(17, "end"), directory=None),
+            absent(2, together(put(4, "K", T1), put(5, "L", T1)), put(13, "K", T2), put(17, "end")),
+        ),
+    ),
+    History(
+        "emptied, and removed later",
+        wrote=(put(0, "K", V1),),
+        outage=(commit(1, V1), put(2, "K"), END),
+        before=(
+            replica(1, put(2, "K", at_ms=HORIZON_MS), END, cleaned_to=2, directory=None),
+            absent(2, put(0, "K", V1)),
+        ),
+        after=(replica(1, put(2, "K", at_ms=HORIZON_MS), END, cleaned_to=9), replica(2, put(0, "K", V1), END)),
+        seen=(
+            appeared(1, put(0, "K", V1), at_ms=1),
+            appeared(1, commit(1, V1), at_ms=2),
+            removed(1, commit(1, V1), at_ms=4),
+            removed(1, emptied_marker(1, V1), at_ms=9),
+        ),
+    ),
+    History(
+        "stamped, and the cleaner has not come past",
+        wrote=(put(0, "D"), put(1, "x", at_ms=HORIZON_MS)),
+        outage=(delete(3, "D"), END),
+        before=(
+            replica(1, put(1, "x", at_ms=HORIZON_MS), delete(3, "D", horizon_ms=HORIZON_MS), END, cleaned_to=3),
+            absent(2, put(0, "D")),
+        ),
+        after=(
+            replica(1, put(1, "x", at_ms=HORIZON_MS), delete(3, "D", horizon_ms=HORIZON_MS), END, cleaned_to=10),
+            replica(2, put(0, "D"), put(1, "x", at_ms=HORIZON_MS), delete(3, "D"), END),
+        ),
+    ),
+    History(
+        "nothing is replicated",
+        wrote=(put(0, "K", T1),),
+        outage=(commit(1, T1),),
+        after=(replica(1, put(0, "K", T1), high_watermark=0), replica(2, put(0, "K", T1), high_watermark=0)),
+    ),
+]

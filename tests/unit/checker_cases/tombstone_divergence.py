@@ -1,0 +1,66 @@
+"""Deleted values that are alive on one replica."""
+
+from __future__ import annotations
+
+from literal import History, absent, commit, delete, put, replica
+
+from checker_cases.case import DIVERGED, END, HIDDEN, T1, VISIBLE, Case, Finding
+
+DIVERGED_CASES = [
+    Case(
+        History(
+            "deleted value alive",
+            wrote=(put(0, "K"),),
+            outage=(delete(1, "K"), END),
+            after=(replica(1, END), replica(2, put(0, "K"), END), replica(3, delete(1, "K"), END)),
+        ),
+        (
+            Finding(
+                DIVERGED,
+                2,
+                0,
+                "K",
+                -1,
+                VISIBLE,
+                says="it was deleted at offset 1",
+                witness={"deleted_at": 1, "alive_here_at": 0},
+            ),
+        ),
+    ),
+    Case(
+        History(
+            "deleted value alive, beside a high watermark on disk that lags",
+            wrote=(put(0, "K"),),
+            outage=(delete(1, "K"), END),
+            after=(replica(1, END), replica(2, put(0, "K"), END), absent(3, delete(1, "K"), END)),
+        ),
+        (Finding(DIVERGED, 2, 0, "K", -1, VISIBLE),),
+    ),
+    Case(
+        History(
+            "deleted value alive, without a client, another replica holds the tombstone",
+            client=False,
+            after=(replica(1, delete(1, "K"), END), replica(2, put(0, "K"), END)),
+        ),
+        (Finding(DIVERGED, 2, 0, "K", -1, VISIBLE),),
+    ),
+    Case(
+        History(
+            "deleted value alive, the transactional tombstone never came",
+            wrote=(put(0, "K"),),
+            outage=(delete(1, "K", T1), commit(2, T1), END),
+            before=(replica(1, delete(1, "K", T1), commit(2, T1)), absent(2, put(0, "K"))),
+            after=(replica(1, END), replica(2, put(0, "K"), END)),
+        ),
+        (Finding(DIVERGED, 2, 0, "K", 5, VISIBLE, witness={"transaction_of_the_delete": "t/1"}),),
+    ),
+    Case(
+        History(
+            "deleted value alive, and nothing tells whether the transactional tombstone came",
+            wrote=(put(0, "K"),),
+            outage=(delete(1, "K", T1), commit(2, T1), END),
+            after=(replica(1, delete(1, "K", T1), commit(2, T1), END), replica(2, put(0, "K"), END)),
+        ),
+        (Finding(DIVERGED, 2, 0, "K", 5, VISIBLE, candidates=(DIVERGED, HIDDEN)),),
+    ),
+]

@@ -1,0 +1,186 @@
+"""Metadata logs as brokers write them: records, segments and snapshots of ``__cluster_metadata-0``.
+
+A log is a list of records in order; each becomes a batch of its own at the next offset::
+
+    log = [topic("t"), partition("t", 0, replicas=(1, 2, 3)), change("t", 0, leader=2, isr=(2, 3))]
+    write_metadata_log(log_dir, log)
+
+What is not given is as a controller of Kafka 4.4 would write it. A topic's id follows from its name and a generation.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kafka.protocol.schemas.fields.codecs.types import UnsignedVarInt32
+
+from harness.segments.batches import Record
+from harness.segments.encode import encode_batch
+from harness.segments.metadata_records import SCHEMAS, RecordType, uuid_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+FOLDER = "__cluster_metadata-0"
+SNAPSHOT_HEADER, SNAPSHOT_FOOTER = 3, 4
+_NAMESPACE = uuid.UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
+
+
+@dataclass(frozen=True)
+class Written:
+    """A record to write: its type, the version of the message, and the fields that are given."""
+
+    type: RecordType
+    version: int
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+def topic_uuid(name: str, generation: int = 0) -> uuid.UUID:
+    """Return the id of the topic that has the name for the time ``generation``."""
+    return uuid.uuid5(_NAMESPACE, f"{name}/{generation}")
+
+
+def topic_id(name: str, generation: int = 0) -> str:
+    """Return the id as ``partition.metadata`` has it."""
+    return uuid_text(topic_uuid(name, generation))
+
+
+def directory_uuid(broker: int) -> uuid.UUID:
+    """Return the id of the broker's only log directory."""
+    return uuid.uuid5(_NAMESPACE, f"directory of {broker}")
+
+
+def topic(name: str, generation: int = 0) -> Written:
+    """Return the record of a topic that is created."""
+    return Written(RecordType.TOPIC, 0, {"name": name, "topic_id": topic_uuid(name, generation)})
+
+
+def remove_topic(name: str, generation: int = 0) -> Written:
+    """Return the record of a topic that is deleted."""
+    return Written(RecordType.REMOVE_TOPIC, 0, {"topic_id": topic_uuid(name, generation)})
+
+
+def partition(name: str, number: int, replicas: Sequence[int], generation: int = 0, **given: Any) -> Written:
+    """Return the record of a partition that is created: the first replica leads, and all are in the ISR.
+
+    ``given``: fields of PartitionRecord.
+    """
+    fields = {
+        "partition_id": number,
+        "topic_id": topic_uuid(name, generation),
+        "replicas": list(replicas),
+        "isr": list(replicas),
+        "removing_replicas": [],
+        "adding_replicas": [],
+        "leader": replicas[0],
+        "leader_recovery_state": 0,
+        "leader_epoch": 0,
+        "partition_epoch": 0,
+        "directories": [directory_uuid(broker) for broker in replicas],
+    }
+    return Written(RecordType.PARTITION, 2, {**fields, **_lists(given)})
+
+
+def change(name: str, number: int, generation: int = 0, **given: Any) -> Written:
+    """Return the record of a partition that changes; ``given``: fields of PartitionChangeRecord."""
+    fields = {"partition_id": number, "topic_id": topic_uuid(name, generation)}
+    return Written(RecordType.PARTITION_CHANGE, 2, {**fields, **_lists(given)})
+
+
+def register(broker: int, epoch: int, **given: Any) -> Written:
+    """Return the record of a broker that registers; ``given``: fields of RegisterBrokerRecord."""
+    fields = {
+        "broker_id": broker,
+        "is_migrating_zk_broker": False,
+        "incarnation_id": uuid.uuid5(_NAMESPACE, f"{broker}/{epoch}"),
+        "broker_epoch": epoch,
+        "end_points": [{"name": "CLIENT", "host": "broker", "port": 9092, "security_protocol": 0}],
+        "features": [{"name": "metadata.version", "min_supported_version": 7, "max_supported_version": 33}],
+        "rack": None,
+        "fenced": True,
+        "in_controlled_shutdown": False,
+        "log_dirs": [directory_uuid(broker)],
+    }
+    return Written(RecordType.REGISTER_BROKER, 3, {**fields, **given})
+
+
+def metadata_version(level: int) -> Written:
+    """Return the record of the feature level of ``metadata.version``."""
+    return Written(RecordType.FEATURE_LEVEL, 0, {"name": "metadata.version", "feature_level": level})
+
+
+def frame(written: Written) -> bytes:
+    """Return a record's value."""
+    struct_of = SCHEMAS[written.type].struct
+    message = (
+        b"\0" if struct_of is None
+        else struct_of.encode(dict(written.fields), version=written.version, compact=True, tagged=True)
+    )  # fmt: skip
+    return b"".join(UnsignedVarInt32.encode(number) for number in (1, written.type, written.version)) + bytes(message)
+
+
+def encode_log(
+    log: Sequence[Written], *, first_offset: int = 0, epoch: int = 1, epochs: Mapping[int, int] | None = None
+) -> bytes:
+    """Return a segment: a batch for each record. ``epochs``: that of the controller from an offset on."""
+    data = []
+    for offset, written in enumerate(log, first_offset):
+        epoch = (epochs or {}).get(offset, epoch)
+        data.append(encode_value(frame(written), offset, epoch))
+    return b"".join(data)
+
+
+def encode_value(value: bytes | None, offset: int, epoch: int = 1) -> bytes:
+    """Return a batch with one record of this value."""
+    return encode_batch(base_offset=offset, records=[Record(offset, 0, None, value)], leader_epoch=epoch)
+
+
+def encode_snapshot(state: Sequence[Written], *, footer: bool = True) -> bytes:
+    """Return a snapshot with these records."""
+    records = [Record(1 + index, 0, None, frame(written)) for index, written in enumerate(state)]
+    data = [_control(0, SNAPSHOT_HEADER, struct.pack(">hqb", 0, 0, 0))]
+    if records:
+        data.append(encode_batch(base_offset=1, records=records, leader_epoch=1))
+    if footer:
+        data.append(_control(1 + len(records), SNAPSHOT_FOOTER, struct.pack(">hb", 0, 0)))
+    return b"".join(data)
+
+
+def write_metadata_log(
+    log_dir: Path,
+    log: Sequence[Written],
+    *,
+    first_offset: int = 0,
+    epochs: Mapping[int, int] | None = None,
+    snapshots: Mapping[int, Sequence[Written]] | None = None,
+) -> Path:
+    """Write ``__cluster_metadata-0`` into a log directory, and return its folder. ``snapshots`` by end offset."""
+    folder = log_dir / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{first_offset:020}.log").write_bytes(encode_log(log, first_offset=first_offset, epochs=epochs))
+    for end_offset, state in (snapshots or {}).items():
+        (folder / snapshot_name(end_offset)).write_bytes(encode_snapshot(state))
+    return folder
+
+
+def snapshot_name(end_offset: int, epoch: int = 1) -> str:
+    """Return the name of a snapshot's file."""
+    return f"{end_offset:020}-{epoch:010}.checkpoint"
+
+
+def write_topic_id(folder: Path, name: str, generation: int = 0) -> None:
+    """Write the ``partition.metadata`` of a partition's folder."""
+    (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id(name, generation)}\n")
+
+
+def _lists(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
+
+
+def _control(offset: int, number: int, value: bytes) -> bytes:
+    record = Record(offset, 0, struct.pack(">hh", 0, number), value)
+    return encode_batch(base_offset=offset, records=[record], is_control=True, leader_epoch=1)

@@ -1,0 +1,210 @@
+"""Spark's class archive: which one, who makes it, and what is left where that goes wrong."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+from harness.errors import HarnessError
+from harness.filelock import alone_in
+from harness.java import Java
+from harness.spark import archive, background
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "cache"
+    path.mkdir()
+    monkeypatch.setenv("COMPACTION_HARNESS_CACHE", str(path))
+    monkeypatch.delenv(background.SWITCH)
+    return path
+
+
+@pytest.fixture
+def jar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a jar of a Spark of the test's own."""
+    jars = tmp_path / "pyspark" / "jars"
+    jars.mkdir(parents=True)
+    (jars / "a.jar").write_bytes(b"a")
+    monkeypatch.setattr(archive, "spark_home", lambda: tmp_path / "pyspark")
+    return jars / "a.jar"
+
+
+@pytest.fixture
+def java(tmp_path: Path) -> Java:
+    return Java(tmp_path / "jre" / "bin" / "java", 17, "17.0.1")
+
+
+def writes(_java: Java, _scratch: Path, _run_id: str, draft: Path) -> None:
+    draft.write_bytes(b"classes")
+
+
+def make(java: Java, tmp_path: Path, wait_s: float = 0.0) -> Path | None:
+    return archive.make_archive(java, tmp_path, "archive-1", wait_s=wait_s)
+
+
+def test_an_archive_is_for_one_java_one_spark_and_its_flags(
+    java: Java, jar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = archive.archive_path(java)
+    assert archive.archive_path(java) == first
+    seen = {first, archive.archive_path(Java(java.path, 17, "17.0.2"))}
+    seen.add(archive.archive_path(Java(tmp_path / "other" / "bin" / "java", 17, "17.0.1")))
+    monkeypatch.setattr(archive, "JVM_FLAGS", ("-XX:+UseParallelGC",))
+    seen.add(archive.archive_path(java))
+    os.utime(jar, ns=(0, 0))
+    seen.add(archive.archive_path(java))
+    jar.with_name("b.jar").write_bytes(b"b")
+    seen.add(archive.archive_path(java))
+    assert len(seen) == 6
+
+
+def test_what_was_made_before_an_upgrade_goes(
+    java: Java, jar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "_rehearse", writes)
+    old = make(java, tmp_path)
+    elsewhere = make(Java(tmp_path / "other" / "bin" / "java", 17, "17.0.1"), tmp_path)
+    jar.write_bytes(b"newer")
+    new = make(java, tmp_path)
+    assert old is not None
+    assert new is not None
+    assert elsewhere is not None
+    assert (old.exists(), new.read_bytes(), elsewhere.exists()) == (False, b"classes", True)
+
+
+@pytest.mark.usefixtures("jar")
+def test_a_making_that_was_cut_off_leaves_no_archive_and_the_next_one_removes_the_rest(
+    java: Java, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_cut_off(_java: Java, _scratch: Path, _run_id: str, draft: Path) -> None:
+        draft.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(archive, "_rehearse", is_cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        make(java, tmp_path)
+    assert not archive.archive_path(java).exists()
+    assert background.why_not_started(archive.archive_path(java)) is None
+    monkeypatch.setattr(archive, "_rehearse", writes)
+    made = make(java, tmp_path)
+    assert made is not None
+    assert made.read_bytes() == b"classes"
+    assert list((cache / archive.DRAFTS).iterdir()) == []
+
+
+@pytest.mark.usefixtures("jar")
+def test_two_at_once_make_one(java: Java, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on, made = threading.Event(), threading.Event(), []
+
+    def slowly(_java: Java, _scratch: Path, _run_id: str, draft: Path) -> None:
+        begun.set()
+        assert go_on.wait(30)
+        draft.write_bytes(b"classes")
+
+    monkeypatch.setattr(archive, "_rehearse", slowly)
+    first = threading.Thread(target=lambda: made.append(make(java, tmp_path)))
+    first.start()
+    assert begun.wait(30)
+    assert archive.is_being_made()
+    assert background.why_not_started(archive.archive_path(java)) == "it is being made"
+    assert make(java, tmp_path) is None
+    second = threading.Thread(target=lambda: made.append(make(java, tmp_path, 30.0)))
+    second.start()
+    go_on.set()
+    for thread in (first, second):
+        thread.join(30)
+    assert made == [archive.archive_path(java)] * 2
+    assert not archive.is_being_made()
+
+
+def test_a_jvm_that_writes_none_is_not_asked_again_and_again(
+    java: Java, jar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(java: Java, _scratch: Path, _run_id: str, _draft: Path) -> None:
+        archive.note_failure(archive.archive_path(java), "no such flag")
+
+    monkeypatch.setattr(archive, "_rehearse", fails)
+    path = archive.archive_path(java)
+    with pytest.raises(HarnessError, match="no such flag"):
+        make(java, tmp_path)
+    assert "could not be made" in str(background.why_not_started(path))
+    # Another Spark may do better.
+    jar.write_bytes(b"newer")
+    assert background.why_not_started(archive.archive_path(java)) is None
+
+
+Hindrance = tuple[str, str, Any]
+HINDRANCES: tuple[Hindrance, ...] = (
+    ("cannot be written", "os.access", lambda *_: False),
+    ("are free in", "shutil.disk_usage", lambda _: type("Usage", (), {"free": 1 << 20})),
+    ("of memory are available", "psutil.virtual_memory", lambda: type("Memory", (), {"available": 1 << 20})),
+)
+
+
+@pytest.mark.parametrize(("why", "asked", "answer"), HINDRANCES, ids=[one[1] for one in HINDRANCES])
+@pytest.mark.usefixtures("jar")
+def test_a_machine_without_room_goes_without(
+    java: Java, monkeypatch: pytest.MonkeyPatch, why: str, asked: str, answer: Callable[..., Any]
+) -> None:
+    monkeypatch.setattr(f"harness.spark.background.{asked}", answer)
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("started all the same"))
+    assert why in str(background.why_not_started(archive.archive_path(java)))
+    assert background.find_archive(java) is None
+
+
+@pytest.mark.usefixtures("jar")
+def test_a_user_may_forbid_it(java: Java, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(background.SWITCH, "0")
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("started all the same"))
+    assert background.find_archive(java) is None
+
+
+def test_the_maker_has_the_lowest_priority_and_an_end() -> None:
+    """In a session of its own, as it is started: nobody gets back a priority that was given away."""
+    code = (
+        "import os, signal; from harness.spark import background; background.find_java = lambda: None;"
+        "background.make = lambda *_, **__: print(os.sched_getscheduler(0) == os.SCHED_IDLE, signal.alarm(0));"
+        "background.import_module = lambda name: type('Loops', (), {'compile_all': staticmethod(lambda: None)});"
+        "background.main(); print(background.AUTOGROUP.exists() and background.AUTOGROUP.read_text())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, start_new_session=True
+    )
+    lines = done.stdout.splitlines()
+    assert lines[0] == f"True {background.LIMIT_S}"
+    # Of a kernel without autogroups there is nothing to be said.
+    assert lines[1] == "False" or lines[1].endswith("nice 19")
+
+
+def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from harness.filelock import alone_in\n"
+        "with alone_in(Path(sys.argv[1]), 0.0): print('mine', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "folder")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "mine\n"
+        with alone_in(tmp_path / "folder", 0.0) as is_mine:
+            assert not is_mine
+        psutil.Process(other.pid).kill()
+        other.wait()
+    with alone_in(tmp_path / "folder", 0.0) as is_mine:
+        assert is_mine
+
+
+def test_a_folder_that_cannot_be_made_locks_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with alone_in(tmp_path / "file" / "folder", 0.0) as is_mine:
+        assert not is_mine

@@ -1,0 +1,176 @@
+"""What becomes of literal disagreements: an accusation where a replica is shown to be wrong, else what each serves."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from checkers.coverage import Coverage
+from checkers.finding import UNEXPLAINED_DIVERGENCE as UNEXPLAINED
+from harness.audit.advice import with_advice
+from harness.audit.attribution import Disputes, attribute
+from harness.audit.knowledge import Knowledge
+from harness.segments.metadata_log import PartitionHistory, PartitionState
+
+STUCK, POISON = "stuck-lso", "aborted-to-committed"
+HIDDEN, DIVERGED = "committed-to-aborted", "tombstone-divergence"
+ALL = (1, 2, 3)
+PLACE = ("t", 0)
+
+
+def disagreement(anomaly: str, broker: int, offset: int = 5, *, proven: bool = False, **witness: Any) -> dict[str, Any]:
+    """Return a row as checkers return it."""
+    return {
+        "run": "r", "topic": "t", "partition": 0, "broker": broker, "anomaly": anomaly, "candidates": [],
+        "offset": offset, "key": b"K", "producer_id": 7, "effect": "visible", "explanation": "as the checker has it",
+        "proven": proven, "witness": json.dumps(witness),
+    }  # fmt: skip
+
+
+def serves(
+    broker: int, offset: int | None, *, disputed: int = 5, tombstone: bool = False, belief: str | None = None
+) -> dict[str, Any]:
+    """Return what a replica has of key K; ``belief``: of the disputed record, which is in a transaction then."""
+    last = None if offset is None else {"offset": offset, "tombstone": tombstone, "leader_epoch": 0}
+    has_disputed = belief is not None or offset == disputed
+    at = {
+        "belief": belief or "committed", "tombstone": tombstone, "transactional": belief is not None, "leader_epoch": 0,
+        "decided_in_leader_epoch": 0 if belief in {"committed", "aborted"} else None,
+    }  # fmt: skip
+    return {
+        "topic": "t", "partition": 0, "broker": broker, "key": b"K", "disputed": disputed, "last": last,
+        "at": at if has_disputed else None, "open_from": disputed if belief == "open" else None,
+    }  # fmt: skip
+
+
+def received_by(*brokers: int) -> Coverage:
+    """Return that these brokers were in the ISR all the time, and broker 0, which is not one of them, led."""
+    state = PartitionState(1, 0, 0, 0, ALL, (0, *brokers))
+    return Coverage(PartitionHistory("t", "id", 0, since_creation=True, states=(state,)), {})
+
+
+def found(
+    rows: list[dict[str, Any]],
+    *states: dict[str, Any],
+    coverage: Coverage | None = None,
+    has_transactions: bool = True,
+    never: bool = False,
+) -> list[dict[str, Any]]:
+    replicas = [
+        {"topic": "t", "partition": 0, "broker": broker, "log_start": 0, "has_transactions": has_transactions}
+        for broker in ALL
+    ]
+    knowledge = Knowledge({PLACE: coverage or Coverage()}, is_without_transactions=never)
+    return with_advice(attribute(rows, Disputes.of(states, replicas, knowledge)), {PLACE: ALL})
+
+
+def accused(findings: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return [(one["anomaly"], one["broker"], one["candidates"]) for one in findings if one["decided"]]
+
+
+ABORTED_DELETE = [disagreement(DIVERGED, 1, removed_by_broker=2), disagreement(DIVERGED, 3, removed_by_broker=2)]
+"""Brokers 1 and 3 serve a value that broker 2 has removed; a checker describes those that have it."""
+VALUE_ON_1_AND_3 = (serves(1, 5), serves(3, 5))
+
+
+def test_who_carried_out_an_aborted_delete_is_accused_and_not_who_kept_the_value() -> None:
+    findings = found(ABORTED_DELETE, *VALUE_ON_1_AND_3, coverage=received_by(1, 3))
+    assert accused(findings) == [(POISON, 2, [])]
+    (one,) = findings
+    assert one["right"] == [1, 3]
+    assert one["decided_by"] == [f"broker {broker} was in the ISR throughout leader epoch 0" for broker in (1, 3)]
+    assert one["explanation"].startswith("key K: this broker serves nothing, and brokers 1, 3 rightly serve the value")
+
+
+def test_without_a_witness_one_finding_says_what_each_serves_and_no_command_removes_a_copy() -> None:
+    (one,) = found(ABORTED_DELETE, *VALUE_ON_1_AND_3)
+    assert not one["decided"]
+    assert one["disagree"] == [
+        {"brokers": [1, 3], "serves": "the value of offset 5"},
+        {"brokers": [2], "serves": "nothing"},
+    ]
+    assert "who is wrong is not decided" in one["explanation"]
+    assert "hold compaction of the topic" in one["do"]
+    assert [command.split()[0] for command in one["commands"]] == ["BOOTSTRAP=HOST:PORT", "kafka-configs.sh"]
+    assert "reassign" not in " ".join((one["do"], *one["commands"]))
+
+
+def test_a_witness_that_removed_the_value_accuses_who_kept_it() -> None:
+    findings = found(ABORTED_DELETE, *VALUE_ON_1_AND_3, coverage=received_by(2))
+    assert [(name, broker) for name, broker, _ in accused(findings)] == [(DIVERGED, 1), (DIVERGED, 3)]
+
+
+def test_a_cluster_that_never_had_a_transaction_has_only_deletes() -> None:
+    findings = found(ABORTED_DELETE, *VALUE_ON_1_AND_3, has_transactions=False, never=True)
+    assert accused(findings) == [(DIVERGED, 1, []), (DIVERGED, 3, [])]
+    assert findings[0]["assumptions"] == ["no replica lost records in another way"]
+
+
+def test_a_lost_value_without_any_transaction_is_unexplained() -> None:
+    rows = [disagreement(DIVERGED, 1, removed_by_broker=2)]
+    findings = found(rows, serves(1, 5), serves(3, 5), coverage=received_by(1), has_transactions=False)
+    assert accused(findings) == [(UNEXPLAINED, 2, [])]
+
+
+@pytest.mark.parametrize(
+    ("witness", "expected"),
+    [(2, (POISON, 1)), (1, (HIDDEN, 2)), (3, (POISON, 1))],
+)
+def test_the_outcome_of_a_transaction_is_that_of_who_received_it(witness: int, expected: tuple[str, int]) -> None:
+    rows = [disagreement(POISON, 1, believed_here="committed")]
+    third = serves(3, None, belief="aborted") if witness != 1 else serves(3, 5, belief="committed")
+    states = (serves(1, 5, belief="committed"), serves(2, None, belief="aborted"), third)
+    findings = found(rows, *states, coverage=received_by(witness))
+    assert [(name, broker) for name, broker, _ in accused(findings)] == [expected]
+
+
+def test_a_transaction_that_nobody_received_is_undecided() -> None:
+    rows = [disagreement(POISON, 1, believed_here="committed")]
+    (one,) = found(rows, serves(1, 5, belief="committed"), serves(2, None, belief="aborted"))
+    assert (one["decided"], one["anomaly"]) == (False, POISON)
+
+
+def test_a_delete_in_a_transaction_that_was_aborted_accuses_who_has_it_committed() -> None:
+    rows = [disagreement(DIVERGED, 1, deleted_at=9)]
+    at_delete = [
+        serves(1, 5, disputed=9),
+        serves(2, 9, disputed=9, tombstone=True, belief="committed"),
+        serves(3, 5, disputed=9, belief="aborted"),
+    ]
+    findings = found(rows, serves(1, 5), serves(3, 5), *at_delete, coverage=received_by(3))
+    assert accused(findings) == [(POISON, 2, [])]
+
+
+def test_what_the_logs_prove_needs_no_witness_but_advice_names_only_leaders_that_are_right() -> None:
+    rows = [disagreement(DIVERGED, 1, proven=True, deleted_at=9)]
+    (one,) = found(rows, serves(1, 5), serves(2, 9, tombstone=True))
+    assert accused([one]) == [(DIVERGED, 1, [])]
+    assert one["right"] == [2, 3]
+    assert '"replicas": [2, 3]' in " ".join(one["commands"])
+    assert one["commands"][1].endswith(
+        "--add-config min.cleanable.dirty.ratio=1,max.compaction.lag.ms=9223372036854775807"
+    )
+
+
+def test_a_stuck_replica_is_not_copied_anew_while_nobody_is_shown_to_be_right() -> None:
+    rows = [disagreement(STUCK, 2, proven=True)]
+    (one,) = found(rows, serves(1, 9), serves(2, None, belief="open"), serves(3, 9))
+    assert accused([one]) == [(STUCK, 2, [])]
+    assert "reassign" not in " ".join((one["do"], *one["commands"]))
+    (one,) = found(rows, serves(1, 9), serves(2, None, belief="open"), serves(3, 9), coverage=received_by(1))
+    assert '"replicas": [1, 3]' in " ".join(one["commands"])
+
+
+def test_one_undecided_disagreement_keeps_every_copy_of_the_partition() -> None:
+    decided = disagreement(DIVERGED, 1, offset=2, proven=True, deleted_at=3)
+    findings = found([decided, *ABORTED_DELETE], *VALUE_ON_1_AND_3, serves(1, 2, disputed=2))
+    assert [one["decided"] for one in findings] == [True, False]
+    assert all("reassign" not in " ".join((one["do"], *one["commands"])) for one in findings)
+    assert "another disagreement of this partition is not decided" in findings[0]["do"]
+
+
+def test_replicas_that_received_everything_and_differ_decide_nothing() -> None:
+    (one,) = found(ABORTED_DELETE, *VALUE_ON_1_AND_3, coverage=received_by(1, 2))
+    assert "replicas that received every record differ" in one["explanation"]

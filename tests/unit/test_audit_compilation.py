@@ -1,0 +1,39 @@
+"""Which audits need compiled loops, and who compiles them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.audit.compilation import compile_beside
+from harness.audit.judge import WORTH_REDUCING_BYTES, is_big
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(("size_bytes", "expected"), [(WORTH_REDUCING_BYTES - 1, False), (WORTH_REDUCING_BYTES, True)])
+def test_what_is_worth_reducing(tmp_path: Path, size_bytes: int, *, expected: bool) -> None:
+    log = tmp_path / "0.log"
+    log.touch()
+    os.truncate(log, size_bytes)
+    copies: Any = SimpleNamespace(replicas=[SimpleNamespace(logs=[log])])
+    assert is_big([copies]) == expected
+    # Judged whole, 60 MB took minutes of processor time.
+    assert WORTH_REDUCING_BYTES <= 8 << 20
+
+
+def test_loops_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **_: started.append(command[-1]))
+    compile_beside()
+    assert started == ["harness.audit.compilation"]
+    (tmp_path / "checkers_1").mkdir()
+    (tmp_path / "checkers_1" / "groups._number-28.py311.nbi").touch()
+    compile_beside()
+    assert len(started) == 1

@@ -1,0 +1,194 @@
+"""Whose folders are compared: the same folder under two ids, other brokers' folders and other clusters are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from copied import copy, segment_name, write_copies
+from literal import put
+
+from harness.audit.copies import find_copies
+from harness.audit.identity import META_PROPERTIES, PARTITION_METADATA
+from harness.errors import UsageError
+from harness.storage.remote import RemotePath, Tree
+from harness.storage.s3 import S3
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+def notes(brokers: Mapping[int, Sequence[Path]]) -> tuple[str, ...]:
+    return find_copies(brokers, ["t"], "run").notes
+
+
+def refusal(brokers: Mapping[int, Sequence[Path]]) -> str:
+    with pytest.raises(UsageError) as caught:
+        find_copies(brokers, ["t"], "run")
+    return str(caught.value)
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> dict[int, list[Path]]:
+    """Two brokers' log directories with a replica of t-0 each, and all ids."""
+    return write_copies(tmp_path, *(copy(broker, put(0, "K"), put(1, "end"), epochs={0: 0}) for broker in (1, 2)))
+
+
+def write_ids(log_dir: Path, *lines: str) -> Path:
+    path = log_dir / META_PROPERTIES
+    path.write_text("\n".join(("#", "#Mon Nov 23 07:45:00 UTC 2026", *lines, "")))
+    return path
+
+
+def test_two_brokers_of_one_cluster(two: dict[int, list[Path]]) -> None:
+    assert notes(two) == ()
+
+
+def test_one_folder_for_two_brokers(
+    two: dict[int, list[Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder,) = two[1]
+    link = tmp_path / "link"
+    link.symlink_to(folder)
+    monkeypatch.chdir(tmp_path)
+    for path in (folder, link, Path("1"), tmp_path / "2" / ".." / "1"):
+        assert refusal({1: [folder], 2: [path]}) == (
+            f"one folder was given for brokers 1 and 2: {folder} and {path} are the same; give each broker's own copy"
+        )
+    # Without any id in it, too.
+    (folder / META_PROPERTIES).unlink()
+    assert "one folder was given for brokers 1 and 2" in refusal({1: [folder], 2: [link]})
+
+
+def test_a_folder_inside_the_folder_of_another_broker(two: dict[int, list[Path]], tmp_path: Path) -> None:
+    (folder,) = two[1]
+    link = tmp_path / "link"
+    link.symlink_to(folder)
+    wanted = f"the folder of broker 2, {link / 't-0'}, lies inside the folder of broker 1, {folder}; "
+    assert refusal({1: [folder], 2: [link / "t-0"]}).startswith(wanted)
+    assert refusal({2: [link / "t-0"], 1: [folder]}).startswith(wanted)
+    (tmp_path / "2").rename(folder / "2")
+    assert "lies inside" in refusal({1: [folder], 2: [folder / "2"]})
+
+
+def test_a_replica_that_is_a_link_to_that_of_another_broker(two: dict[int, list[Path]]) -> None:
+    one, other = two[1][0] / "t-0", two[2][0] / "t-0"
+    other.rename(other.with_name("aside"))
+    other.symlink_to(one)
+    assert refusal(two).startswith(f"brokers 1 and 2 have one folder: {one} and {other} are the same; ")
+
+
+@pytest.mark.parametrize(
+    "lines", [("version=1", "node.id=1"), ("version=0", "broker.id=1"), ("broker.id=1",)], ids=["1", "0", "none"]
+)
+def test_a_node_under_another_id(two: dict[int, list[Path]], lines: tuple[str, ...]) -> None:
+    (folder,) = two[1]
+    path = write_ids(folder, *lines)
+    assert refusal({7: [folder]}) == (
+        f"a folder was given for another broker than its own: {path} says {lines[-1]} and was given for broker 7; "
+        f"give {folder} with --broker 1=…, or broker 7's own folder with --broker 7=…"
+    )
+
+
+def test_a_node_under_two_ids(two: dict[int, list[Path]]) -> None:
+    path = write_ids(two[2][0], "version=1", "node.id=1", "cluster.id=literal")
+    told = refusal(two)
+    assert f"{two[1][0] / META_PROPERTIES} says node.id=1 and was given for broker 1; " in told
+    assert f"{path} says node.id=1 and was given for broker 2; give {two[2][0]} with --broker 1=…" in told
+
+
+def test_a_node_id_of_the_other_version_does_not_count(two: dict[int, list[Path]]) -> None:
+    """As `MetaProperties` reads it."""
+    path = write_ids(two[1][0], "version=1", "broker.id=5", "cluster.id=literal")
+    assert notes(two) == (f"broker 1: its identity could not be checked in full: {path} has no node id",)
+
+
+def test_partition_folders_of_another_broker(two: dict[int, list[Path]]) -> None:
+    """Given bare, they still lie in a log directory that says whose they are."""
+    told = refusal({1: [two[1][0] / "t-0"], 3: [two[2][0] / "t-0"]})
+    assert f"{two[2][0] / META_PROPERTIES} says node.id=2 and was given for broker 3" in told
+
+
+def test_two_clusters(two: dict[int, list[Path]]) -> None:
+    path = write_ids(two[2][0], "version=1", "node.id=2", "cluster.id=other")
+    assert refusal(two) == (
+        f"the folders are of 2 clusters: {two[1][0] / META_PROPERTIES} says cluster.id=literal; "
+        f"{path} says cluster.id=other; give copies of one cluster"
+    )
+
+
+def test_several_log_directories_of_one_broker(two: dict[int, list[Path]], tmp_path: Path) -> None:
+    second = tmp_path / "second"
+    (second / "t-1").mkdir(parents=True)
+    for file in (two[1][0] / "t-0").iterdir():
+        (second / "t-1" / file.name).write_bytes(file.read_bytes())
+    for log_dir, name in ((two[1][0], "a"), (second, "b"), (two[2][0], "c")):
+        broker = 2 if name == "c" else 1
+        write_ids(log_dir, "version=1", f"node.id={broker}", "cluster.id=x", f"directory.id={name}")
+    assert notes({1: [two[1][0], second], 2: two[2]}) == ()
+
+
+def test_copies_of_one_log_directory(two: dict[int, list[Path]]) -> None:
+    paths = [write_ids(two[broker][0], "version=0", "cluster.id=x", "directory.id=d") for broker in (1, 2)]
+    assert refusal(two).startswith(
+        f"brokers 1 and 2 were given copies of one log directory: {paths[0]} and {paths[1]} say directory.id=d; "
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (("version=2", "node.id=1"), "has version=2; known versions are 0, 1"),
+        (("version=1", "node.id=one"), "says node.id=one, which is not the id of a broker"),
+        (("version=1", "node.id=\\uXYZ"), "cannot be read: "),
+    ],
+)
+def test_ids_that_cannot_be_read(two: dict[int, list[Path]], lines: tuple[str, ...], said: str) -> None:
+    assert f"broker 1: {write_ids(two[1][0], *lines)} {said}" in refusal(two)
+
+
+def test_bare_folders_are_noted_once_for_each_broker(tmp_path: Path) -> None:
+    brokers: dict[int, list[Path]] = {}
+    for broker in (1, 2):
+        for partition in range(5):
+            folder = tmp_path / str(broker) / f"t-{partition}"
+            folder.mkdir(parents=True)
+            for name in (segment_name(0), "leader-epoch-checkpoint"):
+                (folder / name).write_bytes(b"")
+            brokers.setdefault(broker, []).append(folder)
+    assert notes(brokers) == tuple(
+        f"broker {broker}: its identity could not be checked in full: {tmp_path / str(broker)} has no meta.properties; "
+        f"t-0, t-1, t-2 and 2 more without {PARTITION_METADATA}"
+        for broker in (1, 2)
+    )
+
+
+@pytest.mark.parametrize("lines", [("version=0", "broker.id=1"), ("version=0", "cluster.id=literal")])
+def test_ids_that_version_0_leaves_out_are_noted(two: dict[int, list[Path]], lines: tuple[str, ...]) -> None:
+    path = write_ids(two[1][0], *lines)
+    lacking = {"broker.id=1": "cluster.id", "cluster.id=literal": "node id"}[lines[-1]]
+    assert notes(two) == (f"broker 1: its identity could not be checked in full: {path} has no {lacking}",)
+
+
+def test_one_remote_folder_for_two_brokers(two: dict[int, list[Path]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the scheme; the bucket's content is that of a folder here."""
+    (folder,) = two[1]
+    monkeypatch.setattr(
+        S3, "listing", lambda _, path: {p.name: p.stat().st_size if p.is_file() else None for p in here(path).iterdir()}
+    )
+    monkeypatch.setattr(S3, "opened", lambda _, path: here(path).open("rb", buffering=0))
+
+    def here(path: str) -> Path:
+        return folder.parent / path.lstrip("/")
+
+    def there(scheme: str, path: str) -> Path:
+        storage = S3(f"{scheme}://bucket", "bucket")
+        return RemotePath(Tree(storage), Path("/") / path)  # type: ignore[return-value,arg-type]
+
+    assert notes({1: [there("s3", "1")], 2: [there("s3a", "2")]}) == ()
+    assert refusal({1: [there("s3", "1")], 2: [there("s3a", "1")]}).startswith(
+        "one folder was given for brokers 1 and 2: s3://bucket/1 and s3a://bucket/1 are the same; "
+    )
+    assert "lies inside the folder of broker 1" in refusal({1: [there("s3", "1")], 2: [there("s3", "1/t-0")]})
+    assert "s3://bucket/2/meta.properties says node.id=2" in refusal({1: [there("s3", "2")]})

@@ -1,0 +1,140 @@
+"""Who is wrong about a disputed record: literal states of replicas 1, 2 and 3, of which some received everything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from checkers.blame import DELETED, SUPERSEDED, At, KeyState, Last, blame_state, blame_transaction, states_served
+from checkers.coverage import Coverage, Proof
+from checkers.replay import ABORTED, COMMITTED, OPEN
+
+
+@dataclass(frozen=True)
+class Witnesses(Coverage):
+    """Brokers that received everything from a leader epoch on, by broker."""
+
+    since: tuple[tuple[int, int], ...] = ()
+
+    def received(self, broker: int, first_epoch: int, last_epoch: int | None = None) -> Proof | None:  # noqa: ARG002
+        since = dict(self.since).get(broker)
+        return None if since is None or since > first_epoch else Proof(f"led leader epoch {since}")
+
+
+def witnesses(*brokers: int, since: int = 0) -> Witnesses:
+    return Witnesses(since=tuple((broker, since) for broker in brokers))
+
+
+def value(broker: int, offset: int, epoch: int = 0) -> KeyState:
+    """Return a replica that serves the value of an offset, in no transaction."""
+    return KeyState(broker, 0, Last(offset, tombstone=False, leader_epoch=epoch), _at(COMMITTED, epoch))
+
+
+def transactional(broker: int, belief: str, *, offset: int = 5, epoch: int = 0) -> KeyState:
+    last = Last(offset, tombstone=False, leader_epoch=epoch) if belief == COMMITTED else None
+    return KeyState(broker, 0, last, _at(belief, epoch, decided=epoch), offset if belief == OPEN else None)
+
+
+def _at(belief: str, epoch: int, decided: int | None = None) -> At:
+    return At(
+        belief, tombstone=False, transactional=decided is not None, leader_epoch=epoch, decided_in_leader_epoch=decided
+    )
+
+
+def deleted(broker: int, offset: int, epoch: int = 0) -> KeyState:
+    return KeyState(broker, 0, Last(offset, tombstone=True, leader_epoch=epoch))
+
+
+def nothing(broker: int, log_start: int = 0) -> KeyState:
+    return KeyState(broker, log_start)
+
+
+def test_nothing_is_decided_without_a_witness() -> None:
+    blame = blame_state(5, [value(1, 5), nothing(2), value(3, 5)], Coverage())
+    assert (blame.truth, blame.wrong, blame.right) == (None, frozenset(), frozenset())
+
+
+def test_a_witness_without_the_value_shows_that_it_is_gone() -> None:
+    blame = blame_state(5, [value(1, 5), nothing(2), value(3, 5)], witnesses(2))
+    assert (blame.truth, blame.wrong, blame.right) == (SUPERSEDED, frozenset({1, 3}), frozenset({2}))
+    assert blame.reasons == ("broker 2 led leader epoch 0",)
+
+
+def test_a_witness_with_the_value_shows_that_it_is_alive() -> None:
+    blame = blame_state(5, [value(1, 5), nothing(2), value(3, 5)], witnesses(1))
+    assert (blame.truth, blame.wrong, blame.right) == (5, frozenset({2}), frozenset({1, 3}))
+
+
+def test_a_witness_has_to_have_received_everything_since_the_value_was_written() -> None:
+    blame = blame_state(5, [value(1, 5, epoch=1), nothing(2), value(3, 5, epoch=1)], witnesses(2, since=2))
+    assert blame.wrong == frozenset()
+
+
+def test_a_later_delete_that_a_witness_has_counts_from_there_on() -> None:
+    blame = blame_state(5, [value(1, 5), deleted(2, 9, epoch=3), nothing(3)], witnesses(2, since=3))
+    assert (blame.truth, blame.wrong, blame.right) == (DELETED, frozenset({1}), frozenset({2, 3}))
+
+
+def test_an_older_value_may_be_right_where_the_disputed_one_is_gone() -> None:
+    blame = blame_state(5, [value(1, 5), nothing(2), value(3, 1)], witnesses(2))
+    assert (blame.wrong, blame.right) == (frozenset({1}), frozenset({2}))
+
+
+def test_an_older_value_is_wrong_where_the_key_was_deleted() -> None:
+    assert blame_state(5, [value(1, 5), deleted(2, 9), value(3, 1)], witnesses(2)).wrong == {1, 3}
+
+
+def test_witnesses_that_differ_decide_nothing() -> None:
+    blame = blame_state(5, [value(1, 5), nothing(2), value(3, 5)], witnesses(1, 2))
+    assert (blame.truth, blame.wrong) == (None, frozenset())
+    assert "broker 1 led leader epoch 0; broker 2 led leader epoch 0" in str(blame.contradiction)
+
+
+def test_a_witness_with_an_older_value_contradicts_one_that_saw_the_delete() -> None:
+    blame = blame_state(5, [value(1, 5), deleted(2, 9), value(3, 1)], witnesses(2, 3))
+    assert blame.contradiction is not None
+
+
+def test_a_log_that_starts_later_neither_decides_nor_is_blamed() -> None:
+    blame = blame_state(5, [value(1, 5), nothing(2, log_start=6), nothing(3)], witnesses(1, 2))
+    assert (blame.wrong, blame.right) == (frozenset({3}), frozenset({1}))
+
+
+def test_a_replica_with_the_key_in_an_open_transaction_is_not_blamed_for_the_state() -> None:
+    stuck = transactional(2, OPEN)
+    assert blame_state(5, [value(1, 9), stuck, value(3, 9)], witnesses(1)).wrong == frozenset()
+
+
+def test_the_outcome_is_what_a_witness_believes_that_received_record_and_marker() -> None:
+    blame = blame_transaction([transactional(1, ABORTED), transactional(2, COMMITTED), nothing(3)], witnesses(1))
+    assert (blame.truth, blame.wrong, blame.right) == (ABORTED, frozenset({2}), frozenset({1}))
+
+
+def test_an_open_transaction_is_no_outcome() -> None:
+    blame = blame_transaction([transactional(1, OPEN), transactional(2, COMMITTED)], witnesses(1))
+    assert blame.truth is None
+
+
+def test_what_replicas_serve_in_words() -> None:
+    about = [value(1, 5), transactional(2, ABORTED), transactional(3, OPEN), nothing(4), nothing(5, log_start=7)]
+    assert states_served(5, about) == {
+        "the value of offset 5": [1],
+        "nothing, with offset 5 taken for aborted": [2],
+        "nothing, with offset 5 in an open transaction": [3],
+        "nothing": [4],
+        "nothing (its log starts at 7)": [5],
+    }
+
+
+def test_a_witness_with_the_older_value_accuses_who_serves_a_delete() -> None:
+    """The delete at 5 was aborted; brokers 1 and 2 carried it out, and only broker 3 still has the value at 4."""
+    states = [deleted(1, 5), nothing(2), value(3, 4)]
+    blame = blame_state(5, states, witnesses(3))
+    assert blame.truth == 4
+    assert blame.wrong == {1, 2}
+    assert blame.right == {3}
+    assert blame_state(5, states, witnesses(3, since=1)).wrong == frozenset()
+
+
+def test_who_has_deleted_the_records_before_the_disputed_one_is_not_accused() -> None:
+    blame = blame_state(5, [deleted(1, 5), nothing(2, log_start=5), value(3, 4)], witnesses(3))
+    assert blame.wrong == {1}

@@ -1,0 +1,250 @@
+"""How `bench/blame.py` measures: which replicas it takes for wrong, on logs of a few records, and its tally."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from accusations import BY_LUCK, EITHER, RIGHT, WRONG, judge, tally
+from random_traffic import ABORTED, COMMITTED, HEADER_WRITE, UNKNOWN, ClientLog, Transaction, Write, load_client_log
+from replica_truth import HIDDEN, OPEN, SERVED, STATE, STUCK, ReplicaLog, compare, read_replica
+
+from harness.segments.batches import Record
+from harness.segments.encode import encode_batch, encode_marker
+from harness.segments.txnindex import AbortedTxn, encode_txnindex
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TP = ("t", 0)
+PRODUCER = 7
+
+
+def data(write: int, offset: int, key: str, *, deletes: bool = False, transactional: bool = False) -> bytes:
+    value = None if deletes else str(write).encode()
+    record = Record(offset, 0, key.encode(), value, ((HEADER_WRITE, str(write).encode()),))
+    producer_id, producer_epoch = (PRODUCER, 0) if transactional else (-1, -1)
+    return encode_batch(
+        base_offset=offset,
+        records=[record],
+        is_transactional=transactional,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+    )
+
+
+def end(offset: int, *, commit: bool) -> bytes:
+    return encode_marker(
+        base_offset=offset, commit=commit, producer_id=PRODUCER, producer_epoch=0, timestamp_ms=0, coordinator_epoch=0
+    )
+
+
+def replica(folder: Path, *batches: bytes, aborted: tuple[tuple[int, int], ...] = ()) -> Path:
+    folder.mkdir()
+    (folder / f"{0:020}.log").write_bytes(b"".join(batches))
+    entries = [AbortedTxn(PRODUCER, first, last, first) for first, last in aborted]
+    (folder / f"{0:020}.txnindex").write_bytes(encode_txnindex(entries))
+    return folder
+
+
+VALUE, DELETE = data(1, 0, "k"), data(2, 1, "k", deletes=True, transactional=True)
+
+
+def clients(outcome: str) -> ClientLog:
+    """Know of a value of k at offset 0, and of a transaction that deletes k at offset 1."""
+    return ClientLog(
+        {1: Write(1, *TP, "k", is_delete=False, transaction=None, offset=0),
+         2: Write(2, *TP, "k", is_delete=True, transaction=9, offset=1)},
+        {9: Transaction(9, "id", outcome)},
+    )  # fmt: skip
+
+
+def audited(findings: list[dict[str, Any]], verdict: str = "anomaly") -> dict[str, Any]:
+    return {"findings": findings, "scenarios": [{"topic": "t", "partition": 0, "verdict": verdict}]}
+
+
+def finding(broker: int, offset: int = 0, key: str | None = "k", **more: Any) -> dict[str, Any]:
+    named = None if key is None else {"text": key}
+    return {
+        "anomaly": "tombstone-divergence",
+        "topic": "t",
+        "partition": 0,
+        "broker": broker,
+        "offset": offset,
+        "key": named,
+        "producer_id": None,
+        **more,
+    }
+
+
+def test_a_record_is_what_its_broker_serves_it_as(tmp_path: Path) -> None:
+    aborted = replica(tmp_path / "a", VALUE, DELETE, end(2, commit=False), aborted=((1, 2),))
+    committed = replica(tmp_path / "c", VALUE, DELETE, end(2, commit=True))
+    opened = replica(tmp_path / "o", VALUE, DELETE)
+    assert [one.belief for one in read_replica(aborted).records] == [COMMITTED, ABORTED]
+    assert [one.belief for one in read_replica(committed).records] == [COMMITTED, COMMITTED]
+    assert [one.belief for one in read_replica(opened).records] == [COMMITTED, OPEN]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "marker", "kinds"),
+    [
+        (ABORTED, None, {STUCK}),
+        (ABORTED, COMMITTED, {SERVED, STATE}),
+        (ABORTED, ABORTED, set()),
+        (COMMITTED, None, {STUCK, STATE}),
+        (COMMITTED, COMMITTED, set()),
+        (COMMITTED, ABORTED, {HIDDEN, STATE}),
+        (UNKNOWN, COMMITTED, set()),
+        (UNKNOWN, ABORTED, set()),
+    ],
+)
+def test_a_replica_is_wrong_by_what_clients_know(
+    tmp_path: Path, outcome: str, marker: str | None, kinds: set[str]
+) -> None:
+    batches = [VALUE, DELETE, *([] if marker is None else [end(2, commit=marker == COMMITTED)])]
+    held = read_replica(replica(tmp_path / "r", *batches, aborted=((1, 2),) if marker == ABORTED else ()))
+    truth = compare(clients(outcome), {(2, TP): held})
+    assert {wrong.kind for wrong in truth.wrongs[2, TP]} == kinds
+    assert truth.diverged == ({TP} if kinds else set())
+    assert truth.unknown_keys == ({(TP, "k")} if outcome == UNKNOWN else set())
+
+
+def test_an_aborted_delete_that_was_carried_out_accuses_who_carried_it_out(tmp_path: Path) -> None:
+    """The case that audits had the wrong way round: brokers 1 and 3 still have the value, and are right."""
+    right = read_replica(replica(tmp_path / "1", VALUE))
+    carried_out = read_replica(replica(tmp_path / "2", DELETE, end(2, commit=True)))
+    truth = compare(clients(ABORTED), {(1, TP): right, (2, TP): carried_out})
+    assert judge(truth, finding(1)) == WRONG
+    assert judge(truth, finding(2)) == RIGHT
+    assert judge(truth, finding(2, right=[1])) == RIGHT
+    assert judge(truth, finding(2, key="other", offset=5)) == WRONG
+    assert judge(truth, finding(2, key=None, offset=1)) == RIGHT, "the record of the transaction at that offset"
+    done = tally(truth, audited([finding(1), finding(2)]))
+    assert (done.counts["diverged"], done.counts["found"]) == (1, 1)
+    assert (done.counts["right accusations"], done.counts["wrong accusations"]) == (1, 1)
+    assert [wrong["finding"]["broker"] for wrong in done.wrong] == [1]
+
+
+def test_who_is_called_right_must_not_be_wrong(tmp_path: Path) -> None:
+    held = read_replica(replica(tmp_path / "r", DELETE, end(2, commit=True)))
+    truth = compare(clients(ABORTED), {(1, TP): held, (2, TP): held})
+    assert judge(truth, finding(2, right=[1])) == WRONG
+
+
+def test_who_is_right_about_a_key_may_be_stuck_in_another_transaction(tmp_path: Path) -> None:
+    log = clients(COMMITTED)
+    log.writes[3], log.transactions[8] = Write(3, *TP, "k", False, 8, 3), Transaction(8, "other", ABORTED)
+    missed = read_replica(replica(tmp_path / "1", VALUE))
+    stuck = read_replica(
+        replica(tmp_path / "2", VALUE, DELETE, end(2, commit=True), data(3, 3, "k", transactional=True))
+    )
+    truth = compare(log, {(1, TP): missed, (2, TP): stuck})
+    assert {wrong.kind for wrong in truth.wrongs[2, TP]} == {STUCK}
+    assert judge(truth, finding(1, right=[2])) == RIGHT
+    assert judge(truth, finding(2)) == WRONG, "of its final state it is right"
+    assert judge(truth, finding(2, offset=3)) == RIGHT, "of that transaction it is wrong"
+
+
+@pytest.mark.parametrize(("leader", "harmful"), [(1, 0), (2, 1)])
+def test_a_copy_of_what_is_wrong_over_what_is_right_is_harmful(tmp_path: Path, leader: int, harmful: int) -> None:
+    right = read_replica(replica(tmp_path / "1", VALUE))
+    carried_out = read_replica(replica(tmp_path / "2", DELETE, end(2, commit=True)))
+    truth = compare(clients(ABORTED), {(1, TP): right, (2, TP): carried_out, (3, TP): right})
+    plan = {"partitions": [{"topic": "t", "partition": 0, "replicas": [leader]}]}
+    told = finding(3, commands=["kafka-configs.sh …", f"echo '{json.dumps(plan)}' > without.json"])
+    assert tally(truth, audited([told])).counts["harmful copies"] == harmful
+
+
+def test_a_missed_marker_that_said_the_same_is_right_by_luck(tmp_path: Path) -> None:
+    """Two transactions of a client end by the marker of the second one, and both were committed."""
+    log = clients(COMMITTED)
+    log.writes[3], log.transactions[10] = Write(3, *TP, "o", False, 10, 3), Transaction(10, "id", COMMITTED)
+    batches = [VALUE, DELETE, data(3, 3, "o", transactional=True), end(4, commit=True)]
+    whole = [VALUE, DELETE, end(2, commit=True), *batches[2:]]
+    logs = {1: whole, 2: batches}
+    held = {(b, TP): read_replica(replica(tmp_path / str(b), *parts)) for b, parts in logs.items()}
+    truth = compare(log, held)
+    assert truth.diverged == set()
+    assert truth.missed == {(1, TP): {}, (2, TP): {9: COMMITTED}}
+    assert [judge(truth, finding(broker, offset=1)) for broker in (1, 2)] == [WRONG, BY_LUCK]
+    assert tally(truth, audited([finding(2, offset=1)])).counts["nothing wrong"] == 0
+
+
+@pytest.mark.parametrize(("outcome", "judged"), [(ABORTED, BY_LUCK), (COMMITTED, RIGHT), (UNKNOWN, EITHER)])
+@pytest.mark.parametrize("is_emptied", [True, False])
+def test_a_missed_marker_shows_by_what_is_left_of_its_transaction(
+    tmp_path: Path, outcome: str, judged: str, *, is_emptied: bool
+) -> None:
+    """An empty batch, or the entry of `.txnindex` alone."""
+    log = clients(outcome)
+    log.writes[3], log.transactions[10] = Write(3, *TP, "o", False, 10, 3), Transaction(10, "id", ABORTED)
+    emptied = encode_batch(base_offset=1, last_offset=1, is_transactional=True, producer_id=PRODUCER, producer_epoch=0)
+    left = [emptied] if is_emptied else []
+    batches = [VALUE, *left, data(3, 3, "o", transactional=True), end(4, commit=False)]
+    truth = compare(log, {(2, TP): read_replica(replica(tmp_path / "2", *batches, aborted=((1, 4),)))})
+    assert truth.missed == {(2, TP): {9: ABORTED}}
+    assert judge(truth, finding(2, offset=1, key=None)) == judged
+
+
+def test_what_no_client_knows_is_neither_right_nor_wrong(tmp_path: Path) -> None:
+    truth = compare(clients(UNKNOWN), {(1, TP): read_replica(replica(tmp_path / "r", VALUE))})
+    assert judge(truth, finding(1)) == EITHER
+    assert tally(truth, audited([finding(1)])).counts["wrong accusations"] == 0
+
+
+def test_an_undecided_finding_accuses_nobody(tmp_path: Path) -> None:
+    carried_out = read_replica(replica(tmp_path / "2", DELETE, end(2, commit=True)))
+    truth = compare(clients(ABORTED), {(2, TP): carried_out})
+    done = tally(truth, audited([finding(1, decided=False)]))
+    assert (done.counts["found"], done.counts["undecided"], done.counts["wrong accusations"]) == (1, 1, 0)
+
+
+def test_a_finding_where_every_replica_is_right_is_for_nothing(tmp_path: Path) -> None:
+    truth = compare(clients(ABORTED), {(1, TP): read_replica(replica(tmp_path / "r", VALUE))})
+    done = tally(truth, audited([finding(1, decided=False)]))
+    assert (done.counts["diverged"], done.counts["nothing wrong"]) == (0, 1)
+    assert [one["broker"] for one in done.for_nothing] == [1]
+
+
+def test_a_diverged_partition_without_a_finding_is_missed(tmp_path: Path) -> None:
+    truth = compare(clients(ABORTED), {(2, TP): read_replica(replica(tmp_path / "r", DELETE, end(2, commit=True)))})
+    done = tally(truth, audited([], "clean"))
+    assert (done.counts["found"], done.counts["called clean"]) == (0, 1)
+    assert [(one["partition"], one["verdict"]) for one in done.missed] == [("t-0", "clean")]
+    assert tally(truth, audited([], "unknown")).counts["called clean"] == 0
+
+
+def test_a_key_that_is_deleted_in_any_case_is_known(tmp_path: Path) -> None:
+    """Whether a transaction of unknown outcome deleted it once more makes no difference."""
+    log = clients(UNKNOWN)
+    log.writes[3] = Write(3, *TP, "k", is_delete=True, transaction=None, offset=2)
+    log.writes[2].offset = 3
+    truth = compare(log, {(1, TP): read_replica(replica(tmp_path / "1", VALUE)), (2, TP): ReplicaLog()})
+    assert truth.unknown_keys == set()
+    assert judge(truth, finding(1)) == RIGHT
+    assert judge(truth, finding(2)) == WRONG
+    assert judge(truth, finding(2, offset=3)) == EITHER, "of the transaction nobody knows"
+
+
+def test_a_state_that_no_outcome_leads_to_is_wrong(tmp_path: Path) -> None:
+    log = clients(UNKNOWN)
+    log.writes[3] = Write(3, *TP, "k", is_delete=False, transaction=None, offset=5)
+    log.writes[2].offset = 6
+    truth = compare(log, {(1, TP): read_replica(replica(tmp_path / "1", VALUE)), (2, TP): ReplicaLog()})
+    assert truth.unknown_keys == {(TP, "k")}
+    assert [wrong.truth for wrong in truth.wrongs[1, TP]] == ["no value or the value of write 3"]
+    assert truth.wrongs[2, TP] == ()
+
+
+def test_a_record_that_was_written_twice_is_known_by_nobody(tmp_path: Path) -> None:
+    held = read_replica(replica(tmp_path / "r", VALUE, data(1, 1, "k")))
+    log = ClientLog({1: Write(1, *TP, "k", is_delete=False, transaction=None, offset=0)}, {})
+    assert compare(log, {(1, TP): held}).unknown_keys == {(TP, "k")}
+
+
+def test_a_client_log_is_kept_whole(tmp_path: Path) -> None:
+    log = clients(UNKNOWN)
+    log.save(tmp_path / "clients.json")
+    assert load_client_log(tmp_path / "clients.json") == log

@@ -1,0 +1,91 @@
+"""Which leader epochs a replica received in full, on literal histories of one partition with replicas 1, 2 and 3."""
+
+from __future__ import annotations
+
+import pytest
+
+from checkers.coverage import Coverage
+from harness.segments.metadata_log import PartitionHistory, PartitionState
+
+ALL = (1, 2, 3)
+
+
+def state(offset: int, leader: int, epoch: int, isr: tuple[int, ...] = ALL, **more: object) -> PartitionState:
+    return PartitionState(offset, leader, epoch, offset, **{"replicas": ALL, "isr": isr, **more})  # type: ignore[arg-type]
+
+
+def coverage(*states: PartitionState, since_creation: bool = True, **registrations: tuple[int, ...]) -> Coverage:
+    history = PartitionHistory("t", "id", 0, since_creation, states)
+    return Coverage(history, {int(name[1:]): offsets for name, offsets in registrations.items()})
+
+
+def received(known: Coverage, first: int = 0, last: int | None = None) -> set[int]:
+    """Return the brokers that received the epochs."""
+    return {broker for broker in ALL if known.received(broker, first, last)}
+
+
+AWAY = (state(1, 1, 0), state(2, 1, 0, (1, 3)), state(3, 1, 0))
+"""Broker 2 leaves the ISR and comes back, while broker 1 leads."""
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        pytest.param(Coverage(), set(), id="nothing is known"),
+        pytest.param(coverage(state(1, 1, 0)), {1, 2, 3}, id="nobody left the ISR"),
+        pytest.param(coverage(*AWAY), {1, 3}, id="a shrink without a new epoch"),
+        pytest.param(coverage(*AWAY, since_creation=False), {1}, id="the ISR before a snapshot is not known"),
+        pytest.param(coverage(*AWAY, state(4, 2, 1)), {1, 3}, id="a leader that goes on in the ISR"),
+        pytest.param(
+            coverage(*AWAY, state(4, 2, 1, (2, 3)), state(5, 2, 1)), {3}, id="a leader that leaves the ISR later"
+        ),
+        pytest.param(
+            coverage(state(1, 1, 0), state(2, 1, 0, recovering=True)), set(), id="an unclean election that is told"
+        ),
+        pytest.param(coverage(state(1, 1, 0, (1, 3)), state(2, 2, 1)), set(), id="a leader that was not in the ISR"),
+        pytest.param(
+            coverage(state(1, 1, 0), state(2, 1, 0, (1, 2), replicas=(1, 2)), state(3, 1, 0)),
+            {1, 2},
+            id="a replica that was unassigned and assigned again",
+        ),
+        pytest.param(
+            coverage(
+                state(1, 1, 0, directories=("A" * 22, "b1", "c1")), state(2, 1, 0, directories=("a1", "b1", "c2"))
+            ),
+            {1, 2},
+            id="a log in another directory, and one that was not told before",
+        ),
+        pytest.param(
+            coverage(state(1, 1, 0), state(2, -1, 1, (1,)), state(3, 1, 2, (1,))), {1}, id="an epoch without a leader"
+        ),
+    ],
+)
+def test_epochs_that_are_received(known: Coverage, expected: set[int]) -> None:
+    assert received(known) == expected
+
+
+def test_the_last_records_of_an_epoch_are_received_by_staying_until_now_or_leading() -> None:
+    leaves_later = coverage(state(1, 1, 0), state(2, 3, 1), state(3, 3, 1, (1, 3)))
+    assert received(leaves_later, 0, 0) == {1, 3}
+    leads_before_it_leaves = coverage(state(1, 1, 0), state(2, 2, 1), state(3, 3, 2, (1, 3)))
+    assert received(leads_before_it_leaves, 0, 0) == {*ALL}
+
+
+def test_epochs_that_are_not_in_the_history_are_not_received() -> None:
+    known = coverage(state(1, 1, 4), since_creation=False)
+    assert received(known, 4) == {1}
+    assert received(known, 3) == set()
+    assert received(known, 4, 5) == set()
+
+
+def test_a_restart_since_is_an_assumption() -> None:
+    known = coverage(state(5, 1, 0), _1=(2,), _3=(2, 9))
+    assert [proof.assumptions != () for broker in (1, 3) if (proof := known.received(broker, 0))] == [False, True]
+
+
+def test_restarts_that_are_not_known_are_an_assumption() -> None:
+    known = Coverage(PartitionHistory("t", "", 0, since_creation=False, states=(state(0, 1, 7),)))
+    proof = known.received(1, 7)
+    assert proof is not None
+    assert "if it was restarted since" in proof.assumptions[0]
+    assert proof.reason == "led leader epoch 7"

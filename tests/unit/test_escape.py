@@ -1,0 +1,139 @@
+"""What is escaped, by Python and by Spark SQL alike, and that values can be told apart afterwards."""
+
+from __future__ import annotations
+
+import json
+import logging
+import unicodedata
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import pytest
+from hostile import HOSTILE, raise_if_forged, raise_if_raw
+
+from checkers.finding import printable
+from harness.escape import CONTINUED, UNSEEN, escape, log_formatter, shortened, to_json, visible
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BY_NAME = {
+    "ESC": ("\x1b[31m", r"\x1b[31m"),
+    "NUL": ("a\0b", r"a\x00b"),
+    "line breaks": ("a\r\nb", r"a\x0d\x0ab"),
+    "DEL": ("\x7f", r"\x7f"),
+    "C1": ("\x9b31m\x85", r"\u009b31m\u0085"),
+    "direction": ("\u202eabc\u202c\u2066\u2069", r"\u202eabc\u202c\u2066\u2069"),
+    "line separators": ("\u2028\u2029", r"\u2028\u2029"),
+    "no width": ("a\u200b\ufeff\u00ad", r"a\u200b\ufeff\u00ad"),
+    "tags": ("\U000e0041", r"\U000e0041"),
+    "no characters": ("\ufffe\uffff", r"\ufffe\uffff"),
+    "backslash": (r"\x1b", r"\\x1b"),
+    "text": ("é 日本 😀 [red] %s {0} $1 'q' \"", "é 日本 😀 [red] %s {0} $1 'q' \""),
+    "nothing": ("", ""),
+}
+
+
+@pytest.mark.parametrize(("value", "written"), BY_NAME.values(), ids=BY_NAME)
+def test_a_value_is_escaped(value: str, written: str) -> None:
+    assert escape(value) == written
+    assert escape(value.encode()) == written
+
+
+def test_spark_writes_the_same(spark: SparkSession) -> None:
+    values = [value for value, _ in BY_NAME.values()]
+    rows = spark.createDataFrame([(number, value) for number, value in enumerate(values)], "number int, key string")
+    told = rows.orderBy("number").select(printable("key").alias("told")).collect()
+    assert [row.told for row in told] == [written for _, written in BY_NAME.values()]
+
+
+def test_spark_escapes_every_code_point_as_python_does(spark: SparkSession) -> None:
+    # Around every border of the table; surrogates are no text in Spark.
+    near = {code for span in UNSEEN for end in span for code in (end - 1, end, end + 1) if code >= 0}
+    texts = [chr(code) for code in sorted(near | {0x5C}) if not 0xD800 <= code <= 0xDFFF]
+    rows = spark.createDataFrame([(text,) for text in texts], "key string").select(
+        "key", printable("key").alias("told")
+    )
+    assert {row.key: row.told for row in rows.collect()} == {text: escape(text) for text in texts}
+
+
+def test_spark_writes_what_is_no_text_byte_by_byte_and_no_more_than_a_line(spark: SparkSession) -> None:
+    keys = [b"\xff\x00a", None, b"\xed\xa0\x80", b"x" * 100, b"\xff" * 100, b"\x1b" * 60, "é".encode() * 60]
+    rows = spark.createDataFrame([(number, key) for number, key in enumerate(keys)], "number int, key binary")
+    told = [row.told for row in rows.orderBy("number").select(printable("key").alias("told")).collect()]
+    cut = ["x" * 60 + "…", r"\xff" * 60 + "…", r"\x1b" * 60, "é" * 60]
+    assert told == [r"\xff\x00\x61", "(no key)", r"\xed\xa0\x80", *cut]
+
+
+def test_bytes_that_are_no_text_are_told_from_characters() -> None:
+    assert (escape(b"\xff\x80a"), escape("ÿ\x80a")) == (r"\xff\x80a", r"ÿ\u0080a")
+    assert escape("\ud800") == r"\ud800"
+
+
+def test_what_is_escaped_is_not_escaped_again() -> None:
+    assert visible(escape(HOSTILE)) == escape(HOSTILE)
+    raise_if_raw(escape(HOSTILE))
+    raise_if_raw(visible(HOSTILE))
+
+
+def test_nothing_is_left_that_controls_or_reverses() -> None:
+    every = "".join(map(chr, range(0x110000)))
+    left = [character for character in visible(every) if unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"}]
+    directions = {"LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"}
+    turned = [character for character in visible(every) if unicodedata.bidirectional(character) in directions]
+    assert (left, turned) == ([], [])
+
+
+def test_what_is_left_is_text_for_xml() -> None:
+    text = visible("".join(map(chr, range(0x110000))))
+    element = ET.Element("a")
+    element.text = text
+    assert ET.fromstring(ET.tostring(element)).text == text  # noqa: S314  (written one line above)
+
+
+def test_several_lines_of_one_message_are_indented() -> None:
+    assert visible("a\nCLEAN\x1b", line_break=CONTINUED) == "a\n    CLEAN\\x1b"
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (None, None),
+        (b"K", "K"),
+        (b"\\", r"\\"),
+        (b"\x00\x80", r"\x00\x80"),
+        ("\u202e".encode(), r"\u202e"),
+        (b"x" * 300, f"{'x' * 200}… (300 bytes)"),
+        (b"x" * 100_000, f"{'x' * 200}… (100,000 bytes)"),
+    ],
+)
+def test_long_values_are_cut(value: bytes | None, told: str | None) -> None:
+    assert shortened(value) == told
+
+
+def test_json_is_ascii_and_loses_nothing() -> None:
+    value = {"key": f"{HOSTILE}\ud800\x7f", "list": [HOSTILE]}
+    text = to_json(value, indent=2)
+    assert json.loads(text) == value
+    assert text.isascii()
+    raise_if_raw(text)
+
+
+def fail() -> None:
+    raise ValueError(HOSTILE)
+
+
+def test_a_log_record_forges_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    formatter = log_formatter("harness: %(message)s")
+    with caplog.at_level(logging.WARNING):
+        try:
+            fail()
+        except ValueError:
+            logging.getLogger("harness").exception("broker says %s", HOSTILE)
+    text = formatter.format(caplog.records[0])
+    raise_if_raw(text)
+    raise_if_forged(text)
+    first, *more = text.splitlines()
+    assert first.startswith("harness: broker says ")
+    assert "    Traceback (most recent call last):" in more
+    assert all(line.startswith("    ") for line in more)

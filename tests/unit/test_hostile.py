@@ -1,0 +1,354 @@
+"""Hostile keys, values, topics, transactional ids and messages through every command that prints: text, JSON, XML, …
+
+What is shown is never raw (`hostile.raise_if_raw`), markup in it is text, and JSON gives back what was written.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import contextmanager
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from brokers import FakeBroker, Held
+from copied import copy, write_copies
+from fakes import TickingClock
+from hostile import HOSTILE, LITERAL, NAME, raise_if_forged, raise_if_raw
+from literal import History, Txn, abort, commit, delete, put, replica, write_run
+from pages import MANIFEST, hostile_page
+from test_nightly_night import ended, failed, plan_of
+from test_site import stored
+
+from harness import check, cli, console
+from harness.audit import cluster as clusters
+from harness.audit import disk, exposure, live
+from harness.audit.cluster import Cluster, Topic
+from harness.audit.coordinators import Word
+from harness.audit.prefilter import prefilter
+from harness.cli import cli as commands
+from harness.conformance.cli import _show as show_conformance
+from harness.console import JSON, TEXT, ConsoleProgress
+from harness.errors import EXIT_ANOMALY, EXIT_UNKNOWN, EXIT_USAGE, HarnessError
+from harness.explore.cli import _show as show_walks
+from harness.explore.report import _show as show_runs
+from harness.nightly.cells import results_of
+from harness.nightly.cli import _show as show_night
+from harness.nightly.ledger import Said
+from harness.nightly.reports import markdown, summary, write_junit
+from harness.outcome import RunResult
+from harness.protocol.admin import PartitionState
+from harness.protocol.replica import OpenTransaction
+from harness.protocol.wire import Address
+from harness.report.going import Going
+from harness.report.runs import stored_runs
+from harness.report.site import index_page, write_site
+from harness.store import RunFolder
+from harness.verdict import ANOMALY, CLEAN, UNKNOWN, finding_line, finding_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+Capture = pytest.CaptureFixture[str]
+TP = (NAME, 0)
+T1, T2 = (Txn(5, f"{HOSTILE}/{number}") for number in (1, 2))
+END = put(9, "end")
+EPOCHS = {0: 0}
+
+
+def checked(text: str) -> str:
+    raise_if_raw(text)
+    raise_if_forged(text)
+    return text
+
+
+# --- audit disk ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("output", [TEXT, JSON])
+def test_audit_disk(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, output: str
+) -> None:
+    write_copies(
+        tmp_path,
+        copy(1, delete(1, HOSTILE), put(2, "s", T1), commit(3, T1), END, epochs=EPOCHS),
+        copy(2, replace(put(0, HOSTILE), value=HOSTILE), put(2, "s", T1), END, epochs=EPOCHS),
+    )
+
+    @contextmanager
+    def the_same(*_: object) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr(disk, "session_of", the_same)
+    monkeypatch.chdir(tmp_path)
+    arguments = ["audit", "disk", "--topic", "t", "--broker", "1=1", "--broker", "2=2", "--format", output]
+    assert commands.main(arguments, prog_name="harness", standalone_mode=False) == EXIT_ANOMALY
+    text = checked(capsys.readouterr().out)
+    if output == JSON:
+        said = json.loads(text)
+        assert {"text": HOSTILE} in [finding["key"] for finding in said["findings"]]
+        assert any(finding["witness"].get("transaction") == T1.name for finding in said["findings"])
+    else:
+        assert "deleted key \\x00\\x07\\x1b]0;mine\\x07\\x1b[2J\\u009b31m" in text
+        assert "transaction \\x00\\x07\\x1b]0;mine" in text
+
+
+# --- run, check ---------------------------------------------------------------------------------------------------
+
+
+def test_what_checkers_say_of_runs(spark: SparkSession, tmp_path: Path) -> None:
+    data, later = put(0, HOSTILE, T1), put(2, "L", T2)
+    missed = {
+        "stuck": ((data, commit(1, T1), put(2, "L")), (data, put(2, "L"))),
+        "poison": ((data, abort(1, T1), later, commit(3, T2)), (data, later, commit(3, T2))),
+        "hidden": ((data, commit(1, T1), later, abort(3, T2)), (data, later, abort(3, T2))),
+    }
+    histories = [
+        History(name, wrote=whole, after=(replica(1, *whole), replica(2, *less), replica(3, *whole)))
+        for name, (whole, less) in missed.items()
+    ]
+    other = replica(3, put(0, "other", T1), *histories[0].wrote[1:])
+    histories.append(replace(histories[0], name="other", after=(*histories[0].after[:2], other)))
+    found = check.run_checkers(check.prepare(spark, [write_run(tmp_path, one) for one in histories]))
+    assert found.raised == {}
+    lines = [finding_line(finding_of(row)) for row in found.findings]
+    lines += [row["explanation"] for row in found.guarantees or [] if row["violated"]]
+    names = {line.partition(":")[0] for line in lines}
+    assert {"stuck-lso", "aborted-to-committed", "committed-to-aborted"} <= names
+    assert any("key other" in line for line in lines)
+    for line in lines:
+        assert "\\x00\\x07\\x1b]0;mine" in checked(line)
+
+
+def of_a_run(folder: Path) -> RunResult:
+    finding = {
+        "anomaly": HOSTILE, "candidates": [HOSTILE], "broker": 2, "topic": NAME, "partition": 0, "offset": 0,
+        "key": {"text": HOSTILE}, "producer_id": 5, "effect": HOSTILE, "explanation": HOSTILE,
+        "witness": {HOSTILE: HOSTILE},
+    }  # fmt: skip
+    stuck = {"topic": NAME, "partition": 0, "broker": 2, "last_stable_offset": 1, "high_watermark": 2}
+    said = {
+        "verdict": ANOMALY, "findings": [finding],
+        "scenarios": [{"scenario": NAME, "verdict": UNKNOWN, "reason": HOSTILE}],
+        "guarantees": [{"guarantee": HOSTILE, "holds": True}],
+        "partial": [{"path": HOSTILE, "problem": HOSTILE}],
+        "notes": [HOSTILE],
+        "aftermath": [{"after_s": 1.0, "summary": HOSTILE, "stuck": [stuck], "ended": [{**stuck, "outcome": HOSTILE}]}],
+    }  # fmt: skip
+    return RunResult(RunFolder(folder / NAME), said, {1: HOSTILE})
+
+
+@pytest.mark.parametrize("output", [TEXT, JSON])
+def test_run_and_check(tmp_path: Path, capsys: Capture, output: str) -> None:
+    result = of_a_run(tmp_path)
+    console.show(result, output)
+    told = capsys.readouterr()
+    checked(told.out + told.err)
+    if output == JSON:
+        assert json.loads(told.out) == result.verdict
+    else:
+        assert told.out.count(LITERAL) >= 6
+        assert "t[red]\\x1b[31m\\u202e[/red]:x:-0" in told.out
+
+
+def test_progress(capsys: Capture) -> None:
+    progress = ConsoleProgress()
+    progress.stage(HOSTILE)
+    assert LITERAL in checked(capsys.readouterr().err)
+
+
+# --- audit live, audit exposure -----------------------------------------------------------------------------------
+
+
+WORD = Word(1, HOSTILE, "CompleteCommit", 7, 3, 0, frozenset({TP}), timeout_ms=1)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace the cluster by two brokers of which the second is frozen, and one that is down."""
+    frozen = Held(20, 10, open=(OpenTransaction(7, 3, 10),))
+    brokers = {1: FakeBroker({TP: [Held(20, 20)]}, words=[WORD]), 2: FakeBroker({TP: [frozen]})}
+    addresses = {broker: Address(HOSTILE, 9000 + broker) for broker in brokers}
+    state = PartitionState(leader=1, replicas=(1, 2, 3), isr=(1, 2))
+    cluster = Cluster(HOSTILE, addresses, {NAME: Topic(NAME, {0: state}, {"cleanup.policy": "compact"})}, (HOSTILE,))
+
+    def dial(address: Address, _clock: object) -> Any:
+        return brokers[address.port - 9000]
+
+    told = prefilter(cluster, TickingClock(), dial=dial)
+    seen = exposure.exposure(cluster, TickingClock(), dial=dial)
+    for module in (live, clusters):
+        monkeypatch.setattr(module, "describe", lambda *_: cluster)
+    monkeypatch.setattr(live, "prefilter", lambda *_: told)
+    monkeypatch.setattr(exposure, "exposure", lambda *_: seen)
+
+
+@pytest.mark.usefixtures("asked")
+@pytest.mark.parametrize("output", [TEXT, JSON])
+@pytest.mark.parametrize(("command", "code"), [(("live", "--quick"), EXIT_ANOMALY), (("exposure",), EXIT_UNKNOWN)])
+def test_audits_of_a_cluster(capsys: Capture, command: tuple[str, ...], code: int, output: str) -> None:
+    arguments = ["audit", *command, "--topic", "t", "--bootstrap-server", "h:1", "--format", output]
+    assert commands.main(arguments, prog_name="harness", standalone_mode=False) == code
+    told = capsys.readouterr()
+    checked(told.out + told.err)
+    if output == JSON:
+        said = json.loads(told.out)
+        assert NAME in {one["topic"] for one in said.get("findings") or said["topics"]}
+    else:
+        assert "the coordinator of \\x00\\x07\\x1b]0;mine" in told.out
+        # Its own backslash is told from an escape.
+        assert "\\\\x1b | `x` é says CompleteCommit" in told.out
+        assert "t[red]\\x1b[31m\\u202e[/red]:x:-0" in told.out
+        assert "note: \\x00\\x07" in told.out
+
+
+# --- nightly ------------------------------------------------------------------------------------------------------
+
+
+def test_nightly(tmp_path: Path, capsys: Capture) -> None:
+    plan = plan_of(nemeses=["kill", "none"])
+    said = Said("stuck-lso", ANOMALY, HOSTILE, (HOSTILE,), HOSTILE)
+    attempts = [
+        failed(0, why=HOSTILE),
+        replace(ended(0, 2, said), strays=(HOSTILE,), run_dir=HOSTILE),
+        failed(1, why=HOSTILE),
+        failed(1, 2, why=HOSTILE),
+    ]
+    plan = replace(plan, told={**plan.told, "command": HOSTILE})
+    results = results_of(plan, attempts)
+    show_night(results, [HOSTILE])
+    assert checked(capsys.readouterr().out).count(LITERAL) >= 4
+    assert "&lt;script&gt;" not in checked(markdown(plan, results, [HOSTILE]))
+    write_junit(tmp_path / "junit.xml", results, [HOSTILE])
+    told = checked((tmp_path / "junit.xml").read_text().expandtabs())
+    suite = ET.fromstring(told)  # noqa: S314  (written one line above)
+    texts = [text for element in suite.iter() for text in (element.text or "", *element.attrib.values())]
+    assert sum(LITERAL in text for text in texts) >= 4
+    assert sum("<script>alert(1)</script> ]]>" in text for text in texts) >= 4
+    assert summary(plan, results, [HOSTILE])["strays"] == [HOSTILE]
+
+
+# --- report, serve ------------------------------------------------------------------------------------------------
+
+
+def shows_no_markup(page: str) -> None:
+    raise_if_raw(page)
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+
+
+def test_a_page_of_a_run(tmp_path: Path) -> None:
+    shows_no_markup(hostile_page(tmp_path))
+
+
+def test_a_site_over_runs_whose_manifests_and_logs_are_hostile(tmp_path: Path, capsys: Capture) -> None:
+    results, out = tmp_path / "results", tmp_path / "site"
+    path = stored(results, 1, ANOMALY, nemesis=HOSTILE, client=HOSTILE, failure=HOSTILE)
+    manifest = json.loads((path / "manifest.json").read_text())
+    manifest |= {"target": {"name": HOSTILE, "version": HOSTILE}, "anomaly": HOSTILE}
+    folder = RunFolder(path)
+    folder.write_json(folder.manifest_path, manifest)
+    other = write_run(
+        tmp_path, History("other", wrote=(put(0, HOSTILE, T1),), after=(replica(1, put(0, HOSTILE, T1)),))
+    )
+    lines = [json.loads(line) for line in other.history_path.read_text().splitlines()]
+    # What is TeX's must not be set as a formula.
+    events = [{**line, "process": HOSTILE.replace(".", ""), "topic": "t"} for line in lines]
+    folder.write_lines(folder.history_path, events)
+    second = stored(results, 2, CLEAN)
+    (second / "verdict.json").write_text("[]")
+    (results / "2026-11-22-words.md").write_text(f"# {HOSTILE}\n\nText\twith \x1b[31m\n")
+    write_site(results, out, ConsoleProgress().stage)
+    pages = {page.name: page.read_text() for page in out.rglob("*.html")}
+    for page in pages.values():
+        raise_if_raw(page)
+        assert "<script>alert" not in page
+    assert "$\\frac{$" in pages[f"{path.name}.html"]
+    assert "has no page" not in pages["index.html"], pages["index.html"]
+    assert commands.main(["report", "--results", str(results), "--out", str(out)], standalone_mode=False) == 0
+    checked("".join(capsys.readouterr()))
+
+
+def test_the_index_of_runs_that_go_on(tmp_path: Path) -> None:
+    stored(tmp_path, 1, CLEAN)
+    runs, _ = stored_runs(tmp_path)
+    going = Going(HOSTILE, {**MANIFEST, "nemesis": HOSTILE}, ((HOSTILE, HOSTILE),))
+    shows_no_markup(index_page(runs, [HOSTILE], going=[going], reload_s=2))
+
+
+# --- explore, conform ---------------------------------------------------------------------------------------------
+
+
+def test_explore_and_conform(capsys: Capture) -> None:
+    case = {"case": HOSTILE, "states": 1, "transitions": 1, "depth": 1, "verdict": ANOMALY}
+    rows = [{"rule": HOSTILE, "kip_87": HOSTILE, "says": ""}]
+    show_walks({"cases": [case], "proposals": {"kip-87": rows}}, {HOSTILE: (SimpleNamespace(), (HOSTILE,))})
+    found = {"runs": 1, "first_seed": 1, "smallest": {"steps": [HOSTILE], "case": HOSTILE}}
+    amiss = {HOSTILE: {"times": 1, "first": [HOSTILE]}}
+    show_runs(
+        {
+            "runs": 1,
+            "exposed": 1,
+            "seed": 0,
+            "took_s": 1.0,
+            "verdict": ANOMALY,
+            "found": {HOSTILE: found},
+            "amiss": amiss,
+        }
+    )
+    show_conformance([], HOSTILE, UNKNOWN)
+    assert checked(capsys.readouterr().out).count(LITERAL) >= 8
+
+
+# --- errors and warnings of all commands --------------------------------------------------------------------------
+
+
+def main(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["harness", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("check", f"/nowhere/{NAME}"),
+        ("clean", HOSTILE),
+        (HOSTILE,),
+        ("run", "--target", HOSTILE, "--anomaly", "all"),
+        ("--debug", "run", "--target", "kafka-3.9", "--anomaly", HOSTILE),
+        ("audit", "disk", "--topic", NAME, "--broker", f"1={NAME}"),
+        ("audit", "live", "--topic", NAME, "--bootstrap-server", HOSTILE),
+        ("report", "--results", NAME, "--out", NAME),
+        ("nightly", "--targets", HOSTILE),
+        ("explore", "--target", HOSTILE),
+        ("conform", "--target", HOSTILE),
+        ("doctor", "--fetch", HOSTILE),
+    ],
+    ids=lambda arguments: arguments[0] if arguments[0].isalpha() else "other",
+)
+def test_errors(monkeypatch: pytest.MonkeyPatch, capsys: Capture, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(monkeypatch, *[argument.replace("\x00", "") for argument in arguments]) == EXIT_USAGE
+    told = capsys.readouterr()
+    assert "harness: " in told.err
+    checked(told.out + told.err)
+
+
+def test_what_brokers_logged_is_quoted_in_lines_that_are_no_messages(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise HarnessError(f"broker 1 ended:\n{HOSTILE}")
+
+    monkeypatch.setattr(commands, "main", fail)
+    assert main(monkeypatch, "targets") != 0
+    assert LITERAL in checked(capsys.readouterr().err)

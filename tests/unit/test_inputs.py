@@ -1,0 +1,340 @@
+"""Every option of every command against every kind of value: accepted where it is legal, else one answer.
+
+Nothing is listed by hand: commands, options, arguments and their types come from the command line itself. A process, a
+connection or a server that would be started raises `Began` instead, which is how a test sees that a value was accepted.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+import pytest
+
+from harness import cli, run
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE, UsageError
+from harness.parameters import Count, FilePath, Names, Number, Text
+from harness.ports import free_ports
+from harness.request import OPTIONS, RunOptions, command_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+HUGE = "9" * 400
+WHITE = ("", " ", "\n")
+UNSEEN = ("a\nb", "\udcff", "a\x1b[31m")
+UNKNOWN = "no such ключ"
+NUMBERS = ("0", "-1", "1.5", "100000000", HUGE, f"-{HUGE}", "nan", "inf", "-inf", "1e400", "0x10", "\u0663")
+LONG = "x" * 5000
+VALUES = (*WHITE, *UNSEEN, UNKNOWN, *NUMBERS, LONG, "a,b", "--", "-1=2", "topic.=", "=", "🦀", "../..", "true")
+SHOWN = 30
+"""So many characters of a value are looked for in an error."""
+
+
+class Began(BaseException):
+    """Something was about to be started: what was given was accepted."""
+
+
+def began(*_: Any, **__: Any) -> NoReturn:
+    raise Began
+
+
+@pytest.fixture(autouse=True)
+def _nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(subprocess.Popen, "__init__", began)
+    monkeypatch.setattr(os, "fork", began)
+    for name in ("connect", "connect_ex", "bind"):
+        monkeypatch.setattr(socket.socket, name, began)
+    monkeypatch.setattr(cli, "_log_to_stderr", lambda **_: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setenv("COMPACTION_HARNESS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    for name in ("run", "copy", "empty"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "file").write_text("n1\nn2\nn3\n")
+    (tmp_path / "run" / "manifest.json").write_text("{}")
+
+
+def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Walk the tree: every command that does something, with the words that call it."""
+    if isinstance(command, click.Group):
+        for name, child in command.commands.items():
+            yield from commands(child, (*path, name))
+    else:
+        yield path, command
+
+
+COMMANDS = dict(commands(cli.cli))
+PARAMETERS = [
+    pytest.param(path, parameter, id=f"{' '.join(path)} {parameter.opts[0]}")
+    for path, command in COMMANDS.items()
+    for parameter in command.params
+    if not (isinstance(parameter, click.Option) and parameter.is_flag)
+]
+NEEDED = {
+    ("run", "target"): ("--target", "kafka-3.9"),
+    ("run", "anomaly"): ("--anomaly", "stuck-lso"),
+    ("run", "runtime"): ("--runtime", "local"),
+    ("topics",): ("--topic", "t"),
+    ("bootstrap",): ("--bootstrap-server", "127.0.0.1:1"),
+    ("disk", "brokers"): ("--broker", "1=copy"),
+    ("explore", "target"): ("--target", "sim-kafka"),
+    ("conform", "target"): ("--target", "kafka-3.9"),
+    ("nightly", "targets"): ("--targets", "kafka-3.9"),
+    ("serve", "results"): ("--results", "empty"),
+    ("report", "results"): ("--results", "empty"),
+    ("run_dir",): ("run",),
+    ("out",): ("--out", "site"),
+    ("target_name",): ("kafka-3.9",),
+}
+"""What a command needs beside the option that is tried: by command and parameter, or by parameter."""
+
+
+def needed(path: tuple[str, ...], but: str) -> list[str]:
+    words: list[str] = []
+    for parameter in COMMANDS[path].params:
+        name = str(parameter.name)
+        given = NEEDED.get((path[-1], name)) or NEEDED.get((name,))
+        assert given or not parameter.required, f"no sample for {path} {name}"
+        if given and name != but and (parameter.required or (path[-1], name) in NEEDED):
+            words += given
+    return words
+
+
+def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> str | None:
+    """Return the one sentence with which a command line is refused, None where it was accepted."""
+    monkey = pytest.MonkeyPatch()
+    monkey.setattr(sys, "argv", ["harness", *arguments])
+    capsys.readouterr()
+    try:
+        cli.main()
+    except Began:
+        return None
+    except SystemExit as ended:
+        code = ended.code
+    finally:
+        monkey.undo()
+    said = capsys.readouterr()
+    if code in {EXIT_CLEAN, EXIT_ANOMALY, EXIT_UNKNOWN}:
+        return None
+    assert code == EXIT_USAGE, (arguments, code, said.err)
+    assert said.out == "", arguments
+    (line,) = [line for line in said.err.splitlines() if line.startswith("harness: ")]
+    assert said.err.splitlines()[-1] == line, (arguments, said.err)
+    return line
+
+
+def is_illegal(type_: click.ParamType[Any], value: str) -> bool:
+    """Whether no command may take the value for an option of the type; of others a command decides."""
+    if isinstance(type_, click.Choice):
+        return value not in type_.choices
+    if isinstance(type_, (Count, Number)):
+        return not is_within(type_, value)
+    if value in WHITE:
+        return True
+    if isinstance(type_, FilePath):
+        return value == LONG
+    assert isinstance(type_, Text), f"no type of harness.parameters: {type_}"
+    is_checked = isinstance(type_, Names) or type_._check is not Text()._check
+    return value in UNSEEN or (is_checked and value in {UNKNOWN, LONG})
+
+
+def is_within(type_: Any, value: str) -> bool:
+    try:
+        number = float(value) if isinstance(type_, Number) else int(value)
+    except ValueError:
+        return False
+    least = -math.inf if type_.min is None else type_.min
+    above = number > least if type_.min_open else number >= least
+    return (isinstance(number, int) or math.isfinite(number)) and above and (type_.max is None or number <= type_.max)
+
+
+@pytest.mark.parametrize(("path", "parameter"), PARAMETERS)
+def test_every_value(path: tuple[str, ...], parameter: click.Parameter, capsys: pytest.CaptureFixture[str]) -> None:
+    is_option = isinstance(parameter, click.Option)
+    name = parameter.opts[0] if is_option else parameter.make_metavar(click.Context(COMMANDS[path]))
+    rest = needed(path, str(parameter.name))
+    assert not is_option or not isinstance(parameter.type, click.types.StringParamType), "any text: give it a type"
+    # What is legal by itself may not be there, or not go with the rest: then any option is named, or the folder.
+    names = {name.strip("[]."), *(word for word in rest if word.startswith("--")), "run/manifest.json", " in copy"}
+    for value in VALUES:
+        said = answer(capsys, *path, *rest, *([name, value] if is_option else ["--", value]))
+        if is_illegal(parameter.type, value):
+            assert said is not None, f"accepted: {name} {value!r}"
+            assert name.strip("[].") in said, (value, said)
+            assert value[:SHOWN] in said or repr(value)[1:SHOWN] in said, (value, said)
+        assert said is None or any(name in said for name in names), (value, said)
+
+
+def test_every_number_has_bounds() -> None:
+    """No number is so large that a command computes for minutes: `--partitions 100000000` did."""
+    types: dict[str, Any] = {
+        f"{' '.join(path)} {parameter.opts[0]}": parameter.type
+        for path, command in COMMANDS.items()
+        for parameter in command.params
+    }
+    of_numbers = (click.types.IntParamType, click.types.FloatParamType)
+    numbers: dict[str, Any] = {name: one for name, one in types.items() if isinstance(one, of_numbers)}
+    assert len(numbers) > len(COMMANDS) / 2
+    assert {name: one for name, one in numbers.items() if not isinstance(one, (Count, Number))} == {}
+    assert [name for name, one in numbers.items() if one.min is None or one.max is None] == []
+
+
+SAMPLES = {
+    "target": "kafka-4.4", "anomaly": "all", "nemesis": "pause", "client": "java", "runtime": "docker",
+    "nodes": "a,b,c", "nodes_file": "file", "ssh_user": "me", "ssh_port": "2222", "ssh_key": "file",
+    "ssh_known_hosts": "file", "ssh_pins": "SHA256:abc", "image": "apache/kafka:4.4.0", "command_config": "file",
+    "timers": "10m", "brokers": "5", "replication_factor": "2", "partitions": "3", "absent": "2", "seed": "7",
+    "settings": "topic.segment.ms=9", "time_limit_s": "60", "aftermath": "", "port_base": "20000", "keep": "",
+    "results": "elsewhere", "spark_master": "local[3]", "spark_conf": "spark.x=1", "schedule": "schedule.json",
+}  # fmt: skip
+"""A legal value that is not the default, of each parameter of `run`; "" for a flag."""
+SCHEDULE = (
+    '{"schema": 1, "anomaly": "stuck-lso", "found_on": "sim-kafka", "case": "c",'
+    ' "steps": ["t puts K", "2 leaves", "t commits", "p puts K", "2 returns"]}'
+)
+NOT_IN_PAIRS = {"run_dir", "output"}
+
+
+def test_no_option_of_a_run_is_dropped_for_another(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "schedule.json").write_text(SCHEDULE)
+    requests: list[RunOptions] = []
+
+    def assemble(options: RunOptions, _: Any) -> NoReturn:
+        requests.append(options)
+        raise Began
+
+    monkeypatch.setattr(run, "assemble", assemble)
+    options = {str(p.name): p for p in COMMANDS["run",].params if p.name not in NOT_IN_PAIRS}
+    assert options.keys() == SAMPLES.keys()
+
+    def words(names: tuple[str, ...]) -> list[str]:
+        base = {"target": "kafka-3.9", "anomaly": "stuck-lso"}
+        if "schedule" in names:
+            base.pop("anomaly")
+        chosen = {**base, **{name: SAMPLES[name] for name in names}}
+        return ["run", *(word for name, value in chosen.items() for word in (options[name].opts[0], value) if word)]
+
+    def requested(names: tuple[str, ...]) -> tuple[RunOptions | None, str]:
+        requests.clear()
+        said = answer(capsys, *words(names))
+        return (None, said) if said else (requests[-1], "")
+
+    alone = {name: requested((name,))[0] for name in SAMPLES}
+    accepted = 0
+    for pair in itertools.combinations(SAMPLES, 2):
+        both, said = requested(pair)
+        if both is None:
+            assert any(options[name].opts[0] in said for name in pair), (pair, said)
+        else:
+            accepted += 1
+            assert both not in {name: alone[name] for name in pair}.values(), f"one of {pair} is ignored"
+    assert accepted > len(SAMPLES)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("--runtime local --nodes a,b,c", "--nodes is for --runtime ssh, and contradicts --runtime local"),
+        ("--runtime local --image x:1", "--image is for --runtime docker, and contradicts --runtime local"),
+        ("--nodes a,b,c --image x:1", "--nodes is for --runtime ssh, and contradicts --image"),
+        ("--nodes a,b,c --nodes-file file", "give --nodes or --nodes-file: both name the hosts"),
+        ("--ssh-user me", "--ssh-user is for --runtime ssh: give its hosts with --nodes or --nodes-file"),
+        ("--runtime ssh", "--runtime ssh needs hosts"),
+        ("--nodes a,b", "--nodes names 2 hosts: give 3 to 7, one a broker"),
+        ("--nodes a,b,c --brokers 4", "--brokers 4: --nodes names 3 hosts"),
+        ("--set topic.segment.ms=1 --set topic.segment.ms=2", "topic.segment.ms is '1' already"),
+        ("--set topic.nosuch.setting=1", "Kafka 3.9.2 has no such setting of a topic"),
+        ("--set broker.log.dirs=/x", "the harness sets log.dirs itself"),
+        ("--partitions 100000000", "'--partitions': '100000000' is not in the range 1<=x<=100"),
+        ("--time-limit nan", "'--time-limit': 'nan' is not a finite number"),
+        ("--target redpanda-26.2 --runtime local", "--runtime local: redpanda-26.2 is an image that is pulled"),
+        ("--target redpanda-26.2 --command-config file", "--command-config file: the harness sets up no logins"),
+        ("--target sim-kafka --port-base 20000", "--port-base is for --runtime local or docker or ssh"),
+        ("--target kafka-2.8", "'kafka-2.8': it is older than the oldest; there are kafka-3.9, kafka-4.0,"),
+        ("--target kafka-5.0.1", "it is newer than the newest; there are kafka-3.9"),
+        ("--target redpanda-24.1", "'redpanda-24.1': it is older than the oldest; there are redpanda-25.2,"),
+    ],
+)  # fmt: skip
+def test_contradictions(capsys: pytest.CaptureFixture[str], arguments: str, told: str) -> None:
+    said = answer(capsys, "run", "--target", "kafka-3.9", "--anomaly", "all", *shlex.split(arguments))
+    assert said is not None
+    assert told in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("audit live --topic t --bootstrap-server h:1 --quick --spark-conf spark.x=1", "--quick reads no data"),
+        ("nightly --resume empty --results elsewhere", "leave out --results"),
+        ("conform --target kafka-3.9 --transactions 2", "--transactions 2: kafka-3.9 has no transactions of version 2"),
+        ("conform --target sim-kafka", "--target sim-kafka is no Kafka"),
+        ("explore --target sim-kafka --runs 2 --first", "--first is for walks: leave out --runs"),
+        ("explore --target sim-kafka --seed 2", "--seed takes --runs"),
+        (
+            "explore --target sim-cloud-topics --with kip-87",
+            "--with: there is no proposal for sim-cloud",
+        ),
+        ("nightly --targets kafka-3.9 --runtimes ssh", "--runtime ssh needs hosts"),
+    ],
+)
+def test_contradictions_of_other_commands(capsys: pytest.CaptureFixture[str], arguments: str, told: str) -> None:
+    said = answer(capsys, *shlex.split(arguments))
+    assert said is not None
+    assert told in said
+
+
+def test_ports_end_somewhere() -> None:
+    with pytest.raises(UsageError, match="--port-base 65530: 8 ports are needed; give 65528 or less"):
+        free_ports(8, base=65_530)
+
+
+@pytest.mark.parametrize(
+    ("servers", "told"),
+    [
+        ("h:0", "there is no port '0'; give one from 1 to 65535"),
+        ("h:65536", "there is no port '65536'"),
+        ("h", "give host:port"),
+        ("h:9092,", "'' is no address"),
+        ("http://h:9092", "'http://h:9092' is a URL: give host:port"),
+        ("::1:9092", "an IPv6 address in brackets: [::1]:9092"),
+        ("[::g]:9092", "::g is no IPv6 address"),
+        ("h h:9092", "'h h:9092' is no address"),
+    ],
+)
+@pytest.mark.parametrize("command", ["live", "exposure"])
+def test_bootstrap_servers(capsys: pytest.CaptureFixture[str], command: str, servers: str, told: str) -> None:
+    said = answer(capsys, "audit", command, "--topic", "t", "--bootstrap-server", servers)
+    assert said is not None
+    assert told in said
+    assert "--bootstrap-server" in said
+
+
+@pytest.mark.parametrize("servers", ["h:1", "[::1]:9092", "127.0.0.1:9092,b.example:1", "größe:9092"])
+def test_bootstrap_servers_that_are_asked(capsys: pytest.CaptureFixture[str], servers: str) -> None:
+    assert answer(capsys, "audit", "live", "--topic", "t", "--bootstrap-server", servers) is None
+
+
+def test_two_topics_in_one_option(capsys: pytest.CaptureFixture[str]) -> None:
+    said = answer(capsys, "audit", "live", "--bootstrap-server", "h:1", "--topic", "a,b")
+    assert said is not None
+    assert "'a,b' is no topic: give every topic an option of its own: --topic a --topic b" in said
+
+
+def test_the_table_of_a_run_has_every_option_but_those_of_output() -> None:
+    """What is not in the table decides nothing but where files go and how results are shown."""
+    of_run = {str(p.name) for p in COMMANDS["run",].params}
+    elsewhere = {"results", "port_base", "run_dir", "keep", "spark_master", "spark_conf", "output"}
+    assert {option.parameter for option in OPTIONS} == of_run - elsewhere
+    assert command_line(RunOptions("kafka-3.9", "all")).startswith("harness run --target kafka-3.9 --anomaly all ")

@@ -1,0 +1,321 @@
+"""The evidence of a run folder against the list in its manifest: what differs is named, and is not judged silently."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from literal import History, appeared, delete, encode, put, replica, write_run
+
+from harness import check, inventory, leftovers
+from harness.check import prepare, read_aftermath, run_checkers
+from harness.errors import UsageError
+from harness.inventory import FIELD, NOT_LISTED, Difference, comparing, without
+from harness.manifest import Manifest
+from harness.store import AFTER_REJOIN, RunFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+SCENARIO = {
+    "name": "t", "anomaly": "tombstone-divergence", "payload": "value", "topic": "t",
+    "replicas": {"0": [1, 2, 3]}, "critical": ["tombstone"],
+}  # fmt: skip
+LOG = (put(0, "K"), put(1, "L"))
+SEGMENT = f"brokers/2/{AFTER_REJOIN}/t-0/{0:020}.log"
+AFTERMATH_DIGEST = "d1ef0cc517aebcec099d72a340970d8e"
+SERVED = f"fetched/2/{AFTER_REJOIN}/t-0"
+
+
+def run_of(top: Path, *, status: str = "complete") -> Manifest:
+    """Write a finished run in which three brokers agree, but not how it ended."""
+    seen = tuple(appeared(1, one) for one in LOG)
+    folder = write_run(top, History("run", wrote=LOG, after=tuple(replica(b, *LOG) for b in (1, 2, 3)), seen=seen))
+    owner = leftovers.owner_of_this_process("run", folder.path)
+    content: dict[str, Any] = {
+        "run_id": "run", "target": {"name": "kafka-4.4"}, "anomaly": "all", "nemesis": "kill", "absent_brokers": [2],
+        "control": "control", "scenarios": [SCENARIO], "status": status, "failure": None, "timings_s": {},
+        "owner": {**owner, "pid": 1, "started_s": 0.0},
+    }  # fmt: skip
+    return Manifest(folder, content)
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Manifest:
+    return run_of(tmp_path)
+
+
+@pytest.fixture
+def ended(begun: Manifest) -> Manifest:
+    begun.finish("complete", {})
+    return begun
+
+
+def differences(told: Manifest, *, partial: bool = True) -> tuple[Difference, ...]:
+    with comparing(told.folder, told.content, partial=partial) as found:
+        return found()
+
+
+def refusal(told: Manifest, *, partial: bool = False) -> str:
+    with pytest.raises(UsageError) as caught:
+        differences(told, partial=partial)
+    return str(caught.value)
+
+
+def change(path: Path) -> None:
+    """Give a file other content of the same size."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
+
+
+def test_the_manifest_lists_what_checkers_read(begun: Manifest) -> None:
+    path = begun.folder.path
+    for name in ("harness.log", "verdict.json", "outcomes.jsonl", "report.html", "topology.svg", "aftermath.jsonl"):
+        (path / name).write_text(name)
+    (path / "logs" / "1").mkdir(parents=True)
+    (path / "logs" / "1" / "server.log").write_text("boot")
+    begun.finish("complete", {})
+    listed = json.loads(begun.folder.manifest_path.read_text())[FIELD]
+    evidence = [one for top in ("brokers", "fetched") for one in (path / top).rglob("*") if one.is_file()]
+    names = {one.relative_to(path).as_posix() for one in evidence}
+    assert set(listed) == names | {"history.jsonl", "observations.jsonl", "aftermath.jsonl"}
+    assert {SEGMENT, f"{SERVED}/state.json", f"brokers/1/{AFTER_REJOIN}/meta.properties"} <= names
+    # By coreutils: printf aftermath.jsonl | b2sum --length 128
+    assert listed["aftermath.jsonl"] == {"size_bytes": 15, "blake2b": AFTERMATH_DIGEST}
+
+
+def test_what_comes_later_is_no_difference(ended: Manifest, tmp_path: Path) -> None:
+    """What is derived may change, logs grow, folders are moved, file systems and desktops add files of their own."""
+    path = ended.folder.path
+    for name in ("harness.log", "verdict.json", "outcomes.jsonl", "report.html", "aftermath.jsonl"):
+        (path / name).write_text("later")
+    (path / "brokers" / "1" / ".DS_Store").write_bytes(b"\0")
+    moved = path.rename(tmp_path / "moved")
+    assert differences(Manifest(RunFolder(moved), ended.content), partial=False) == ()
+    assert inventory.notes(ended.content) == []
+
+
+def lose(*names: str) -> Callable[[Path], None]:
+    """Return what removes files or folders."""
+
+    def damage(path: Path) -> None:
+        for name in names:
+            (shutil.rmtree if (path / name).is_dir() else os.unlink)(path / name)
+
+    return damage
+
+
+def put_a_folder_in_place(path: Path) -> None:
+    (path / SEGMENT).unlink()
+    (path / SEGMENT).mkdir()
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], object], list[str]]] = {
+    "no fetched": (lose("fetched"), ["fetched is missing (6 files)"]),
+    "no observations": (lose("observations.jsonl"), ["observations.jsonl is missing"]),
+    "neither": (
+        lose("fetched", "observations.jsonl"),
+        ["fetched is missing (6 files)", "observations.jsonl is missing"],
+    ),
+    "no segment": (lose(SEGMENT), [f"{SEGMENT} is missing"]),
+    "a folder for a segment": (
+        put_a_folder_in_place, [f"{SEGMENT} is missing"],
+    ),
+    "a cut segment": (
+        lambda path: os.truncate(path / SEGMENT, 10),
+        [f"{SEGMENT} has 10 bytes, not the {len(encode(LOG))} that the run wrote"],
+    ),
+    "another segment": (
+        lambda path: shutil.copy(path / SEGMENT, (path / SEGMENT).with_name(f"{9:020}.log")),
+        [f"brokers/2/{AFTER_REJOIN}/t-0/{9:020}.log was not written by the run"],
+    ),
+    "a garbled segment": (
+        lambda path: change(path / SEGMENT), [f"{SEGMENT} has other content than the run wrote"],
+    ),
+    "a garbled answer": (
+        lambda path: change(path / SERVED / "state.json"),
+        [f"{SERVED}/state.json has other content than the run wrote"],
+    ),
+    "a garbled history": (
+        lambda path: change(path / "history.jsonl"), ["history.jsonl has other content than the run wrote"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_what_differs_is_named(ended: Manifest, name: str) -> None:
+    damage, told = DAMAGES[name]
+    damage(ended.folder.path)
+    assert refusal(ended) == (
+        f"the run folder is damaged: {ended.folder.path}: {'; '.join(told)}; `harness check --partial` judges the rest"
+    )
+    if "history" not in name:
+        assert [str(one) for one in differences(ended)] == told
+
+
+def test_some_of_many_are_named(ended: Manifest) -> None:
+    for path in ended.folder.path.glob("brokers/*/*/*"):
+        if path.is_file():
+            path.unlink()
+    assert "; and 7 more; " in refusal(ended)
+
+
+def test_contents_of_big_runs_are_compared_beside_what_follows(
+    ended: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(ended.folder.path / SEGMENT)
+    monkeypatch.setattr(inventory, "HEAD_START_S", 0)
+    monkeypatch.setattr(inventory, "wait", lambda futures, _: type("Waited", (), {"not_done": set(futures)}))
+    with comparing(ended.folder, ended.content) as found, pytest.raises(UsageError, match="has other content"):
+        found()
+
+
+def test_without_a_history_nobody_is_called_wrong(ended: Manifest) -> None:
+    (ended.folder.path / "history.jsonl").unlink()
+    folders = (f"--broker {broker}={ended.folder.path}/brokers/{broker}/{AFTER_REJOIN}" for broker in (1, 2, 3))
+    assert refusal(ended, partial=True).endswith(
+        f"history.jsonl is missing: without what clients were told, no replica can be called wrong; "
+        f"compare the replicas with each other: harness audit disk --topic '*' {' '.join(folders)}"
+    )
+
+
+def test_a_run_without_a_list_is_judged_with_a_note(begun: Manifest) -> None:
+    assert differences(begun, partial=False) == ()
+    assert inventory.notes(begun.content) == [NOT_LISTED]
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lose("fetched"), "fetched is missing (6 files)"),
+        (lose("brokers/2"), "brokers/2 is missing"),
+        (lose(SEGMENT), f"brokers/2/{AFTER_REJOIN}/t-0 has no *.log"),
+        (lose("observations.jsonl"), "observations.jsonl is missing"),
+        (lose("history.jsonl"), "history.jsonl is missing"),
+    ],
+)
+def test_what_every_run_has_is_asked_for_without_a_list(
+    begun: Manifest, damage: Callable[[Path], object], told: str
+) -> None:
+    damage(begun.folder.path)
+    assert told in refusal(begun)
+
+
+def test_a_run_that_ended_early_needs_no_last_snapshot(tmp_path: Path) -> None:
+    told = run_of(tmp_path, status="failed")
+    shutil.rmtree(told.folder.path / "brokers")
+    (told.folder.path / "observations.jsonl").unlink()
+    assert differences(told, partial=False) == ()
+
+
+@pytest.mark.parametrize("listed", [[], {"history.jsonl": 1}, {"history.jsonl": {"size_bytes": "x", "blake2b": ""}}])
+def test_a_list_that_is_none(begun: Manifest, listed: Any) -> None:
+    begun.content[FIELD] = listed
+    assert "has no list of files as evidence" in refusal(begun)
+
+
+def test_a_manifest_with_other_content(ended: Manifest) -> None:
+    path = ended.folder.path
+    folder, content = check.open_run_folder(path)
+    assert (folder.path, content) == (path, json.loads(ended.folder.manifest_path.read_text()))
+    text = ended.folder.manifest_path.read_text()
+    ended.folder.manifest_path.write_text(text.replace('"nemesis": "kill"', '"nemesis": "none"'))
+    with pytest.raises(UsageError, match=r"manifest\.json has other content than the run wrote"):
+        check.open_run_folder(path)
+
+
+def test_a_run_that_goes_on_lists_its_evidence_anew(ended: Manifest) -> None:
+    before = ended.content[FIELD]
+    ended.go_on()
+    assert FIELD not in json.loads(ended.folder.manifest_path.read_text())
+    with ended.folder.history_path.open("a") as file:
+        file.write("{}\n")
+    ended.finish("complete", {})
+    after = json.loads(ended.folder.manifest_path.read_text())[FIELD]
+    assert after["history.jsonl"]["size_bytes"] == before["history.jsonl"]["size_bytes"] + 3
+    assert differences(ended, partial=False) == ()
+
+
+@pytest.mark.parametrize(
+    ("path", "left_out", "concerned"),
+    [
+        ("observations.jsonl", "observations.jsonl", ["t", "u"]),
+        ("fetched", "fetched", ["t", "u"]),
+        ("brokers/2/after-rejoin", "brokers/2/after-rejoin", ["t", "u"]),
+        ("brokers/2/after-rejoin/meta.properties", "brokers/2/after-rejoin/meta.properties", ["t", "u"]),
+        ("brokers/2/after-rejoin/t-0", "brokers/2/after-rejoin/t-0", ["t"]),
+        ("brokers/2/after-rejoin/t-0/0.log", "brokers/2/after-rejoin/t-0", ["t"]),
+        ("fetched/2/after-rejoin/u-11/state.json", "fetched/2/after-rejoin/u-11", ["u"]),
+        ("aftermath.jsonl", "aftermath.jsonl", []),
+    ],
+)
+def test_what_is_left_out_and_whom_it_concerns(path: str, left_out: str, concerned: list[str]) -> None:
+    """A replica of which a file is missing is left out as a whole: it would seem to lack what was in the file."""
+    difference = Difference(path, "is missing")
+    assert difference.left_out == left_out
+    assert [topic for topic in ("t", "u") if difference.concerns(topic, ("t", "u", "control"))] == concerned
+
+
+def test_a_file_that_the_run_did_not_write_is_left_out_alone() -> None:
+    difference = Difference("brokers/2/after-rejoin/t-0/9.log", "was not written by the run", is_extra=True)
+    assert difference.left_out == difference.path
+    assert not difference.concerns("t", ("t",))
+
+
+def test_an_aftermath_that_differs_is_not_told(begun: Manifest) -> None:
+    begun.folder.aftermath_path.write_text('{"step": "found"}\n')
+    begun.finish("complete", {})
+    assert len(read_aftermath(begun.folder)) == 1
+    change(begun.folder.aftermath_path)
+    assert read_aftermath(without(begun.folder, differences(begun))) == []
+
+
+def split(folder: RunFolder) -> Path:
+    """Have broker 2 hold K's last record in a segment of its own, and return that."""
+    path = folder.path / SEGMENT
+    path.write_bytes(encode(DELETED[:1]))
+    rest = path.with_name(f"{1:020}.log")
+    rest.write_bytes(encode(DELETED[1:]))
+    return rest
+
+
+DELETED = (put(0, "K"), delete(1, "K"), put(2, "L"))
+
+
+@pytest.mark.parametrize("is_served", [True, False], ids=["served", "not served"])
+def test_a_replica_with_a_lost_segment_is_not_accused(spark: SparkSession, tmp_path: Path, *, is_served: bool) -> None:
+    replicas = tuple(replica(broker, *DELETED) for broker in (1, 2, 3))
+    folder = write_run(tmp_path, History("run", wrote=DELETED, after=replicas))
+    told = Manifest(folder, {"status": "complete", "scenarios": [SCENARIO]})
+    lost = split(folder)
+    told.list_evidence()
+    lost.write_bytes(encode(DELETED[2:]))
+    if not is_served:
+        shutil.rmtree(folder.path / SERVED)
+    sound = without(folder, differences(told))
+    accused = run_checkers(prepare(spark, [folder]))
+    assert [row["broker"] for row in accused.findings] == [2], "the lost segment shows, as it is read"
+    judged = run_checkers(prepare(spark, [sound]))
+    assert (judged.findings, judged.doubts, judged.raised) == ([], [], {})
+
+
+def test_a_former_verdict_is_kept_where_it_differs(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    assert folder.keep_former_verdict({"verdict": "clean"}) is None
+    folder.write_json(folder.verdict_path, {"verdict": "anomaly"})
+    assert folder.keep_former_verdict({"verdict": "anomaly"}) is None
+    os.utime(folder.verdict_path, (1_000_000_000, 1_000_000_000))
+    for name in ("verdict-2001-09-09T01-46-40Z.json", "verdict-2001-09-09T01-46-40Z-2.json"):
+        assert folder.keep_former_verdict({"verdict": "unknown"}) == tmp_path / name
+        assert json.loads((tmp_path / name).read_text()) == {"verdict": "anomaly"}
+    folder.verdict_path.write_text('{"verd')
+    kept = folder.keep_former_verdict({"verdict": "unknown"})
+    assert kept is not None
+    assert kept.read_text() == '{"verd'

@@ -1,0 +1,50 @@
+"""What an audit knows of leaders: by a running cluster's word, and by the brokers' metadata log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.audit.cluster import Cluster, Topic
+from harness.audit.knowledge import knowledge_of_cluster, knowledge_of_metadata
+from harness.protocol.admin import PartitionState as Led
+from harness.segments.metadata_log import ClusterMetadata, PartitionHistory, PartitionState
+
+ALL = (1, 2, 3)
+PLACE = ("t", 0)
+
+
+def cluster(leader: int, epoch: int | None, isr: tuple[int, ...] = ALL) -> Cluster:
+    return Cluster("id", {}, {"t": Topic("t", {0: Led(leader, ALL, isr, epoch)}, None)}, may_have_transactions=False)
+
+
+def test_a_running_cluster_tells_the_leader_of_the_current_epoch_alone() -> None:
+    known = knowledge_of_cluster(cluster(1, 4), cluster(1, 4, isr=(1, 3)))
+    coverage = known.coverage[PLACE]
+    assert [broker for broker in ALL if coverage.received(broker, 4)] == [1]
+    assert coverage.received(1, 3) is None
+    assert known.replicas == {PLACE: ALL}
+    assert known.is_without_transactions
+
+
+def test_nothing_is_known_of_leaders_that_changed_meanwhile_or_have_no_epoch() -> None:
+    assert knowledge_of_cluster(cluster(1, 4), cluster(2, 5)).coverage == {}
+    assert knowledge_of_cluster(cluster(1, 4), cluster(1, 5)).coverage == {}
+    assert knowledge_of_cluster(cluster(1, None), cluster(1, None)).coverage == {}
+
+
+def test_a_metadata_log_tells_histories_and_whether_there_is_a_coordinator() -> None:
+    states = (PartitionState(1, 1, 0, 0, ALL, ALL), PartitionState(2, 2, 1, 1, (2, 1, 3), ALL))
+    metadata = ClusterMetadata(
+        source=Path("log"),
+        histories={PLACE: PartitionHistory("t", "id", 0, since_creation=True, states=states)},
+        registrations={1: (0,), 2: (0,), 3: (0,)},
+        topics=frozenset({"t", "__transaction_state"}),
+        start_offset=0,
+        end_offset=3,
+        metadata_version=None,
+    )
+    known = knowledge_of_metadata(metadata)
+    assert {broker for broker in ALL if known.coverage[PLACE].received(broker, 0)} == set(ALL)
+    assert known.replicas == {PLACE: (2, 1, 3)}
+    assert not known.is_without_transactions
+    assert knowledge_of_metadata(None).coverage == {}

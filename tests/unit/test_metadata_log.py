@@ -1,0 +1,278 @@
+"""What metadata records tell of partitions and brokers: literal logs, replayed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from metadata_logs import (
+    FOLDER,
+    Written,
+    change,
+    directory_uuid,
+    encode_log,
+    encode_snapshot,
+    encode_value,
+    metadata_version,
+    partition,
+    register,
+    remove_topic,
+    snapshot_name,
+    topic,
+    topic_id,
+    write_metadata_log,
+)
+
+from harness.segments.batches import CorruptLogError
+from harness.segments.metadata_join import read_metadata_log
+from harness.segments.metadata_log import NO_LEADER, PartitionState
+from harness.segments.metadata_records import RecordType, uuid_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from harness.segments.metadata_log import ClusterMetadata, PartitionHistory
+
+T = ("t", 0)
+CREATED = [topic("t"), partition("t", 0, (1, 2, 3))]
+BEGIN, END, ABORT = (
+    Written(of, 0) for of in (RecordType.BEGIN_TRANSACTION, RecordType.END_TRANSACTION, RecordType.ABORT_TRANSACTION)
+)
+
+
+def read(top: Path, *log: Written, **given: Any) -> ClusterMetadata:
+    return read_metadata_log(write_metadata_log(top, log, **given))
+
+
+def states(metadata: ClusterMetadata) -> tuple[PartitionState, ...]:
+    return metadata.histories[T].states
+
+
+def directories(*brokers: int) -> tuple[str, ...]:
+    return tuple(uuid_text(directory_uuid(broker)) for broker in brokers)
+
+
+def test_a_partition_from_its_creation_on(tmp_path: Path) -> None:
+    metadata = read(
+        tmp_path,
+        *CREATED,
+        change("t", 0, leader=2, isr=(2, 3)),
+        change("t", 0, isr=(2, 3, 1)),
+        change("t", 0, leader=NO_LEADER, isr=()),
+    )
+    history = metadata.histories[T]
+    assert (history.topic, history.topic_id, history.partition) == ("t", topic_id("t"), 0)
+    assert history.since_creation
+    assert (metadata.start_offset, metadata.end_offset) == (0, 5)
+    assert metadata.topics == {"t"}
+    assert metadata.source == tmp_path / FOLDER
+    first = PartitionState(1, 1, 0, 0, replicas=(1, 2, 3), isr=(1, 2, 3), directories=directories(1, 2, 3))
+    assert history.states == (
+        first,
+        replace(first, offset=2, leader=2, leader_epoch=1, partition_epoch=1, isr=(2, 3)),
+        replace(first, offset=3, leader=2, leader_epoch=1, partition_epoch=2, isr=(2, 3, 1)),
+        replace(first, offset=4, leader=NO_LEADER, leader_epoch=2, partition_epoch=3, isr=()),
+    )
+
+
+def test_a_leader_that_is_set_again_raises_the_leader_epoch(tmp_path: Path) -> None:
+    """As a shrink of the ISR does before metadata version 3.6, and a reassignment that removes a replica."""
+    metadata = read(tmp_path, *CREATED, change("t", 0, leader=1, isr=(1, 2)), change("t", 0, isr=(1,)))
+    assert [(state.leader, state.leader_epoch) for state in states(metadata)] == [(1, 0), (1, 1), (1, 1)]
+
+
+def test_a_reassignment(tmp_path: Path) -> None:
+    metadata = read(
+        tmp_path,
+        *CREATED,
+        change("t", 0, replicas=(4, 1, 2, 3), adding_replicas=(4,), removing_replicas=(3,),
+               directories=[directory_uuid(broker) for broker in (4, 1, 2, 3)]),
+        change("t", 0, replicas=(4, 1, 2), isr=(4, 1, 2), adding_replicas=(), removing_replicas=(), leader=1,
+               directories=[directory_uuid(broker) for broker in (4, 1, 2)]),
+    )  # fmt: skip
+    _, during, after = states(metadata)
+    assert (during.replicas, during.adding, during.removing) == ((4, 1, 2, 3), (4,), (3,))
+    assert (during.isr, during.leader_epoch, during.directories) == ((1, 2, 3), 0, directories(4, 1, 2, 3))
+    assert (after.replicas, after.adding, after.removing, after.isr) == ((4, 1, 2), (), (), (4, 1, 2))
+    assert (after.leader, after.leader_epoch, after.directories) == (1, 1, directories(4, 1, 2))
+
+
+def test_an_unclean_election_until_its_leader_has_recovered(tmp_path: Path) -> None:
+    metadata = read(
+        tmp_path,
+        *CREATED,
+        change("t", 0, leader=3, isr=(3,), leader_recovery_state=1),
+        change("t", 0, isr=(3, 1)),
+        change("t", 0, leader_recovery_state=0),
+    )
+    assert [state.recovering for state in states(metadata)] == [False, True, True, False]
+
+
+def test_directories_that_are_not_known(tmp_path: Path) -> None:
+    """Before KIP-858 there are none, and while a cluster is being upgraded all are `MIGRATING`."""
+    migrating = partition("t", 1, (1, 2), directories=[None, None])
+    metadata = read(tmp_path, topic("t"), Written(RecordType.PARTITION, 0, partition("t", 0, (1, 2)).fields), migrating)
+    assert [history.states[0].directories for history in metadata.histories.values()] == [(), ()]
+
+
+def test_a_topic_that_was_created_again_is_another_topic(tmp_path: Path) -> None:
+    metadata = read(
+        tmp_path,
+        *CREATED,
+        partition("t", 1, (1, 2)),
+        remove_topic("t"),
+        topic("t", 1),
+        partition("t", 0, (2, 1), 1),
+        change("t", 0, leader=3),
+    )
+    history: PartitionHistory = metadata.histories[T]
+    assert list(metadata.histories) == [T]
+    assert (history.topic_id, history.since_creation) == (topic_id("t", 1), True)
+    assert metadata.topics == {"t"}
+    assert [(state.offset, state.leader) for state in history.states] == [(5, 2)]
+
+
+def test_a_deleted_topic_keeps_its_history(tmp_path: Path) -> None:
+    metadata = read(tmp_path, *CREATED, remove_topic("t"))
+    assert (metadata.topics, len(states(metadata))) == (frozenset(), 1)
+
+
+def test_only_the_topics_that_are_asked_for(tmp_path: Path) -> None:
+    folder = write_metadata_log(tmp_path, [*CREATED, topic("u"), partition("u", 0, (1,)), change("u", 0, leader=1)])
+    metadata = read_metadata_log(folder, {"u"})
+    assert list(metadata.histories) == [("u", 0)]
+    assert metadata.topics == {"t", "u"}
+
+
+@pytest.mark.parametrize(
+    ("log", "offsets"),
+    [
+        ([BEGIN, *CREATED, END, change("t", 0, leader=2)], [2, 4]),
+        ([*CREATED, BEGIN, change("t", 0, leader=2), ABORT, change("t", 0, leader=3)], [1, 5]),
+        ([*CREATED, BEGIN, change("t", 0, leader=2)], [1]),
+        ([*CREATED, BEGIN, change("t", 0, leader=2), ABORT, BEGIN, change("t", 0, leader=3), END], [1, 6]),
+    ],
+    ids=["ended", "aborted", "open", "aborted, then ended"],
+)
+def test_transactions_of_the_log(tmp_path: Path, log: Sequence[Written], offsets: list[int]) -> None:
+    found = states(read(tmp_path, *log))
+    assert [state.offset for state in found] == offsets
+    assert all(before.leader_epoch + 1 == after.leader_epoch for before, after in pairwise(found))
+
+
+def test_processes_of_brokers_register_once(tmp_path: Path) -> None:
+    again = register(2, 1, in_controlled_shutdown=True)
+    metadata = read(tmp_path, register(1, 0), register(2, 1), again, register(2, 3))
+    assert metadata.registrations == {1: (0,), 2: (1, 3)}
+
+
+def test_the_metadata_version_is_that_at_the_end(tmp_path: Path) -> None:
+    assert read(tmp_path, metadata_version(11), metadata_version(12)).metadata_version == 12
+    assert read(tmp_path, *CREATED).metadata_version is None
+
+
+def test_other_types_are_skipped(tmp_path: Path) -> None:
+    folder = write_metadata_log(tmp_path, CREATED)
+    with (folder / f"{0:020}.log").open("ab") as file:
+        file.write(encode_value(b"\1\x14\0\0", 2) + encode_value(b"\1\x7f\x09whatever", 3))
+        file.write(encode_value(b"\1\x81\x02\0\0", 4))
+    metadata = read_metadata_log(folder)
+    assert (metadata.end_offset, len(states(metadata))) == (5, 1)
+
+
+# Snapshots
+
+
+def test_the_history_begins_with_the_oldest_snapshot_that_the_log_continues(tmp_path: Path) -> None:
+    state = [
+        metadata_version(21),
+        register(1, 3),
+        topic("t"),
+        partition("t", 0, (1, 2), leader_epoch=4, partition_epoch=9),
+    ]
+    snapshots = {70: [topic("other")], 100: state, 102: []}
+    metadata = read(tmp_path, change("t", 0, leader=2), change("t", 0, isr=(2,)), first_offset=100, snapshots=snapshots)
+    assert (metadata.start_offset, metadata.end_offset, metadata.metadata_version) == (100, 102, 21)
+    assert metadata.registrations == {1: (3,)}
+    assert metadata.topics == {"t"}
+    assert not metadata.histories[T].since_creation
+    assert [(s.offset, s.leader, s.leader_epoch, s.partition_epoch) for s in states(metadata)] == [
+        (99, 1, 4, 9), (100, 2, 5, 10), (101, 2, 5, 11),
+    ]  # fmt: skip
+
+
+def test_a_partition_that_never_changed_before_the_snapshot(tmp_path: Path) -> None:
+    metadata = read(tmp_path, change("t", 0, leader=2), first_offset=10, snapshots={10: CREATED})
+    assert metadata.histories[T].since_creation
+
+
+def test_records_before_the_snapshot_are_not_replayed_twice(tmp_path: Path) -> None:
+    log = [change("t", 0, leader=3), change("t", 0, leader=1)]
+    metadata = read(tmp_path, *log, first_offset=10, snapshots={11: [topic("t"), partition("t", 0, (3, 1))]})
+    assert [(state.offset, state.leader) for state in states(metadata)] == [(10, 3), (11, 1)]
+
+
+def test_a_whole_log_needs_no_snapshot(tmp_path: Path) -> None:
+    folder = write_metadata_log(tmp_path, CREATED)
+    (folder / snapshot_name(0, 0)).write_bytes(b"damaged")
+    assert states(read_metadata_log(folder))[0].offset == 1
+
+
+def test_a_snapshot_without_a_log(tmp_path: Path) -> None:
+    metadata = read(tmp_path, first_offset=30, snapshots={30: CREATED})
+    assert (metadata.start_offset, metadata.end_offset, states(metadata)[0].offset) == (30, 30, 29)
+
+
+def test_without_a_snapshot_only_what_was_created_since_is_known(tmp_path: Path) -> None:
+    log = [change("u", 0, leader=2), *CREATED, change("t", 0, leader=2)]
+    metadata = read(tmp_path, *log, first_offset=7)
+    assert (list(metadata.histories), metadata.start_offset) == ([T], 7)
+    assert [state.offset for state in states(metadata)] == [9, 10]
+
+
+# Damage
+
+
+def test_the_last_batch_may_be_cut(tmp_path: Path) -> None:
+    folder = write_metadata_log(tmp_path, [*CREATED, change("t", 0, leader=2)])
+    path = folder / f"{0:020}.log"
+    path.write_bytes(path.read_bytes()[:-1])
+    assert read_metadata_log(folder).end_offset == 2
+
+
+@pytest.mark.parametrize(
+    ("second", "reason"),
+    [
+        (encode_log([change("t", 0, leader=2)], first_offset=3), "offset 3 follows offset 1: a segment is missing"),
+        (encode_log([change("t", 0, leader=2)], first_offset=2).replace(b"\4\0\0\0\2", b"\4\0\0\0\3"), "CRC"),
+        (encode_value(b"\1\5\3" + bytes(30), 2), "PARTITION_CHANGE record of version 3"),
+        (encode_value(b"\1\2\0\2", 2), "malformed TOPIC record"),
+        (encode_value(None, 2), "malformed frame"),
+    ],
+)
+def test_damage_is_reported(tmp_path: Path, second: bytes, reason: str) -> None:
+    folder = write_metadata_log(tmp_path, CREATED)
+    (folder / f"{2:020}.log").write_bytes(second)
+    with pytest.raises(CorruptLogError, match=reason):
+        read_metadata_log(folder)
+
+
+def test_a_cut_before_the_last_segment_is_damage(tmp_path: Path) -> None:
+    folder = write_metadata_log(tmp_path, CREATED)
+    path = folder / f"{0:020}.log"
+    path.write_bytes(path.read_bytes()[:-1])
+    (folder / f"{2:020}.log").write_bytes(encode_log([change("t", 0, leader=2)], first_offset=2))
+    with pytest.raises(CorruptLogError, match="cut"):
+        read_metadata_log(folder)
+
+
+@pytest.mark.parametrize("damaged", [encode_snapshot(CREATED, footer=False), encode_snapshot(CREATED)[:-1], b""])
+def test_a_damaged_snapshot_is_left_out(tmp_path: Path, damaged: bytes) -> None:
+    folder = write_metadata_log(tmp_path, [change("t", 0, leader=2), change("t", 0, leader=3)], first_offset=10)
+    (folder / snapshot_name(10)).write_bytes(damaged)
+    (folder / snapshot_name(11)).write_bytes(encode_snapshot(CREATED))
+    metadata = read_metadata_log(folder)
+    assert (metadata.start_offset, [state.offset for state in states(metadata)]) == (11, [10, 11])

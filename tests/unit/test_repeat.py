@@ -1,0 +1,226 @@
+"""The command that runs the same again: the command line takes it for the very options that the run was made of."""
+
+from __future__ import annotations
+
+import random
+import shlex
+from dataclasses import fields, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
+import pytest
+
+from harness import cli, manifest, run
+from harness.explore.schedule import Schedule, write_schedule
+from harness.manifest import HIDDEN
+from harness.request import OPTIONS, RunOptions, command_line
+from harness.runtimes import Choice, choose, docker
+from harness.runtimes.base import Ready, Wanted
+from harness.runtimes.nodes import Access, Node
+from harness.store import RunFolder
+from harness.targets import TARGETS, WITH_JARS, find_target
+from harness.timers import TIMERS
+from nemesis import NEMESES
+
+SCHEDULE = Schedule("stuck-lso", "sim-kafka", "c", ("t puts K", "2 leaves", "t commits", "p puts K", "2 returns"))
+VALUES = ("1", "a b", "it's", 'say "so"', "$HOME", "a;b", "größe", "--x", "*", "", "a=b,c", "\\")
+"""Of a setting that takes any text: what a shell would change."""
+GENERATED = 300
+ELSEWHERE = {"results", "keep", "port_base", "spark"}
+"""Fields that decide nothing of what a run does."""
+
+
+def drawn(random_: random.Random, folder: Path) -> RunOptions:
+    """Return any options of a run that do not contradict each other by their types."""
+
+    def maybe(value: Any) -> Any:
+        return random_.choice((None, value))
+
+    hosts = random_.randint(3, 7)
+    access = Access(
+        tuple(Node(f"n{number}", random_.randint(1, 65_535), "me") for number in range(hosts)),
+        key=maybe(str(folder / "key file")),
+        known_hosts=maybe(str(folder / "key file")),
+        pins=random_.choice(((), ("SHA256:a",), ("SHA256:a+/=", "SHA256:b"))),
+    )
+    given = maybe(access)
+    schedule = maybe(SCHEDULE)
+    return RunOptions(
+        target=random_.choice([*WITH_JARS, "kafka-4.1.1", *TARGETS]),
+        anomaly="" if schedule else random_.choice(["all", "stuck-lso", "stuck-lso,aborted-to-committed"]),
+        schedule=schedule,
+        schedule_path=folder / "the schedule.json" if schedule else None,
+        nemesis=random_.choice(list(NEMESES)),
+        client=random_.choice(["librdkafka", "java"]),
+        timers=random_.choice(list(TIMERS)),
+        brokers=hosts if given else random_.randint(3, 7),
+        replication_factor=random_.randint(2, 7),
+        partitions=random_.randint(1, 100),
+        absent=random_.randint(1, 6),
+        seed=random_.randrange(2**62),
+        topic_settings=random_.choice(({}, {"segment.ms": "9", "x": random_.choice(VALUES)})),
+        broker_settings=random_.choice(({}, {"listener.name.client.x": random_.choice(VALUES)})),
+        time_limit_s=maybe(random_.uniform(0.001, 1e6)),
+        aftermath=random_.choice((True, False)),
+        runtime=random_.choice(["local", "docker", "ssh", "sim", "auto"]),
+        image=maybe("registry.example:5000/kafka@sha256:0123"),
+        access=given,
+        command_config=maybe(folder / "key file"),
+    )
+
+
+class Asked(BaseException):
+    """What a run was asked for is written down."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Give a folder with the files that options name; its name has to be quoted."""
+    made = tmp_path / "it's here"
+    made.mkdir()
+    (made / "key file").touch()
+    write_schedule(made / "the schedule.json", SCHEDULE)
+    return made
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:
+    """Have what the command line asks for written down in place of a run."""
+    found: list[RunOptions] = []
+
+    def go(options: RunOptions, _: Any) -> NoReturn:
+        found.append(options)
+        raise Asked
+
+    monkeypatch.setattr(run, "run", go)
+    return found
+
+
+def parsed(command: str, requests: list[RunOptions]) -> RunOptions:
+    """Return what the real command line takes a command for."""
+    program, *words = shlex.split(command)
+    assert program == "harness"
+    with pytest.raises(Asked):
+        cli.cli.main(words, standalone_mode=False)
+    return requests[-1]
+
+
+@pytest.mark.parametrize("seed", range(GENERATED))
+def test_the_command_asks_for_the_same(seed: int, folder: Path, requests: list[RunOptions]) -> None:
+    options = drawn(random.Random(seed), folder)  # noqa: S311
+    again = parsed(command_line(options), requests)
+    for field in fields(RunOptions):
+        assert getattr(again, field.name) == getattr(options, field.name), field.name
+    assert again.schedule_path == options.schedule_path
+    assert command_line(again) == command_line(options)
+
+
+def test_every_field_that_decides_is_drawn_and_rendered(folder: Path) -> None:
+    """Otherwise the test above would compare defaults with defaults, and a new field could be forgotten."""
+    many = [drawn(random.Random(seed), folder) for seed in range(GENERATED)]  # noqa: S311
+    for field in fields(RunOptions):
+        values = {repr(getattr(options, field.name)) for options in many}
+        assert (len(values) == 1) == (field.name in ELSEWHERE), field.name
+    texts = [command_line(options) for options in many]
+    of_hosts = {"--nodes-file", "--ssh-user", "--ssh-port"}  # `--nodes` has what they say
+    assert [one.flag for one in OPTIONS if not any(f"{one.flag} " in f"{text} " for text in texts)] == sorted(
+        of_hosts, key=[one.flag for one in OPTIONS].index
+    )
+
+
+def assembled(options: RunOptions, **more: Any) -> run.Assembly:
+    """Return a run that is about to begin: a stand-in for what was found on the machine."""
+    nothing: Any = SimpleNamespace()
+    ready = Ready({"name": "local"}, lambda _: nothing)
+    test = run.test_of(options)
+    made = run.Assembly(options, find_target(options.target), test, nothing, "local", ready, None, (), None)
+    return replace(made, **more)
+
+
+def test_what_was_left_open_is_written_as_it_was_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = RunOptions("kafka-4.4", "stuck-lso", command_config=Path("login.properties"))
+    made = assembled(options)
+    again = run.repeatable(made, RunFolder(tmp_path / "run"))
+    assert again == replace(
+        options,
+        target="kafka-4.4.0",
+        runtime="local",
+        seed=made.test.seed,
+        command_config=tmp_path / "login.properties",
+    )
+    assert run.test_of(again) == made.test
+
+
+def test_a_schedule_is_that_of_the_run_folder(tmp_path: Path, requests: list[RunOptions]) -> None:
+    folder = RunFolder(tmp_path / "run")
+    options = RunOptions("kafka-4.4", "", schedule=SCHEDULE, schedule_path=Path("gone.json"))
+    write_schedule(folder.schedule_path, SCHEDULE)
+    again = parsed(command_line(run.repeatable(assembled(options), folder)), requests)
+    assert again.schedule == SCHEDULE
+    assert again.schedule_path == folder.schedule_path
+
+
+def test_secrets_are_not_in_the_command(tmp_path: Path) -> None:
+    secret = {"ssl.keystore.password": "hush", "num.io.threads": "3"}
+    made = assembled(RunOptions("kafka-4.4", "all", broker_settings=secret))
+    command = command_line(run.repeatable(made, RunFolder(tmp_path)))
+    assert "hush" not in command
+    assert f"'broker.ssl.keystore.password={HIDDEN}'" in command
+    assert "broker.num.io.threads=3" in command
+
+
+def test_redpanda_keeps_what_is_special_in_its_exact_name(tmp_path: Path) -> None:
+    made = assembled(RunOptions("redpanda-26.2-cloud", "stuck-lso"))
+    assert run.repeatable(made, RunFolder(tmp_path)).target == "redpanda-26.2.2-cloud"
+    assert find_target("redpanda-26.2.2-cloud").has_store
+
+
+def test_the_manifest_has_the_command(tmp_path: Path) -> None:
+    java: Any = SimpleNamespace(version_text="17")
+    made = assembled(RunOptions("kafka-4.4", "stuck-lso"))
+    told = manifest.begin(
+        RunFolder(tmp_path), target=made.target, anomaly="stuck-lso", test=made.test, java=java,
+        runtime=made.ready.told, jars=None, command="harness run …",
+    )  # fmt: skip
+    assert told.content["command"] == "harness run …"
+
+
+def wanted(target: str = "kafka-4.4", **more: Any) -> Wanted:
+    nothing: Any = None
+    return Wanted(find_target(target), nothing, nothing, **more)
+
+
+HOSTS = Access((Node("n1", 22, "me"),))
+
+
+@pytest.mark.parametrize(
+    ("asked", "engine", "name", "reason"),
+    [
+        (wanted("sim-kafka"), None, "sim", "sim-kafka is simulated"),
+        (wanted(access=HOSTS), None, "ssh", "hosts are given"),
+        (wanted("redpanda-26.2"), None, "docker", "redpanda-26.2 comes as an image only"),
+        (wanted(image="x:1"), "there is none", "docker", "an image is given"),
+        (wanted(), None, "docker", "the container engine has an image of kafka-4.4"),
+        (wanted(), "no engine answers", "local", "no engine answers"),
+    ],
+)
+def test_auto_says_what_it_chose_and_why(
+    monkeypatch: pytest.MonkeyPatch, asked: Wanted, engine: str | None, name: str, reason: str
+) -> None:
+    monkeypatch.setattr("harness.runtimes.may_have_engine", lambda: True)
+    monkeypatch.setattr(docker, "why_not_at_hand", lambda _: engine)
+    chosen = choose("auto", asked)
+    assert (chosen.name, chosen.reason) == (name, reason)
+    assert choose("local", asked).reason is None
+
+
+def test_the_choice_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    ready = Ready({"name": "local"}, lambda _: pytest.fail("nothing is made"), None)
+    monkeypatch.setattr(run, "find_java", lambda: None)
+    monkeypatch.setattr(run, "choose", lambda *_: Choice("local", lambda _: ready, "there is no engine"))
+    stages: list[str] = []
+    progress: Any = SimpleNamespace(stage=stages.append, jars=None)
+    run.assemble(RunOptions("kafka-4.4", "stuck-lso"), progress)
+    assert stages == ["runtime local (there is no engine)"]

@@ -1,0 +1,125 @@
+"""Settings that a target's brokers take, by the list of its version."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.errors import UsageError
+from harness.protocol.wire import Address
+from harness.targets import WITH_JARS, find_target
+from harness.targets.kafka import SET_BY_HARNESS, SMALL_CLUSTER, Listener, server_properties
+from harness.targets.lock import read_lock
+from harness.targets.settings import BROKER, TOPIC, list_for, note_on, raise_if_unfit
+from harness.timers import FREEZE, TIMERS
+from nemesis import NEMESES
+
+
+@pytest.mark.parametrize("name", WITH_JARS)
+def test_every_line_has_a_list_and_the_harness_keeps_to_it(name: str) -> None:
+    target = find_target(name)
+    found = list_for(target)
+    assert found is not None
+    assert found.version == target.version
+    assert note_on(target) is None
+    for timers in TIMERS.values():
+        raise_if_unfit(target, {TOPIC: {**timers.topic, **FREEZE}, BROKER: {**SMALL_CLUSTER, **timers.broker}})
+    for nemesis in NEMESES.values():
+        raise_if_unfit(target, {BROKER: nemesis.broker_settings})
+
+
+@pytest.mark.parametrize(
+    ("scope", "name", "value", "why"),
+    [
+        (TOPIC, "nosuch.setting", "1", "Kafka 4.4.0 has no such setting of a topic"),
+        (TOPIC, "delete.retenton.ms", "1", "did you mean delete.retention.ms"),
+        (TOPIC, "log.cleaner.backoff.ms", "1", "is a setting of a broker: give broker.log.cleaner.backoff.ms"),
+        (BROKER, "file.delete.delay.ms", "1", "is a setting of a topic: give topic.file.delete.delay.ms"),
+        (TOPIC, "delete.retention.ms", "abc", "delete.retention.ms takes a whole number of 64 bits"),
+        (TOPIC, "delete.retention.ms", "9223372036854775808", "a whole number of 64 bits"),
+        (TOPIC, "delete.retention.ms", "", "a whole number of 64 bits"),
+        (TOPIC, "delete.retention.ms", "-1", "takes 0 or more"),
+        (TOPIC, "segment.bytes", "2147483648", "a whole number of 32 bits"),
+        (TOPIC, "segment.bytes", "9" * 5000, "a whole number of 32 bits"),
+        (TOPIC, "segment.ms", "0", "takes 1 or more"),
+        (TOPIC, "min.cleanable.dirty.ratio", "1.1", "takes 0 to 1"),
+        (TOPIC, "min.cleanable.dirty.ratio", "nan", "a finite number"),
+        (TOPIC, "cleanup.policy", "compact,delte", "takes some of compact, delete"),
+        (TOPIC, "message.timestamp.type", "createtime", "takes one of CreateTime, LogAppendTime"),
+        (TOPIC, "compression.gzip.level", "0", "takes 1 to 9 or -1"),
+        (TOPIC, "preallocate", "yes", "takes true or false"),
+        (BROKER, "log.cleaner.enable", "1", "takes true or false"),
+        (BROKER, "principal.builder.class", "a b", "takes the name of a class"),
+        (BROKER, "node.id", "7", "the harness sets node.id itself"),
+        (BROKER, "listener.name.", "7", "no such setting of a broker"),
+    ],
+)
+def test_what_brokers_would_refuse_or_ignore(scope: str, name: str, value: str, why: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        raise_if_unfit(find_target("kafka-4.4"), {scope: {name: value}})
+    assert why in str(refused.value)
+    assert str(refused.value).startswith(f"--set '{scope}.{name}={value[:5]}")
+
+
+@pytest.mark.parametrize(
+    ("scope", "name", "value"),
+    [
+        (TOPIC, "delete.retention.ms", " 600000 "),
+        (TOPIC, "min.cleanable.dirty.ratio", "1e-3"),
+        (TOPIC, "cleanup.policy", "compact, delete"),
+        (TOPIC, "compression.gzip.level", "-1"),
+        (TOPIC, "preallocate", "TRUE"),
+        (BROKER, "listener.name.client.scram-sha-256.sasl.jaas.config", "any text"),
+        (BROKER, "config.providers.file.class", "a.b.C"),
+        (BROKER, "super.users", "User:admin"),
+        (BROKER, "group.consumer.migration.policy", "bidirectional"),
+        (BROKER, "authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+    ],
+)
+def test_what_brokers_take(scope: str, name: str, value: str) -> None:
+    raise_if_unfit(find_target("kafka-4.4"), {scope: {name: value}})
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "is_noted"),
+    [
+        ("kafka-4.1.1", "4.1.2", True),
+        ("kafka-4.2.1", "4.2.1", False),
+        ("kafka-4.2.9", "4.2.2", True),
+        ("kafka-3.9.0", "3.9.2", True),
+        ("kafka-4.4.0-rc1", "4.4.0", True),
+        ("sim-kafka", "4.4.0", False),
+        ("sim-kafka-3.9", "3.9.2", False),
+        ("sim-redpanda", "4.4.0", False),
+    ],
+)
+def test_a_version_without_a_list_has_that_of_the_nearest(name: str, version: str, *, is_noted: bool) -> None:
+    target = find_target(name)
+    found, note = list_for(target), note_on(target)
+    assert found is not None
+    assert found.version == version
+    assert (note is not None and version in note and target.version in note) == is_noted
+
+
+def test_redpanda_has_no_list_and_that_is_said() -> None:
+    target = find_target("redpanda-26.2")
+    raise_if_unfit(target, {BROKER: {"any_name": "any value"}})
+    assert note_on(target) == "--set is not checked: there is no list of the settings of redpanda-26.2"
+
+
+def test_lists_are_of_versions_that_are_locked() -> None:
+    for name in (*WITH_JARS, "kafka-4.2.1"):
+        target = find_target(name)
+        found = list_for(target)
+        assert found is not None
+        assert (found.version, read_lock(target) is not None) == (target.version, True)
+
+
+def test_what_the_harness_sets_itself_is_what_it_would_override() -> None:
+    at = Address("127.0.0.1", 1)
+    given = dict.fromkeys((*SET_BY_HARNESS, "num.io.threads"), "the user's")
+    listeners, controllers = [Listener("CLIENT", at, at)], {1: Listener("CONTROLLER", at, at)}
+    made = server_properties(node_id=1, listeners=listeners, controllers=controllers, log_dir="/x", settings=given)
+    overridden = {name for name, value in made.items() if name in given and value != "the user's"}
+    # Other names of the same, which contradict it.
+    others = {"broker.id", "log.dir", "metadata.log.dir", "controller.quorum.bootstrap.servers"}
+    assert overridden | others | {"security.inter.broker.protocol"} == SET_BY_HARNESS

@@ -1,0 +1,24 @@
+"""Threads that share a session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from harness.spark.threads import threads
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTING = "spark.sql.dataFrameQueryContext.enabled"
+
+
+def test_a_thread_plans_by_the_settings_of_the_session(spark: SparkSession) -> None:
+    """Otherwise each column that it makes asks the JVM for a stack trace, and each operator walks the stack."""
+    jvm: Any = spark._jvm
+
+    def told(_: int) -> tuple[str, str | None]:
+        conf = jvm.org.apache.spark.sql.internal.SQLConf.get()
+        return conf.getConfString(SETTING), spark.sparkContext.getLocalProperty("callSite.short")
+
+    with threads(spark, 2) as pool:
+        assert list(pool.map(told, range(2))) == [("false", "check")] * 2

@@ -1,0 +1,128 @@
+"""What goes to a file instead of a terminal: no bars, no colours, nothing cut; and what an interrupt says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from rich.console import Console
+
+from harness import cli
+from harness.console import ConsoleProgress
+from harness.errors import EXIT_FAILED, EXIT_USAGE
+from harness.terminal import Table, Terminal, stdout, styled
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    Capture = pytest.CaptureFixture[str]
+
+LONG = "aborted-to-committed-" * 20
+STEPS = 10
+
+
+def test_a_table_in_a_file_is_never_cut(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    stdout().table(Table(("topic", "what"), [(LONG, styled(LONG, "bold red")), ("t", "")]))
+    head, first, second = capsys.readouterr().out.splitlines()
+    assert (head.split(), first, second) == (["topic", "what"], f" {LONG}  {LONG}", " t")
+
+
+def test_a_cell_on_a_narrow_terminal_is_folded() -> None:
+    file = StringIO()
+    Terminal(Console(file=file, force_terminal=True, width=40, color_system=None)).table(Table(("topic",), [(LONG,)]))
+    assert "".join(line.strip() for line in file.getvalue().splitlines()[1:]) == LONG
+
+
+def test_jars_in_a_file_are_one_line(capsys: Capture) -> None:
+    progress = ConsoleProgress()
+    for done in range(STEPS + 1):
+        progress.jars(done, STEPS)
+    progress.close()
+    told = capsys.readouterr()
+    assert told.out == ""
+    (line,) = told.err.splitlines()
+    assert line.endswith(" s  fetch jars")
+
+
+def test_reading_in_a_file_is_nothing_but_its_stage(capsys: Capture) -> None:
+    progress = ConsoleProgress()
+    progress.stage("read 6 replicas")
+    for done in range(STEPS + 1):
+        progress.reading(done / STEPS, done)
+    progress.close()
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_both_have_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = StringIO()
+    shown = Terminal(Console(file=file, force_terminal=True, width=80))
+    monkeypatch.setattr("harness.console.stderr", lambda: shown)
+    progress = ConsoleProgress()
+    for done in (0, STEPS):
+        progress.jars(done, STEPS)
+    for done in (0, STEPS):
+        progress.reading(done / STEPS, done)
+    progress.close()
+    assert "fetch jars" in file.getvalue()
+    assert "100%" in file.getvalue()
+
+
+def test_what_a_locale_has_no_characters_for_is_escaped() -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    command = [sys.executable, "-m", "harness.cli", "run", "--target", "kafka-日本é"]
+    done = subprocess.run(command, capture_output=True, env=environment, check=False)
+    assert done.returncode == EXIT_USAGE
+    assert b"kafka-\\u65e5\\u672c\xe9" in done.stderr
+
+
+def main(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["harness", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def interrupt(*_: object, **__: object) -> Any:
+    raise KeyboardInterrupt
+
+
+LIVE = ("audit", "live", "--topic", "t", "--bootstrap-server", "h:1")
+
+
+@pytest.mark.parametrize(
+    ("place", "arguments", "words"),
+    [
+        ("audit.live.audit_live", LIVE, "nothing of what was read is kept (--keep DIR keeps it)"),
+        ("audit.live.audit_live", (*LIVE, "--keep", "kept"), "what was read is kept in kept/"),
+        ("audit.live.audit_quickly", (*LIVE, "--quick"), "there is no result"),
+        ("audit.disk.audit_disk", ("audit", "disk", "--topic", "t", "--broker", "1=."), "there is no result"),
+        ("report.site.write_site", ("report", "--out", "site"), "the site in site is not complete: run this again"),
+        (
+            "nightly.night.work",
+            ("nightly", "--targets", "kafka-3.9", "--anomalies", "all"),
+            "what ran is kept in results",
+        ),
+        ("checking.check_folder", ("check", "run"), "there is no result"),
+    ],
+)
+def test_an_interrupt_says_what_is_true_of_its_command(  # noqa: PLR0917
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+    tmp_path: Path,
+    place: str,
+    arguments: tuple[str, ...],
+    words: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "manifest.json").write_text("{}")
+    monkeypatch.setattr(f"harness.{place}", interrupt)
+    assert main(monkeypatch, *arguments) == EXIT_FAILED
+    (told,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("harness: ")]
+    assert told.startswith(f"harness: interrupted; {words}")
