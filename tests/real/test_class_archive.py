@@ -64,7 +64,9 @@ def test_a_maker_that_is_killed_leaves_nothing_but_the_way_free(sandbox: Sandbox
     wait_until(lambda: makers(sandbox), MAKING_S, "the maker")
     (maker,) = makers(sandbox)
     wait_until(lambda: any(one.name() == "java" for one in maker.children(recursive=True)), MAKING_S, "its JVM")
-    assert f"its run is going on (process {maker.pid})" in sandbox.call("clean").stdout
+    # Its record is there before its JVM's, but the maker writes it only once it has begun.
+    spared = f"its run is going on (process {maker.pid})"
+    wait_until(lambda: spared in sandbox.call("clean").stdout, MAKING_S, "clean to name the maker")
     maker.kill()
     assert going.end().code == EXIT_ANOMALY
     sandbox.wait_until_nothing_is_left()
