@@ -5,8 +5,8 @@ of one topic. Each round times the floor, then whole ``harness run`` processes. 
 
     python bench/time_to_verdict.py --target kafka-3.9 --target kafka-4.4 --rounds 3
 
-With ``--fresh``, as in a fresh clone where nobody asked the doctor to fetch anything: in a cache that has the jars and
-nothing else, and after a first run, which is not timed and has the class archive made beside itself.
+With ``--fresh``, as in a fresh clone where nobody asked the doctor to fetch anything: in a cache that is empty before
+a first run, which fetches the jars and has the class archive made beside itself, and is not timed.
 """
 
 from __future__ import annotations
@@ -119,15 +119,13 @@ def run_s(target: str, row: Row) -> tuple[float, float]:
 @click.option("--rounds", default=3, show_default=True)
 @click.option("--breadth", is_flag=True, help="The other nemeses and the other client too.")
 @click.option("--containers", is_flag=True, help="In containers too; `harness images build` makes what they need.")
-@click.option("--fresh", is_flag=True, help="From the second run on in an empty cache, but for the jars.")
+@click.option("--fresh", is_flag=True, help="From the second run on in a cache that was empty.")
 def main(targets: tuple[str, ...], rounds: int, *, breadth: bool, containers: bool, fresh: bool) -> None:
     """Time the floor and whole runs, round by round."""
     with ExitStack() as owned:
         if fresh:
-            jars = [jars_for(find_target(target)).directory.parent for target in targets]
-            cache = Path(owned.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
-            (cache / "jars").symlink_to(jars[0])
-            os.environ["COMPACTION_HARNESS_CACHE"] = str(cache)
+            cache = owned.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
+            os.environ["COMPACTION_HARNESS_CACHE"] = cache
             run_s(targets[0], ROWS[0])
         measure(targets, rounds, breadth=breadth, containers=containers)
 

@@ -22,6 +22,7 @@ from harness.request import command_line
 from harness.runner import Test
 from harness.runtimes import choose
 from harness.runtimes.base import Wanted
+from harness.spark.background import find_archive
 from harness.store import create_run_folder, new_run_id
 from harness.systems import find_system
 from harness.targets import SIMULATED, exact_name, find_target
@@ -119,6 +120,7 @@ def assemble(options: RunOptions, progress: Progress) -> Assembly:
     if target.system in SIMULATED:
         raise_if_unknown(test.topic_settings, test.broker_settings)
     java = find_java()
+    find_archive(java)  # where it has to be made, that begins before jars are fetched
     wanted = Wanted(target, java, progress.jars, needs=test.nemesis.needs, image=options.image, access=options.access)
     choice = choose(options.runtime, wanted)
     if choice.reason is not None:

@@ -1,8 +1,9 @@
 """The class archive is made beside the first command that misses it, by a process that outlives that command.
 
-The process has the lowest priority that Linux knows, a work directory with itself as the owner, and an end: it is
-killed after `LIMIT_S`, and its keeper takes apart what it started. Whatever goes wrong, the command goes on without
-the archive. ``COMPACTION_HARNESS_BACKGROUND=0`` keeps it from being started.
+The archive is to be there for the second command, so it is made at the priority of the first. What is compiled after
+that only big audits need: it gets what no other process wants. The process has a work directory with itself as the
+owner, and an end: it is killed after `LIMIT_S`, and its keeper takes apart what it started. Whatever goes wrong, the
+command goes on without the archive. ``COMPACTION_HARNESS_BACKGROUND=0`` keeps it from being started.
 """
 
 from __future__ import annotations
@@ -87,9 +88,8 @@ def make(java: Java, *, wait_s: float) -> Path | None:
 
 
 def _give_way() -> None:
-    """Take this process, and what it starts, the lowest priority that there is."""
+    """Take this process the lowest priority that there is."""
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    psutil.Process().ionice(psutil.IOPRIO_CLASS_IDLE)
     # With autogroups (sched(7)), a session competes with others as a whole, however idle its processes are.
     if os.getsid(0) == os.getpid():
         with suppress(OSError):
@@ -98,10 +98,11 @@ def _give_way() -> None:
 
 def main() -> None:
     """Make what is missing, and say nothing: `harness doctor` tells what came of it."""
-    _give_way()
     signal.alarm(LIMIT_S)
+    psutil.Process().ionice(psutil.IOPRIO_CLASS_IDLE)
     with suppress(HarnessError, OSError):
         make(find_java(), wait_s=0.0)
+    _give_way()
     # Compiling is slow as well, and the first big audit needs it.
     import_module("harness.audit.compilation").compile_all()
 

@@ -31,11 +31,12 @@ if TYPE_CHECKING:
     from trial import Stand
 
 CHECKERS: Final = (
-    "aborted_to_committed", "beliefs", "committed_to_aborted", "doubts", "exposure", "finding",
-    "guarantees.compaction_lag", "guarantees.control_batches", "guarantees.last_value", "guarantees.offsets",
-    "guarantees.order", "guarantees.told", "guarantees.tombstones", "guarantees.watched", "hanging_transaction",
-    "hidden", "judged", "lineage", "missed_marker", "other_spans", "own_state", "own_words", "pick", "plain", "reduce",
-    "replay", "scan", "settled", "sieve", "stuck_lso", "survivors", "tombstone_divergence", "truth", "unexplained",
+    "aborted_to_committed", "beliefs", "blame", "committed_to_aborted", "coverage", "doubts", "exposure",
+    "finding", "guarantees.compaction_lag", "guarantees.control_batches", "guarantees.last_value",
+    "guarantees.offsets", "guarantees.order", "guarantees.told", "guarantees.tombstones", "guarantees.watched",
+    "hanging_transaction", "hidden", "judged", "key_states", "lineage", "missed_marker", "other_spans",
+    "own_state", "own_words", "pick", "plain", "reduce", "replay", "scan", "settled", "sieve", "stuck_lso",
+    "survivors", "tombstone_divergence", "truth", "unexplained",
 )  # fmt: skip
 """What says what is wrong, what that is given, and how big data are reduced to it."""
 

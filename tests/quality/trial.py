@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from functools import partial
-from itertools import product
+from importlib import import_module
+from itertools import chain, product
 from typing import TYPE_CHECKING, Any, Final
 
 import networkx as nx
@@ -39,7 +41,7 @@ from harness.check import FINDERS, dictionaries
 from harness.store import RunFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
     from types import ModuleType
 
@@ -59,6 +61,9 @@ REDUCING: Final = frozenset(
     f"checkers.{name}" for name in ("beliefs", "files", "groups", "pick", "plain", "reduce", "scan", "settled", "sieve")
 )
 """The modules that are used for big copies alone."""
+
+UNITS: Final = {f"checkers.{name}": f"test_{name}" for name in ("blame", "coverage", "key_states", "other_spans")}
+"""Modules that have tests of their own in ``tests/unit`` which need nothing but Spark, if anything."""
 
 _THREADS = 2
 
@@ -155,7 +160,7 @@ def failed(stand: Stand, mutant: Mutant) -> str | None:
     with in_place(mutant) as code:
         if not is_for_big:
             _remember(stand, code)
-        for trial in (_failed_reduced,) if is_for_big else (_failed_runs, _failed_copies):
+        for trial in (_failed_reduced,) if is_for_big else (_failed_units, _failed_runs, _failed_copies):
             try:
                 failure = trial(stand, mutant, code)
             except Exception as error:  # noqa: BLE001  (whatever it is, it would be seen)
@@ -232,6 +237,21 @@ def _rows(stand: Stand, tables: Mapping[str, _Table]) -> Rows:
         return dict(zip(tables, rows, strict=True))
 
 
+def _failed_units(stand: Stand, mutant: Mutant, _: Code) -> str | None:
+    """Call the module's own tests, loaded anew so that they import the mutant."""
+    name = UNITS.get(mutant.module)
+    if name is None:
+        return None
+    kept = sys.modules.pop(name, None)
+    try:
+        module = import_module(name)
+        return _failing(module) or _failing(module, spark=_spark(stand))
+    finally:
+        del sys.modules[name]
+        if kept is not None:
+            sys.modules[name] = kept
+
+
 def _failed_runs(stand: Stand, mutant: Mutant, code: Code) -> str | None:
     rows = _rows_of(stand, mutant, code, RUNS)
     by_run = test_checkers.by_run
@@ -302,10 +322,13 @@ def _complaint(stand: Stand, verdicts: Verdicts, let_go: set[str], *, alone: Ver
 
 
 def _failing(module: ModuleType, **given: Any) -> str | None:
-    """Call the tests of a module that look at what is given; return the first one that fails."""
+    """Call the tests of a module that look at what is given and at nothing else; return the first one that fails."""
     for name, test in vars(module).items():
-        if name.startswith("test_") and given.keys() <= inspect.signature(test).parameters.keys():
-            for arguments in _arguments(test):
+        if not name.startswith("test_"):
+            continue
+        wanted = inspect.signature(test).parameters.keys() - given.keys()
+        for arguments in _arguments(test):
+            if given.keys() <= inspect.signature(test).parameters.keys() and arguments.keys() == wanted:
                 try:
                     test(**given, **arguments)
                 except (AssertionError, LookupError, ValueError, RuntimeError, pytest.fail.Exception):
@@ -321,8 +344,11 @@ def _arguments(test: Any) -> Iterator[dict[str, Any]]:
     """Yield each set of arguments that a test is parametrized with."""
     marks = [mark.args for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
     for values in product(*(given for _, given in marks)):
-        yield {name: _bare(value) for (name, _), value in zip(marks, values, strict=True)}
+        pairs = zip((names for names, _ in marks), values, strict=True)
+        yield dict(chain.from_iterable(_named(names, value) for names, value in pairs))
 
 
-def _bare(value: Any) -> Any:
-    return value.values[0] if isinstance(value, type(pytest.param())) else value
+def _named(names: str | Sequence[str], value: Any) -> Iterable[tuple[str, Any]]:
+    """Pair the names of one mark with one of its values, bare or a `pytest.param`."""
+    values = value.values if isinstance(value, type(pytest.param())) else [value] if isinstance(names, str) else value
+    return zip([names] if isinstance(names, str) else names, values, strict=True)

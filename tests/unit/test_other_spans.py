@@ -1,0 +1,75 @@
+"""Spans of aborted transactions that end at the same marker and begin at different offsets, on literal rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from checkers.other_spans import compare
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+PLACE = "run string, topic string, partition int, broker int"
+LONG, SHORT = 10, 14
+"""Where broker 1 and broker 2 have producer 7's transaction begin; an ABORT at 20 ends it."""
+END, BOUND = 20, 30
+
+
+def differing(
+    spark: SparkSession,
+    *,
+    epochs: Sequence[tuple[int, int, int]] = (),
+    log_starts: Sequence[int] = (0, 0),
+    bound: int = BOUND,
+    starts: Sequence[int] = (LONG, SHORT),
+) -> list[dict[str, Any]]:
+    """Compare the spans of brokers 1, 2, ...; ``epochs``: broker, leader epoch, start offset."""
+    place = ("run", "t", 0)
+    brokers = range(1, len(starts) + 1)
+    aborts = [(*place, broker, 7, start, END) for broker, start in zip(brokers, starts, strict=True)]
+    replicas = [(*place, broker, start, bound) for broker, start in zip(brokers, log_starts, strict=True)]
+    rows = compare(
+        spark.createDataFrame(aborts, f"{PLACE}, producer_id long, first_offset long, last_offset long"),
+        spark.createDataFrame([(*place, *epoch) for epoch in epochs], f"{PLACE}, leader_epoch int, start_offset long"),
+        spark.createDataFrame(replicas, f"{PLACE}, log_start long, bound long"),
+    )
+    return [row.asDict(recursive=True) for row in rows.collect()]
+
+
+def test_the_longer_span_is_named_with_the_shorter_one(spark: SparkSession) -> None:
+    (row,) = differing(spark)
+    assert (row["broker"], row["producer_id"], row["last_offset"], row["leader_epoch"]) == (1, 7, END, None)
+    assert [(span["broker"], span["first_offset"]) for span in row["spans"]] == [(1, LONG), (2, SHORT)]
+    assert "what producer 7 wrote from offset 10 to 20 as aborted, broker 2 only from 14 on" in row["reason"]
+
+
+def test_the_leader_epoch_is_the_last_one_that_began_at_or_before_the_longer_span(spark: SparkSession) -> None:
+    (row,) = differing(spark, epochs=[(1, 2, 0), (1, 4, LONG), (1, 5, LONG + 1), (2, 3, 6)])
+    assert row["leader_epoch"] == 4
+
+
+@pytest.mark.parametrize(("log_starts", "is_found"), [((0, LONG), True), ((0, LONG + 1), False), ((LONG, 0), True)])
+def test_a_log_that_starts_inside_the_longer_span_is_not_compared(
+    log_starts: Sequence[int],
+    is_found: bool,  # noqa: FBT001
+    spark: SparkSession,
+) -> None:
+    assert bool(differing(spark, log_starts=log_starts)) is is_found
+
+
+def test_a_third_log_that_starts_inside_the_span_is_left_out_of_the_spans(spark: SparkSession) -> None:
+    (row,) = differing(spark, starts=(LONG, SHORT, 12), log_starts=(0, 0, 11))
+    assert [span["broker"] for span in row["spans"]] == [1, 2]
+
+
+@pytest.mark.parametrize(("bound", "is_found"), [(END + 1, True), (END, False)])
+def test_markers_at_or_after_the_bound_are_not_compared(bound: int, is_found: bool, spark: SparkSession) -> None:  # noqa: FBT001
+    assert bool(differing(spark, bound=bound)) is is_found
+
+
+def test_equal_spans_do_not_differ(spark: SparkSession) -> None:
+    assert differing(spark, starts=(LONG, LONG)) == []
