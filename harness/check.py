@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from checkers import (
@@ -41,15 +40,17 @@ T = TypeVar("T")
 log = logging.getLogger("harness")
 
 CHECKERS: dict[str, Callable[[Judged], DataFrame]] = {
+    # What takes longest to plan comes first, so that no thread is left alone with it.
+    CHECKER: every.check,
+    "doubts": doubts.check,
+    "exposure": exposure.check,
     "stuck_lso": stuck_lso.check,
     "aborted_to_committed": aborted_to_committed.check,
     "committed_to_aborted": committed_to_aborted.check,
     "tombstone_divergence": tombstone_divergence.check,
-    "doubts": doubts.check,
-    "exposure": exposure.check,
-    CHECKER: every.check,
 }
 OUTCOMES = "outcomes"
+TABLES = {**CHECKERS, OUTCOMES: outcomes.tell}
 FINDERS = ("stuck_lso", "aborted_to_committed", "committed_to_aborted", "tombstone_divergence")
 PLANNERS = 2
 """Threads that plan: a JVM that has just started interprets most of what planning calls, on one core a thread."""
@@ -68,30 +69,22 @@ class Judgement:
 class Prepared:
     """Checkers over some run folders, planned.
 
-    ``raise_if_damaged`` raises `UsageError` for a damaged folder. ``raised``: which checkers could not be planned.
+    ``problems``: what is damaged. ``raised``: which checkers could not be planned.
     """
 
     session: SparkSession
-    raise_if_damaged: Callable[[], None]
+    problems: DataFrame
     rows: dict[str, DataFrame]
     raised: dict[str, str]
 
 
-def prepare(spark: SparkSession, folders: Sequence[RunFolder], *, are_complete: bool = False) -> Prepared:
-    """Plan every checker over run folders: most of a check's time is planning.
-
-    Folders that ``are_complete`` are read meanwhile; others may still be empty, and nothing is read of them yet.
-    """
+def prepare(spark: SparkSession, folders: Sequence[RunFolder]) -> Prepared:
+    """Plan every checker over run folders that may still be empty: most of a check's time is planning."""
     evidence = load(spark, folders)
-    find_damage: Callable[[], None] = partial(raise_if_damaged, held(evidence.problems))
-    with threads(spark, PLANNERS + 1) as pool:
-        if are_complete:
-            # To tell what is damaged takes all that is there; what was read is kept for the checkers.
-            find_damage = pool.submit(find_damage).result
-        judged = judge(evidence)
-        tables = {**CHECKERS, OUTCOMES: outcomes.tell}
-        rows, raised = each(tables, lambda name: held(tables[name](judged)), using=pool.map)
-    return Prepared(spark, find_damage, rows, raised)
+    judged = judge(evidence)
+    with threads(spark, PLANNERS) as pool:
+        rows, raised = each(TABLES, lambda name: held(TABLES[name](judged)), using=pool.map)
+    return Prepared(spark, held(evidence.problems), rows, raised)
 
 
 def run_checkers(prepared: Prepared) -> Results:
@@ -100,16 +93,32 @@ def run_checkers(prepared: Prepared) -> Results:
     A checker that raises does not end the others: its error is returned, and forbids ``clean``.
     """
     with threads(prepared.session, THREADS) as pool:
-        damage = pool.submit(prepared.raise_if_damaged)
+        damage = pool.submit(raise_if_damaged, prepared.problems)
         found, raised = each(prepared.rows, lambda name: dictionaries(prepared.rows[name]), using=pool.map)
         damage.result()
+    return _results(found, {**prepared.raised, **raised})
+
+
+def check_folders(spark: SparkSession, folders: Sequence[RunFolder]) -> Results:
+    """Check run folders that are complete, each checker as soon as it is planned. Raises as `run_checkers`."""
+    evidence = load(spark, folders)
+    with threads(spark, THREADS) as pool:
+        # To tell what is damaged takes all that is there; what was read is kept for the checkers.
+        damage = pool.submit(raise_if_damaged, held(evidence.problems))
+        judged = judge(evidence)
+        found, raised = each(TABLES, lambda name: dictionaries(TABLES[name](judged)), using=pool.map)
+        damage.result()
+    return _results(found, raised)
+
+
+def _results(found: dict[str, list[dict[str, Any]]], raised: dict[str, str]) -> Results:
     return Results(
         findings=[row for name in FINDERS for row in found.get(name, [])],
         doubts=found.get("doubts", []),
         exposure=found.get("exposure", []),
         guarantees=found.get(CHECKER),
         outcomes=found.get(OUTCOMES, []),
-        raised={**prepared.raised, **raised},
+        raised=raised,
     )
 
 
@@ -150,7 +159,7 @@ def open_run_folder(path: Path) -> tuple[RunFolder, dict[str, Any]]:
 
 
 def judge_run(
-    prepared: Callable[[], Prepared],
+    results_of_checkers: Callable[[], Results],
     folder: RunFolder,
     manifest: dict[str, Any],
     differences: Callable[[], Sequence[Difference]] = tuple,
@@ -162,7 +171,7 @@ def judge_run(
     Raises `UsageError` for a damaged folder.
     """
     is_complete = manifest["status"] == verdict.COMPLETE
-    results = run_checkers(prepared()) if is_complete else Results([], [], [], {})
+    results = results_of_checkers() if is_complete else Results([], [], [], {})
     missing = differences()
     aftermath = read_aftermath(inventory.without(folder, missing)) if is_complete else []
     notes = inventory.notes(manifest)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from harness.outcome import Progress
     from harness.spark.options import SparkOptions
     from harness.store import RunFolder
+    from harness.verdict import Results
 
 log = logging.getLogger("harness")
 
@@ -78,14 +79,14 @@ def check_folder(path: Path, progress: Progress, spark: SparkOptions, *, partial
         java = find_java()
         workspace = owned.enter_context(Workspace(run_id, folder.path))
 
-        def prepared() -> Prepared:
+        def results() -> Results:
             progress.stage("start Spark")
             session = owned.enter_context(session_of(workspace, java, spark, [folder.path], meanwhile=(REPORT,)))
             sound = inventory.without(folder, differences())
             progress.stage("check")
-            return check.prepare(session, [sound], are_complete=True)
+            return check.check_folders(session, [sound])
 
-        judgement = check.judge_run(prepared, folder, content, differences)
+        judgement = check.judge_run(results, folder, content, differences)
     try:
         check.store(folder, judgement)
     except OSError as error:

@@ -127,9 +127,9 @@ def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
         if not job.keep:
             _close(runtime)
         stages.begin("check")
-        from harness.check import judge_run, store  # noqa: PLC0415  (loaded by now)
+        from harness.check import judge_run, run_checkers, store  # noqa: PLC0415  (loaded by now)
 
-        judgement = judge_run(prepared, folder, told.content)
+        judgement = judge_run(lambda: run_checkers(prepared()), folder, told.content)
         stages.end()
         said = judgement.verdict
         said["timings_s"] = stages.timings_s

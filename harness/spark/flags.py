@@ -9,6 +9,8 @@ JVM_FLAGS = (
     "-XX:TieredStopAtLevel=1",
     "-XX:C1MaxInlineLevel=1",
     "-XX:-UsePerfData",
+    # Plans of checkers are deep: with 512 KB they end in a StackOverflowError, and 1 MB is what Java gives.
+    "-Xss4m",
     # Room from the start: a heap and a metaspace that have to grow collect again and again on the way.
     "-XX:MetaspaceSize=300m",
 )

@@ -28,9 +28,12 @@ from harness.targets.lock import read_lock
 from nemesis import NEMESES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
+
+    from harness.store import RunFolder
+    from harness.verdict import Results
 
 RUN = ("run", "--target", "kafka-3.9", "--anomaly", "stuck-lso", "--runtime", "local")
 COMMAND_S = 120
@@ -467,16 +470,23 @@ DAMAGES = (
 )
 
 
-@pytest.mark.parametrize("are_complete", [True, False], ids=["read-while-planned", "read-later"])
+def planned_before(spark: SparkSession, folders: Sequence[RunFolder]) -> Results:
+    return check.run_checkers(check.prepare(spark, folders))
+
+
+@pytest.mark.parametrize("judge", [check.check_folders, planned_before], ids=lambda judge: judge.__name__)
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 def test_damage_is_named_with_its_place(
-    spark: SparkSession, tmp_path: Path, damage: Callable[[Path], str], *, are_complete: bool
+    spark: SparkSession,
+    tmp_path: Path,
+    damage: Callable[[Path], str],
+    judge: Callable[[SparkSession, Sequence[RunFolder]], Results],
 ) -> None:
     run_folder(tmp_path)
     folder, _ = check.open_run_folder(tmp_path / "run")
     where = damage(folder.path)
     with pytest.raises(UsageError) as refused:
-        check.run_checkers(check.prepare(spark, [folder], are_complete=are_complete))
+        judge(spark, [folder])
     assert "the run folder is damaged" in str(refused.value)
     assert where in str(refused.value)
 
