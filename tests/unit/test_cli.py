@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from harness.store import RunFolder
     from harness.verdict import Results
 
 RUN = ("run", "--target", "kafka-3.9", "--anomaly", "stuck-lso", "--runtime", "local")
