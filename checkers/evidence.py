@@ -24,6 +24,7 @@ from checkers.schemas import (
 )
 from harness.errors import UsageError
 from harness.observe import DIGEST_MODULUS
+from harness.spark.threads import threads
 from harness.store import AFTER_REJOIN, BEFORE_RETURN
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ SCHEMAS = {
     "settings": SETTINGS,
 }
 """By name of the `Evidence` field."""
+
+PLANNERS = 2
+"""Threads that plan: a JVM that has just started interprets most of what planning calls, on one core a thread."""
 
 TASKS = {"entries": 2}
 """How many tasks read a table; one where nothing is said."""
@@ -137,15 +141,14 @@ def load_side_files(spark: SparkSession, copies: Sequence[Copies]) -> Evidence:
 
 
 def _evidence(spark: SparkSession, readers: Mapping[str, Reader], folders: Sequence[Any]) -> Evidence:
-    return Evidence(
-        **{
-            name: _table(spark, readers[name], folders, TASKS.get(name, 1))
-            if name in readers
-            else empty(spark.range(0), schema)
-            for name, schema in SCHEMAS.items()
-        },
-        has_clients=readers is READERS,
-    )
+    def table(name: str) -> DataFrame:
+        if name not in readers:
+            return empty(spark.range(0), SCHEMAS[name])
+        return _table(spark, readers[name], folders, TASKS.get(name, 1))
+
+    with threads(spark, PLANNERS) as pool:
+        tables = dict(zip(SCHEMAS, pool.map(table, SCHEMAS), strict=True))
+    return Evidence(**tables, has_clients=readers is READERS)
 
 
 def empty(nothing: DataFrame, schema: StructType) -> DataFrame:

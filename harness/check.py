@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,7 +18,7 @@ from checkers import (
     stuck_lso,
     tombstone_divergence,
 )
-from checkers.evidence import held, load, raise_if_damaged
+from checkers.evidence import PLANNERS, held, load, raise_if_damaged
 from checkers.guarantees import every
 from checkers.judged import judge
 from harness import inventory, leftovers, verdict
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
     from checkers.judged import Judged
     from harness.inventory import Difference
+    from harness.report.page import Drawn
 
 T = TypeVar("T")
 log = logging.getLogger("harness")
@@ -52,17 +55,19 @@ CHECKERS: dict[str, Callable[[Judged], DataFrame]] = {
 OUTCOMES = "outcomes"
 TABLES = {**CHECKERS, OUTCOMES: outcomes.tell}
 FINDERS = ("stuck_lso", "aborted_to_committed", "committed_to_aborted", "tombstone_divergence")
-PLANNERS = 2
-"""Threads that plan: a JVM that has just started interprets most of what planning calls, on one core a thread."""
 THREADS = 4
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is to be kept of a check: ``verdict.json``, and the rows of ``outcomes.jsonl`` (`checkers.outcomes`)."""
+    """What is to be kept of a check: ``verdict.json``, and the rows of ``outcomes.jsonl`` (`checkers.outcomes`).
+
+    ``drawn``: what of the report was drawn meanwhile.
+    """
 
     verdict: dict[str, Any]
     outcomes: Sequence[dict[str, Any]] = ()
+    drawn: Drawn | None = None
 
 
 @dataclass(frozen=True)
@@ -171,11 +176,22 @@ def judge_run(
     Raises `UsageError` for a damaged folder.
     """
     is_complete = manifest["status"] == verdict.COMPLETE
-    results = results_of_checkers() if is_complete else Results([], [], [], {})
+    with ThreadPoolExecutor(1, thread_name_prefix="draw") as pool:
+        drawing = pool.submit(_draw, folder)
+        results = results_of_checkers() if is_complete else Results([], [], [], {})
     missing = differences()
     aftermath = read_aftermath(inventory.without(folder, missing)) if is_complete else []
-    notes = inventory.notes(manifest)
-    return Judgement(verdict.assemble(manifest, results, aftermath, missing=missing, notes=notes), results.outcomes)
+    said = verdict.assemble(manifest, results, aftermath, missing=missing, notes=inventory.notes(manifest))
+    return Judgement(said, results.outcomes, drawing.result())
+
+
+def _draw(folder: RunFolder) -> Drawn | None:
+    """Draw what can be drawn before there is a verdict; where it cannot be, `store` says why."""
+    with suppress(Exception):
+        from harness.report.page import draw  # noqa: PLC0415  (slow imports, and only this thread waits for them)
+
+        return draw(folder)
+    return None
 
 
 def store(folder: RunFolder, judgement: Judgement) -> None:
@@ -189,9 +205,9 @@ def store(folder: RunFolder, judgement: Judgement) -> None:
     folder.write_lines(folder.outcomes_path, judgement.outcomes)
     folder.write_json(folder.verdict_path, judgement.verdict)
     try:
-        from harness.report.page import write_report  # noqa: PLC0415  (slow imports, and nothing else needs them)
+        from harness.report.page import write_report  # noqa: PLC0415  (as above)
 
-        write_report(folder, judgement.verdict)
+        write_report(folder, judgement.verdict, judgement.drawn)
     except Exception as error:  # noqa: BLE001  (a page that cannot be drawn takes nothing from the verdict)
         log.warning("%s is not written: %s: %s", folder.path / REPORT, type(error).__name__, error)
 

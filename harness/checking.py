@@ -81,7 +81,7 @@ def check_folder(path: Path, progress: Progress, spark: SparkOptions, *, partial
 
         def results() -> Results:
             progress.stage("start Spark")
-            session = owned.enter_context(session_of(workspace, java, spark, [folder.path], meanwhile=(REPORT,)))
+            session = owned.enter_context(session_of(workspace, java, spark, [folder.path]))
             sound = inventory.without(folder, differences())
             progress.stage("check")
             return check.check_folders(session, [sound])
@@ -103,17 +103,15 @@ def session_of(
     folders: Sequence[Path],
     *,
     many_runs: bool = False,
-    meanwhile: tuple[str, ...] = (),
 ) -> Iterator[SparkSession]:
     """Start a session that writes in the workspace only, and end its JVM.
 
-    ``many_runs``: for jobs over many runs at once, one after the other, and not for one folder. ``meanwhile``: modules
-    to import while the JVM starts.
+    ``many_runs``: for jobs over many runs at once, one after the other, and not for one folder.
 
     Raises `UsageError` where it does not start within `START_LIMIT_S`, or its executors cannot do their part: they
     lack this project, or do not see the ``folders``.
     """
-    spec = replace(_spark_spec(workspace, workspace.path / "spark.log", java, spark), imported_meanwhile=meanwhile)
+    spec = _spark_spec(workspace, workspace.path / "spark.log", java, spark)
     if many_runs:
         spec = replace(spec, settings=MANY_RUNS, outlives_jobs=True)
     session = _start(spec, folders)

@@ -16,7 +16,7 @@ from checkers import (
     tombstone_divergence,
     unexplained,
 )
-from checkers.evidence import REPLICA, held, load_copies
+from checkers.evidence import PLANNERS, REPLICA, held, load_copies
 from checkers.judged import judge
 from checkers.key_states import disputed_records, key_states
 from checkers.lineage import without_stale_tails
@@ -26,7 +26,7 @@ from harness.audit.advice import ANY_BROKER, with_advice
 from harness.audit.attribution import Disputes, attribute
 from harness.audit.knowledge import Knowledge
 from harness.audit.span_attribution import attribute_spans
-from harness.check import PLANNERS, THREADS, dictionaries, each
+from harness.check import THREADS, dictionaries, each
 from harness.spark.threads import threads
 from harness.verdict import ANOMALY, CLEAN, SCHEMA, UNKNOWN, finding_line, worst
 

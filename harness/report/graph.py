@@ -56,7 +56,7 @@ def transactions(table: SideBySide, seen: Mapping[int, Seen]) -> Graph:
     return graph
 
 
-def drawn(graph: Graph) -> str:
+def draw_graph(graph: Graph) -> str:
     """Return an SVG element, "" where there is no transaction."""
     sides: dict[str, list[str]] = {"transaction": [], "marker": []}
     for node, told in graph.nodes(data=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -10,7 +11,7 @@ from markupsafe import Markup
 
 from harness.drawing import topology
 from harness.escape import to_json, visible
-from harness.report.graph import drawn, transactions
+from harness.report.graph import draw_graph, transactions
 from harness.report.logs import side_by_side
 from harness.report.story import read_story
 from harness.report.timeline import timeline
@@ -20,6 +21,7 @@ from harness.verdict import ANOMALY, CLEAN, UNKNOWN, finding_line
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from harness.report.story import Story
     from harness.store import RunFolder
 
 SENTENCES: Final = {
@@ -39,19 +41,34 @@ _READ_COMMITTED: Final = (
 )
 
 
-def write_report(folder: RunFolder, verdict: Mapping[str, Any]) -> None:
+@dataclass(frozen=True)
+class Drawn:
+    """What takes longest of a page, and needs no verdict; ``timelines`` by topic and partition."""
+
+    story: Story
+    timelines: Mapping[tuple[str, int], str]
+
+
+def draw(folder: RunFolder) -> Drawn:
+    """Draw the timelines of all partitions that were observed. Raises `UsageError` for a damaged folder."""
+    story = read_story(folder)
+    return Drawn(story, {place: timeline(story, *place) for place in story.lanes})
+
+
+def write_report(folder: RunFolder, verdict: Mapping[str, Any], drawn: Drawn | None = None) -> None:
     """Write the page of a run whose manifest and evidence are in its folder. Raises `UsageError` where they are not."""
     manifest = json.loads(folder.manifest_path.read_text())
-    (folder.path / REPORT).write_text(page(folder, manifest, verdict))
+    (folder.path / REPORT).write_text(page(folder, manifest, verdict, drawn))
 
 
-def page(folder: RunFolder, manifest: Mapping[str, Any], verdict: Mapping[str, Any]) -> str:
-    """Return the page."""
-    story = read_story(folder)
+def page(folder: RunFolder, manifest: Mapping[str, Any], verdict: Mapping[str, Any], drawn: Drawn | None = None) -> str:
+    """Return the page; ``drawn``: what was drawn of this folder before, if anything."""
+    story, timelines = (drawn.story, drawn.timelines) if drawn else (read_story(folder), {})
     findings = verdict["findings"]
     tables = side_by_side(folder, manifest, findings, story)
     scenarios = {scenario["topic"]: scenario for scenario in manifest["scenarios"]}
     told = {scenario["topic"]: scenario for scenario in verdict["scenarios"]}
+    places = [(one.topic, one.partition) for one in tables]
     return (
         environment()
         .get_template("run.html")
@@ -64,9 +81,11 @@ def page(folder: RunFolder, manifest: Mapping[str, Any], verdict: Mapping[str, A
             findings=list(enumerate(findings, 1)),
             lines=[finding_line(finding) for finding in findings],
             tables=tables,
-            timelines={(one.topic, one.partition): timeline(story, one.topic, one.partition) for one in tables},
+            timelines={place: timelines.get(place) or timeline(story, *place) for place in places},
             graphs={
-                (one.topic, one.partition): drawn(transactions(one, story.seen.get((one.topic, one.partition), {})))
+                (one.topic, one.partition): draw_graph(
+                    transactions(one, story.seen.get((one.topic, one.partition), {}))
+                )
                 for one in tables
             },
             topology=_topology(manifest),

@@ -7,7 +7,6 @@ import os
 import re
 import sys
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pyspark import SparkConf, SparkContext, accumulators
@@ -80,8 +79,7 @@ class SparkSpec:
 
     ``asked``: what the user asks for, which wins over ``settings``. ``jvm_flags`` come on top of `JVM_FLAGS`.
     ``outlives_jobs``: the JVM is told of each object that Python lets go of. That takes time, and without it a
-    session that goes on for hundreds of checks has its heap filled by their plans. ``imported_meanwhile``: modules that
-    are needed later, and loaded while the JVM starts.
+    session that goes on for hundreds of checks has its heap filled by their plans.
     """
 
     run_id: str
@@ -92,7 +90,6 @@ class SparkSpec:
     settings: Mapping[str, str] = field(default_factory=lambda: SMALL_DATA)
     jvm_flags: tuple[str, ...] = ()
     outlives_jobs: bool = False
-    imported_meanwhile: tuple[str, ...] = ()
 
 
 def _ignore_broken_connection(*_: object) -> None:
@@ -120,8 +117,6 @@ def start_session(spec: SparkSpec) -> SparkSession:
         if spec.asked.is_one_plain_jvm:
             java, memory = spec.java or find_java().path, options["spark.driver.memory"]
             started = start_jvm(java, memory, driver_flags(spec), directory=spec.scratch_dir, log=log)
-            for module in spec.imported_meanwhile:
-                import_module(module)
             gateway = connect(*started)
         else:
             gateway = launch_gateway(public, {"stdout": log, "stderr": log, "cwd": spec.scratch_dir})
