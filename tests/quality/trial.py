@@ -24,6 +24,7 @@ import test_audit_spooled
 import test_checkers
 import test_guarantees
 import test_reduction
+from audit_cases import CASES as AUDIT_CASES
 from checker_cases import CASES
 from checker_cases.exposures import EXPOSURES
 from copied import write_copies
@@ -133,7 +134,7 @@ def build(spark: SparkSession, top: Path, cases: Sequence[Case]) -> Stand:
     ]
     folders = [write_run(top / RUNS, history) for history in histories]
     copies = []
-    for literal in test_audit_checkers.CASES:
+    for literal in AUDIT_CASES:
         brokers = write_copies(top / literal.name, *literal.copies)
         literal.spoil(top / literal.name)
         copies.append(find_copies(brokers, ["t"], literal.name))
@@ -282,7 +283,7 @@ def _failed_reduced(stand: Stand, _: Mutant, code: Code) -> str | None:
         if failure is not None:
             return failure
     every = reduced(stand.copies)
-    let_go = {run for run, *_ in every.let_go} & {case.name for case in test_audit_checkers.CASES}
+    let_go = {run for run, *_ in every.let_go} & {case.name for case in AUDIT_CASES}
     verdicts = _verdicts(stand, code, code.copies.judge_reduced(every))
     failure = _complaint(stand, verdicts, let_go, alone=verdicts)
     if failure is not None:

@@ -1,0 +1,78 @@
+"""The marker is still on some replica, or its span in a ``.txnindex``."""
+
+from __future__ import annotations
+
+from copied import copy
+from literal import abort, aborted, commit, delete, put
+
+from audit_cases.case import DIVERGED, END, HIDDEN, POISON, STUCK, T1, T2, Finding, anomaly, undecided
+from checkers.finding import LATENT, VISIBLE
+
+MARKER_CASES = [
+    anomaly(
+        "stuck, and the marker is still elsewhere",
+        (
+            copy(1, commit(1, T1), put(2, "K"), END),
+            copy(2, put(0, "K", T1), put(2, "K"), END),
+        ),
+        Finding(
+            STUCK, 2, 0, "K", 5, VISIBLE, says="read_committed is frozen at 0",
+            witness={"outcome": "committed", "marker_seen_elsewhere_at": 1, "high_watermark_here": 10},
+        ),
+    ),
+    anomaly(
+        "poison, and the ABORT is still elsewhere",
+        (
+            copy(1, abort(1, T1), put(2, "good", T2), commit(3, T2), END),
+            copy(2, put(0, "poison", T1), put(2, "good", T2), commit(3, T2), END),
+        ),
+        undecided(
+            POISON, 2, 0, "poison", 5, VISIBLE, says="takes the COMMIT at offset 3 for its end",
+            witness={"outcome": "aborted", "believed_here": "committed", "records": 1},
+        ),
+    ),
+    anomaly(
+        "hidden, and the COMMIT is still elsewhere",
+        (
+            copy(1, put(0, "K", T1), commit(1, T1), put(2, "g", T2), abort(3, T2), END),
+            copy(2, put(0, "K", T1), put(2, "g", T2), abort(3, T2), END),
+        ),
+        undecided(
+            HIDDEN, 2, 0, "K", 5, VISIBLE, says="the key's final state is wrong",
+            witness={"marker_taken_here_at": 3, "evidence": ["log", "txnindex"]},
+        ),
+    ),
+    anomaly(
+        "a delete is undone, and the COMMIT is still elsewhere",
+        (
+            copy(1, delete(1, "K", T1), commit(2, T1), abort(4, T2), END),
+            copy(2, put(0, "K"), delete(1, "K", T1), put(3, "g", T2), abort(4, T2), END),
+        ),
+        undecided(HIDDEN, 2, 1, "K", 5, VISIBLE, says="the deleted value at offset 0 is alive again"),
+    ),
+    anomaly(
+        "alive, and the tombstone is still elsewhere",
+        (copy(1, delete(1, "K"), END), copy(2, put(0, "K"), END)),
+        Finding(
+            DIVERGED, 2, 0, "K", -1, VISIBLE, says="deleted key K is alive: it was deleted at offset 1",
+            witness={"deleted_at": 1, "alive_here_at": 0},
+        ),
+    ),
+    anomaly(
+        "alive on two of three, which is no vote",
+        (copy(1, put(0, "K"), END), copy(2, delete(1, "K"), END), copy(3, put(0, "K"), END)),
+        Finding(DIVERGED, 1, 0, "K", -1, VISIBLE),
+        Finding(DIVERGED, 3, 0, "K", -1, VISIBLE),
+    ),
+    anomaly(
+        "nothing is left but the span of a .txnindex with a COMMIT inside",
+        (
+            copy(1, commit(1, T1), abort(4, T2), put(5, "K"), END, index=(aborted(T2, 3, 4),)),
+            copy(2, abort(4, T2), put(5, "K"), END, index=(aborted(T1, 0, 4),)),
+        ),
+        Finding(
+            HIDDEN, 2, 0, None, 5, LATENT, says="was committed at offset 1, and this broker's .txnindex has it",
+            witness={"evidence": ["span"], "marker_taken_here_at": 4, "marker_seen_elsewhere_at": 1},
+        ),
+    ),
+]  # fmt: skip

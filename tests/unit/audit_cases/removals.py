@@ -1,0 +1,53 @@
+"""The tombstone or the marker is gone everywhere, and another replica's log covers its place."""
+
+from __future__ import annotations
+
+from copied import copy
+from literal import commit, put
+
+from audit_cases.case import DIVERGED, END, HIDDEN, POISON, T1, T2, U1, V1, V2, V3, Finding, anomaly, undecided
+from checkers.finding import UNEXPLAINED_DIVERGENCE as UNEXPLAINED
+from checkers.finding import VISIBLE
+
+REMOVAL_CASES = [
+    anomaly(
+        "alive, and its tombstone is gone everywhere",
+        (copy(1, END), copy(2, put(0, "K"), END)),
+        undecided(
+            DIVERGED, 2, 0, "K", -1, VISIBLE, says="broker 1, whose log covers that offset, has removed it",
+            witness={"removed_by_broker": 1, "in_a_transaction": False},
+        ),
+    ),
+    anomaly(
+        "alive, and the partition has transactions",
+        (copy(1, put(4, "x", U1), commit(5, U1), END), copy(2, put(0, "K"), put(4, "x", U1), commit(5, U1), END)),
+        undecided(DIVERGED, 2, 0, "K", -1, VISIBLE, candidates=(DIVERGED, POISON, HIDDEN)),
+    ),
+    anomaly(
+        "served, and elsewhere an older value is alive, as after an abort",
+        (
+            copy(1, put(0, "K"), put(4, "g", T2), commit(5, T2), END),
+            copy(2, put(0, "K"), put(2, "K", T1), put(4, "g", T2), commit(5, T2), END),
+        ),
+        undecided(
+            POISON, 2, 2, "K", 5, VISIBLE, says="broker 1 has removed it and still has the older value of offset 0",
+            witness={"marker_taken_here_at": 5, "removed_by_broker": 1, "older_value_there_at": 0},
+        ),
+    ),
+    anomaly(
+        "its own marker (v2) says that it was committed, so it is no abort",
+        (
+            copy(1, put(0, "K"), put(4, "g", V2), commit(5, V3), END),
+            copy(2, put(0, "K"), put(2, "K", V1), commit(3, V2), put(4, "g", V2), commit(5, V3), END),
+        ),
+        undecided(
+            UNEXPLAINED, 1, 2, "K", 6, VISIBLE, says="broker 2 has a committed value at offset 2",
+            witness={"held_by_broker": 2, "last_here_at": 0},
+        ),
+    ),
+    anomaly(
+        "a value without a transaction is lost, and an older one lives",
+        (copy(1, put(0, "K"), put(2, "K"), END), copy(2, put(0, "K"), END)),
+        Finding(UNEXPLAINED, 2, 2, "K", -1, VISIBLE, says="this broker has lost it and serves that of offset 0"),
+    ),
+]  # fmt: skip

@@ -1,0 +1,59 @@
+"""Transactions that one replica holds open."""
+
+from __future__ import annotations
+
+from copied import copy
+from literal import commit, emptied, emptied_marker, put
+
+from audit_cases.case import END, STUCK, T1, T2, Finding, anomaly, clean, unknown
+from checkers.finding import VISIBLE
+
+HELD_BY_ONE = copy(2, put(0, "K", T1), put(2, "K"), END)
+
+STUCK_CASES = [
+    anomaly(
+        "open here, and not open on a broker whose log has nothing of it",
+        (copy(1, put(2, "K"), END), HELD_BY_ONE),
+        Finding(
+            STUCK, 2, 0, "K", 5, VISIBLE,
+            witness={"outcome": "decided", "not_open_on_broker": 1, "marker_seen_elsewhere_at": None},
+        ),
+    ),
+    anomaly(
+        "open here, and not in what a broker remembered before a later marker of the producer",
+        (
+            copy(1, put(2, "K"), END, put(10, "M", T2), commit(11, T2), snapshots={10: {T1: None}}),
+            HELD_BY_ONE,
+        ),
+        Finding(STUCK, 2, 0, "K", 5, VISIBLE, witness={"outcome": "decided", "not_open_on_broker": 1}),
+    ),
+    clean(
+        "open here, and a later marker elsewhere may have ended it",
+        copy(1, put(2, "K"), END, put(10, "M", T2), commit(11, T2)),
+        HELD_BY_ONE,
+    ),
+    unknown(
+        "open here, and what is left of a marker beyond this log's end may have ended it",
+        copy(1, put(2, "K"), END, emptied_marker(10, T1)),
+        HELD_BY_ONE,
+        says="broker 1 has cleaned beyond that",
+    ),
+    anomaly(
+        "open here, and of its marker a remnant is left elsewhere",
+        (copy(1, emptied_marker(1, T1), put(2, "K"), END, log_start=1), HELD_BY_ONE),
+        Finding(
+            STUCK, 2, 0, "K", 5, VISIBLE,
+            witness={"outcome": "decided", "not_open_on_broker": None, "marker_seen_elsewhere_at": 1},
+        ),
+    ),
+    anomaly(
+        "opened by an emptied batch",
+        (copy(1, put(2, "K"), END), copy(2, emptied(0, T1), put(2, "K"), END)),
+        Finding(STUCK, 2, 0, None, 5, VISIBLE, says="(producer 5, key (no key)) was decided"),
+    ),
+    clean(
+        "open here, and a log that starts later tells nothing",
+        copy(1, put(2, "K"), END, log_start=1),
+        HELD_BY_ONE,
+    ),
+]  # fmt: skip
