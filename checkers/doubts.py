@@ -52,7 +52,7 @@ def check(judged: Judged) -> DataFrame:
 def _other_batches(judged: Judged) -> DataFrame:
     """Return the replicas of which other batches were served or seen last than are stored.
 
-    Compares their number and digest, as `harness.observe.batch_digest` defines it.
+    Compares their number and digest, as `harness.segments.digest.batch_digest` defines it.
     """
     share = digest_share()
     judged_by, fetched = f.col("judged"), f.col("source") == FETCH

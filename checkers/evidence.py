@@ -23,7 +23,7 @@ from checkers.schemas import (
     STATES,
 )
 from harness.errors import UsageError
-from harness.observe import DIGEST_MODULUS
+from harness.segments.digest import DIGEST_MODULUS
 from harness.spark.threads import threads
 from harness.store import AFTER_REJOIN, BEFORE_RETURN
 
@@ -157,7 +157,7 @@ def empty(nothing: DataFrame, schema: StructType) -> DataFrame:
 
 
 def digest_share() -> Column:
-    """Return one batch's share of its log's digest, as `harness.observe.batch_digest` has it."""
+    """Return one batch's share of its log's digest, as `harness.segments.digest.batch_digest` has it."""
     return f.col("crc") * (f.pmod(f.col("base_offset"), f.lit(DIGEST_MODULUS)) + 1)
 
 

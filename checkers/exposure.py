@@ -77,7 +77,7 @@ def check(judged: Judged) -> DataFrame:
     what the broker says (`harness.systems.Control.compaction`). passed: it had after the delete horizon too,
     proven by a batch within the cleaned range that is younger than the horizon. same_directory: the log
     directory's id did not change. was_served: it was read over the wire at the end; served_digest: equal for equal logs
-    (`harness.observe.batch_digest`).
+    (`harness.segments.digest.batch_digest`).
     """
     evidence = judged.evidence
     wanted = in_one(criticals(judged))

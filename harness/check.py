@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,10 +19,9 @@ from checkers import (
 from checkers.evidence import PLANNERS, held, load, raise_if_damaged
 from checkers.guarantees import every
 from checkers.judged import judge
-from harness import inventory, leftovers, verdict
+from harness import inventory, verdict
 from harness.errors import UsageError
 from harness.guarantees import CHECKER
-from harness.manifest import open_run
 from harness.spark.threads import threads
 from harness.store import REPORT, RunFolder
 from harness.verdict import Results
@@ -60,14 +57,10 @@ THREADS = 4
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is to be kept of a check: ``verdict.json``, and the rows of ``outcomes.jsonl`` (`checkers.outcomes`).
-
-    ``drawn``: what of the report was drawn meanwhile.
-    """
+    """What is to be kept of a check: ``verdict.json``, and the rows of ``outcomes.jsonl`` (`checkers.outcomes`)."""
 
     verdict: dict[str, Any]
     outcomes: Sequence[dict[str, Any]] = ()
-    drawn: Drawn | None = None
 
 
 @dataclass(frozen=True)
@@ -147,57 +140,25 @@ def dictionaries(rows: DataFrame) -> list[dict[str, Any]]:
     return [row.asDict(recursive=True) for row in rows.collect()]
 
 
-def open_run_folder(path: Path) -> tuple[RunFolder, dict[str, Any]]:
-    """Return a finished run's folder and manifest. Raises `UsageError` for anything that is not one."""
-    folder, manifest, owner = open_run(path, verdict.MANIFEST_FIELDS)
-    if manifest["status"] == verdict.RUNNING:
-        kept = leftovers.read_owner(leftovers.work_root() / folder.run_id)
-        why = (
-            f"its run is still going on (process {owner.pid})"
-            if owner.lives()
-            else f"its run was cut off; it can go on with `harness run --resume {path}`"
-            if kept is not None and kept.resumable
-            else "its run was cut off"
-        )
-        raise UsageError(f"{path} is half-written: {why}")
-    return folder, manifest
-
-
 def judge_run(
-    results_of_checkers: Callable[[], Results],
-    folder: RunFolder,
-    manifest: dict[str, Any],
-    differences: Callable[[], Sequence[Difference]] = tuple,
+    results: Results | None, folder: RunFolder, manifest: dict[str, Any], missing: Sequence[Difference] = ()
 ) -> Judgement:
     """Return what is to be said of one run.
 
-    A run that did not go to its end is unknown, whatever it collected; only for others checkers are asked for.
-    ``differences``: gives the evidence that is not as the run left it, and that the checkers do not read.
-    Raises `UsageError` for a damaged folder.
+    ``results``: None of a run that did not go to its end: it is unknown, whatever it collected. ``missing``: the
+    evidence that is not as the run left it, and that the checkers did not read. Raises `UsageError` for a damaged
+    folder.
     """
-    is_complete = manifest["status"] == verdict.COMPLETE
-    with ThreadPoolExecutor(1, thread_name_prefix="draw") as pool:
-        drawing = pool.submit(_draw, folder)
-        results = results_of_checkers() if is_complete else Results([], [], [], {})
-    missing = differences()
-    aftermath = read_aftermath(inventory.without(folder, missing)) if is_complete else []
-    said = verdict.assemble(manifest, results, aftermath, missing=missing, notes=inventory.notes(manifest))
-    return Judgement(said, results.outcomes, drawing.result())
+    aftermath = [] if results is None else read_aftermath(inventory.without(folder, missing))
+    found = Results([], [], [], {}) if results is None else results
+    said = verdict.assemble(manifest, found, aftermath, missing=missing, notes=inventory.notes(manifest))
+    return Judgement(said, found.outcomes)
 
 
-def _draw(folder: RunFolder) -> Drawn | None:
-    """Draw what can be drawn before there is a verdict; where it cannot be, `store` says why."""
-    with suppress(Exception):
-        from harness.report.page import draw  # noqa: PLC0415  (slow imports, and only this thread waits for them)
-
-        return draw(folder)
-    return None
-
-
-def store(folder: RunFolder, judgement: Judgement) -> None:
+def store(folder: RunFolder, judgement: Judgement, drawn: Drawn | None = None) -> None:
     """Write what is to be kept, and the report, in place of what was there. Raises OSError where that cannot be.
 
-    A former verdict that differs is kept under another name.
+    ``drawn``: what of the report was drawn before. A former verdict that differs is kept under another name.
     """
     former = folder.keep_former_verdict(judgement.verdict)
     if former is not None:
@@ -205,9 +166,9 @@ def store(folder: RunFolder, judgement: Judgement) -> None:
     folder.write_lines(folder.outcomes_path, judgement.outcomes)
     folder.write_json(folder.verdict_path, judgement.verdict)
     try:
-        from harness.report.page import write_report  # noqa: PLC0415  (as above)
+        from harness.report.page import write_report  # noqa: PLC0415  (slow imports, and nothing else needs them)
 
-        write_report(folder, judgement.verdict, judgement.drawn)
+        write_report(folder, judgement.verdict, drawn)
     except Exception as error:  # noqa: BLE001  (a page that cannot be drawn takes nothing from the verdict)
         log.warning("%s is not written: %s: %s", folder.path / REPORT, type(error).__name__, error)
 

@@ -11,14 +11,16 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from harness import check, inventory, leftovers
+from harness import inventory, leftovers
 from harness.errors import HarnessError, UsageError
 from harness.java import find_java
+from harness.manifest import open_run_folder
 from harness.outcome import RunResult
+from harness.report.ahead import drawing_ahead
 from harness.spark.background import find_archive
-from harness.spark.probe import probe
-from harness.spark.session import MANY_RUNS, SparkSpec, start_session
+from harness.spark.spec import MANY_RUNS, SparkSpec, launch
 from harness.store import new_run_id
+from harness.verdict import COMPLETE
 from harness.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from harness.outcome import Progress
     from harness.spark.options import SparkOptions
     from harness.store import RunFolder
-    from harness.verdict import Results
 
 log = logging.getLogger("harness")
 
@@ -53,6 +54,8 @@ def prepare_beside(workspace: Workspace, folder: RunFolder, java: Java, spark: S
     """Start Spark and plan the checkers of a folder that is still being written. Raises as `session_of` does."""
     spec = _spark_spec(workspace, folder.path / "spark.log", java, spark)
     session = _start(spec, [folder.path])
+    from harness import check  # noqa: PLC0415  (imported with the session)
+
     log.info("Spark is up")
     with ThreadPoolExecutor(1, thread_name_prefix="rehearse") as pool:
         rehearsal = pool.submit(check.rehearse, session, spec.scratch_dir)
@@ -72,23 +75,26 @@ def check_folder(path: Path, progress: Progress, spark: SparkOptions, *, partial
 
     Raises `UsageError` for a damaged folder, and as `session_of` does.
     """
-    folder, content = check.open_run_folder(path)
+    folder, content = open_run_folder(path)
     run_id = f"check-{new_run_id()}"
     with ExitStack() as owned:
         differences = owned.enter_context(inventory.comparing(folder, content, partial=partial))
-        java = find_java()
-        workspace = owned.enter_context(Workspace(run_id, folder.path))
-
-        def results() -> Results:
+        drawn = owned.enter_context(drawing_ahead(folder))
+        results = None
+        if content["status"] == COMPLETE:
             progress.stage("start Spark")
-            session = owned.enter_context(session_of(workspace, java, spark, [folder.path]))
+            workspace = owned.enter_context(Workspace(run_id, folder.path))
+            session = owned.enter_context(session_of(workspace, find_java(), spark, [folder.path]))
+            from harness import check  # noqa: PLC0415  (imported with the session)
+
             sound = inventory.without(folder, differences())
             progress.stage("check")
-            return check.check_folders(session, [sound])
+            results = check.check_folders(session, [sound])
+        from harness import check  # noqa: PLC0415
 
-        judgement = check.judge_run(results, folder, content, differences)
+        judgement = check.judge_run(results, folder, content, differences())
     try:
-        check.store(folder, judgement)
+        check.store(folder, judgement, drawn())
     except OSError as error:
         # The folder may be someone else's, or an archive: the verdict is told all the same.
         log.warning("the verdict is not stored: %s", error)
@@ -134,8 +140,15 @@ def _start(spec: SparkSpec, folders: Sequence[Path]) -> SparkSession:
     with _jvm_ends_after(spec.run_id, START_LIMIT_S) as is_late:
         what = f"Spark does not start on {spec.asked.master}"
         try:
-            session = start_session(spec)
+            launched = launch(spec)
+            # What a session is for, and pyspark with it, is imported while its JVM starts.
+            import_module("harness.check")
+            from harness.spark.session import start_session  # noqa: PLC0415
+
+            session = start_session(spec, launched)
             if spec.asked.has_executors:
+                from harness.spark.probe import probe  # noqa: PLC0415
+
                 what = f"executors on {spec.asked.master} cannot run this (each needs its wheel, in a Python like this)"
                 probe(session, folders)
         except HarnessError:

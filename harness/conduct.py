@@ -16,6 +16,7 @@ from harness.clients import ClientSpec
 from harness.errors import HarnessError, TimeLimitError, interruptible
 from harness.escape import log_formatter
 from harness.outcome import RunResult
+from harness.report.ahead import drawing_ahead
 from harness.runner import Outage
 from harness.runtimes.base import ClusterSpec, bootstrap_servers
 from harness.spark.options import SparkOptions
@@ -129,12 +130,14 @@ def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
         stages.begin("check")
         from harness.check import judge_run, run_checkers, store  # noqa: PLC0415  (loaded by now)
 
-        judgement = judge_run(lambda: run_checkers(prepared()), folder, told.content)
+        with drawing_ahead(folder) as drawn:
+            results = run_checkers(prepared()) if told.content["status"] == verdict.COMPLETE else None
+        judgement = judge_run(results, folder, told.content)
         stages.end()
         said = judgement.verdict
         said["timings_s"] = stages.timings_s
         told.time(stages.timings_s)
-        store(folder, judgement)
+        store(folder, judgement, drawn())
         _be_latest(folder)
         kept = {}
         if job.keep:

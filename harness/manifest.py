@@ -21,7 +21,7 @@ from harness.errors import UsageError
 from harness.segments.batches import CorruptLogError, iter_batches
 from harness.segments.transactions import transaction_version
 from harness.store import MANIFEST, TOPOLOGY, RunFolder
-from harness.verdict import RUNNING, SCHEMA
+from harness.verdict import MANIFEST_FIELDS, RUNNING, SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -201,6 +201,22 @@ def open_run(path: Path, needed: Sequence[str]) -> tuple[RunFolder, dict[str, An
         return folder, content, leftovers.Owner(**content["owner"])
     except TypeError as error:
         raise UsageError(f"{damaged} names no owner") from error
+
+
+def open_run_folder(path: Path) -> tuple[RunFolder, dict[str, Any]]:
+    """Return a finished run's folder and manifest. Raises `UsageError` for anything that is not one."""
+    folder, content, owner = open_run(path, MANIFEST_FIELDS)
+    if content["status"] == RUNNING:
+        kept = leftovers.read_owner(leftovers.work_root() / folder.run_id)
+        why = (
+            f"its run is still going on (process {owner.pid})"
+            if owner.lives()
+            else f"its run was cut off; it can go on with `harness run --resume {path}`"
+            if kept is not None and kept.resumable
+            else "its run was cut off"
+        )
+        raise UsageError(f"{path} is half-written: {why}")
+    return folder, content
 
 
 def without_secrets(settings: Mapping[str, str]) -> dict[str, str]:

@@ -23,6 +23,7 @@ from harness.errors import HarnessError
 from harness.history import read_lines
 from harness.protocol.replica import Held, OpenTransaction, Reader, ReplicaState
 from harness.segments.batches import Batch, iter_batches, iter_records, marker
+from harness.segments.digest import batch_digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from harness.clock import Clock, Routine
     from harness.protocol.replica import TopicPartition
     from harness.runtimes.base import Runtime
-
-DIGEST_MODULUS = 65_521
 
 Content = tuple[tuple[int, str], ...]
 """(offset, kind) of one batch; kinds: value, tombstone, commit, abort, other control types, empty."""
@@ -251,14 +250,6 @@ class Observer:
 def as_lists(opened: Sequence[OpenTransaction] | None) -> list[list[int]] | None:
     """Return open transactions as JSON has them; None where nobody told."""
     return None if opened is None else [[t.producer_id, t.producer_epoch, t.first_offset] for t in opened]
-
-
-def batch_digest(base_offset: int, crc: int) -> int:
-    """Return one batch's share of a log's digest, which is the exclusive or of all shares.
-
-    Order does not matter and nothing overflows 63 bits, so SQL computes the same without sorting.
-    """
-    return crc * (base_offset % DIGEST_MODULUS + 1)
 
 
 def _content(batch: Batch) -> Content:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from checkers.parse import DISK, FETCH, batch_rows
-from harness.observe import batch_digest
 from harness.scenario import Phase
 from harness.segments.batches import iter_batches
+from harness.segments.digest import batch_digest
 from harness.segments.tombstones import BY_NULL
 from harness.store import AFTER_REJOIN, BEFORE_RETURN
 from models.batch import ABORT, encode

@@ -85,7 +85,8 @@ def make_archive(java: Java, scratch: Path, run_id: str, *, wait_s: float = DUMP
 
 def _rehearse(java: Java, scratch: Path, run_id: str, draft: Path) -> None:
     from harness import check  # noqa: PLC0415  (slow imports: who only asks where the archive is needs none of them)
-    from harness.spark.session import SparkSpec, start_session  # noqa: PLC0415
+    from harness.spark.session import start_session  # noqa: PLC0415
+    from harness.spark.spec import SparkSpec  # noqa: PLC0415
     from harness.store import RunFolder  # noqa: PLC0415
 
     log_path = scratch / "spark.log"

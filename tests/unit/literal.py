@@ -25,8 +25,8 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from harness.history import HEADER_TXN
-from harness.observe import batch_digest
 from harness.segments.batches import Record, iter_batches
+from harness.segments.digest import batch_digest
 from harness.segments.encode import encode_batch, encode_marker
 from harness.segments.txnindex import AbortedTxn, encode_txnindex
 from harness.store import AFTER_REJOIN, BEFORE_RETURN, BROKER_UUID, RunFolder

@@ -19,7 +19,7 @@ from literal import History, appeared, put, replica, write_run
 
 from harness import check, cli, console, leftovers
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE, UsageError
-from harness.manifest import Manifest
+from harness.manifest import Manifest, open_run_folder
 from harness.outcome import RunResult
 from harness.store import AFTER_REJOIN, RunFolder
 from harness.targets import TARGETS, WITH_JARS, find_target
@@ -482,7 +482,7 @@ def test_damage_is_named_with_its_place(
     judge: Callable[[SparkSession, Sequence[RunFolder]], Results],
 ) -> None:
     run_folder(tmp_path)
-    folder, _ = check.open_run_folder(tmp_path / "run")
+    folder, _ = open_run_folder(tmp_path / "run")
     where = damage(folder.path)
     with pytest.raises(UsageError) as refused:
         judge(spark, [folder])

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from literal import History, appeared, delete, encode, put, replica, write_run
 
-from harness import check, inventory, leftovers
+from harness import inventory, leftovers
 from harness.check import prepare, read_aftermath, run_checkers
 from harness.errors import UsageError
 from harness.inventory import FIELD, NOT_LISTED, Difference, comparing, without
-from harness.manifest import Manifest
+from harness.manifest import Manifest, open_run_folder
 from harness.store import AFTER_REJOIN, RunFolder
 
 if TYPE_CHECKING:
@@ -223,12 +223,12 @@ def test_a_list_that_is_none(begun: Manifest, listed: Any) -> None:
 
 def test_a_manifest_with_other_content(ended: Manifest) -> None:
     path = ended.folder.path
-    folder, content = check.open_run_folder(path)
+    folder, content = open_run_folder(path)
     assert (folder.path, content) == (path, json.loads(ended.folder.manifest_path.read_text()))
     text = ended.folder.manifest_path.read_text()
     ended.folder.manifest_path.write_text(text.replace('"nemesis": "kill"', '"nemesis": "none"'))
     with pytest.raises(UsageError, match=r"manifest\.json has other content than the run wrote"):
-        check.open_run_folder(path)
+        open_run_folder(path)
 
 
 def test_a_run_that_goes_on_lists_its_evidence_anew(ended: Manifest) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import check, cli, leftovers, manifest, resume, run
+from harness import cli, leftovers, manifest, resume, run
 from harness.errors import EXIT_USAGE, UsageError
 from harness.request import RunOptions
 from harness.runtimes import Choice
@@ -125,6 +125,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
 
     monkeypatch.setattr(resume, "conduct", conduct)
     monkeypatch.setattr(run, "find_java", lambda: None)
+    monkeypatch.setattr(run, "find_archive", lambda _: None)
     monkeypatch.setattr(run, "choose", lambda name, _wanted: Choice(name, prepare))
     return found
 
@@ -296,7 +297,7 @@ def test_a_cluster_that_was_kept_is_not_taken_over(subject: CutOff) -> None:
 def test_check_of_a_run_that_can_go_on_names_the_command(subject: CutOff) -> None:
     path = subject.folder.path
     with pytest.raises(UsageError) as refused:
-        check.open_run_folder(path)
+        manifest.open_run_folder(path)
     assert str(refused.value) == (
         f"{path} is half-written: its run was cut off; it can go on with `harness run --resume {path}`"
     )
@@ -306,4 +307,4 @@ def test_check_of_a_run_that_can_go_on_names_the_command(subject: CutOff) -> Non
 def test_check_of_a_run_that_cannot_go_on_names_no_command(subject: CutOff, lose: Callable[[CutOff], None]) -> None:
     lose(subject)
     with pytest.raises(UsageError, match=r"its run was cut off$"):
-        check.open_run_folder(subject.folder.path)
+        manifest.open_run_folder(subject.folder.path)

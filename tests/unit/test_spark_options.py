@@ -15,7 +15,7 @@ from harness.leftovers import SPARK_MARKER
 from harness.spark.flags import DRIVER_MEMORY
 from harness.spark.options import LOCAL, SparkOptions, parse_spark
 from harness.spark.probe import unseen
-from harness.spark.session import SparkSpec, _options, _public, _set_environment
+from harness.spark.spec import SparkSpec, options_of, public, set_environment
 
 CLUSTER = "spark://master:7077"
 
@@ -79,7 +79,7 @@ def spec(master: str = LOCAL, **conf: str) -> SparkSpec:
 
 
 def test_a_session_of_this_host_stays_on_loopback() -> None:
-    set_ = _options(spec())
+    set_ = options_of(spec())
     assert (set_["spark.driver.host"], set_["spark.driver.memory"]) == ("127.0.0.1", DRIVER_MEMORY)
     flags = set_["spark.driver.extraJavaOptions"].split()
     assert {"-Dharness.run=run-1", SPARK_MARKER, f"-Xms{DRIVER_MEMORY}"} <= set(flags)
@@ -87,12 +87,12 @@ def test_a_session_of_this_host_stays_on_loopback() -> None:
 
 
 def test_a_cluster_is_left_to_find_its_driver() -> None:
-    assert not {"spark.driver.host", "spark.driver.bindAddress"} & _options(spec(CLUSTER)).keys()
+    assert not {"spark.driver.host", "spark.driver.bindAddress"} & options_of(spec(CLUSTER)).keys()
 
 
 def test_what_a_user_sets_wins() -> None:
     mine = {"driver_host": "me", "driver_memory": "512m", "driver_extraJavaOptions": "-Da=b"}
-    set_ = _options(spec(CLUSTER, **mine, sql_shuffle_partitions="9"))
+    set_ = options_of(spec(CLUSTER, **mine, sql_shuffle_partitions="9"))
     told = [set_[f"spark.{name}"] for name in ("driver.host", "driver.memory", "sql.shuffle.partitions", "local.dir")]
     assert told == ["me", "512m", "9", "/scratch"]
     flags = set_["spark.driver.extraJavaOptions"].split()
@@ -104,7 +104,7 @@ def test_what_a_user_sets_wins() -> None:
 
 def test_secrets_are_kept_off_the_command_line() -> None:
     names = {f"spark.hadoop.fs.s3a.{name}" for name in ("access.key", "secret.key", "session.token", "endpoint")}
-    assert names & _public(dict.fromkeys(names, "x")).keys() == {"spark.hadoop.fs.s3a.endpoint"}
+    assert names & public(dict.fromkeys(names, "x")).keys() == {"spark.hadoop.fs.s3a.endpoint"}
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ def test_secrets_are_kept_off_the_command_line() -> None:
 )
 def test_the_python_of_workers(asked: SparkOptions, python: str, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = {"PYSPARK_PYTHON": "theirs"}
-    monkeypatch.setattr("harness.spark.session.os.environ", environment)
-    _set_environment(asked)
+    monkeypatch.setattr("harness.spark.spec.os.environ", environment)
+    set_environment(asked)
     assert environment["PYSPARK_PYTHON"] == python
     assert ("SPARK_LOCAL_IP" in environment) == asked.is_on_this_host
 
@@ -133,11 +133,11 @@ def no_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a session that only comes to an end where its JVM is ended."""
     ended = threading.Event()
 
-    def start(_: SparkSpec) -> Any:
+    def start(*_: object) -> Any:
         assert ended.wait(30)
         raise ConnectionError("the JVM is gone")
 
-    monkeypatch.setattr(checking, "start_session", start)
+    monkeypatch.setattr("harness.spark.session.start_session", start)
     monkeypatch.setattr(leftovers, "end_processes", lambda *_args, **_named: ended.set())
 
 
