@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
 import pytest
-from fakes import TickingClock
+from fakes.cluster import RecordedCluster
+from fakes.observer import BALLAST_END, PAYLOAD_END
 
 from harness import run
-from harness.cluster import Cluster
 from harness.errors import UsageError, WaitTimeoutError
-from harness.observe import View
 from harness.placement import Placement, place
-from harness.protocol.admin import PartitionState
 from harness.request import RunOptions
 from harness.runtimes.base import Need
 from harness.runtimes.reach import Reach
-from harness.systems.kafka import KafkaControl
 from harness.timers import TIMERS
 from nemesis import NEMESES, Grounds, Nemesis, find_nemesis, throttle, topology
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-PAYLOAD_END, BALLAST_END = 5, 50
 PACE = 1000
-TOPICS = ("aborted-to-committed", "stuck-lso")
 FIVE = place(brokers=5, replication_factor=3, partitions=1, absent=2)
 TWO_AWAY = place(brokers=5, replication_factor=4, partitions=3, absent=2)
 
@@ -44,127 +33,8 @@ def on_brokers(leader: str | None, follower: str | None) -> str:
     )
 
 
-TopicPartition = tuple[str, int]
-
-
-@dataclass
-class FakeRuntime:
-    """Writes down what is done to which broker."""
-
-    brokers: tuple[int, ...]
-    told: list[str]
-    down: set[int] = field(default_factory=set)
-
-    def __getattr__(self, verb: str) -> Any:
-        if verb not in {"stop", "kill", "start", "pause", "resume", "cut", "heal"}:
-            raise AttributeError(verb)
-
-        def act(broker: int) -> None:
-            self.told.append(f"{verb} {broker}")
-            (self.down.add if verb in {"stop", "kill", "pause", "cut"} else self.down.discard)(broker)
-
-        return act
-
-    def block(self, links: Sequence[tuple[int, int]]) -> None:
-        self.told.append(f"block {', '.join(f'{source}>{hearer}' for source, hearer in links)}")
-
-    def lose(self, broker: int, fraction: float) -> None:
-        self.told.append(f"lose {fraction} of {broker}")
-
-    def delay(self, broker: int, delay_ms: int) -> None:
-        self.told.append(f"delay {broker} by {delay_ms} ms")
-
-    def fill_disk(self, broker: int) -> None:
-        self.told.append(f"fill the disk of {broker}")
-        self.down.add(broker)
-
-    def free_disk(self, broker: int) -> None:
-        self.told.append(f"free the disk of {broker}")
-
-    def skew(self, broker: int, offset_s: int) -> None:
-        self.told.append(f"skew {broker} by {offset_s} s")
-
-    def clear_links(self) -> None:
-        self.told.append("clear links")
-
-    def is_up(self, broker: int) -> bool:
-        return broker not in self.down
-
-    def address(self, broker: int) -> str:
-        return f"broker {broker}"
-
-
-@dataclass
-class FakeObserver:
-    """Sees brokers that stay at the end, and the others as far as they have copied: a record each second."""
-
-    cluster: FakeCluster
-    ends: dict[int, int] = field(default_factory=dict)
-
-    def seen(self, _partition: TopicPartition) -> range:
-        return range(BALLAST_END if "ballast" in self.cluster.told else PAYLOAD_END)
-
-    def looked_since(self, broker: int, since_s: float) -> bool:
-        return self.cluster.runtime.is_up(broker) and self.cluster.clock.now_s() >= since_s + 1
-
-    def view(self, broker: int, partition: TopicPartition) -> View | None:
-        if not any(told.startswith("reassign") for told in self.cluster.told) or partition[0] == "control":
-            return None
-        self.ends[broker] = self.ends.get(broker, 0) + 1
-        end = self.ends[broker]
-        return View(log_start=0, high_watermark=end, last_stable_offset=end, log_end=end)
-
-
-@dataclass
-class FakeAdmin:
-    """Writes down what is asked for; brokers that are down leave the ISR, and are not registered."""
-
-    cluster: FakeCluster
-
-    def alter_topics(self, topics: Sequence[str], settings: Mapping[str, str | None]) -> None:
-        self.cluster.told.append(f"topics {', '.join(topics)}: {dict(settings)}")
-
-    def alter_brokers(self, settings: Mapping[str, str | None]) -> None:
-        self.cluster.told.append(f"brokers: {dict(settings)}")
-
-    def reassign(self, replicas: Mapping[TopicPartition, Sequence[int]]) -> None:
-        self.cluster.told.append(f"reassign {dict(replicas)}")
-
-    def brokers(self) -> set[int]:
-        return {broker for broker in self.cluster.runtime.brokers if self.cluster.runtime.is_up(broker)}
-
-    def active_controller(self) -> int | None:
-        """Tell the first broker that runs, once those that were killed were looked for in vain."""
-        self.cluster.told.append("who is the controller?")
-        return next(broker for broker in self.cluster.placement.controllers if self.cluster.runtime.is_up(broker))
-
-    def partitions(self, _topics: Sequence[str]) -> dict[TopicPartition, PartitionState]:
-        return {
-            tp: PartitionState(brokers[0], brokers, tuple(b for b in brokers if self.cluster.runtime.is_up(b)))
-            for tp, brokers in self.cluster.replicas.items()
-        }
-
-
-class FakeCluster(Cluster):
-    """A cluster with two topics and a control; ``told`` has what was done and what was waited for, in order."""
-
-    def __init__(self, placement: Placement) -> None:
-        self.told: list[str] = []
-        replicas = {
-            (topic, partition): placement.replicas(partition, control=topic == "control")
-            for topic in (*TOPICS, "control")
-            for partition in range(placement.partitions)
-        }
-        runtime: Any = FakeRuntime(placement.brokers, self.told)
-        observer: Any = FakeObserver(self)
-        admin: Any = FakeAdmin(self)
-        control = KafkaControl(runtime, admin)
-        clock = TickingClock(told=self.told)
-        super().__init__(runtime, admin, control, observer, placement, replicas, clock, settle_s=30)
-
-
-def grounds(placement: Placement | None = None) -> tuple[FakeCluster, Grounds]:
-    cluster = FakeCluster(placement or Placement())
+def grounds(placement: Placement | None = None) -> tuple[RecordedCluster, Grounds]:
+    cluster = RecordedCluster(placement or Placement())
     return cluster, Grounds(cluster, PACE, lambda: cluster.told.append("ballast"))
 
 
@@ -349,15 +219,14 @@ def test_joining_replicas_are_added_behind_the_ballast_and_have_the_payload_when
         "reassign {('aborted-to-committed', 0): (1, 3, 2), ('stuck-lso', 0): (1, 3, 2)}",
         "wait for the new replicas to have copied the payload",
     ]
-    copied: Any = cluster.observer
-    assert set(copied.ends) == {2}, "only the new replicas are waited for"
-    assert PAYLOAD_END <= copied.ends[2] < BALLAST_END, "and not until they have the ballast"
+    ends = cluster.observer.ends
+    assert set(ends) == {2}, "only the new replicas are waited for"
+    assert PAYLOAD_END <= ends[2] < BALLAST_END, "and not until they have the ballast"
 
 
 def test_each_of_the_joining_brokers_has_to_have_the_payload() -> None:
     cluster, subject = grounds(TWO_AWAY)
-    observer: Any = cluster.observer
-    observer.ends = {3: -1000}
+    cluster.observer.ends = {3: -1000}
     with pytest.raises(WaitTimeoutError, match="the new replicas to have copied the payload"):
         find_nemesis("join").leave(subject)
 
@@ -388,11 +257,10 @@ def test_the_return_of_a_throttled_replica_is_the_end_of_the_throttle(name: str)
     assert lifted == cluster.told
 
 
-def again(name: str) -> FakeCluster:
+def again(name: str) -> RecordedCluster:
     """Take up a run whose absent brokers are all down."""
     cluster, subject = grounds(TWO_AWAY)
-    runtime: Any = cluster.runtime
-    runtime.down = set(TWO_AWAY.absent)
+    cluster.runtime.down = set(TWO_AWAY.absent)
     away_again = find_nemesis(name).away_again
     assert away_again is not None
     away_again(subject)
