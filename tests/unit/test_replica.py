@@ -6,6 +6,7 @@ from typing import Any
 
 import kafka.errors
 import pytest
+from fakes.brokers import Held
 from fakes.connections import SegmentConnection
 
 from harness.errors import HarnessError
@@ -70,7 +71,7 @@ def test_an_empty_log_ends_where_it_starts() -> None:
 
 
 def test_aborted_transactions_of_every_answer_are_told_once() -> None:
-    connection = SegmentConnection({TP: [(1, batch(0)), (2, batch(1))]}, aborted={TP: [(5, 0), (6, 3)]})
+    connection = SegmentConnection({TP: [(1, batch(0)), (2, batch(1))]}, held=Held(9, 8, aborted=((5, 0), (6, 3))))
     state = fetched(connection, replica_id=CONSUMER_REPLICA_ID)[TP]
     assert state.aborted == ((5, 0), (6, 3))
     assert {replica_id for replica_id, _ in connection.asked} == {CONSUMER_REPLICA_ID}
@@ -87,7 +88,8 @@ def test_an_error_does_not_tell_that_nothing_follows() -> None:
 
 
 def test_only_producers_with_a_transaction_hold_one_open() -> None:
-    connection = SegmentConnection(producers=[(5, 0, 10), (6, 2, -1), (7, 1, 0)])
+    producers = (OpenTransaction(5, 0, 10), OpenTransaction(6, 2, -1), OpenTransaction(7, 1, 0))
+    connection = SegmentConnection(held=Held(9, 8, open=producers))
     assert open_transactions(connection, [TP]) == {TP: (OpenTransaction(5, 0, 10), OpenTransaction(7, 1, 0))}
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from fakes.brokers import Held, described_partition, fetched_partition
 from harness.protocol.replica import ReplicaState
 from harness.protocol.wire import Address, Connection
 
@@ -14,28 +15,35 @@ if TYPE_CHECKING:
 
     from kafka.protocol.api_message import ApiMessage
 
-    from harness.protocol.replica import Held, Reader, TopicPartition
+    from harness.protocol.replica import Held as HeldOpen
+    from harness.protocol.replica import Reader, TopicPartition
 
 LOOPBACK = Address("127.0.0.1", 9092)
+HELD = Held(9, 8)
 
 
 @dataclass
 class SegmentConnection(Connection):
     """A broker that answers a Fetch with the first chunk that goes on past the offset, as one segment a Fetch.
 
-    ``chunks``: per partition (end offset, bytes). ``errors``: error codes instead of an answer.
+    ``chunks``: per partition (end offset, bytes). ``errors``: error codes instead of an answer. ``held``: the rest of
+    what it says of every replica. ``asked`` has replica id and offset of each partition of a Fetch.
     """
 
     chunks: dict[TopicPartition, list[tuple[int, bytes]]] = field(default_factory=dict)
     errors: dict[TopicPartition, int] = field(default_factory=dict)
-    aborted: dict[TopicPartition, list[tuple[int, int]]] = field(default_factory=dict)
-    producers: list[tuple[int, int, int]] = field(default_factory=list)
+    held: Held = HELD
     asked: list[tuple[int, int]] = field(default_factory=list)
     address: Address = LOOPBACK
 
     def call(self, request: Any) -> Any:
         if type(request).__name__.startswith("DescribeProducers"):
-            return SimpleNamespace(topics=[self._described(topic) for topic in request.topics])
+            return SimpleNamespace(
+                topics=[
+                    SimpleNamespace(name=t.name, partitions=[self._described(t.name, n) for n in t.partition_indexes])
+                    for t in request.topics
+                ]
+            )
         return SimpleNamespace(
             responses=[
                 SimpleNamespace(topic=topic.topic, partitions=[self._served(topic.topic, p, request.replica_id)])
@@ -44,32 +52,14 @@ class SegmentConnection(Connection):
             ]
         )
 
-    def _served(self, topic: str, partition: Any, replica_id: int) -> Any:
-        tp = (topic, partition.partition)
-        self.asked.append((replica_id, partition.fetch_offset))
-        chunks = self.chunks.get(tp, [])
-        records = next((data for end, data in chunks if end > partition.fetch_offset), b"")
-        return SimpleNamespace(
-            partition_index=partition.partition,
-            error_code=self.errors.get(tp, 0),
-            log_start_offset=0,
-            high_watermark=9,
-            last_stable_offset=8,
-            aborted_transactions=[
-                SimpleNamespace(producer_id=pid, first_offset=first) for pid, first in self.aborted.get(tp, [])
-            ],
-            records=records,
-        )
+    def _served(self, topic: str, wanted: Any, replica_id: int) -> Any:
+        tp = (topic, wanted.partition)
+        self.asked.append((replica_id, wanted.fetch_offset))
+        records = next((data for end, data in self.chunks.get(tp, []) if end > wanted.fetch_offset), b"")
+        return fetched_partition(wanted.partition, self.held, records, code=self.errors.get(tp, 0), has_aborted=True)
 
-    def _described(self, topic: Any) -> Any:
-        producers = [
-            SimpleNamespace(producer_id=pid, producer_epoch=epoch, current_txn_start_offset=first)
-            for pid, epoch, first in self.producers
-        ]
-        (index,) = topic.partition_indexes
-        code = self.errors.get((topic.name, index), 0)
-        told = SimpleNamespace(partition_index=index, error_code=code, active_producers=producers)
-        return SimpleNamespace(name=topic.name, partitions=[told])
+    def _described(self, topic: str, number: int) -> Any:
+        return described_partition(number, self.held, code=self.errors.get((topic, number), 0))
 
 
 @dataclass
@@ -104,7 +94,7 @@ class StallingReader:
         self.opened += 1
         return self
 
-    def open_transactions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Held]:
+    def open_transactions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, HeldOpen]:
         return dict.fromkeys(partitions, ())
 
     def read(
