@@ -118,17 +118,17 @@ def test_partitions_are_led_by_who_was_placed_first(leader: int, asked: list[Any
     subject = fake()
     subject.control = KafkaControl(subject.runtime, admin)
     subject.lead_as_placed()
-    assert admin.asked == asked
+    assert admin.reassignments == asked
 
 
 def test_cleaners_rest_before_their_brokers_go_out_of_reach() -> None:
     subject = fake()
     subject.rest_cleaners_of_absent()
-    assert [(broker, told) for _, broker, told in subject.admin.told] == [(2, {"log.cleaner.backoff.ms": "86400000"})]
+    assert [change[1:] for change in subject.admin.changes] == [(2, {"log.cleaner.backoff.ms": "86400000"})]
     assert subject.clock.now >= 3, "not before the broker has it"
 
 
 def test_cleaners_wake_once_the_returned_brokers_know_of_the_freeze() -> None:
     subject = fake(frozen_from_s=5)
     subject.wake_cleaners_of_absent()
-    assert subject.admin.told == [(5, 2, {"log.cleaner.backoff.ms": None})]
+    assert subject.admin.changes == [(5, 2, {"log.cleaner.backoff.ms": None})]

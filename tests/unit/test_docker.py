@@ -34,7 +34,7 @@ def test_compose_is_given_the_brokers_that_the_run_has(bench: ContainerCluster, 
     assert variables["HARNESS_IMAGE"] == "sha256:1"
     assert [variables[f"HARNESS_PORT_{broker}"] for broker in (1, 2, 3)] == ["19001", "19002", "19003"]
     assert "${HARNESS_PORT_7" in (tmp_path / "compose.yaml").read_text()
-    assert [container.told for container in bench.brokers.values()] == [["start"]] * 3
+    assert [container.calls for container in bench.brokers.values()] == [["start"]] * 3
 
 
 def test_brokers_are_configured_before_they_start(bench: ContainerCluster) -> None:

@@ -35,7 +35,7 @@ def on_brokers(leader: str | None, follower: str | None) -> str:
 
 def grounds(placement: Placement | None = None) -> tuple[RecordedCluster, Grounds]:
     cluster = RecordedCluster(placement or Placement())
-    return cluster, Grounds(cluster, PACE, lambda: cluster.told.append("ballast"))
+    return cluster, Grounds(cluster, PACE, lambda: cluster.actions.append("ballast"))
 
 
 @pytest.mark.parametrize("nemesis", NEMESES.values(), ids=list(NEMESES))
@@ -62,10 +62,10 @@ def test_everybody_who_is_to_be_absent_goes_and_comes_back(
     cluster, subject = grounds(placement)
     nemesis = find_nemesis(name)
     nemesis.leave(subject)
-    assert cluster.told == [f"{away} {broker}" for broker in placement.absent]
-    cluster.told.clear()
+    assert cluster.actions == [f"{away} {broker}" for broker in placement.absent]
+    cluster.actions.clear()
     nemesis.come_back(subject)
-    assert cluster.told == [f"{back} {broker}" for broker in placement.absent]
+    assert cluster.actions == [f"{back} {broker}" for broker in placement.absent]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_topology_is_what_its_lost_links_leave(name: str, lost: str) -> None:
     assert nemesis.why_unfit(FIVE) is None
     nemesis.leave(subject)
     nemesis.come_back(subject)
-    assert cluster.told == [f"block {lost}", "clear links"]
+    assert cluster.actions == [f"block {lost}", "clear links"]
     assert nemesis.shape is not None
     assert not {f"{source}>{hearer}" for source, hearer in nemesis.shape(FIVE).edges} & set(lost.split(", "))
 
@@ -122,12 +122,12 @@ def test_a_rolling_restart_gets_to_the_others_once_the_absent_are_back() -> None
     cluster, subject = grounds()
     nemesis = find_nemesis("rolling")
     nemesis.leave(subject)
-    assert cluster.told == ["stop 2"]
+    assert cluster.actions == ["stop 2"]
     nemesis.come_back(subject)
     back = "wait for broker 2 to rejoin every ISR"
     registered = "wait for brokers [1, 2, 3] to register"
     turns = [["stop 1", "start 1", registered, back], ["stop 3", "start 3", registered, back]]
-    assert cluster.told[1:] == ["start 2", back, *turns[0], *turns[1]]
+    assert cluster.actions[1:] == ["start 2", back, *turns[0], *turns[1]]
 
 
 def test_the_controller_is_killed_while_the_broker_is_away_and_comes_back_at_once() -> None:
@@ -135,7 +135,7 @@ def test_the_controller_is_killed_while_the_broker_is_away_and_comes_back_at_onc
     assert placement.controllers == (1, 3, 4)
     cluster, subject = grounds(placement)
     find_nemesis("controller-kill").leave(subject)
-    assert [told for told in cluster.told if not told.startswith("who")] == [
+    assert [told for told in cluster.actions if not told.startswith("who")] == [
         "kill 2",
         "wait for broker 2 to leave every ISR",
         "wait for an active controller",
@@ -152,10 +152,10 @@ def test_a_full_disk_is_written_to_until_the_broker_has_ended() -> None:
     cluster, subject = grounds()
     nemesis = find_nemesis("disk-full")
     nemesis.leave(subject)
-    assert cluster.told == ["fill the disk of 2", "ballast", "wait for the brokers without disk space to end"]
-    cluster.told.clear()
+    assert cluster.actions == ["fill the disk of 2", "ballast", "wait for the brokers without disk space to end"]
+    cluster.actions.clear()
     nemesis.come_back(subject)
-    assert cluster.told == ["free the disk of 2", "start 2"]
+    assert cluster.actions == ["free the disk of 2", "start 2"]
 
 
 def test_a_clock_that_is_ahead_is_put_right() -> None:
@@ -164,7 +164,7 @@ def test_a_clock_that_is_ahead_is_put_right() -> None:
     assert not nemesis.takes_away
     nemesis.leave(subject)
     nemesis.come_back(subject)
-    assert cluster.told == ["skew 2 by 3600 s", "skew 2 by 0 s"]
+    assert cluster.actions == ["skew 2 by 3600 s", "skew 2 by 0 s"]
 
 
 def test_poor_links_take_nobody_away() -> None:
@@ -175,7 +175,7 @@ def test_poor_links_take_nobody_away() -> None:
         nemesis.leave(subject)
         nemesis.come_back(subject)
     lossy = ["lose 0.2 of 2", "lose 0.2 of 3", "clear links"]
-    assert cluster.told == [*lossy, "delay 2 by 150 ms", "delay 3 by 150 ms", "clear links"]
+    assert cluster.actions == [*lossy, "delay 2 by 150 ms", "delay 3 by 150 ms", "clear links"]
 
 
 def test_a_partition_ends_hung_fetches_soon_enough() -> None:
@@ -188,13 +188,13 @@ def test_nothing_is_nothing() -> None:
     nemesis = find_nemesis("none")
     nemesis.leave(subject)
     nemesis.come_back(subject)
-    assert cluster.told == []
+    assert cluster.actions == []
 
 
 def test_the_throttle_is_on_exposed_topics_at_a_pace_for_all_their_partitions() -> None:
     cluster, subject = grounds(TWO_AWAY)
     throttle.throttle(subject)
-    assert cluster.told == [
+    assert cluster.actions == [
         on_topics("*"),
         on_brokers(leader="12000", follower="6000"),  # two topics of three partitions, to two followers
     ]
@@ -203,7 +203,7 @@ def test_the_throttle_is_on_exposed_topics_at_a_pace_for_all_their_partitions() 
 def test_lifting_takes_back_all_that_the_throttle_has_set() -> None:
     cluster, subject = grounds(TWO_AWAY)
     throttle.lift(subject)
-    assert cluster.told == [
+    assert cluster.actions == [
         on_brokers(leader=None, follower=None),
         on_topics(None),
     ]
@@ -212,7 +212,7 @@ def test_lifting_takes_back_all_that_the_throttle_has_set() -> None:
 def test_joining_replicas_are_added_behind_the_ballast_and_have_the_payload_when_the_outage_begins() -> None:
     cluster, subject = grounds()
     find_nemesis("join").leave(subject)
-    assert cluster.told == [
+    assert cluster.actions == [
         "ballast",
         on_topics("*"),
         on_brokers(leader="2000", follower="2000"),
@@ -234,7 +234,7 @@ def test_each_of_the_joining_brokers_has_to_have_the_payload() -> None:
 def test_a_throttled_catch_up_begins_with_an_outage_that_leaves_the_broker_behind() -> None:
     cluster, subject = grounds()
     find_nemesis("catch-up").leave(subject)
-    assert cluster.told == [
+    assert cluster.actions == [
         "kill 2",
         "wait for broker 2 to leave every ISR",
         "ballast",
@@ -251,10 +251,10 @@ def test_a_throttled_catch_up_begins_with_an_outage_that_leaves_the_broker_behin
 def test_the_return_of_a_throttled_replica_is_the_end_of_the_throttle(name: str) -> None:
     cluster, subject = grounds()
     find_nemesis(name).come_back(subject)
-    lifted = cluster.told.copy()
-    cluster.told.clear()
+    lifted = cluster.actions.copy()
+    cluster.actions.clear()
     throttle.lift(subject)
-    assert lifted == cluster.told
+    assert lifted == cluster.actions
 
 
 def again(name: str) -> RecordedCluster:
@@ -268,16 +268,16 @@ def again(name: str) -> RecordedCluster:
 
 
 def test_who_was_killed_is_down_when_the_run_is_resumed() -> None:
-    assert again("kill").told == []
+    assert again("kill").actions == []
 
 
 @pytest.mark.parametrize("name", ["join", "catch-up"])
 def test_who_was_throttled_runs_when_the_run_is_resumed_and_the_throttle_stays(name: str) -> None:
-    assert again(name).told == ["start 2", "start 3", "wait for brokers [1, 2, 3, 4, 5] to register"]
+    assert again(name).actions == ["start 2", "start 3", "wait for brokers [1, 2, 3, 4, 5] to register"]
 
 
 def test_where_nobody_was_away_everybody_is_back_when_the_run_is_resumed() -> None:
-    assert again("none").told == ["start 2", "start 3", "wait for brokers 2, 3 to rejoin every ISR"]
+    assert again("none").actions == ["start 2", "start 3", "wait for brokers 2, 3 to rejoin every ISR"]
 
 
 def test_what_a_process_or_a_link_was_told_is_lost_with_the_harness() -> None:

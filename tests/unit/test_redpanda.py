@@ -236,7 +236,7 @@ def test_brokers_get_their_properties_and_an_admin_port_of_this_host(
     assert variables["HARNESS_ADMIN_PORT_2"] == str(containers.runtime.admin_address(2).port)
     given = containers.brokers[2].given["/etc/redpanda/.bootstrap.yaml"].decode()
     assert given == "log_compaction_interval_ms: 60\npartition_autobalancing_mode: off\n"
-    assert all(container.told == ["start"] for container in containers.brokers.values())
+    assert all(container.calls == ["start"] for container in containers.brokers.values())
 
 
 def test_cloud_topics_have_a_store_beside_the_brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,7 +248,7 @@ def test_cloud_topics_have_a_store_beside_the_brokers(tmp_path: Path, monkeypatc
     ]  # fmt: skip
     assert words[-4:] == ("store", "broker-1", "broker-2", "broker-3")
     assert variables["HARNESS_STORE_IMAGE"] == f"sha256:{images.STORE}"
-    assert containers.store.told == ["start"]
+    assert containers.store.calls == ["start"]
 
 
 def test_a_partition_is_one_of_its_topics_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

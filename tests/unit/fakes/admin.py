@@ -1,4 +1,4 @@
-"""Administrative requests: what brokers are told by Kafka's protocol, and what they answer."""
+"""Administrative requests to brokers by Kafka's protocol."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ LEARNS_AFTER_S = 3
 
 @dataclass
 class RecordingAdmin(Admin):
-    """Adds what is asked for to ``told``; brokers that are down leave the ISR, and are not registered."""
+    """Records requests in ``actions``; brokers that are down leave the ISR, and are not registered."""
 
     runtime: FakeRuntime
     controllers: Sequence[int]
     replicas: Mapping[TopicPartition, tuple[int, ...]]
-    told: list[str]
+    actions: list[str]
 
     def alter_topics(self, topics: Sequence[str], settings: Mapping[str, str | None]) -> None:
-        self.told.append(f"topics {', '.join(topics)}: {dict(settings)}")
+        self.actions.append(f"topics {', '.join(topics)}: {dict(settings)}")
 
     def alter_brokers(self, settings: Mapping[str, str | None]) -> None:
-        self.told.append(f"brokers: {dict(settings)}")
+        self.actions.append(f"brokers: {dict(settings)}")
 
     def reassign(self, replicas: Mapping[TopicPartition, Sequence[int]]) -> None:
-        self.told.append(f"reassign {dict(replicas)}")
+        self.actions.append(f"reassign {dict(replicas)}")
 
     def brokers(self) -> set[int]:
         return set(self.runtime.brokers) - self.runtime.down
 
     def active_controller(self) -> int | None:
         """Return the first controller that is up."""
-        self.told.append("who is the controller?")
+        self.actions.append("who is the controller?")
         return next(broker for broker in self.controllers if self.runtime.is_up(broker))
 
     def partitions(self, _topics: Sequence[str], _at: Address | None = None) -> dict[TopicPartition, PartitionState]:
@@ -55,9 +55,9 @@ class RecordingAdmin(Admin):
 
 @dataclass
 class DelayedAdmin(Admin):
-    """Transactions end, brokers answer and topics are frozen from a certain second on.
+    """Transactions end, brokers answer and topics are frozen from the given second on.
 
-    A broker learns of its settings after `LEARNS_AFTER_S`; ``told`` has each change with its second and broker.
+    A broker learns of its settings after `LEARNS_AFTER_S`; ``changes`` has each change with its second and broker.
     """
 
     clock: TickingClock = field(default_factory=TickingClock)
@@ -65,7 +65,7 @@ class DelayedAdmin(Admin):
     silent_until_s: float = 0.0
     silence: type[OSError] = ConnectionRefusedError
     frozen_from_s: float = 0.0
-    told: list[tuple[float, int, Mapping[str, str | None]]] = field(default_factory=list)
+    changes: list[tuple[float, int, Mapping[str, str | None]]] = field(default_factory=list)
 
     def ending_transactions(self) -> list[str]:
         if self.clock.now < self.silent_until_s:
@@ -74,11 +74,11 @@ class DelayedAdmin(Admin):
 
     def alter_broker(self, broker: int, address: Address, settings: Mapping[str, str | None]) -> None:
         assert address.port == 9000 + broker, "no other broker takes it"
-        self.told.append((self.clock.now, broker, settings))
+        self.changes.append((self.clock.now, broker, settings))
 
     def broker_settings(self, broker: int, _address: Address) -> dict[str, str]:
         known = {"log.cleaner.backoff.ms": "60"}
-        for at_s, whose, settings in self.told:
+        for at_s, whose, settings in self.changes:
             if whose == broker and self.clock.now >= at_s + LEARNS_AFTER_S:
                 known |= {name: value for name, value in settings.items() if value is not None}
         return known
@@ -91,16 +91,16 @@ class DelayedAdmin(Admin):
 class LeaderAdmin(Admin):
     """Every broker has metadata of its own: ``leaders`` of `PARTITION` by the broker that is asked, else by broker 1.
 
-    A reassignment makes its first replica the leader; ``asked`` has each of them.
+    A reassignment makes its first replica the leader; ``reassignments`` has each of them.
     """
 
     leaders: dict[int, int] = field(default_factory=lambda: dict.fromkeys((1, 2, 3), 1))
-    asked: list[Mapping[TopicPartition, Sequence[int]]] = field(default_factory=list)
+    reassignments: list[Mapping[TopicPartition, Sequence[int]]] = field(default_factory=list)
 
     def partitions(self, _topics: Sequence[str], at: Address | None = None) -> dict[TopicPartition, PartitionState]:
         leader = self.leaders[at.port - 9000 if at else 1]
         return {PARTITION: PartitionState(leader, (1, 3, 2), (1, 3, 2))}
 
     def reassign(self, replicas: Mapping[TopicPartition, Sequence[int]]) -> None:
-        self.asked.append(replicas)
+        self.reassignments.append(replicas)
         self.leaders = dict.fromkeys(self.leaders, replicas[PARTITION][0])

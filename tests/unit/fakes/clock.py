@@ -16,10 +16,10 @@ NOW_MS = 1_000_000
 
 @dataclass
 class TickingClock:
-    """Every look at a condition takes one second. ``told`` receives what is waited for, ``bounds_s`` for how long."""
+    """A condition takes one second each time it is evaluated. ``actions`` records waits, ``bounds_s`` their bounds."""
 
     now: float = 0.0
-    told: list[str] = field(default_factory=list)
+    actions: list[str] = field(default_factory=list)
     bounds_s: list[float] = field(default_factory=list)
 
     def now_s(self) -> float:
@@ -29,7 +29,7 @@ class TickingClock:
         return NOW_MS + int(self.now * 1000)
 
     def wait_until(self, condition: Callable[[], Any], timeout_s: float, what: str) -> Any:
-        self.told.append(f"wait for {what}")
+        self.actions.append(f"wait for {what}")
         self.bounds_s.append(timeout_s)
         for _ in range(ROUNDS):
             if value := condition():
@@ -38,7 +38,7 @@ class TickingClock:
         raise WaitTimeoutError(what)
 
     def every(self, _period_s: float, _action: Callable[[], None], name: str) -> IdleRoutine:
-        self.told.append(f"begin {name}")
+        self.actions.append(f"begin {name}")
         return IdleRoutine()
 
 

@@ -48,21 +48,21 @@ class FakeCluster(Cluster):
 
 
 class RecordedCluster(Cluster):
-    """A cluster with two topics and a control; ``told`` has what was done and what was waited for, in order."""
+    """A cluster with two topics and a control; ``actions`` has what was done and what was waited for, in order."""
 
     runtime: FakeRuntime
     observer: CopyingObserver
 
     def __init__(self, placement: Placement) -> None:
-        self.told: list[str] = []
+        self.actions: list[str] = []
         replicas = {
             (topic, partition): placement.replicas(partition, control=topic == "control")
             for topic in (*TOPICS, "control")
             for partition in range(placement.partitions)
         }
-        clock, runtime = TickingClock(told=self.told), FakeRuntime(placement.brokers, self.told)
-        admin = RecordingAdmin(runtime, placement.controllers, replicas, self.told)
-        control, observer = KafkaControl(runtime, admin), CopyingObserver(clock, runtime, self.told)
+        clock, runtime = TickingClock(actions=self.actions), FakeRuntime(placement.brokers, self.actions)
+        admin = RecordingAdmin(runtime, placement.controllers, replicas, self.actions)
+        control, observer = KafkaControl(runtime, admin), CopyingObserver(clock, runtime, self.actions)
         super().__init__(runtime, admin, control, observer, placement, replicas, clock, SETTLE_S)
 
 

@@ -70,13 +70,13 @@ class FakeResource:
 
 @dataclass
 class FakeContainer(FakeResource):
-    """A container of the service of that name. ``told`` has what it was told to do, ``given`` what was put into it.
+    """A container of the service of that name. ``calls`` has what it was told to do, ``given`` what was put into it.
 
     ``archives``: what it gives by path, one after the other, the last again and again; None if it has no such path.
     """
 
     archives: dict[str, list[bytes | None]] = field(default_factory=dict)
-    told: list[str] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
     given: dict[str, bytes] = field(default_factory=dict)
     status: str = "running"
     logs: Callable[..., bytes | Iterator[bytes]] = _default_log
@@ -104,10 +104,10 @@ class FakeContainer(FakeResource):
                 self.given[f"{path}/{member.name}"] = content.read()
 
     def reload(self) -> None:
-        self.told.append("reload")
+        self.calls.append("reload")
 
     def start(self) -> None:
-        self.told.append("start")
+        self.calls.append("start")
 
 
 @dataclass

@@ -53,22 +53,22 @@ class FakeObserver(Observer):
 class CopyingObserver(Observer):
     """Sees brokers that stay at the end, and the others as far as they have copied: a record each second.
 
-    ``told``: what was done to the cluster; ``ends``: how far each broker has copied.
+    ``actions``: what was done to the cluster; ``ends``: how far each broker has copied.
     """
 
     clock: TickingClock
     runtime: FakeRuntime
-    told: list[str]
+    actions: list[str]
     ends: dict[int, int] = field(default_factory=dict)
 
     def seen(self, _partition: TopicPartition) -> dict[int, tuple[str, int]]:
-        return dict.fromkeys(range(BALLAST_END if "ballast" in self.told else PAYLOAD_END), VALUE)
+        return dict.fromkeys(range(BALLAST_END if "ballast" in self.actions else PAYLOAD_END), VALUE)
 
     def looked_since(self, broker: int, since_s: float) -> bool:
         return self.runtime.is_up(broker) and self.clock.now >= since_s + 1
 
     def view(self, broker: int, partition: TopicPartition) -> View | None:
-        if not any(told.startswith("reassign") for told in self.told) or partition[0] == "control":
+        if not any(action.startswith("reassign") for action in self.actions) or partition[0] == "control":
             return None
         self.ends[broker] = end = self.ends.get(broker, 0) + 1
         return View(log_start=0, high_watermark=end, last_stable_offset=end, log_end=end)

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class FakeRuntime:
-    """Implements `Runtime`. ``told`` has what was done to which broker, ``down`` the brokers that are not up.
+    """Implements `Runtime`. ``actions`` has what was done to which broker, ``down`` the brokers that are not up.
 
     ``admin_ports``: of the brokers that have an HTTP API.
     """
 
     brokers: tuple[int, ...] = (1, 2, 3)
-    told: list[str] = field(default_factory=list)
+    actions: list[str] = field(default_factory=list)
     down: set[int] = field(default_factory=set)
     admin_ports: Mapping[int, int] = field(default_factory=dict)
 
@@ -52,25 +52,25 @@ class FakeRuntime:
         self._bring_up("heal", broker)
 
     def block(self, links: Sequence[tuple[int, int]]) -> None:
-        self.told.append(f"block {', '.join(f'{source}>{hearer}' for source, hearer in links)}")
+        self.actions.append(f"block {', '.join(f'{source}>{hearer}' for source, hearer in links)}")
 
     def lose(self, broker: int, fraction: float) -> None:
-        self.told.append(f"lose {fraction} of {broker}")
+        self.actions.append(f"lose {fraction} of {broker}")
 
     def delay(self, broker: int, delay_ms: int) -> None:
-        self.told.append(f"delay {broker} by {delay_ms} ms")
+        self.actions.append(f"delay {broker} by {delay_ms} ms")
 
     def clear_links(self) -> None:
-        self.told.append("clear links")
+        self.actions.append("clear links")
 
     def fill_disk(self, broker: int) -> None:
         self._take_down("fill the disk of", broker)
 
     def free_disk(self, broker: int) -> None:
-        self.told.append(f"free the disk of {broker}")
+        self.actions.append(f"free the disk of {broker}")
 
     def skew(self, broker: int, offset_s: int) -> None:
-        self.told.append(f"skew {broker} by {offset_s} s")
+        self.actions.append(f"skew {broker} by {offset_s} s")
 
     def is_up(self, broker: int) -> bool:
         return broker not in self.down
@@ -94,9 +94,9 @@ class FakeRuntime:
         """There is nothing to end, and nothing to ``keep``."""
 
     def _take_down(self, action: str, broker: int) -> None:
-        self.told.append(f"{action} {broker}")
+        self.actions.append(f"{action} {broker}")
         self.down.add(broker)
 
     def _bring_up(self, action: str, broker: int) -> None:
-        self.told.append(f"{action} {broker}")
+        self.actions.append(f"{action} {broker}")
         self.down.discard(broker)
