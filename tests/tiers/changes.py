@@ -2,7 +2,8 @@
 
 A file depends on every module that it imports at run time, and on every module or file that a string in it names:
 ``python -m harness.cli`` starts a module, and ``nightly.toml`` is read. Packages are those of the checkout; test files
-import each other by their stems. grimp would know the imports of packages, but neither test files nor strings.
+import each other by their stems, or by packages among the tests, such as ``fakes.clock``. grimp would know the imports
+of packages, but neither test files nor strings.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import networkx as nx
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
 PACKAGES: Final = ("harness", "workloads", "nemesis", "checkers", "compose", "models")
 TESTS: Final = "tests"
@@ -135,7 +136,8 @@ def dependencies(root: Path, change: Change) -> Dependencies:
 def _users(root: Path, files: Iterable[str], change: Change) -> nx.DiGraph[str]:
     """Return edges from each file to those that use it."""
     gone = [path for path in change.files if path.endswith(".py")]
-    paths = {_dotted(path) if _is_packaged(path) else Path(path).stem: path for path in (*gone, *files)}
+    packages = {str(PurePosixPath(path).parent) for path in (*gone, *files) if path.endswith("/__init__.py")}
+    paths = {_dotted(path) if _is_packaged(path) else _test_module(path, packages): path for path in (*gone, *files)}
     data = [path for path in change.files if not path.endswith(".py")]
     by_name = {PurePosixPath(path).name: path for path in data}
     users: nx.DiGraph[str] = nx.DiGraph()
@@ -183,6 +185,14 @@ def _with_parents(module: str) -> Iterator[str]:
 
 def _is_packaged(path: str) -> bool:
     return path.partition("/")[0] in PACKAGES
+
+
+def _test_module(path: str, packages: Container[str]) -> str:
+    """Return the name by which test files import this one: below the nearest folder that is no package."""
+    top = PurePosixPath(path).parent
+    while str(top) in packages:
+        top = top.parent
+    return _dotted(str(PurePosixPath(path).relative_to(top)))
 
 
 def _dotted(path: str) -> str:

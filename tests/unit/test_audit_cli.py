@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 import pytest
-from brokers import TP, FakeBroker, Held, cluster_of
 from click.testing import CliRunner
-from fakes import TickingClock
+from fakes.brokers import TP, FakeBroker, Held, cluster_of
+from fakes.clock import TickingClock
+from fakes.progress import FakeProgress
 
 from harness.audit import live
 from harness.audit.cli import audit, show, time_ms
@@ -20,16 +21,6 @@ from harness.errors import EXIT_ANOMALY, EXIT_UNKNOWN, UsageError
 from harness.protocol.replica import OpenTransaction
 
 LIVE = ("live", "--topic", "t", "--bootstrap-server", "127.0.0.1:1")
-
-
-class Quiet:
-    """Tells nobody."""
-
-    def stage(self, text: str) -> None:
-        """Say nothing."""
-
-    def reading(self, fraction: float, done_bytes: int) -> None:
-        """Say nothing."""
 
 
 def refusal(*arguments: str) -> str:
@@ -84,7 +75,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Prefiltered:
 
 
 def test_what_brokers_say_is_a_finding_with_advice(asked: Prefiltered, capsys: pytest.CaptureFixture[str]) -> None:
-    said, told = live.audit_quickly(live.Request([], ["t"]), Quiet())
+    said, told = live.audit_quickly(live.Request([], ["t"]), FakeProgress())
     assert told is asked
     (found,) = said["findings"]
     assert {name: found[name] for name in ("anomaly", "broker", "offset", "producer_id")} == {
@@ -107,7 +98,7 @@ def test_nothing_suspicious_is_unknown_until_data_is_read(monkeypatch: pytest.Mo
     told = prefilter(cluster, TickingClock(), dial=dial)
     monkeypatch.setattr(live, "describe", lambda *_: cluster)
     monkeypatch.setattr(live, "prefilter", lambda *_: told)
-    said: dict[str, Any] = live.audit_quickly(live.Request([], ["t"]), Quiet())[0]
+    said: dict[str, Any] = live.audit_quickly(live.Request([], ["t"]), FakeProgress())[0]
     assert (said["verdict"], said["reason"]) == ("unknown", "t-0: no replica was read")
     assert live.NOT_READ in said["notes"]
     assert show(said, JSON) == EXIT_UNKNOWN

@@ -8,8 +8,8 @@ from typing import Any
 
 import kafka.errors
 import pytest
-from brokers import TP, FakeBroker, Held, cluster_of
-from fakes import NOW_MS, TickingClock
+from fakes.brokers import TP, FakeBroker, Held, cluster_of
+from fakes.clock import NOW_MS, TickingClock
 
 from harness.audit.coordinators import NOTHING_SEEN, Word
 from harness.audit.exposure import (

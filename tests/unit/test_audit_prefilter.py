@@ -7,8 +7,8 @@ from typing import Any
 
 import kafka.errors
 import pytest
-from brokers import TP, FakeBroker, Held, cluster_of
-from fakes import TickingClock
+from fakes.brokers import TP, FakeBroker, Held, cluster_of
+from fakes.clock import TickingClock
 
 from harness.audit.coordinators import NOTHING_SEEN, Word
 from harness.audit.prefilter import HANGING_TRANSACTION, STUCK_LSO, Prefiltered, prefilter

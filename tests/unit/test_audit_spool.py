@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from brokers import NOT_LEADER, TP, FakeBroker, Held, cluster_of
-from fakes import TickingClock
+from fakes.brokers import NOT_LEADER, TP, FakeBroker, Held, cluster_of
+from fakes.clock import JumpingClock, TickingClock
+from fakes.connections import FailingConnection
 from kafka.protocol.metadata import ApiVersionsRequest
 
 from harness.audit.line import Line, fetch_version
@@ -23,12 +24,12 @@ from harness.audit.span import spans_between
 from harness.audit.spool import Progress, Spool, Spooled, spool
 from harness.errors import HarnessError
 from harness.protocol.replica import OpenTransaction
+from harness.protocol.wire import Address
 from harness.segments.batches import CorruptLogError, Record
 from harness.segments.encode import encode_batch
 from harness.store import RunFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -38,17 +39,7 @@ def batch(*offsets: int) -> bytes:
 
 BATCHES = tuple(batch(number) for number in range(10))
 WHOLE = Held(10, 10, batches=BATCHES)
-
-
-class JumpingClock(TickingClock):
-    """Its time passes only in waits, and there in steps of a tenth of a second."""
-
-    def wait_until(self, condition: Callable[[], Any], timeout_s: float, what: str) -> Any:
-        deadline = self.now + timeout_s
-        while not (value := condition()):
-            assert self.now < deadline, what
-            self.now += 0.1
-        return value
+BROKER = Address("broker", 9092)
 
 
 def read(tmp_path: Path, brokers: dict[int, FakeBroker], **how: Any) -> Spooled:
@@ -288,36 +279,15 @@ def test_a_bucket_fills_up_to_one_second() -> None:
     assert clock.now == pytest.approx(52, abs=0.2)
 
 
-@dataclass
-class Dialled:
-    """Connections that fail as often as told, then answer."""
-
-    failures: int
-    dials: int = 0
-
-    def __call__(self, _address: Any) -> Any:
-        self.dials += 1
-        return self
-
-    def call(self, _request: Any) -> str:
-        if self.failures:
-            self.failures -= 1
-            raise TimeoutError("timed out")
-        return "answer"
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
 def test_a_line_outlives_its_connections() -> None:
-    dialled = Dialled(failures=2)
-    line = Line("broker:9092", TickingClock(), dialled)  # type: ignore[arg-type]
-    assert line.call(None) == "answer"
+    dialled = FailingConnection(failures=2)
+    line = Line(BROKER, TickingClock(), dialled)
+    assert line.call(ApiVersionsRequest[0]()) == "answer"
     assert dialled.dials == 3
 
 
 def test_a_broker_that_stays_silent_is_given_up() -> None:
-    line = Line("broker:9092", TickingClock(), Dialled(failures=1000))  # type: ignore[arg-type]
+    line = Line(BROKER, TickingClock(), FailingConnection(failures=1000))
     with pytest.raises(ConnectionError, match="broker:9092 does not answer: timed out"):
         line.call(ApiVersionsRequest[0]())
 

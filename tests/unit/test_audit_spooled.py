@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from brokers import TP, FakeBroker, Held, cluster_of
-from fakes import TickingClock
+from fakes.brokers import TP, FakeBroker, Held, cluster_of
+from fakes.clock import TickingClock
 
 from checkers.evidence import load_copies
 from checkers.reduce import reduce_copies

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from fakes import FakeLibrary, TickingClock
+from fakes.clients import FakeLibrary
+from fakes.clock import TickingClock
 
 from harness.history import History
 from harness.timers import FAST, TIMERS, Timers

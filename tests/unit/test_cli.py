@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fakes.host import write_java
 from literal import History, appeared, put, replica, write_run
 
 from harness import check, cli, console, leftovers
@@ -59,10 +60,7 @@ class Machine:
 
     def has_java(self, version: str) -> None:
         """Put a ``java`` on the PATH that knows how to tell its version, and nothing else."""
-        java = self.root / "bin" / "java"
-        said = f"import sys\nprint('openjdk version \"{version}\"', file=sys.stderr)\n"
-        java.write_text(f"#!{sys.executable}\n{said}")
-        java.chmod(0o755)
+        write_java(self.root / "bin", version)
 
     def has_real_java(self) -> None:
         """Give back the PATH and JAVA_HOME of the test's own environment."""

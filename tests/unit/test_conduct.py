@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fakes import TickingClock
+from fakes.clock import TickingClock
+from fakes.progress import FakeManifest, FakeProgress
 
 from harness import aftermath, checking, conduct, leftovers
 from harness.errors import EXIT_FAILED, HarnessError, InterruptError, TimeLimitError, interruptible
@@ -18,35 +18,6 @@ from harness.store import RunFolder, create_run_folder
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-
-@dataclass
-class FakeManifest:
-    """Remembers how the run ended."""
-
-    ends: list[tuple[str, str | None]] = field(default_factory=list)
-    content: dict[str, Any] = field(default_factory=dict)
-    folder: None = None
-    written: int = 0
-
-    def finish(self, status: str, _timings_s: dict[str, float], failure: str | None = None) -> None:
-        self.ends.append((status, failure))
-
-    def write(self) -> None:
-        self.written += 1
-
-
-@dataclass
-class FakeProgress:
-    """Remembers the stages."""
-
-    told: list[str] = field(default_factory=list)
-
-    def stage(self, text: str) -> None:
-        self.told.append(text)
-
-    def jars(self, done: int, total: int) -> None:
-        """No jars are fetched."""
 
 
 def stages(clock: TickingClock | None = None) -> conduct._Stages:
@@ -158,7 +129,7 @@ def test_an_aftermath_that_fails_is_told_and_takes_nothing_away(
         raise error
 
     monkeypatch.setattr(aftermath, "follow", fail)
-    told: Any = FakeManifest(content={"status": "complete"})
+    told = FakeManifest(content={"status": "complete"})
     nothing: Any = None
     test: Any = SimpleNamespace(broker_settings={})
     conduct._follow(nothing, test, nothing, told=told, stages=stages())
@@ -174,7 +145,7 @@ def test_the_aftermath_waits_for_the_expiration_that_brokers_have(
     monkeypatch.setattr(aftermath, "follow", lambda *_args, expiration_ms, **_: asked.append(expiration_ms))
     nothing: Any = None
     test: Any = SimpleNamespace(broker_settings=settings)
-    told: Any = FakeManifest()
+    told = FakeManifest()
     conduct._follow(nothing, test, nothing, told=told, stages=stages())
     assert asked == [expiration_ms]
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
 from click.testing import CliRunner
+from fakes.conformance import ModelBrokers
 
 from harness.conformance.cli import conform as command
 from harness.conformance.conform import Asked, groups, told
 from harness.conformance.files import CLEANED, read_folder
 from harness.conformance.lockstep import Outcome, go
 from harness.conformance.picture import Entry, Held, Picture, Remembered, differences, of_replica, shown
-from harness.conformance.producer import RefusedError
 from harness.conformance.schedules import FILLER, PUT, WAYS, at_random, written
 from harness.conformance.simulated import Simulated
 from harness.conformance.steps import (
@@ -38,7 +37,7 @@ from harness.conformance.steps import (
     TimePasses,
     Write,
 )
-from harness.errors import UsageError, WaitTimeoutError
+from harness.errors import UsageError
 from harness.segments.producer_snapshot import encode_producer_snapshot
 from harness.segments.txnindex import encode_txnindex
 from harness.verdict import ANOMALY
@@ -46,11 +45,10 @@ from models.batch import ABORT, COMMIT, encode
 from models.rules import Rules, rules_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from harness.conformance.lockstep import Key
-    from harness.conformance.steps import CommonStep, LocalStep, Step
+    from harness.conformance.steps import Step
 
 OLD, NEW = rules_of("3.9.2"), rules_of("4.4.0")
 BEGIN = Write(TRANSACTIONAL, ("K",))
@@ -253,77 +251,18 @@ def test_what_is_on_disk_is_what_the_model_has(tmp_path: Path) -> None:
 # Many at once
 
 
-@dataclass
-class Another:
-    """A second model in the place of brokers. ``wrong``: topic and broker whose picture is wrong from a step on.
-
-    ``refuses``: topic and the step that is refused there.
-    """
-
-    wrong: dict[Key, int] = field(default_factory=dict)
-    refuses: dict[str, Step] = field(default_factory=dict)
-    will_age: bool = False
-    kept_until_ms: set[int] = field(default_factory=set)
-    topics: dict[str, Topic] = field(default_factory=dict)
-    aged: list[bool] = field(default_factory=list)
-
-    def create(self, schedules: Sequence[Schedule]) -> None:
-        self.topics = {one.name: Topic(self, Simulated(one, OLD), one.name) for one in schedules}
-
-    def move_on(self) -> None:
-        pass
-
-    @contextmanager
-    def during(self, step: CommonStep) -> Iterator[None]:
-        self.aged.append(self.will_age)
-        for topic in self.topics.values():
-            topic.model.take(step)
-            topic.steps += 1
-        yield
-
-    def pictures(self, log_starts: Mapping[int, Mapping[str, int]]) -> dict[Key, Picture]:
-        return {
-            (name, broker): self._seen(name, broker, self.topics[name].model.pictures()[broker])
-            for broker, starts in log_starts.items()
-            for name in starts
-        }
-
-    def _seen(self, name: str, broker: int, picture: Picture) -> Picture:
-        from_step = self.wrong.get((name, broker))
-        is_wrong = from_step is not None and self.topics[name].steps >= from_step
-        return replace(picture, log_start=99) if is_wrong else picture
-
-    def wait(self, condition: Callable[[], bool], what: str, timeout_s: float) -> None:
-        if not condition():
-            raise WaitTimeoutError(f"waited {timeout_s} s in vain for {what}")
-
-
-@dataclass
-class Topic:
-    cluster: Another
-    model: Simulated
-    name: str
-    steps: int = 0
-
-    def take(self, step: LocalStep) -> None:
-        if self.cluster.refuses.get(self.name) == step:
-            raise RefusedError("a batch is refused with OutOfOrderSequenceNumberError")
-        self.model.take(step)
-        self.steps += 1
-
-
 STEPS = (PUT, FILLER, Clean(kept=True), TimePasses(), FILLER, Clean())
 TWO = [Schedule("one", STEPS), Schedule("two", (PUT, Rest(), *STEPS[2:]))]
 
 
-def gone(cluster: Another, schedules: Sequence[Schedule] = tuple(TWO)) -> list[Outcome]:
+def gone(cluster: ModelBrokers, schedules: Sequence[Schedule] = tuple(TWO)) -> list[Outcome]:
     outcomes: list[Outcome] = []
     go(cluster, schedules, OLD, lambda _: None, outcomes.append)
     return outcomes
 
 
 def test_schedules_that_agree_go_to_their_end() -> None:
-    cluster = Another()
+    cluster = ModelBrokers()
     assert [(one.schedule.name, one.agreed, one.disagreements) for one in gone(cluster)] == [
         ("one", 6, ()),
         ("two", 6, ()),
@@ -332,7 +271,7 @@ def test_schedules_that_agree_go_to_their_end() -> None:
 
 
 def test_a_disagreement_ends_its_schedule_alone() -> None:
-    first, second = gone(Another(wrong={("two", 3): 2}))
+    first, second = gone(ModelBrokers(wrong={("two", 3): 2}))
     assert (first.schedule.name, first.agreed) == ("two", 1)
     (found,) = first.disagreements
     assert (found.number, found.step, found.broker) == (2, Rest(), 3)
@@ -341,7 +280,7 @@ def test_a_disagreement_ends_its_schedule_alone() -> None:
 
 
 def test_what_the_model_does_and_a_broker_refuses_is_a_disagreement() -> None:
-    first, _ = gone(Another(refuses={"one": FILLER}))
+    first, _ = gone(ModelBrokers(refuses={"one": FILLER}))
     (found,) = first.disagreements
     assert (found.number, found.broker) == (2, 1)
     assert found.differences == ["a batch is refused with OutOfOrderSequenceNumberError"]
@@ -349,7 +288,7 @@ def test_what_the_model_does_and_a_broker_refuses_is_a_disagreement() -> None:
 
 def test_what_befalls_one_cluster_is_common() -> None:
     with pytest.raises(ValueError, match="at once: 1, 2, 3 clean; rest"):
-        gone(Another(), [Schedule("one", (Clean(),)), Schedule("two", (Rest(),))])
+        gone(ModelBrokers(), [Schedule("one", (Clean(),)), Schedule("two", (Rest(),))])
 
 
 # The command
@@ -375,7 +314,7 @@ def test_groups_of_schedules() -> None:
 
 
 def test_what_is_told_as_json() -> None:
-    outcomes = gone(Another(wrong={("two", 3): 2}))
+    outcomes = gone(ModelBrokers(wrong={("two", 3): 2}))
     said = told(ANOMALY, "kafka-3.9", outcomes, None)
     assert (said["verdict"], said["reason"]) == (ANOMALY, None)
     assert [one["agreed"] for one in said["schedules"]] == [1, 6]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import docker
 import pytest
 from docker.errors import APIError, DockerException, NotFound
+from fakes.containers import FakeEngine, FakeResource
 from requests.exceptions import ReadTimeout
 
 from harness import commands
@@ -114,58 +114,14 @@ def test_what_the_engine_says_becomes_one_sentence(error: Exception, kind: type[
     assert str(raised.value) == told
 
 
-@dataclass
-class Thing:
-    """A container, a network or a volume; ``refusal`` is raised when it is removed."""
-
-    name: str
-    run_id: str
-    removed: list[str]
-    refusal: Exception | None = None
-
-    @property
-    def labels(self) -> dict[str, str]:
-        return {engine.LABEL: self.run_id}
-
-    @property
-    def attrs(self) -> dict[str, Any]:
-        return {"Labels": self.labels}
-
-    def remove(self, **_: Any) -> None:
-        if self.refusal is not None:
-            raise self.refusal
-        self.removed.append(self.name)
-
-
-@dataclass
-class Things:
-    """All things of a kind."""
-
-    held: list[Thing] = field(default_factory=list)
-
-    def list(self, *, filters: dict[str, str], **_: Any) -> list[Thing]:
-        name, _equals, run_id = filters["label"].partition("=")
-        assert name == engine.LABEL
-        return [thing for thing in self.held if run_id in {"", thing.run_id}]
-
-
-@dataclass
-class FakeEngine:
-    """What a client shows of its engine."""
-
-    containers: Things = field(default_factory=Things)
-    networks: Things = field(default_factory=Things)
-    volumes: Things = field(default_factory=Things)
-
-
 def furnish(monkeypatch: pytest.MonkeyPatch, refusal: Exception | None = None) -> list[str]:
     """Connect to an engine with a container, a network and a volume for each of two runs; return what is removed."""
     removed: list[str] = []
     fake = FakeEngine()
     for run_id in (RUN_ID, "other"):
-        fake.containers.held.append(Thing(f"container of {run_id}", run_id, removed, refusal))
-        fake.networks.held.append(Thing(f"network of {run_id}", run_id, removed))
-        fake.volumes.held.append(Thing(f"volume of {run_id}", run_id, removed))
+        fake.containers.resources.append(FakeResource(f"container of {run_id}", run_id, removed, refusal))
+        fake.networks.resources.append(FakeResource(f"network of {run_id}", run_id, removed))
+        fake.volumes.resources.append(FakeResource(f"volume of {run_id}", run_id, removed))
     monkeypatch.setattr(engine, "connect", lambda: fake)
     return removed
 

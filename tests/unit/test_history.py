@@ -7,7 +7,9 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fakes import FakeLibrary, TickingClock, append_half_a_line
+from fakes.clients import FakeLibrary
+from fakes.clock import TickingClock
+from fakes.host import append_half_a_line
 
 from harness.clients.recorded import Producer, ProducerSpec
 from harness.errors import UsageError

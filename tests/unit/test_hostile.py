@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from brokers import FakeBroker, Held
 from copied import copy, write_copies
-from fakes import TickingClock
+from fakes.brokers import FakeBroker, Held
+from fakes.clock import TickingClock
 from hostile import HOSTILE, LITERAL, NAME, raise_if_forged, raise_if_raw
 from literal import History, Txn, abort, commit, delete, put, replica, write_run
 from pages import MANIFEST, hostile_page

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from docker.errors import APIError, ImageNotFound
+from fakes.containers import FakeEngine, FakeImages
 
 from harness.errors import UsageError
 from harness.targets import find_target, images
@@ -19,27 +18,8 @@ OFFICIAL = f"apache/kafka:{TARGET.version}"
 BUILT = f"compaction-harness/kafka:{TARGET.version}"
 
 
-class FakeImages:
-    """An engine's images, and a registry's."""
-
-    def __init__(self, held: Iterable[str], registry: Iterable[str] = ()) -> None:
-        self.held, self.registry = set(held), set(registry)
-
-    def get(self, reference: str) -> Any:
-        if reference != reference.lower():
-            raise APIError("400", explanation="invalid reference format")
-        if reference not in self.held:
-            raise ImageNotFound(reference)
-        return SimpleNamespace(id=f"sha256:{reference}", attrs={"RepoDigests": [f"{reference}@sha256:1"]})
-
-    def pull(self, reference: str) -> None:
-        if reference not in self.registry:
-            raise APIError("500", explanation="dial tcp: lookup failed")
-        self.held.add(reference)
-
-
 def client(held: Iterable[str], registry: Iterable[str] = ()) -> Any:
-    return SimpleNamespace(images=FakeImages(held, registry))
+    return FakeEngine(images=FakeImages(held, registry))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fakes.host import write_java
 
 from harness.errors import UsageError
 from harness.java import Java, find_java, parse_version
@@ -27,31 +28,22 @@ def test_parse_version(output: str, expected: tuple[int, str] | None) -> None:
     assert parse_version(output) == expected
 
 
-def fake_java(folder: Path, version: str) -> Path:
-    """Write a ``java`` that claims a version, as the real one does: on stderr."""
-    folder.mkdir(parents=True)
-    java = folder / "java"
-    java.write_text(f"#!{sys.executable}\nimport sys\nprint('openjdk version \"{version}\"', file=sys.stderr)\n")
-    java.chmod(0o755)
-    return java
-
-
 def test_java_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    java = fake_java(tmp_path / "bin", "17.0.9")
+    java = write_java(tmp_path / "bin", "17.0.9")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(java.parent))
     assert find_java() == Java(java, 17, "17.0.9")
 
 
 def test_java_home_comes_before_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home, path = fake_java(tmp_path / "home" / "bin", "21.0.2"), fake_java(tmp_path / "bin", "17.0.9")
+    home, path = write_java(tmp_path / "home" / "bin", "21.0.2"), write_java(tmp_path / "bin", "17.0.9")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PATH", str(path.parent))
     assert find_java() == Java(home, 21, "21.0.2")
 
 
 def test_old_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    java = fake_java(tmp_path / "bin", "1.8.0_392")
+    java = write_java(tmp_path / "bin", "1.8.0_392")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", f"{java.parent}{os.pathsep}{os.environ['PATH']}")
     with pytest.raises(UsageError, match=r"is Java 1\.8\.0_392, older than 17: .*openjdk-17-jre-headless"):
@@ -69,7 +61,7 @@ def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_broken_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    java = fake_java(tmp_path / "bin", "17")
+    java = write_java(tmp_path / "bin", "17")
     java.write_text(f"#!{sys.executable}\nraise SystemExit(3)\n")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(java.parent))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from ipaddress import IPv4Network
 from typing import TYPE_CHECKING
 
 import pytest
+from fakes.host import FakeHost
 
 from harness import commands
 from harness.errors import HarnessError, UsageError
@@ -19,43 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RUN = "2026-01-02T03-04-05Z-abcd"
-
-
-class FakeHost:
-    """Knows what links and namespaces there are after the commands that were run, and fails where it is told to."""
-
-    def __init__(self, namespaces: Path) -> None:
-        self.commands: list[str] = []
-        self.links = {"lo", "eth0"}
-        self.namespaces = namespaces
-        self.routes: list[dict[str, str]] = [{"dst": "default"}, {"dst": "192.0.2.0/24"}]
-        self.refused = "nothing"
-
-    def run(self, *command: str) -> str:
-        line = " ".join(command)
-        self.commands.append(line)
-        if self.refused in line:
-            raise HarnessError(f"`{line}`: Operation not permitted")
-        match command[1:]:
-            case ("link", "add", name, *_):
-                self.links.add(name)
-            case ("link", "delete", name):
-                self.links.remove(name)
-            case ("netns", "add", name):
-                (self.namespaces / name).touch()
-            case ("netns", "delete", name):
-                (self.namespaces / name).unlink()
-            case ("-4", "-json", "address"):
-                # As ip prints interfaces that it leaves out, and the others.
-                return json.dumps([{}, {"addr_info": [{"local": "192.0.2.2", "prefixlen": 24}]}])
-            case ("-4", "-json", "route", *_):
-                return json.dumps(self.routes)
-        return ""
-
-    @property
-    def state(self) -> tuple[set[str], set[str]]:
-        """Links and namespaces beside the host's own."""
-        return self.links - {"lo", "eth0"}, {path.name for path in self.namespaces.iterdir()}
 
 
 @pytest.fixture

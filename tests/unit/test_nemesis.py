@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
 import pytest
-from fakes import TickingClock
+from fakes.cluster import RecordedCluster
+from fakes.observer import BALLAST_END, PAYLOAD_END
 
 from harness import run
-from harness.cluster import Cluster
 from harness.errors import UsageError, WaitTimeoutError
-from harness.observe import View
 from harness.placement import Placement, place
-from harness.protocol.admin import PartitionState
 from harness.request import RunOptions
 from harness.runtimes.base import Need
 from harness.runtimes.reach import Reach
-from harness.systems.kafka import KafkaControl
 from harness.timers import TIMERS
 from nemesis import NEMESES, Grounds, Nemesis, find_nemesis, throttle, topology
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-PAYLOAD_END, BALLAST_END = 5, 50
 PACE = 1000
-TOPICS = ("aborted-to-committed", "stuck-lso")
 FIVE = place(brokers=5, replication_factor=3, partitions=1, absent=2)
 TWO_AWAY = place(brokers=5, replication_factor=4, partitions=3, absent=2)
 
@@ -44,128 +33,9 @@ def on_brokers(leader: str | None, follower: str | None) -> str:
     )
 
 
-TopicPartition = tuple[str, int]
-
-
-@dataclass
-class FakeRuntime:
-    """Writes down what is done to which broker."""
-
-    brokers: tuple[int, ...]
-    told: list[str]
-    down: set[int] = field(default_factory=set)
-
-    def __getattr__(self, verb: str) -> Any:
-        if verb not in {"stop", "kill", "start", "pause", "resume", "cut", "heal"}:
-            raise AttributeError(verb)
-
-        def act(broker: int) -> None:
-            self.told.append(f"{verb} {broker}")
-            (self.down.add if verb in {"stop", "kill", "pause", "cut"} else self.down.discard)(broker)
-
-        return act
-
-    def block(self, links: Sequence[tuple[int, int]]) -> None:
-        self.told.append(f"block {', '.join(f'{source}>{hearer}' for source, hearer in links)}")
-
-    def lose(self, broker: int, fraction: float) -> None:
-        self.told.append(f"lose {fraction} of {broker}")
-
-    def delay(self, broker: int, delay_ms: int) -> None:
-        self.told.append(f"delay {broker} by {delay_ms} ms")
-
-    def fill_disk(self, broker: int) -> None:
-        self.told.append(f"fill the disk of {broker}")
-        self.down.add(broker)
-
-    def free_disk(self, broker: int) -> None:
-        self.told.append(f"free the disk of {broker}")
-
-    def skew(self, broker: int, offset_s: int) -> None:
-        self.told.append(f"skew {broker} by {offset_s} s")
-
-    def clear_links(self) -> None:
-        self.told.append("clear links")
-
-    def is_up(self, broker: int) -> bool:
-        return broker not in self.down
-
-    def address(self, broker: int) -> str:
-        return f"broker {broker}"
-
-
-@dataclass
-class FakeObserver:
-    """Sees brokers that stay at the end, and the others as far as they have copied: a record each second."""
-
-    cluster: FakeCluster
-    ends: dict[int, int] = field(default_factory=dict)
-
-    def seen(self, _partition: TopicPartition) -> range:
-        return range(BALLAST_END if "ballast" in self.cluster.told else PAYLOAD_END)
-
-    def looked_since(self, broker: int, since_s: float) -> bool:
-        return self.cluster.runtime.is_up(broker) and self.cluster.clock.now_s() >= since_s + 1
-
-    def view(self, broker: int, partition: TopicPartition) -> View | None:
-        if not any(told.startswith("reassign") for told in self.cluster.told) or partition[0] == "control":
-            return None
-        self.ends[broker] = self.ends.get(broker, 0) + 1
-        end = self.ends[broker]
-        return View(log_start=0, high_watermark=end, last_stable_offset=end, log_end=end)
-
-
-@dataclass
-class FakeAdmin:
-    """Writes down what is asked for; brokers that are down leave the ISR, and are not registered."""
-
-    cluster: FakeCluster
-
-    def alter_topics(self, topics: Sequence[str], settings: Mapping[str, str | None]) -> None:
-        self.cluster.told.append(f"topics {', '.join(topics)}: {dict(settings)}")
-
-    def alter_brokers(self, settings: Mapping[str, str | None]) -> None:
-        self.cluster.told.append(f"brokers: {dict(settings)}")
-
-    def reassign(self, replicas: Mapping[TopicPartition, Sequence[int]]) -> None:
-        self.cluster.told.append(f"reassign {dict(replicas)}")
-
-    def brokers(self) -> set[int]:
-        return {broker for broker in self.cluster.runtime.brokers if self.cluster.runtime.is_up(broker)}
-
-    def active_controller(self) -> int | None:
-        """Tell the first broker that runs, once those that were killed were looked for in vain."""
-        self.cluster.told.append("who is the controller?")
-        return next(broker for broker in self.cluster.placement.controllers if self.cluster.runtime.is_up(broker))
-
-    def partitions(self, _topics: Sequence[str]) -> dict[TopicPartition, PartitionState]:
-        return {
-            tp: PartitionState(brokers[0], brokers, tuple(b for b in brokers if self.cluster.runtime.is_up(b)))
-            for tp, brokers in self.cluster.replicas.items()
-        }
-
-
-class FakeCluster(Cluster):
-    """A cluster with two topics and a control; ``told`` has what was done and what was waited for, in order."""
-
-    def __init__(self, placement: Placement) -> None:
-        self.told: list[str] = []
-        replicas = {
-            (topic, partition): placement.replicas(partition, control=topic == "control")
-            for topic in (*TOPICS, "control")
-            for partition in range(placement.partitions)
-        }
-        runtime: Any = FakeRuntime(placement.brokers, self.told)
-        observer: Any = FakeObserver(self)
-        admin: Any = FakeAdmin(self)
-        control = KafkaControl(runtime, admin)
-        clock = TickingClock(told=self.told)
-        super().__init__(runtime, admin, control, observer, placement, replicas, clock, settle_s=30)
-
-
-def grounds(placement: Placement | None = None) -> tuple[FakeCluster, Grounds]:
-    cluster = FakeCluster(placement or Placement())
-    return cluster, Grounds(cluster, PACE, lambda: cluster.told.append("ballast"))
+def grounds(placement: Placement | None = None) -> tuple[RecordedCluster, Grounds]:
+    cluster = RecordedCluster(placement or Placement())
+    return cluster, Grounds(cluster, PACE, lambda: cluster.actions.append("ballast"))
 
 
 @pytest.mark.parametrize("nemesis", NEMESES.values(), ids=list(NEMESES))
@@ -192,10 +62,10 @@ def test_everybody_who_is_to_be_absent_goes_and_comes_back(
     cluster, subject = grounds(placement)
     nemesis = find_nemesis(name)
     nemesis.leave(subject)
-    assert cluster.told == [f"{away} {broker}" for broker in placement.absent]
-    cluster.told.clear()
+    assert cluster.actions == [f"{away} {broker}" for broker in placement.absent]
+    cluster.actions.clear()
     nemesis.come_back(subject)
-    assert cluster.told == [f"{back} {broker}" for broker in placement.absent]
+    assert cluster.actions == [f"{back} {broker}" for broker in placement.absent]
 
 
 @pytest.mark.parametrize(
@@ -213,7 +83,7 @@ def test_a_topology_is_what_its_lost_links_leave(name: str, lost: str) -> None:
     assert nemesis.why_unfit(FIVE) is None
     nemesis.leave(subject)
     nemesis.come_back(subject)
-    assert cluster.told == [f"block {lost}", "clear links"]
+    assert cluster.actions == [f"block {lost}", "clear links"]
     assert nemesis.shape is not None
     assert not {f"{source}>{hearer}" for source, hearer in nemesis.shape(FIVE).edges} & set(lost.split(", "))
 
@@ -252,12 +122,12 @@ def test_a_rolling_restart_gets_to_the_others_once_the_absent_are_back() -> None
     cluster, subject = grounds()
     nemesis = find_nemesis("rolling")
     nemesis.leave(subject)
-    assert cluster.told == ["stop 2"]
+    assert cluster.actions == ["stop 2"]
     nemesis.come_back(subject)
     back = "wait for broker 2 to rejoin every ISR"
     registered = "wait for brokers [1, 2, 3] to register"
     turns = [["stop 1", "start 1", registered, back], ["stop 3", "start 3", registered, back]]
-    assert cluster.told[1:] == ["start 2", back, *turns[0], *turns[1]]
+    assert cluster.actions[1:] == ["start 2", back, *turns[0], *turns[1]]
 
 
 def test_the_controller_is_killed_while_the_broker_is_away_and_comes_back_at_once() -> None:
@@ -265,7 +135,7 @@ def test_the_controller_is_killed_while_the_broker_is_away_and_comes_back_at_onc
     assert placement.controllers == (1, 3, 4)
     cluster, subject = grounds(placement)
     find_nemesis("controller-kill").leave(subject)
-    assert [told for told in cluster.told if not told.startswith("who")] == [
+    assert [told for told in cluster.actions if not told.startswith("who")] == [
         "kill 2",
         "wait for broker 2 to leave every ISR",
         "wait for an active controller",
@@ -282,10 +152,10 @@ def test_a_full_disk_is_written_to_until_the_broker_has_ended() -> None:
     cluster, subject = grounds()
     nemesis = find_nemesis("disk-full")
     nemesis.leave(subject)
-    assert cluster.told == ["fill the disk of 2", "ballast", "wait for the brokers without disk space to end"]
-    cluster.told.clear()
+    assert cluster.actions == ["fill the disk of 2", "ballast", "wait for the brokers without disk space to end"]
+    cluster.actions.clear()
     nemesis.come_back(subject)
-    assert cluster.told == ["free the disk of 2", "start 2"]
+    assert cluster.actions == ["free the disk of 2", "start 2"]
 
 
 def test_a_clock_that_is_ahead_is_put_right() -> None:
@@ -294,7 +164,7 @@ def test_a_clock_that_is_ahead_is_put_right() -> None:
     assert not nemesis.takes_away
     nemesis.leave(subject)
     nemesis.come_back(subject)
-    assert cluster.told == ["skew 2 by 3600 s", "skew 2 by 0 s"]
+    assert cluster.actions == ["skew 2 by 3600 s", "skew 2 by 0 s"]
 
 
 def test_poor_links_take_nobody_away() -> None:
@@ -305,7 +175,7 @@ def test_poor_links_take_nobody_away() -> None:
         nemesis.leave(subject)
         nemesis.come_back(subject)
     lossy = ["lose 0.2 of 2", "lose 0.2 of 3", "clear links"]
-    assert cluster.told == [*lossy, "delay 2 by 150 ms", "delay 3 by 150 ms", "clear links"]
+    assert cluster.actions == [*lossy, "delay 2 by 150 ms", "delay 3 by 150 ms", "clear links"]
 
 
 def test_a_partition_ends_hung_fetches_soon_enough() -> None:
@@ -318,13 +188,13 @@ def test_nothing_is_nothing() -> None:
     nemesis = find_nemesis("none")
     nemesis.leave(subject)
     nemesis.come_back(subject)
-    assert cluster.told == []
+    assert cluster.actions == []
 
 
 def test_the_throttle_is_on_exposed_topics_at_a_pace_for_all_their_partitions() -> None:
     cluster, subject = grounds(TWO_AWAY)
     throttle.throttle(subject)
-    assert cluster.told == [
+    assert cluster.actions == [
         on_topics("*"),
         on_brokers(leader="12000", follower="6000"),  # two topics of three partitions, to two followers
     ]
@@ -333,7 +203,7 @@ def test_the_throttle_is_on_exposed_topics_at_a_pace_for_all_their_partitions() 
 def test_lifting_takes_back_all_that_the_throttle_has_set() -> None:
     cluster, subject = grounds(TWO_AWAY)
     throttle.lift(subject)
-    assert cluster.told == [
+    assert cluster.actions == [
         on_brokers(leader=None, follower=None),
         on_topics(None),
     ]
@@ -342,22 +212,21 @@ def test_lifting_takes_back_all_that_the_throttle_has_set() -> None:
 def test_joining_replicas_are_added_behind_the_ballast_and_have_the_payload_when_the_outage_begins() -> None:
     cluster, subject = grounds()
     find_nemesis("join").leave(subject)
-    assert cluster.told == [
+    assert cluster.actions == [
         "ballast",
         on_topics("*"),
         on_brokers(leader="2000", follower="2000"),
         "reassign {('aborted-to-committed', 0): (1, 3, 2), ('stuck-lso', 0): (1, 3, 2)}",
         "wait for the new replicas to have copied the payload",
     ]
-    copied: Any = cluster.observer
-    assert set(copied.ends) == {2}, "only the new replicas are waited for"
-    assert PAYLOAD_END <= copied.ends[2] < BALLAST_END, "and not until they have the ballast"
+    ends = cluster.observer.ends
+    assert set(ends) == {2}, "only the new replicas are waited for"
+    assert PAYLOAD_END <= ends[2] < BALLAST_END, "and not until they have the ballast"
 
 
 def test_each_of_the_joining_brokers_has_to_have_the_payload() -> None:
     cluster, subject = grounds(TWO_AWAY)
-    observer: Any = cluster.observer
-    observer.ends = {3: -1000}
+    cluster.observer.ends = {3: -1000}
     with pytest.raises(WaitTimeoutError, match="the new replicas to have copied the payload"):
         find_nemesis("join").leave(subject)
 
@@ -365,7 +234,7 @@ def test_each_of_the_joining_brokers_has_to_have_the_payload() -> None:
 def test_a_throttled_catch_up_begins_with_an_outage_that_leaves_the_broker_behind() -> None:
     cluster, subject = grounds()
     find_nemesis("catch-up").leave(subject)
-    assert cluster.told == [
+    assert cluster.actions == [
         "kill 2",
         "wait for broker 2 to leave every ISR",
         "ballast",
@@ -382,17 +251,16 @@ def test_a_throttled_catch_up_begins_with_an_outage_that_leaves_the_broker_behin
 def test_the_return_of_a_throttled_replica_is_the_end_of_the_throttle(name: str) -> None:
     cluster, subject = grounds()
     find_nemesis(name).come_back(subject)
-    lifted = cluster.told.copy()
-    cluster.told.clear()
+    lifted = cluster.actions.copy()
+    cluster.actions.clear()
     throttle.lift(subject)
-    assert lifted == cluster.told
+    assert lifted == cluster.actions
 
 
-def again(name: str) -> FakeCluster:
+def again(name: str) -> RecordedCluster:
     """Take up a run whose absent brokers are all down."""
     cluster, subject = grounds(TWO_AWAY)
-    runtime: Any = cluster.runtime
-    runtime.down = set(TWO_AWAY.absent)
+    cluster.runtime.down = set(TWO_AWAY.absent)
     away_again = find_nemesis(name).away_again
     assert away_again is not None
     away_again(subject)
@@ -400,16 +268,16 @@ def again(name: str) -> FakeCluster:
 
 
 def test_who_was_killed_is_down_when_the_run_is_resumed() -> None:
-    assert again("kill").told == []
+    assert again("kill").actions == []
 
 
 @pytest.mark.parametrize("name", ["join", "catch-up"])
 def test_who_was_throttled_runs_when_the_run_is_resumed_and_the_throttle_stays(name: str) -> None:
-    assert again(name).told == ["start 2", "start 3", "wait for brokers [1, 2, 3, 4, 5] to register"]
+    assert again(name).actions == ["start 2", "start 3", "wait for brokers [1, 2, 3, 4, 5] to register"]
 
 
 def test_where_nobody_was_away_everybody_is_back_when_the_run_is_resumed() -> None:
-    assert again("none").told == ["start 2", "start 3", "wait for brokers 2, 3 to rejoin every ISR"]
+    assert again("none").actions == ["start 2", "start 3", "wait for brokers 2, 3 to rejoin every ISR"]
 
 
 def test_what_a_process_or_a_link_was_told_is_lost_with_the_harness() -> None:

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from stand_in import served
+from fakes.http_servers import served
 
 from harness.errors import UsageError
 from harness.nightly.expectations import expected, read_expectations

@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 import psutil
 import pytest
+from fakes.progress import FakeTeller
 
 from harness.errors import UsageError
 from harness.nightly.cells import CellResult, Status, exit_code, results_of, strays_of
 from harness.nightly.expectations import Expectation, expected, read_expectations
 from harness.nightly.grid import grid, words
 from harness.nightly.ledger import ATTEMPTS, Attempt, Ledger, Plan, Said
-from harness.nightly.matrix import Outage, read_matrix
+from harness.nightly.matrix import read_matrix
 from harness.nightly.night import work
 from harness.nightly.reports import markdown, summary, write_junit
 from harness.verdict import ANOMALY, CLEAN, UNKNOWN
@@ -49,32 +50,17 @@ def failed(outage: int = 0, number: int = 1, code: int = 255, why: str = "the cl
     return Attempt(outage, number, code, 5.0, why)
 
 
-@dataclass
-class Watch:
-    """A clock that runs tell how long they took, and what was told of them."""
-
-    now: float = 0.0
-    begun: list[tuple[int, int]] = field(default_factory=list)
-    limits: list[float | None] = field(default_factory=list)
-
-    def begin(self, index: int, number: int, _outage: Outage) -> None:
-        self.begun.append((index, number))
-
-    def end(self, attempt: Attempt) -> None:
-        self.now += attempt.took_s
-
-
-def worked(ledger: Ledger, attempts: Sequence[Attempt], budget_s: float | None = None) -> Watch:
+def worked(ledger: Ledger, attempts: Sequence[Attempt], budget_s: float | None = None) -> FakeTeller:
     """Work through the plan, where runs end as given, by outage and number."""
-    watch = Watch()
+    teller = FakeTeller()
     known = {(one.outage, one.number): one for one in attempts}
 
     def run_one(index: int, number: int, limit_s: float | None) -> Attempt:
-        watch.limits.append(limit_s)
+        teller.limits.append(limit_s)
         return known[index, number]
 
-    work(ledger, run_one, watch, budget_s=budget_s, now_s=lambda: watch.now)
-    return watch
+    work(ledger, run_one, teller, budget_s=budget_s, now_s=lambda: teller.now)
+    return teller
 
 
 @pytest.fixture
@@ -106,9 +92,9 @@ def test_a_night_that_was_cut_off_goes_on(ledger: Ledger) -> None:
 
 def test_no_run_is_begun_that_may_not_end_in_time(tmp_path: Path) -> None:
     ledger = Ledger.create(tmp_path / "n", plan_of(nemeses=["kill", "none"], repeats=2))
-    watch = worked(ledger, [ended(index) for index in range(4)], budget_s=50.0)
-    assert watch.begun == [(0, 1), (1, 1)]
-    assert watch.limits == [50.0, 30.0]
+    teller = worked(ledger, [ended(index) for index in range(4)], budget_s=50.0)
+    assert teller.begun == [(0, 1), (1, 1)]
+    assert teller.limits == [50.0, 30.0]
 
 
 def test_a_plan_is_read_again_as_it_was(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

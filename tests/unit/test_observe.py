@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fakes import NOW_MS, TickingClock, append_half_a_line
+from fakes.clock import NOW_MS, TickingClock
+from fakes.host import append_half_a_line
+from fakes.runtime import FakeRuntime
 
 from harness.observe import Observer, View
 
@@ -35,7 +36,7 @@ def observe(tmp_path: Path) -> Iterator[Callable[..., Observer]]:
     made: list[Observer] = []
 
     def make(*, resumed: bool = True) -> Observer:
-        runtime: Any = SimpleNamespace(brokers=(1, 2, 3))
+        runtime = FakeRuntime()
         path = tmp_path / "observations.jsonl"
         replicas = dict.fromkeys((TP, OTHER), runtime.brokers)
         nobody: Any = None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from fakes import FakeLibrary, TickingClock
+from fakes.clients import FakeLibrary
+from fakes.clock import TickingClock
+from fakes.observer import FakeObserver
 
 from harness.catalog import CONTROL, SCENARIOS, abort, begin, commit, delete, put
 from harness.errors import HarnessError
@@ -32,15 +34,7 @@ STARTS = {("s", 0): 10, ("s", 1): 20, ("s", 2): 30}
 PARTITIONS = list(STARTS)
 
 
-@dataclass
-class FakeObserver:
-    """Sees a marker a hundred offsets after the record it is asked for."""
-
-    def marker_after(self, _partition: tuple[str, int], offset: int) -> int | None:
-        return offset + 100
-
-
-OBSERVER: Any = FakeObserver()
+OBSERVER = FakeObserver(TickingClock())
 
 
 @dataclass
@@ -106,12 +100,8 @@ def test_what_must_vanish_lies_elsewhere_in_each_partition(path: Path) -> None:
 
 
 def test_a_marker_that_nobody_saw_lies_nowhere(path: Path) -> None:
-    class Blind(FakeObserver):
-        def marker_after(self, _partition: tuple[str, int], _offset: int) -> int | None:
-            return None
-
     subject = Subject(path)
-    blind: Any = Blind()
+    blind = FakeObserver(TickingClock(), marker_distance=None)
     with closing(subject.history):
         subject.payload.run(Phase.BEFORE)
     assert subject.payload.critical_offset(Critical.MARKER, PARTITIONS[0], blind) is None

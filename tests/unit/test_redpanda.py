@@ -2,78 +2,44 @@
 
 from __future__ import annotations
 
-import io
 import json
-import tarfile
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from stand_in import StandIn, served
+from fakes.admin import PARTITION as TOPIC
+from fakes.admin import LeaderAdmin
+from fakes.containers import ContainerCluster, packed
+from fakes.http_servers import FakeServer, served
+from fakes.runtime import FakeRuntime
 
 from harness import run
 from harness.errors import HarnessError, UsageError
 from harness.protocol.admin import PartitionState
 from harness.protocol.replica import WireReader
-from harness.protocol.wire import Address
 from harness.request import RunOptions
-from harness.runtimes.base import ClusterSpec
-from harness.runtimes.docker import DockerRuntime
-from harness.runtimes.recipe import recipe_for
 from harness.segments.batches import iter_batches
 from harness.segments.encode import encode_batch
 from harness.segments.records import Record
 from harness.segments.redpanda import HEADER, RAFT_DATA
 from harness.systems.redpanda import RedpandaControl
-from harness.targets import TARGETS, find_target
+from harness.targets import TARGETS, images
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-TOPIC = ("stuck-lso", 0)
 TX = ("tx", 0)
 INTERVAL = "log_compaction_interval_ms"
-
-
-class FakeRuntime:
-    """Three brokers, of which some are down."""
-
-    brokers = (1, 2, 3)
-
-    def __init__(self, admins: dict[int, StandIn]) -> None:
-        self.admins = admins
-        self.down: set[int] = set()
-
-    def is_up(self, broker: int) -> bool:
-        return broker not in self.down
-
-    def address(self, broker: int) -> Address:
-        return Address("127.0.0.1", 9000 + broker)
-
-    def admin_address(self, broker: int) -> Address:
-        return Address("127.0.0.1", self.admins[broker].port)
-
-
-class FakeKafka:
-    """What the brokers say by Kafka's protocol: ``leaders`` by broker that is asked."""
-
-    def __init__(self) -> None:
-        self.leaders = {1: 1, 2: 1, 3: 1}
-
-    def partitions(self, _topics: list[str], at: Address | None = None) -> dict[tuple[str, int], PartitionState]:
-        leader = self.leaders[at.port - 9000 if at else 1]
-        return {TOPIC: PartitionState(leader, (1, 3, 2), (1, 3, 2))}
 
 
 class Subject:
     """A control and whom it asks."""
 
-    def __init__(self, admins: dict[int, StandIn]) -> None:
-        self.admins, self.runtime, self.kafka = admins, FakeRuntime(admins), FakeKafka()
-        runtime: Any = self.runtime
-        kafka: Any = self.kafka
-        self.control = RedpandaControl(runtime, kafka)
+    def __init__(self, admins: dict[int, FakeServer]) -> None:
+        self.admins, self.kafka = admins, LeaderAdmin()
+        self.runtime = FakeRuntime(admin_ports={broker: admin.port for broker, admin in admins.items()})
+        self.control = RedpandaControl(self.runtime, self.kafka)
 
     def answer(self, path: str, body: Any, status: int = 200) -> None:
         """Have every broker answer so."""
@@ -254,101 +220,46 @@ def test_what_cannot_be_is_refused(options: dict[str, Any], told: str) -> None:
         run.test_of(RunOptions("redpanda-25.3", "stuck-lso", **options))
 
 
-def packed(files: dict[str, bytes]) -> bytes:
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w") as tar:
-        for name, held in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(held)
-            tar.addfile(member, io.BytesIO(held))
-    return content.getvalue()
-
-
-class FakeContainer:
-    """One broker's."""
-
-    def __init__(self, name: str) -> None:
-        self.labels = {"com.docker.compose.service": name}
-        self.id = name
-        self.given: dict[str, str] = {}
-        self.started = False
-        self.archives: dict[str, bytes] = {}
-
-    def put_archive(self, path: str, data: bytes) -> None:
-        with tarfile.open(fileobj=io.BytesIO(data)) as tar:
-            for member in tar:
-                content = tar.extractfile(member)
-                assert content is not None
-                self.given[f"{path}/{member.name}"] = content.read().decode()
-
-    def get_archive(self, path: str, chunk_size: int) -> tuple[Iterator[bytes], None]:
-        assert chunk_size > 0
-        return iter([self.archives[path]]), None
-
-    def start(self) -> None:
-        self.started = True
-
-
-class Containers:
-    """An engine with the containers of a run on a target, and a runtime on it."""
-
-    def __init__(self, target: str, path: Path, monkeypatch: pytest.MonkeyPatch, **spec: Any) -> None:
-        names = ["broker-1", "broker-2", "broker-3", *(["store"] if target.endswith("cloud") else [])]
-        self.held = {name: FakeContainer(name) for name in names}
-        self.composed: list[tuple[tuple[str, ...], dict[str, str]]] = []
-        client: Any = SimpleNamespace(
-            containers=SimpleNamespace(list=lambda **_: list(self.held.values())),
-            images=SimpleNamespace(get=lambda _: SimpleNamespace(id="sha256:store")),
-        )
-
-        def command(*words: str, timeout_s: float, variables: dict[str, str]) -> str:
-            assert timeout_s > 0
-            self.composed.append((words, variables))
-            return ""
-
-        monkeypatch.setattr("harness.commands.run", command)
-        settings = {INTERVAL: "60", "partition_autobalancing_mode": "off"}
-        run_spec = ClusterSpec("2026-A-Run", path, path / "logs", settings, ports=(19001, 19002, 19003, 19004), **spec)
-        recipe = recipe_for(find_target(target), client)
-        self.runtime = DockerRuntime(run_spec, client, ("compose",), image="sha256:1", recipe=recipe)
+def containers_of(target: str, path: Path, monkeypatch: pytest.MonkeyPatch, **spec: Any) -> ContainerCluster:
+    settings = {INTERVAL: "60", "partition_autobalancing_mode": "off"}
+    return ContainerCluster(target, path, monkeypatch, settings, **spec)
 
 
 def test_brokers_get_their_properties_and_an_admin_port_of_this_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    containers = Containers("redpanda-26.2", tmp_path, monkeypatch)
+    containers = containers_of("redpanda-26.2", tmp_path, monkeypatch)
     containers.runtime.start_cluster()
     ((words, variables),) = containers.composed
     assert words[-3:] == ("broker-1", "broker-2", "broker-3")
     assert variables["HARNESS_PORT_2"] == "19002"
     assert variables["HARNESS_ADMIN_PORT_2"] == str(containers.runtime.admin_address(2).port)
-    given = containers.held["broker-2"].given["/etc/redpanda/.bootstrap.yaml"]
+    given = containers.brokers[2].given["/etc/redpanda/.bootstrap.yaml"].decode()
     assert given == "log_compaction_interval_ms: 60\npartition_autobalancing_mode: off\n"
-    assert all(container.started for container in containers.held.values())
+    assert all(container.calls == ["start"] for container in containers.brokers.values())
 
 
 def test_cloud_topics_have_a_store_beside_the_brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    containers = Containers("redpanda-26.2-cloud", tmp_path, monkeypatch)
+    containers = containers_of("redpanda-26.2-cloud", tmp_path, monkeypatch)
     containers.runtime.start_cluster()
     ((words, variables),) = containers.composed
     assert [word for word in words if word.endswith(".yaml")] == [
         str(tmp_path / "compose.yaml"), str(tmp_path / "redpanda-cloud.yaml"),
     ]  # fmt: skip
     assert words[-4:] == ("store", "broker-1", "broker-2", "broker-3")
-    assert variables["HARNESS_STORE_IMAGE"] == "sha256:store"
-    assert containers.held["store"].started
+    assert variables["HARNESS_STORE_IMAGE"] == f"sha256:{images.STORE}"
+    assert containers.store.calls == ["start"]
 
 
 def test_a_partition_is_one_of_its_topics_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    containers = Containers("redpanda-26.2", tmp_path, monkeypatch)
-    containers.held["broker-2"].archives["/var/lib/redpanda/data/kafka/stuck-lso"] = packed(
-        {
-            "stuck-lso/0_23/0-1-v1.log": b"ours",
-            "stuck-lso/0_23/0-1-v1.base_index": b"-",
-            "stuck-lso/0_23/0-1-v1.log.compaction.staging": b"-",
-            "stuck-lso/10_24/0-1-v1.log": b"another partition's",
-        }
-    )
+    containers = containers_of("redpanda-26.2", tmp_path, monkeypatch)
+    files = {
+        "0_23/0-1-v1.log": b"ours",
+        "0_23/0-1-v1.base_index": b"-",
+        "0_23/0-1-v1.log.compaction.staging": b"-",
+        "10_24/0-1-v1.log": b"another partition's",
+    }
+    containers.brokers[2].archives["/var/lib/redpanda/data/kafka/stuck-lso"] = [packed(files, "stuck-lso")]
     containers.runtime.start_cluster()
     containers.runtime.copy_partition(2, "stuck-lso", 0, tmp_path / "copy")
     assert {path.name: path.read_bytes() for path in (tmp_path / "copy").iterdir()} == {"0-1-v1.log": b"ours"}
@@ -357,10 +268,10 @@ def test_a_partition_is_one_of_its_topics_folders(tmp_path: Path, monkeypatch: p
 def test_logins_are_not_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     login: Any = SimpleNamespace(scram_user=None)
     with pytest.raises(UsageError, match="sets up no logins on Redpanda's brokers"):
-        Containers("redpanda-26.2", tmp_path, monkeypatch, security=login)
+        containers_of("redpanda-26.2", tmp_path, monkeypatch, security=login)
 
 
 def test_kafkas_brokers_have_no_http_api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    containers = Containers("kafka-4.4", tmp_path, monkeypatch)
+    containers = containers_of("kafka-4.4", tmp_path, monkeypatch)
     with pytest.raises(HarnessError, match="broker 1 has no HTTP API"):
         containers.runtime.admin_address(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from stand_in import StandIn, served
+from fakes.http_servers import FakeServer, served
 
 from harness.errors import HarnessError
 from harness.protocol.redpanda_admin import RedpandaAdmin
@@ -23,18 +23,18 @@ OFFSETS = {
 
 
 @pytest.fixture
-def brokers() -> Iterator[dict[int, StandIn]]:
+def brokers() -> Iterator[dict[int, FakeServer]]:
     """Start two of them."""
     with served(2) as stand_ins:
         yield stand_ins
 
 
 @pytest.fixture
-def admin(brokers: dict[int, StandIn]) -> RedpandaAdmin:
+def admin(brokers: dict[int, FakeServer]) -> RedpandaAdmin:
     return RedpandaAdmin(lambda: {broker: Address("127.0.0.1", it.port) for broker, it in brokers.items()})
 
 
-def test_a_replicas_compaction_in_the_clusters_own_terms(admin: RedpandaAdmin, brokers: dict[int, StandIn]) -> None:
+def test_a_replicas_compaction_in_the_clusters_own_terms(admin: RedpandaAdmin, brokers: dict[int, FakeServer]) -> None:
     shown = {"committed_offset": 24, "high_watermark": 20, "last_stable_offset": 19, **OFFSETS}
     older = {"raft_state": {"node_id": 2}, **shown, "max_tombstone_removal_offset": 9}
     newer = {"raft_state": {"node_id": 1}, **shown, "max_tombstone_removable_offset": 10}
@@ -48,7 +48,7 @@ def test_a_replicas_compaction_in_the_clusters_own_terms(admin: RedpandaAdmin, b
     assert states[2].last_stable_offset == 19
 
 
-def test_leadership_is_asked_of_who_has_it(admin: RedpandaAdmin, brokers: dict[int, StandIn]) -> None:
+def test_leadership_is_asked_of_who_has_it(admin: RedpandaAdmin, brokers: dict[int, FakeServer]) -> None:
     path = "/v1/partitions/kafka/stuck-lso/0"
     brokers[1].answers[path] = (200, {"leader_id": 2, "raft_group_id": 5})
     brokers[2].answers[f"{path}/transfer_leadership?target=1"] = (200, None)
@@ -58,14 +58,14 @@ def test_leadership_is_asked_of_who_has_it(admin: RedpandaAdmin, brokers: dict[i
     assert len(brokers[2].asked) == 1, "who leads already is not asked to"
 
 
-def test_without_a_leader_there_is_nothing_to_transfer(admin: RedpandaAdmin, brokers: dict[int, StandIn]) -> None:
+def test_without_a_leader_there_is_nothing_to_transfer(admin: RedpandaAdmin, brokers: dict[int, FakeServer]) -> None:
     brokers[1].answers["/v1/partitions/kafka/stuck-lso/0"] = (200, {"leader_id": -1})
     assert admin.leader(TOPIC) is None
     with pytest.raises(HarnessError, match="stuck-lso-0 has no leader that could give way to broker 1"):
         admin.transfer_leadership(TOPIC, 1)
 
 
-def test_the_coordinator_is_a_partition_with_a_leader(admin: RedpandaAdmin, brokers: dict[int, StandIn]) -> None:
+def test_the_coordinator_is_a_partition_with_a_leader(admin: RedpandaAdmin, brokers: dict[int, FakeServer]) -> None:
     ntp = {"namespace": "kafka_internal", "topic": "tx", "partition": 7}
     brokers[1].answers["/v1/transaction/stuck-lso.tx/find_coordinator"] = (200, {"coordinator": 2, "ntp": ntp})
     brokers[1].answers["/v1/partitions/kafka_internal/tx/7"] = (200, {"leader_id": 2})
@@ -82,7 +82,7 @@ def test_the_coordinator_is_a_partition_with_a_leader(admin: RedpandaAdmin, brok
     ],
 )
 def test_what_it_takes_to_compact_together(
-    admin: RedpandaAdmin, brokers: dict[int, StandIn], state: str, removal: object, told: tuple[bool, bool]
+    admin: RedpandaAdmin, brokers: dict[int, FakeServer], state: str, removal: object, told: tuple[bool, bool]
 ) -> None:
     features = [{"name": "audit_logging", "state": "active"}, {"name": "coordinated_compaction", "state": state}]
     brokers[1].answers["/v1/features"] = (200, {"cluster_version": 17, "features": features})
@@ -91,14 +91,14 @@ def test_what_it_takes_to_compact_together(
     assert (admin.coordinates_compaction(), admin.removes_markers()) == told
 
 
-def test_properties_are_set_for_the_whole_cluster(admin: RedpandaAdmin, brokers: dict[int, StandIn]) -> None:
+def test_properties_are_set_for_the_whole_cluster(admin: RedpandaAdmin, brokers: dict[int, FakeServer]) -> None:
     brokers[1].answers["/v1/cluster_config"] = (200, {"config_version": 4})
     assert admin.set_config({"log_compaction_interval_ms": 100}) == 4
     body = {"upsert": {"log_compaction_interval_ms": 100}, "remove": []}
     assert brokers[1].asked == [("PUT", "/v1/cluster_config", body)]
 
 
-def test_readiness_and_health(admin: RedpandaAdmin, brokers: dict[int, StandIn]) -> None:
+def test_readiness_and_health(admin: RedpandaAdmin, brokers: dict[int, FakeServer]) -> None:
     brokers[1].answers["/v1/status/ready"] = (200, {"status": "ready"})
     brokers[2].answers["/v1/status/ready"] = (503, {"status": "booting"})
     brokers[1].answers["/v1/cluster/health_overview"] = (200, {"is_healthy": False, "nodes_down": [2]})
@@ -108,7 +108,7 @@ def test_readiness_and_health(admin: RedpandaAdmin, brokers: dict[int, StandIn])
     assert admin.brokers() == {1}
 
 
-def test_a_broker_that_is_silent_is_passed_over(brokers: dict[int, StandIn]) -> None:
+def test_a_broker_that_is_silent_is_passed_over(brokers: dict[int, FakeServer]) -> None:
     brokers[2].answers["/v1/cluster_config"] = (200, {"a": 1})
     nobody = Address("127.0.0.1", 1)
     admin = RedpandaAdmin(lambda: {1: nobody, 2: Address("127.0.0.1", brokers[2].port)})
@@ -117,7 +117,7 @@ def test_a_broker_that_is_silent_is_passed_over(brokers: dict[int, StandIn]) -> 
         RedpandaAdmin(lambda: {1: nobody}).config()
 
 
-def test_a_refusal_is_told_in_the_brokers_own_words(admin: RedpandaAdmin, brokers: dict[int, StandIn]) -> None:
+def test_a_refusal_is_told_in_the_brokers_own_words(admin: RedpandaAdmin, brokers: dict[int, FakeServer]) -> None:
     path = "/v1/partitions/kafka/stuck-lso/0"
     brokers[1].answers[path] = (200, {"leader_id": 1})
     brokers[1].answers[f"{path}/transfer_leadership?target=9"] = (
@@ -128,7 +128,7 @@ def test_a_refusal_is_told_in_the_brokers_own_words(admin: RedpandaAdmin, broker
         admin.transfer_leadership(TOPIC, 9)
 
 
-def test_who_is_asked_in_vain_redirects(admin: RedpandaAdmin, brokers: dict[int, StandIn]) -> None:
+def test_who_is_asked_in_vain_redirects(admin: RedpandaAdmin, brokers: dict[int, FakeServer]) -> None:
     path = "/v1/cluster/health_overview"
     brokers[1].answers[path] = (307, f"http://127.0.0.1:{brokers[2].port}{path}")
     brokers[2].answers[path] = (200, {"is_healthy": True})

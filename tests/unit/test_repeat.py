@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
+from fakes.progress import FakeProgress
 
 from harness import cli, manifest, run
 from harness.explore.schedule import Schedule, write_schedule
@@ -220,7 +221,6 @@ def test_the_choice_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     ready = Ready({"name": "local"}, lambda _: pytest.fail("nothing is made"), None)
     monkeypatch.setattr(run, "find_java", lambda: None)
     monkeypatch.setattr(run, "choose", lambda *_: Choice("local", lambda _: ready, "there is no engine"))
-    stages: list[str] = []
-    progress: Any = SimpleNamespace(stage=stages.append, jars=None)
+    progress = FakeProgress()
     run.assemble(RunOptions("kafka-4.4", "stuck-lso"), progress)
-    assert stages == ["runtime local (there is no engine)"]
+    assert progress.stages == ["runtime local (there is no engine)"]

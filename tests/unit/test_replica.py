@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 import kafka.errors
 import pytest
+from fakes.brokers import Held
+from fakes.connections import SegmentConnection
 
 from harness.errors import HarnessError
 from harness.protocol.replica import (
@@ -31,65 +31,12 @@ def batch(offset: int, value: bytes = b"v") -> bytes:
     return encode_batch(base_offset=offset, records=[Record(offset, 1000 + offset, b"K", value)])
 
 
-@dataclass
-class FakeConnection:
-    """A broker that answers a Fetch with the first chunk that goes on past the offset, as one segment a Fetch.
-
-    ``chunks``: per partition (end offset, bytes). ``errors``: error codes instead of an answer.
-    """
-
-    chunks: dict[tuple[str, int], list[tuple[int, bytes]]] = field(default_factory=dict)
-    errors: dict[tuple[str, int], int] = field(default_factory=dict)
-    aborted: dict[tuple[str, int], list[tuple[int, int]]] = field(default_factory=dict)
-    producers: list[tuple[int, int, int]] = field(default_factory=list)
-    asked: list[tuple[int, int]] = field(default_factory=list)
-    address: str = "127.0.0.1:9092"
-
-    def call(self, request: Any) -> Any:
-        if type(request).__name__.startswith("DescribeProducers"):
-            return SimpleNamespace(topics=[self._described(topic) for topic in request.topics])
-        return SimpleNamespace(
-            responses=[
-                SimpleNamespace(topic=topic.topic, partitions=[self._served(topic.topic, p, request.replica_id)])
-                for topic in request.topics
-                for p in topic.partitions
-            ]
-        )
-
-    def _served(self, topic: str, partition: Any, replica_id: int) -> Any:
-        tp = (topic, partition.partition)
-        self.asked.append((replica_id, partition.fetch_offset))
-        chunks = self.chunks.get(tp, [])
-        records = next((data for end, data in chunks if end > partition.fetch_offset), b"")
-        return SimpleNamespace(
-            partition_index=partition.partition,
-            error_code=self.errors.get(tp, 0),
-            log_start_offset=0,
-            high_watermark=9,
-            last_stable_offset=8,
-            aborted_transactions=[
-                SimpleNamespace(producer_id=pid, first_offset=first) for pid, first in self.aborted.get(tp, [])
-            ],
-            records=records,
-        )
-
-    def _described(self, topic: Any) -> Any:
-        producers = [
-            SimpleNamespace(producer_id=pid, producer_epoch=epoch, current_txn_start_offset=first)
-            for pid, epoch, first in self.producers
-        ]
-        (index,) = topic.partition_indexes
-        code = self.errors.get((topic.name, index), 0)
-        told = SimpleNamespace(partition_index=index, error_code=code, active_producers=producers)
-        return SimpleNamespace(name=topic.name, partitions=[told])
-
-
-def fetched(connection: Any, *partitions: tuple[str, int], **more: int) -> dict[tuple[str, int], Any]:
+def fetched(connection: SegmentConnection, *partitions: tuple[str, int], **more: int) -> dict[tuple[str, int], Any]:
     return dict(fetch_all(connection, partitions or (TP,), **more))
 
 
 def test_a_log_of_several_segments_is_read_to_its_end() -> None:
-    connection = FakeConnection({TP: [(2, batch(0) + batch(1)), (3, batch(2))]})
+    connection = SegmentConnection({TP: [(2, batch(0) + batch(1)), (3, batch(2))]})
     state = fetched(connection)[TP]
     assert state.records == batch(0) + batch(1) + batch(2)
     assert end_of(state) == 3
@@ -98,54 +45,55 @@ def test_a_log_of_several_segments_is_read_to_its_end() -> None:
 
 
 def test_a_batch_that_an_answer_cuts_off_is_asked_for_again() -> None:
-    connection = FakeConnection({TP: [(1, batch(0) + batch(1)[:30]), (2, batch(1))]})
+    connection = SegmentConnection({TP: [(1, batch(0) + batch(1)[:30]), (2, batch(1))]})
     assert fetched(connection)[TP].records == batch(0) + batch(1)
 
 
 def test_what_is_no_batch_is_damage() -> None:
     damaged = bytearray(batch(0))
     damaged[-1] ^= 0xFF
-    connection = FakeConnection({TP: [(1, bytes(damaged))]})
+    connection = SegmentConnection({TP: [(1, bytes(damaged))]})
     with pytest.raises(CorruptLogError):
         fetched(connection)
 
 
 def test_one_partition_that_is_not_served_does_not_hide_another() -> None:
-    connection = FakeConnection({TP: [(1, batch(0))]}, errors={OTHER: NOT_HERE})
+    connection = SegmentConnection({TP: [(1, batch(0))]}, errors={OTHER: NOT_HERE})
     told = fetched(connection, TP, OTHER)
     assert told[OTHER] == "NotLeaderForPartitionError"
     assert told[TP].records == batch(0)
 
 
 def test_an_empty_log_ends_where_it_starts() -> None:
-    state = fetched(FakeConnection())[TP]
+    state = fetched(SegmentConnection())[TP]
     assert state.records == b""
     assert end_of(ReplicaState(7, 7, 7, (), b"")) == 7
 
 
 def test_aborted_transactions_of_every_answer_are_told_once() -> None:
-    connection = FakeConnection({TP: [(1, batch(0)), (2, batch(1))]}, aborted={TP: [(5, 0), (6, 3)]})
+    connection = SegmentConnection({TP: [(1, batch(0)), (2, batch(1))]}, held=Held(9, 8, aborted=((5, 0), (6, 3))))
     state = fetched(connection, replica_id=CONSUMER_REPLICA_ID)[TP]
     assert state.aborted == ((5, 0), (6, 3))
     assert {replica_id for replica_id, _ in connection.asked} == {CONSUMER_REPLICA_ID}
 
 
 def test_nothing_follows_where_a_consumer_is_sent_nothing() -> None:
-    connection: Any = FakeConnection({TP: [(5, batch(4))], OTHER: [(3, batch(2))]})
+    connection = SegmentConnection({TP: [(5, batch(4))], OTHER: [(3, batch(2))]})
     assert where_nothing_follows(connection, {TP: 3, OTHER: 3}) == {OTHER}
 
 
 def test_an_error_does_not_tell_that_nothing_follows() -> None:
-    connection: Any = FakeConnection(errors={TP: NOT_HERE})
+    connection = SegmentConnection(errors={TP: NOT_HERE})
     assert where_nothing_follows(connection, {TP: 3}) == set()
 
 
 def test_only_producers_with_a_transaction_hold_one_open() -> None:
-    connection: Any = FakeConnection(producers=[(5, 0, 10), (6, 2, -1), (7, 1, 0)])
+    producers = (OpenTransaction(5, 0, 10), OpenTransaction(6, 2, -1), OpenTransaction(7, 1, 0))
+    connection = SegmentConnection(held=Held(9, 8, open=producers))
     assert open_transactions(connection, [TP]) == {TP: (OpenTransaction(5, 0, 10), OpenTransaction(7, 1, 0))}
 
 
 def test_a_replica_that_cannot_be_described_is_named() -> None:
-    connection: Any = FakeConnection(errors={OTHER: NOT_HERE})
+    connection = SegmentConnection(errors={OTHER: NOT_HERE})
     with pytest.raises(HarnessError, match=r"t-1 at 127\.0\.0\.1:9092: NotLeaderForPartitionError"):
         open_transactions(connection, [TP, OTHER])

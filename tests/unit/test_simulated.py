@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fakes.progress import FakeProgress
 from simulated import simulate
 
 from harness.errors import UsageError
@@ -29,16 +30,6 @@ DIGESTS = {
     "sim-cloud-topics": "d1cc5c903c78216de2924389aa6526956af91767ccb173403be1d907b1e4b385",
 }
 """Of a run of all anomalies with seed 1."""
-
-
-class Silent:
-    """Progress that nobody looks at."""
-
-    def stage(self, text: str) -> None:
-        """Nothing is shown."""
-
-    def jars(self, done: int, total: int) -> None:
-        """Nothing is shown."""
 
 
 def served(run: Simulated, broker: int, topic: str, snapshot: str = AFTER_REJOIN) -> dict[int, str]:
@@ -137,10 +128,10 @@ def test_transactions_of_the_java_client_raise_the_epoch(tmp_path: Path) -> None
 )
 def test_what_cannot_be_simulated_is_refused(options: dict[str, Any], why: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=why):
-        run(RunOptions("sim-kafka", "stuck-lso", results=tmp_path, **options), Silent())
+        run(RunOptions("sim-kafka", "stuck-lso", results=tmp_path, **options), FakeProgress())
     assert not list(tmp_path.iterdir())
 
 
 def test_real_targets_are_not_simulated(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"--runtime sim: kafka-4\.4 is real, and not one of sim-kafka"):
-        run(RunOptions("kafka-4.4", "stuck-lso", results=tmp_path, runtime="sim"), Silent())
+        run(RunOptions("kafka-4.4", "stuck-lso", results=tmp_path, runtime="sim"), FakeProgress())

@@ -2,56 +2,24 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+from fakes.cluster import FakeCluster
+from fakes.connections import StallingReader
 
 from harness import snapshot
-from harness.protocol.replica import ReplicaState
 from harness.store import BEFORE_RETURN, RunFolder
-from harness.systems.kafka import KafkaControl
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-TP = ("stuck-lso", 0)
 
-
-class Network:
-    """Readers of which the first ``stalls`` stall at a Fetch."""
-
-    def __init__(self, stalls: int) -> None:
-        self.stalls = stalls
-        self.opened = self.closed = 0
-
-    def reader(self, _broker: int) -> Network:
-        self.opened += 1
-        return self
-
-    def open_transactions(self, _held: Any) -> dict[Any, tuple[()]]:
-        return {TP: ()}
-
-    def read(self, _held: Any, **_who: Any) -> dict[Any, ReplicaState]:
-        if self.opened <= self.stalls:
-            raise TimeoutError("timed out")
-        return {TP: ReplicaState(log_start=0, high_watermark=1, last_stable_offset=1, aborted=(), records=b"batch")}
-
-    def close(self) -> None:
-        self.closed += 1
-
-
-def take(folder: Path, monkeypatch: pytest.MonkeyPatch, *, stalls: int) -> Network:
-    network = Network(stalls)
-    runtime: Any = SimpleNamespace(
-        brokers=(1,),
-        copy_partition=lambda *_: None,
-        copy_checkpoints=lambda *_: None,
-        is_up=lambda _: True,
-    )
-    control = KafkaControl(runtime, runtime)
-    monkeypatch.setattr(control, "reader", network.reader)
-    cluster: Any = SimpleNamespace(runtime=runtime, control=control, replicas={TP: (1,)})
+def take(folder: Path, monkeypatch: pytest.MonkeyPatch, *, stalls: int) -> StallingReader:
+    network = StallingReader(stalls)
+    cluster = FakeCluster({("stuck-lso", 0): (1,)})
+    cluster.runtime.brokers = (1,)
+    monkeypatch.setattr(cluster.control, "reader", network.reader)
     snapshot.take(cluster, RunFolder(folder), BEFORE_RETURN)
     return network
 

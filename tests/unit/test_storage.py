@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import pickle
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
+from fakes.storage import InMemoryStorage
 from metadata_logs import FOLDER, change, encode_log, encode_snapshot, partition, snapshot_name, topic
 
 from harness.errors import UsageError
@@ -20,59 +19,17 @@ from harness.storage.remote import READ_AHEAD_BYTES, RemotePath, Tree
 from harness.storage.s3 import S3
 from harness.storage.webhdfs import WebHdfs
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 S3A = "spark.hadoop.fs.s3a."
 LOG = "00000000000000000007.log"
 
 
-class Counted(io.BytesIO):
-    """A file that keeps how much it was asked for."""
-
-    def __init__(self, content: bytes, asked: list[int]) -> None:
-        super().__init__(content)
-        self._asked = asked
-
-    def readinto(self, buffer: Any, /) -> int:
-        self._asked.append(len(buffer))
-        return super().readinto(buffer)
-
-
-@dataclass(frozen=True)
-class InMemory:
-    """A storage of these files, which counts what it is asked for."""
-
-    files: Mapping[str, bytes]
-    listed: list[str] = field(default_factory=list)
-    asked: list[int] = field(default_factory=list)
-    failure: OSError | None = None
-    root: str = "mem://here"
-    advice: str = "look there"
-
-    def listing(self, folder: str) -> dict[str, int | None]:
-        self.listed.append(folder)
-        if self.failure:
-            raise self.failure
-        top = folder.rstrip("/") + "/"
-        inside = {path.removeprefix(top): data for path, data in self.files.items() if path.startswith(top)}
-        if not inside:
-            raise FileNotFoundError(folder)
-        return {name.partition("/")[0]: None if "/" in name else len(data) for name, data in inside.items()}
-
-    def opened(self, path: str) -> Counted:
-        if path not in self.files:
-            raise FileNotFoundError(path)
-        return Counted(self.files[path], self.asked)
-
-
-def at(storage: InMemory, path: str) -> Path:
+def at(storage: InMemoryStorage, path: str) -> Path:
     return cast("Path", RemotePath(Tree(storage), PurePosixPath(path)))
 
 
 @pytest.fixture
-def storage() -> InMemory:
-    return InMemory({
+def storage() -> InMemoryStorage:
+    return InMemoryStorage({
         f"/b/t-0/{LOG}": b"",
         "/b/t-0/00000000000000000007.snapshot": b"12",
         "/b/t-1/00000000000000000000.log": b"x" * 100,
@@ -80,7 +37,7 @@ def storage() -> InMemory:
     })  # fmt: skip
 
 
-def test_a_path_does_what_reading_takes(storage: InMemory) -> None:
+def test_a_path_does_what_reading_takes(storage: InMemoryStorage) -> None:
     top = at(storage, "/b")
     assert [(path.name, path.is_dir(), path.is_file()) for path in sorted(top.iterdir())] == [
         ("meta.properties", False, True),
@@ -102,7 +59,7 @@ def test_a_path_does_what_reading_takes(storage: InMemory) -> None:
         log.open("wb")
 
 
-def test_folders_are_listed_once_in_a_process(storage: InMemory) -> None:
+def test_folders_are_listed_once_in_a_process(storage: InMemoryStorage) -> None:
     path = at(storage, "/b/t-0")
     for _ in range(2):
         assert (path / LOG).exists()
@@ -118,12 +75,12 @@ def test_a_metadata_log() -> None:
         f"/copies/{FOLDER}/{100:020}.log": encode_log([change("t", 0, leader=2)], first_offset=100),
         f"/copies/{FOLDER}/{snapshot_name(100)}": encode_snapshot([topic("t"), partition("t", 0, (1, 2))]),
     }
-    metadata = read_metadata_log(at(InMemory(files), f"/copies/{FOLDER}"))
+    metadata = read_metadata_log(at(InMemoryStorage(files), f"/copies/{FOLDER}"))
     assert [state.leader for state in metadata.histories["t", 0].states] == [1, 2]
     assert str(metadata.source) == f"mem://here/copies/{FOLDER}"
 
 
-def test_a_path_with_patterns(storage: InMemory) -> None:
+def test_a_path_with_patterns(storage: InMemoryStorage) -> None:
     path: Any = at(storage, "/*/t-[01]/*.log")
     assert sorted(str(one) for one in path.matches()) == [
         f"mem://here/b/t-0/{LOG}",
@@ -132,7 +89,7 @@ def test_a_path_with_patterns(storage: InMemory) -> None:
     assert (path / "more").matches() == []
 
 
-def test_no_more_is_read_than_is_asked_for_or_the_read_ahead(storage: InMemory) -> None:
+def test_no_more_is_read_than_is_asked_for_or_the_read_ahead(storage: InMemoryStorage) -> None:
     path = at(storage, "/b/t-1/00000000000000000000.log")
     with path.open("rb", buffering=0) as file:
         assert file.readinto(bytearray(30)) == 30
@@ -145,11 +102,11 @@ def test_no_more_is_read_than_is_asked_for_or_the_read_ahead(storage: InMemory) 
 
 
 def test_errors_name_the_path_and_what_to_look_at() -> None:
-    failing = InMemory({}, failure=OSError("When listing\n  objects: no"))
+    failing = InMemoryStorage({}, failure=OSError("When listing\n  objects: no"))
     with pytest.raises(OSError, match=r"When listing objects: no \(look there\): 'mem://here/b'$"):
         list(at(failing, "/b").iterdir())
     with pytest.raises(FileNotFoundError, match=r"No such file or directory: 'mem://here/b/x'$"):
-        at(InMemory({}), "/b/x").open()
+        at(InMemoryStorage({}), "/b/x").open()
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,9 @@ FILES = {
     "nightly.toml": "",
     "tests/real/sandbox.py": 'COMMAND = ("-m", "harness.cli")\n',
     "tests/real/test_runs.py": "from sandbox import COMMAND\n",
+    "tests/unit/fakes/__init__.py": "",
+    "tests/unit/fakes/runtime.py": "import harness.clock\n",
+    "tests/unit/test_faked.py": "from fakes.runtime import FakeRuntime\n",
     "tests/unit/test_clock.py": "def test_clock():\n    from harness.clock import now\n",
     "tests/unit/test_jars.py": "import harness.targets.jars\n",
     "tests/unit/test_typed.py": (
@@ -144,6 +147,8 @@ def test_imports_lead_from_a_module_to_tests_also_inside_functions_and_by_a_comm
         CLOCK: 1,
         "tests/real/sandbox.py": 2,
         RUNS: 3,
+        "tests/unit/fakes/runtime.py": 1,
+        "tests/unit/test_faked.py": 2,
     }
 
 

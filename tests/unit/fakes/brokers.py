@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -117,17 +117,8 @@ class FakeBroker:
                     if served and len(served) + len(batch) > min(wanted.partition_max_bytes, self.answer_bytes):
                         break
                     served += batch
-            return SimpleNamespace(
-                partition_index=wanted.partition,
-                error_code=code,
-                log_start_offset=held.log_start,
-                high_watermark=held.high_watermark,
-                last_stable_offset=held.last_stable_offset,
-                aborted_transactions=[SimpleNamespace(producer_id=p, first_offset=o) for p, o in held.aborted]
-                if request.isolation_level == READ_COMMITTED
-                else None,
-                records=served,
-            )
+            is_committed = request.isolation_level == READ_COMMITTED
+            return fetched_partition(wanted.partition, held, served, code=code, has_aborted=is_committed)
 
         responses = [
             SimpleNamespace(topic=t.topic, partitions=[told(t.topic, p) for p in t.partitions]) for t in request.topics
@@ -136,16 +127,8 @@ class FakeBroker:
 
     def _describeproducers(self, request: Any) -> Any:
         def told(topic: str, number: int) -> Any:
-            producers = [
-                SimpleNamespace(
-                    producer_id=one.producer_id,
-                    producer_epoch=one.producer_epoch,
-                    current_txn_start_offset=one.first_offset,
-                )
-                for one in self._held((topic, number)).open
-            ]
             code = NOT_LEADER if self.is_redpanda_follower else 0
-            return SimpleNamespace(partition_index=number, error_code=code, active_producers=producers)
+            return described_partition(number, self._held((topic, number)), code=code)
 
         return SimpleNamespace(
             topics=[_named(t, [told(t.name, number) for number in t.partition_indexes]) for t in request.topics]
@@ -202,6 +185,29 @@ class FakeBroker:
             for (topic, number), size in self.sizes.items()
         ]
         return SimpleNamespace(results=[SimpleNamespace(error_code=0, topics=topics)])
+
+
+def fetched_partition(number: int, held: Held, records: bytes, *, code: int, has_aborted: bool) -> Any:
+    """Return a partition of a Fetch response."""
+    aborted = [SimpleNamespace(producer_id=producer, first_offset=offset) for producer, offset in held.aborted]
+    return SimpleNamespace(
+        partition_index=number,
+        error_code=code,
+        log_start_offset=held.log_start,
+        high_watermark=held.high_watermark,
+        last_stable_offset=held.last_stable_offset,
+        aborted_transactions=aborted if has_aborted else None,
+        records=records,
+    )
+
+
+def described_partition(number: int, held: Held, *, code: int) -> Any:
+    """Return a partition of a DescribeProducers response."""
+    producers = [
+        SimpleNamespace(producer_id=producer, producer_epoch=epoch, current_txn_start_offset=offset)
+        for producer, epoch, offset in map(astuple, held.open)
+    ]
+    return SimpleNamespace(partition_index=number, error_code=code, active_producers=producers)
 
 
 def _named(topic: Any, partitions: list[Any]) -> Any:

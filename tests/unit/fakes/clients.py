@@ -1,59 +1,21 @@
-"""Stand-ins for what a run is made of: small, without time of their own, and they remember what they are told."""
+"""Client libraries: what a producer is asked to send, and how it is answered."""
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import WaitTimeoutError
+from confluent_kafka import KafkaException
+
+from harness.clients import ClientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
-    from harness.clients import Answered
-
-ROUNDS = 20
-NOW_MS = 1_000_000
-
-TopicPartition = tuple[str, int]
-
-
-@dataclass
-class TickingClock:
-    """Every look at a condition takes one second. ``told`` receives what is waited for."""
-
-    now: float = 0.0
-    told: list[str] = field(default_factory=list)
-
-    def now_s(self) -> float:
-        return self.now
-
-    def time_ms(self) -> int:
-        return NOW_MS + int(self.now * 1000)
-
-    def wait_until(self, condition: Callable[[], Any], _timeout_s: float, what: str) -> Any:
-        self.told.append(f"wait for {what}")
-        for _ in range(ROUNDS):
-            if value := condition():
-                return value
-            self.now += 1
-        raise WaitTimeoutError(what)
-
-    def every(self, _period_s: float, _action: Callable[[], None], name: str) -> Resting:
-        self.told.append(f"begin {name}")
-        return Resting()
-
-
-class Resting:
-    """A routine that never does anything."""
-
-    def stop(self) -> None:
-        """It has not begun."""
-
-    def raise_if_failed(self) -> None:
-        """It does not fail."""
+    from harness.clients import Answered, LibraryProducer
+    from harness.protocol.replica import TopicPartition
 
 
 @dataclass(frozen=True)
@@ -69,21 +31,26 @@ class Sent:
 class FakeLibrary:
     """Makes producers. ``logs`` has what they sent; ``calls`` has every operation but `flush`, in order.
 
-    ``starts``: offsets at which logs begin; ``refused``: keys whose records are not acknowledged.
+    ``starts``: offsets at which logs begin; ``refused``: keys whose records are not acknowledged. ``refusals``: how
+    many commits and aborts are still refused; ``ended`` counts those that were not, and ``made`` the producers.
     """
 
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)
     refused: tuple[str, ...] = ()
     logs: dict[TopicPartition, list[Sent]] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
+    refusals: int = 0
+    ended: int = 0
+    made: int = 0
 
-    def make(self, transactional_id: str | None) -> FakeProducer:
+    def make(self, transactional_id: str | None) -> LibraryProducer:
+        self.made += 1
         return FakeProducer(self, transactional_id)
 
 
 @dataclass
 class FakeProducer:
-    """Answers at `flush`, as the libraries do."""
+    """Implements `LibraryProducer`. Answers at `flush`, as the libraries do."""
 
     library: FakeLibrary
     transactional_id: str | None
@@ -96,10 +63,10 @@ class FakeProducer:
         self.library.calls.append(f"begin {self.transactional_id}")
 
     def commit_transaction(self) -> None:
-        self.library.calls.append(f"commit {self.transactional_id}")
+        self._end("commit")
 
     def abort_transaction(self) -> None:
-        self.library.calls.append(f"abort {self.transactional_id}")
+        self._end("abort")
 
     def send(
         self, to: TopicPartition, key: str, value: str | None, headers: list[tuple[str, bytes]], answered: Answered
@@ -111,6 +78,13 @@ class FakeProducer:
         log.append(Sent(key, value, {name: text.decode() for name, text in headers}))
         self.unanswered.append(partial(answered, error, offset))
 
+    def _end(self, action: str) -> None:
+        self.library.calls.append(f"{action} {self.transactional_id}")
+        if self.library.refusals:
+            self.library.refusals -= 1
+            raise ClientError("INVALID_TXN_STATE")
+        self.library.ended += 1
+
     def flush(self) -> int:
         for answer in self.unanswered:
             answer()
@@ -118,7 +92,24 @@ class FakeProducer:
         return 0
 
 
-def append_half_a_line(path: Path) -> None:
-    """Leave a file as a process leaves it that is killed while it writes."""
-    with path.open("a") as file:
-        file.write('{"index": 99, "ty')
+class FatalProducer:
+    """Answers one record a poll, and raises a fatal error in the first poll that waits, as librdkafka does."""
+
+    def __init__(self, _config: dict[str, Any]) -> None:
+        self._waiting: deque[Callable[[Any, Any], None]] = deque()
+        self._is_fatal = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def produce(self, _topic: str, *, on_delivery: Callable[[Any, Any], None], **_record: Any) -> None:
+        self._waiting.append(on_delivery)
+
+    def poll(self, timeout_s: float) -> int:
+        if timeout_s == 0:
+            return 0
+        if not self._is_fatal:
+            self._is_fatal = True
+            raise KafkaException("out of order sequence number")
+        self._waiting.popleft()("purged", None)
+        return 1

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class StandIn:
+class FakeServer:
     """One server. ``answers`` by path: a status and a body (bytes, or JSON); ``asked`` has method, path and body."""
 
     answers: dict[str, tuple[int, Any]] = field(default_factory=dict)
@@ -23,18 +23,18 @@ class StandIn:
 
 
 @contextmanager
-def served(count: int) -> Iterator[dict[int, StandIn]]:
+def served(count: int) -> Iterator[dict[int, FakeServer]]:
     """Serve so many of them while the context lasts."""
-    stand_ins = {broker: StandIn() for broker in range(1, count + 1)}
+    fakes = {broker: FakeServer() for broker in range(1, count + 1)}
     servers = []
-    for stand_in in stand_ins.values():
-        server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(stand_in))
-        stand_in.port = server.server_port
+    for fake in fakes.values():
+        server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(fake))
+        fake.port = server.server_port
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         servers.append((server, thread))
     try:
-        yield stand_ins
+        yield fakes
     finally:
         for server, thread in servers:
             server.shutdown()
@@ -42,13 +42,13 @@ def served(count: int) -> Iterator[dict[int, StandIn]]:
             thread.join()
 
 
-def _handler(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
+def _handler(fake: FakeServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
             body = json.loads(self.rfile.read(length)) if length else None
-            stand_in.asked.append((self.command, self.path, body))
-            status, said = stand_in.answers.get(self.path, (404, {"message": "Not found", "code": 404}))
+            fake.asked.append((self.command, self.path, body))
+            status, said = fake.answers.get(self.path, (404, {"message": "Not found", "code": 404}))
             content = said if isinstance(said, bytes) else b"" if said is None else json.dumps(said).encode()
             self.send_response(status)
             if status in {307, 302}:

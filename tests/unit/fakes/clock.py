@@ -1,0 +1,63 @@
+"""Clocks whose time passes only where a test lets it pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from harness.errors import WaitTimeoutError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROUNDS = 20
+NOW_MS = 1_000_000
+
+
+@dataclass
+class TickingClock:
+    """A condition takes one second each time it is evaluated. ``actions`` records waits, ``bounds_s`` their bounds."""
+
+    now: float = 0.0
+    actions: list[str] = field(default_factory=list)
+    bounds_s: list[float] = field(default_factory=list)
+
+    def now_s(self) -> float:
+        return self.now
+
+    def time_ms(self) -> int:
+        return NOW_MS + int(self.now * 1000)
+
+    def wait_until(self, condition: Callable[[], Any], timeout_s: float, what: str) -> Any:
+        self.actions.append(f"wait for {what}")
+        self.bounds_s.append(timeout_s)
+        for _ in range(ROUNDS):
+            if value := condition():
+                return value
+            self.now += 1
+        raise WaitTimeoutError(what)
+
+    def every(self, _period_s: float, _action: Callable[[], None], name: str) -> IdleRoutine:
+        self.actions.append(f"begin {name}")
+        return IdleRoutine()
+
+
+class JumpingClock(TickingClock):
+    """Its time passes only in waits, and there in steps of a tenth of a second."""
+
+    def wait_until(self, condition: Callable[[], Any], timeout_s: float, what: str) -> Any:
+        deadline = self.now + timeout_s
+        while not (value := condition()):
+            assert self.now < deadline, what
+            self.now += 0.1
+        return value
+
+
+class IdleRoutine:
+    """A routine that never does anything."""
+
+    def stop(self) -> None:
+        """It has not begun."""
+
+    def raise_if_failed(self) -> None:
+        """It does not fail."""

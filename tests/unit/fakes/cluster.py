@@ -1,0 +1,80 @@
+"""The cluster under test, all of whose parts are fakes, and the payload that was written to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fakes.admin import DelayedAdmin, RecordingAdmin
+from fakes.clock import TickingClock
+from fakes.observer import CopyingObserver, FakeObserver
+from fakes.runtime import FakeRuntime
+from harness.catalog import CONTROL
+from harness.cluster import Cluster
+from harness.placement import Placement
+from harness.scenario import Critical
+from harness.systems.kafka import KafkaControl
+from workloads.payload import Payload
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from harness.observe import Observer
+    from harness.protocol.replica import TopicPartition
+
+SETTLE_S = 30
+TOPICS = ("aborted-to-committed", "stuck-lso")
+TOMBSTONE, MARKER = 10, 20
+"""Offsets of the critical records in each partition of the payload."""
+
+
+class FakeCluster(Cluster):
+    """Three brokers of which broker 2 is placed to be absent; transactions end and settings change at once."""
+
+    runtime: FakeRuntime
+    admin: DelayedAdmin
+    observer: FakeObserver
+    clock: TickingClock
+
+    def __init__(
+        self,
+        replicas: Mapping[TopicPartition, tuple[int, ...]],
+        *,
+        admin: DelayedAdmin | None = None,
+        away: frozenset[int] = frozenset(),
+    ) -> None:
+        runtime, admin = FakeRuntime(), admin or DelayedAdmin()
+        control, observer = KafkaControl(runtime, admin), FakeObserver(admin.clock)
+        super().__init__(runtime, admin, control, observer, Placement(), replicas, admin.clock, SETTLE_S, away)
+
+
+class RecordedCluster(Cluster):
+    """A cluster with two topics and a control; ``actions`` has what was done and what was waited for, in order."""
+
+    runtime: FakeRuntime
+    observer: CopyingObserver
+
+    def __init__(self, placement: Placement) -> None:
+        self.actions: list[str] = []
+        replicas = {
+            (topic, partition): placement.replicas(partition, control=topic == "control")
+            for topic in (*TOPICS, "control")
+            for partition in range(placement.partitions)
+        }
+        clock, runtime = TickingClock(actions=self.actions), FakeRuntime(placement.brokers, self.actions)
+        admin = RecordingAdmin(runtime, placement.controllers, replicas, self.actions)
+        control, observer = KafkaControl(runtime, admin), CopyingObserver(clock, runtime, self.actions)
+        super().__init__(runtime, admin, control, observer, placement, replicas, clock, SETTLE_S)
+
+
+class FakePayload(Payload):
+    """The control's payload on two partitions; ``unseen`` kinds were never seen on any replica."""
+
+    def __init__(self, *unseen: Critical) -> None:
+        self.scenario = CONTROL
+        self.partitions = [(CONTROL.name, 0), (CONTROL.name, 1)]
+        self.unseen = unseen
+
+    def critical_offset(self, kind: Critical, _partition: TopicPartition, _observer: Observer) -> int | None:
+        if kind in self.unseen:
+            return None
+        return TOMBSTONE if kind is Critical.TOMBSTONE else MARKER

@@ -1,0 +1,184 @@
+"""A container engine: the containers of a run, the networks and volumes beside them, and images."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from docker.errors import APIError, ImageNotFound, NotFound
+
+from harness import commands
+from harness.runtimes import engine
+from harness.runtimes.base import ClusterSpec
+from harness.runtimes.docker import DockerRuntime
+from harness.runtimes.recipe import STORE, recipe_for, service
+from harness.targets import find_target, images
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    import pytest
+
+RUN_ID = "2026-A-Run"
+PORTS = (19001, 19002, 19003, 19004)
+
+
+def packed(files: Mapping[str, bytes], folder: str) -> bytes:
+    """Return a folder as the engine gives it."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as tar:
+        top = tarfile.TarInfo(folder)
+        top.type = tarfile.DIRTYPE
+        tar.addfile(top)
+        for name, data in files.items():
+            member = tarfile.TarInfo(f"{folder}/{name}")
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return content.getvalue()
+
+
+def _default_log(**_: Any) -> bytes:
+    return b"[12:00:00] INFO started\n[12:00:01] ERROR no space left\n"
+
+
+@dataclass
+class FakeResource:
+    """A container, a network or a volume of a run; ``refusal`` is raised when it is removed."""
+
+    name: str
+    run_id: str = RUN_ID
+    removed: list[str] = field(default_factory=list)
+    refusal: Exception | None = None
+    attrs: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.attrs["Labels"] = self.labels
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {engine.LABEL: self.run_id}
+
+    def remove(self, **_: Any) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self.removed.append(self.name)
+
+
+@dataclass
+class FakeContainer(FakeResource):
+    """A container of the service of that name. ``calls`` has what it was told to do, ``given`` what was put into it.
+
+    ``archives``: what it gives by path, one after the other, the last again and again; None if it has no such path.
+    """
+
+    archives: dict[str, list[bytes | None]] = field(default_factory=dict)
+    calls: list[str] = field(default_factory=list)
+    given: dict[str, bytes] = field(default_factory=dict)
+    status: str = "running"
+    logs: Callable[..., bytes | Iterator[bytes]] = _default_log
+
+    @property
+    def id(self) -> str:
+        return f"id-{self.name}"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {**super().labels, "com.docker.compose.service": self.name}
+
+    def get_archive(self, path: str, chunk_size: int) -> tuple[Iterator[bytes], None]:
+        left = self.archives.get(path, [None])
+        content = left.pop(0) if len(left) > 1 else left[0]
+        if content is None:
+            raise NotFound("404", explanation=f"Could not find the file {path}")
+        return iter([content[:chunk_size], content[chunk_size:]]), None
+
+    def put_archive(self, path: str, data: bytes) -> None:
+        with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+            for member in tar:
+                content = tar.extractfile(member)
+                assert content is not None
+                self.given[f"{path}/{member.name}"] = content.read()
+
+    def reload(self) -> None:
+        self.calls.append("reload")
+
+    def start(self) -> None:
+        self.calls.append("start")
+
+
+@dataclass
+class FakeCollection:
+    """All resources of a kind."""
+
+    resources: list[FakeResource] = field(default_factory=list)
+
+    def list(self, *, filters: Mapping[str, str], **_: Any) -> list[FakeResource]:
+        name, _equals, run_id = filters["label"].partition("=")
+        assert name == engine.LABEL
+        return [one for one in self.resources if run_id in {"", one.labels[engine.LABEL]}]
+
+
+class FakeImages:
+    """An engine's images, and a registry's."""
+
+    def __init__(self, references: Iterable[str], registry: Iterable[str] = ()) -> None:
+        self.references, self.registry = set(references), set(registry)
+
+    def get(self, reference: str) -> Any:
+        name = reference.partition(":")[0]
+        if name != name.lower():
+            raise APIError("400", explanation="invalid reference format")
+        if reference not in self.references:
+            raise ImageNotFound(reference)
+        return SimpleNamespace(id=f"sha256:{reference}", attrs={"RepoDigests": [f"{reference}@sha256:1"]})
+
+    def pull(self, reference: str) -> None:
+        if reference not in self.registry:
+            raise APIError("500", explanation="dial tcp: lookup failed")
+        self.references.add(reference)
+
+
+@dataclass
+class FakeEngine:
+    """What a client shows of its engine."""
+
+    containers: FakeCollection = field(default_factory=FakeCollection)
+    networks: FakeCollection = field(default_factory=FakeCollection)
+    volumes: FakeCollection = field(default_factory=FakeCollection)
+    images: FakeImages = field(default_factory=lambda: FakeImages([]))
+    api: Any = None
+
+
+class ContainerCluster:
+    """A runtime whose three brokers, and a store where the target has one, are fake containers.
+
+    ``composed``: words and variables of each call of compose. The runtime's time is ``now_s``.
+    """
+
+    def __init__(
+        self, target: str, path: Path, monkeypatch: pytest.MonkeyPatch, settings: Mapping[str, str], **spec: Any
+    ) -> None:
+        row = find_target(target)
+        self.brokers = {broker: FakeContainer(service(broker)) for broker in (1, 2, 3)}
+        self.store = FakeContainer(STORE)
+        self.composed: list[tuple[tuple[str, ...], dict[str, str]]] = []
+        self.now_s = 0.0
+        held = FakeCollection([*self.brokers.values(), *([self.store] if row.has_store else [])])
+        client: Any = FakeEngine(held, images=FakeImages([images.STORE]), api=SimpleNamespace(containers=self._states))
+        monkeypatch.setattr(commands, "run", self._compose)
+        run = ClusterSpec(RUN_ID, path, path / "logs", settings, ports=PORTS, **spec)
+        self.runtime = DockerRuntime(
+            run, client, ("compose",), image="sha256:1", recipe=recipe_for(row, client), now_s=lambda: self.now_s
+        )
+
+    def _states(self, **_: Any) -> list[dict[str, str]]:
+        return [{"Id": one.id, "State": one.status} for one in self.brokers.values() if one.status != "gone"]
+
+    def _compose(self, *words: str, timeout_s: float, variables: dict[str, str]) -> str:
+        assert timeout_s > 0
+        self.composed.append((words, variables))
+        return ""

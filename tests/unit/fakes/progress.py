@@ -1,0 +1,68 @@
+"""Where runs, audits and nights report what they are doing, and a run how it ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.manifest import Manifest
+from harness.store import RunFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from harness.nightly.ledger import Attempt
+    from harness.nightly.matrix import Outage
+
+
+NO_FOLDER = RunFolder(Path("no-folder"))
+
+
+@dataclass
+class FakeProgress:
+    """Implements `Progress` of runs and of audits. ``stages``: their texts, in order."""
+
+    stages: list[str] = field(default_factory=list)
+
+    def stage(self, text: str) -> None:
+        self.stages.append(text)
+
+    def jars(self, done: int, total: int) -> None:
+        """No jars are fetched."""
+
+    def reading(self, fraction: float, done_bytes: int) -> None:
+        """Nothing is shown."""
+
+
+@dataclass
+class FakeTeller:
+    """Implements `Teller` of nights; its time passes where a run ends, by how long the run took.
+
+    ``begun``: index of the outage and number of the attempt; ``limits``: of the runs, for whoever runs them.
+    """
+
+    now: float = 0.0
+    begun: list[tuple[int, int]] = field(default_factory=list)
+    limits: list[float | None] = field(default_factory=list)
+
+    def begin(self, index: int, number: int, _outage: Outage) -> None:
+        self.begun.append((index, number))
+
+    def end(self, attempt: Attempt) -> None:
+        self.now += attempt.took_s
+
+
+@dataclass
+class FakeManifest(Manifest):
+    """Records in ``ends`` how the run ended, and in ``written`` how often the file would have been replaced."""
+
+    folder: RunFolder = NO_FOLDER
+    ends: list[tuple[str, str | None]] = field(default_factory=list)
+    written: int = 0
+
+    def finish(self, status: str, _timings_s: Mapping[str, float], failure: str | None = None) -> None:
+        self.ends.append((status, failure))
+
+    def write(self) -> None:
+        self.written += 1
