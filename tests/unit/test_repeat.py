@@ -220,6 +220,7 @@ def test_auto_says_what_it_chose_and_why(
 def test_the_choice_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     ready = Ready({"name": "local"}, lambda _: pytest.fail("nothing is made"), None)
     monkeypatch.setattr(run, "find_java", lambda: None)
+    monkeypatch.setattr(run, "find_archive", lambda _: None)
     monkeypatch.setattr(run, "choose", lambda *_: Choice("local", lambda _: ready, "there is no engine"))
     progress = FakeProgress()
     run.assemble(RunOptions("kafka-4.4", "stuck-lso"), progress)
