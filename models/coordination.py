@@ -1,6 +1,6 @@
 """Coordinated compaction: what replicas of a partition tell each other before a tombstone or a marker may go.
 
-As the published post has it (seed 1), with what Redpanda's documentation adds (``facts/redpanda.md``). Offsets are
+As Redpanda's post on Kafka's bug has it, with what the documentation of 25.3 and the admin API add. Offsets are
 exclusive, begin at 0, and only grow:
 
 * MCCO, a replica's own: up to where its log is cleanly compacted. MXFO, its own: up to where each transaction has

@@ -1,8 +1,8 @@
 """One pass of Redpanda's compaction over one replica, as far as documents tell; none of it was compared with a broker.
 
-What is said where: the post (seed 1) and Redpanda's documentation on compaction (``delete.retention.ms`` is for
-tombstones, and for control batches where ``log_compaction_tx_batch_removal_enabled``); ``facts/redpanda.md``; and
-descriptions of pull requests of redpanda-data/redpanda: 5318 (nothing from the last stable offset on is compacted),
+What is said where: Redpanda's post on Kafka's bug; its documentation on compaction (``delete.retention.ms`` is for
+tombstones, and for control batches where ``log_compaction_tx_batch_removal_enabled``); and descriptions of pull
+requests of redpanda-data/redpanda: 5318 (nothing from the last stable offset on is compacted),
 26795 (ages count from when a segment was first compacted), 28805 (committed data lose their transactional bit, and
 control batches stay until that has happened: see `own`). Nothing was taken from Redpanda's source.
 

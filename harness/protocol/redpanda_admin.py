@@ -1,6 +1,6 @@
 """Redpanda's admin API: who leads and coordinates, which features are active, what replicas have compacted.
 
-Calls as in ``facts/redpanda.md``, read from documentation and source; here they were run against a stand-in only.
+Calls as Redpanda's documentation and source of 25.3 have them; here they were run against a stand-in only.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ DEBUG_REPLICA_ID = -2
 
 ANY_RACK = "x"
 """Kafka asks its replica selector about racks, and has none unless it is configured; Redpanda answers whoever names a
-rack from the replica that is asked, follower or not (`facts/redpanda.md`)."""
+rack from the replica that is asked, follower or not (read in its source)."""
 
 MAX_BYTES = 64 << 20
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1

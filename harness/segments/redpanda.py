@@ -3,7 +3,7 @@
 A batch on disk has a little-endian header of its own and then the records as Kafka has them; its ``crc`` is that of the
 Kafka batch, so that what is rewritten here can be verified as any other batch. Offsets on disk are those of the Raft
 log, in which Redpanda has batches of its own too: a Kafka offset is what is left without the earlier ones of some
-types. Source: ``facts/redpanda.md``; read there, and not run against a real broker.
+types. Source: Redpanda's source; not run against a real broker.
 """
 
 from __future__ import annotations

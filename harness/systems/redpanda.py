@@ -1,6 +1,6 @@
 """Redpanda under test: what Kafka's protocol does not tell is asked of the admin API.
 
-Source: ``facts/redpanda.md`` and Redpanda's source as of 25.1 (metadata names every replica as in sync; leaders alone
+Source: Redpanda's documentation, and its source as of 25.1 (metadata names every replica as in sync; leaders alone
 answer DescribeProducers; Fetch pays no attention to replica ids). Run against stand-ins only: no binary is to be had
 where this was written.
 """

@@ -51,10 +51,10 @@ _KAFKA = (
     Target("kafka-4.4", "4.4.0", excluded_modules=("org.apache.kafka:kafka-tools-api",), note="kafka-tools-api 4.4.0 is not on Maven Central; brokers do without"),  # noqa: E501
 )
 
-# Without it markers are kept for ever, and a pass would be worth nothing (`facts/redpanda.md`).
+# Without it markers are kept for ever, and a pass would be worth nothing (Redpanda's documentation).
 _REMOVES_MARKERS = {"log_compaction_tx_batch_removal_enabled": "true"}
 _NO_MARKERS = {"control-batches": "the shared copy has no markers, and transactions are decided before"}
-"""Seed 2: what is compacted is free of control batches."""
+"""The post on Cloud Topics: what is compacted is free of control batches."""
 _IN_THE_STORE = {
     "cloud_storage_enabled": "true",
     "cloud_topics_enabled": "true",

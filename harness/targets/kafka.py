@@ -1,4 +1,4 @@
-"""How a Kafka broker of a target is configured and formatted. Facts: ``facts/kafka.md`` and KIP-500/KIP-853."""
+"""How a Kafka broker of a target is configured and formatted. Sources: KIP-500, KIP-853."""
 
 from __future__ import annotations
 

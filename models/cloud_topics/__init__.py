@@ -1,6 +1,6 @@
 """Compaction of Cloud Topics: one shared copy of a log, immutable objects in a store, and metadata that name them.
 
-The source of every rule is Redpanda's description of it (project seed 2, "Cloud Topics: compaction"). Where it
+The source of every rule is Redpanda's post on it ("the post" in this package: Cloud Topics, compaction). Where it
 leaves something open, the docstring of the function that had to decide says so.
 
 * ``metastore``: which objects a log consists of, what of it is clean, and how an update is accepted or refused.

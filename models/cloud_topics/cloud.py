@@ -85,7 +85,7 @@ class Cloud:
         return batch
 
     def poll(self, broker: int, *, now_ms: int) -> str | None:
-        """Return the log that an idle worker of a broker gets; any broker may compact any log (seed 2)."""
+        """Return the log that an idle worker of a broker gets; any broker may compact any log (the post)."""
         needs = (
             need(name, one.log, one.settings, now_ms=now_ms, without=self.without)
             for name, one in self.partitions.items()

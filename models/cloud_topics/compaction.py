@@ -1,4 +1,4 @@
-"""One pass of compaction: index dirty ranges backwards, rewrite everything below them forwards (seed 2).
+"""One pass of compaction: index dirty ranges backwards, rewrite everything below them forwards (the post).
 
 A pass reads metadata once and then only immutable objects, so its result is a function of when it began. What it
 uploads is no part of the log until the metastore has accepted its update.
@@ -51,7 +51,7 @@ class Pass:
 
 
 def dirty(log: Log) -> Ranges:
-    """Return the offsets whose records are yet to be indexed: all that is not in a cleaned range (seed 2)."""
+    """Return the offsets whose records are yet to be indexed: all that is not in a cleaned range (the post)."""
     return gaps(log.cleaned, log.end_offset)
 
 
@@ -118,7 +118,7 @@ def begin_pass(log: Log, settings: Settings, *, now_ms: int, without: frozenset[
 
 
 def _scan_backwards(objects: Sequence[L1Object], unclean: Ranges, latest: KeyOffsetMap) -> Ranges:
-    """Index from the end of the last dirty range, so that the first offset met of a key is its latest (seed 2)."""
+    """Index from the end of the last dirty range, so that the first offset met of a key is its latest (the post)."""
     indexed: list[Range] = []
     for first, end in reversed(unclean):
         for piece in reversed(objects):
@@ -194,7 +194,7 @@ class _Rewriting:
 
 
 def _left_of(batch: Batch, stays: Callable[[Record], bool]) -> Batch | None:
-    """Return what is left of a batch; nothing of an empty one, as producers' state is L0's (seed 2)."""
+    """Return what is left of a batch; nothing of an empty one, as producers' state is L0's (the post)."""
     records = tuple(record for record in batch.records if stays(record))
     if len(records) == len(batch.records):
         return batch if records else None

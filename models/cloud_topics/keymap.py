@@ -9,16 +9,16 @@ from typing import Final
 from models.cloud_topics.rules import ALL_ON, COLLISION_RESISTANCE
 
 ENTRY_BYTES: Final = 32 + 8
-"""A SHA-256 hash and a 64-bit offset (seed 2)."""
+"""A SHA-256 hash and a 64-bit offset (the post)."""
 
 DEFAULT_MAP_BYTES: Final = 128 * 1024 * 1024
-"""The default allocation (seed 2): 3 355 443 keys."""
+"""The default allocation (the post): 3 355 443 keys."""
 
 
 class KeyOffsetMap:
     """Offsets by hash of key, up to a number of entries that follows from its memory.
 
-    Seed 2 takes SHA-256 as collision resistant: equal hashes are taken for equal keys, no key is kept.
+    The post takes SHA-256 as collision resistant: equal hashes are taken for equal keys, no key is kept.
     """
 
     def __init__(self, map_bytes: int = DEFAULT_MAP_BYTES, without: frozenset[str] = ALL_ON) -> None:
@@ -34,7 +34,7 @@ class KeyOffsetMap:
     def note(self, key: bytes, offset: int) -> bool:
         """Raise a key's offset to this one; False, and nothing is noted, where the key is new and does not fit.
 
-        A full map still takes offsets of keys that it has. Seed 2 has the scan stop at a completely full map; going
+        A full map still takes offsets of keys that it has. The post has the scan stop at a completely full map; going
         on until the first key that does not fit cleans more with the same memory, and needs no further entry.
         """
         hashed = self._hashed(key)

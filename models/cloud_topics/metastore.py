@@ -45,9 +45,9 @@ class L1Object:
 class TombstoneRange:
     """A range that was cleaned in one pass and kept tombstones, and when that pass was committed.
 
-    Seed 2 says only that cleaned ranges help to determine which tombstones are discardable; delete.retention.ms is
-    Kafka's (seed 1: a slow consumer may have seen an earlier value). Decided here: the values that a tombstone
-    deletes are visible until the commit that cleans the tombstone's range, so the time counts from that commit.
+    The post says only that cleaned ranges help to determine which tombstones are discardable; delete.retention.ms is
+    Kafka's, as a slow consumer may have seen an earlier value. Decided here: the values that a tombstone deletes are
+    visible until the commit that cleans the tombstone's range, so the time counts from that commit.
     Adjoining ranges are kept apart, as their times differ.
     """
 
@@ -58,7 +58,7 @@ class TombstoneRange:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """One partition: its objects in order of offsets, and the bookkeeping of compaction (seed 2).
+    """One partition: its objects in order of offsets, and the bookkeeping of compaction (the post).
 
     A record in ``cleaned`` has no earlier record of its key anywhere in the log. That stays so: records are only
     added at the end, and so no such record has to be indexed again.
@@ -102,7 +102,7 @@ class Update:
 def appended(log: Log, batches: Sequence[Batch]) -> Log:
     """Return the log with one more object, made from what L0 has decided.
 
-    L1 has neither control batches nor aborted data (seed 2). L0 leaves their offsets out, so that an object begins
+    L1 has neither control batches nor aborted data (the post). L0 leaves their offsets out, so that an object begins
     where the log ended, which may be before its first batch; a batch without records is offsets only.
 
     Decided here: an append does not raise the compaction epoch, otherwise a busy producer would have every
@@ -125,7 +125,7 @@ def appended(log: Log, batches: Sequence[Batch]) -> Log:
 
 
 def stages(update: Update, without: frozenset[str] = ALL_ON) -> tuple[Update, ...]:
-    """Return the steps in which an update is applied: one (seed 2: committed atomically), unless switched off.
+    """Return the steps in which an update is applied: one (the post: committed atomically), unless switched off.
 
     In several steps the epoch is checked with the first, and raised with the bookkeeping.
     """
@@ -143,7 +143,7 @@ def stages(update: Update, without: frozenset[str] = ALL_ON) -> tuple[Update, ..
 def refusal(log: Log, update: Update, without: frozenset[str] = ALL_ON) -> str | None:
     """Return why an update is refused; None where it is accepted.
 
-    Optimistic concurrency by ``compaction_epoch`` is seed 2's. That replaced offsets must be those of whole objects
+    Optimistic concurrency by ``compaction_epoch`` is the post's. That replaced offsets must be those of whole objects
     is decided here: an update that is refused for it is one that the epoch refuses too.
     """
     if COMPACTION_EPOCH not in without and update.expected_epoch not in {None, log.compaction_epoch}:
@@ -160,7 +160,7 @@ def refusal(log: Log, update: Update, without: frozenset[str] = ALL_ON) -> str |
 def applied(log: Log, update: Update, *, now_ms: int, without: frozenset[str] = ALL_ON) -> Log:
     """Return the log after an update that ``refusal`` has nothing against.
 
-    The epoch rises with every accepted compaction (seed 2). ``now_ms`` is the time of the commit.
+    The epoch rises with every accepted compaction (the post). ``now_ms`` is the time of the commit.
     """
     replaced = union((piece.base_offset, piece.end_offset) for piece in update.objects)
     kept = [piece for piece in log.objects if not overlap(replaced, piece.base_offset, piece.end_offset)]

@@ -21,7 +21,7 @@ class Reader:
     def next(self, log: Log) -> Reader:
         """Return the reader after one more record, or at the log's end where none is left.
 
-        Any broker serves it, all the same: each looks the objects up in the metastore (seed 2).
+        Any broker serves it, all the same: each looks the objects up in the metastore (the post).
         """
         for piece in log.objects:
             if piece.end_offset <= self.position:

@@ -32,7 +32,7 @@ class Need:
 def need(name: str, log: Log, settings: Settings, *, now_ms: int, without: frozenset[str] = ALL_ON) -> Need | None:
     """Return why a log is eligible now; None where it is not.
 
-    Seed 2 has the dirty ratio (dirty bytes of all bytes, against min.cleanable.dirty.ratio) and the time since data
+    The post has the dirty ratio (dirty bytes of all bytes, against min.cleanable.dirty.ratio) and the time since data
     became eligible (max.compaction.lag.ms). As in Kafka, the ratio must be exceeded, and data are eligible from
     when they were written. A batch with a dirty record counts as dirty as a whole. Decided here: a log with
     tombstones that may go is eligible too; otherwise those of a log that nobody writes to any more would stay.
@@ -58,7 +58,7 @@ def need(name: str, log: Log, settings: Settings, *, now_ms: int, without: froze
 def queue(needs: Iterable[Need]) -> list[Need]:
     """Return logs in the order of their turns.
 
-    Seed 2 names what the order is based on, not how the two are weighed. Decided here: what has met
+    The post names what the order is based on, not how the two are weighed. Decided here: what has met
     max.compaction.lag.ms goes first, as that is a promise; then the highest dirty ratio, as in Kafka; then lag.
     """
     return sorted(needs, key=lambda one: (not one.is_overdue, -one.dirty_ratio, -one.lag_ms, one.name))
@@ -66,7 +66,7 @@ def queue(needs: Iterable[Need]) -> list[Need]:
 
 @dataclass(slots=True)
 class Scheduler:
-    """One node's scheduler. It knows what its own workers are at, and nothing of other nodes' (seed 2).
+    """One node's scheduler. It knows what its own workers are at, and nothing of other nodes' (the post).
 
     Two nodes may so compact one log at once: the metastore accepts the first.
     """

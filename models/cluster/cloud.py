@@ -1,4 +1,6 @@
-"""Cloud Topics on simulated brokers: what is decided moves from the replicated log to one shared copy (seed 2).
+"""Cloud Topics on simulated brokers: what is decided moves from the replicated log to one shared copy.
+
+Source: Redpanda's post on compaction in Cloud Topics.
 
 Each broker has the end of a partition in a log of its own (L0). Up to its last stable offset, the leader hands that
 over to the object store and the metastore (L1), without markers and without what was aborted; replicas then drop it. A
