@@ -120,11 +120,12 @@ def assemble(options: RunOptions, progress: Progress) -> Assembly:
     if target.system in SIMULATED:
         raise_if_unknown(test.topic_settings, test.broker_settings)
     java = find_java()
-    find_archive(java)  # where it has to be made, that begins before jars are fetched
     wanted = Wanted(target, java, progress.jars, needs=test.nemesis.needs, image=options.image, access=options.access)
     choice = choose(options.runtime, wanted)
     if choice.reason is not None:
         progress.stage(f"runtime {choice.name} ({choice.reason})")
+    if options.spark.is_one_plain_jvm:
+        find_archive(java)  # where it has to be made, that begins before jars are fetched
     ready = choice.prepare(wanted)
     needs_jars = client.needs_jars and not test.system.has_own_clients
     jars = ready.jars or jars_for_client(target, needed=needs_jars, on_progress=progress.jars)
