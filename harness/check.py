@@ -102,7 +102,7 @@ def check_folders(spark: SparkSession, folders: Sequence[RunFolder]) -> Results:
     evidence = load(spark, folders)
     with threads(spark, THREADS) as pool:
         # To tell what is damaged takes all that is there; what was read is kept for the checkers.
-        damage = pool.submit(raise_if_damaged, held(evidence.problems))
+        damage = pool.submit(raise_if_damaged, evidence.problems)
         judged = judge(evidence)
         found, raised = each(TABLES, lambda name: dictionaries(TABLES[name](judged)), using=pool.map)
         damage.result()
