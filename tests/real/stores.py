@@ -71,11 +71,13 @@ class MotoS3:
         return {f"{S3A}{name}": value for name, value in settings.items()}
 
     def put(self, folder: Path, name: str) -> str:
-        keys = dict(zip(("access_key", "secret_key"), KEYS, strict=True))
-        there = S3FileSystem(**keys, endpoint_override=self.url, region="us-east-1", allow_bucket_creation=True)
-        there.create_dir(BUCKET)
-        copy_files(str(folder), f"{BUCKET}/{name}", LocalFileSystem(), there)
+        copy_files(str(folder), f"{BUCKET}/{name}", LocalFileSystem(), self.files())
         return f"s3a://{BUCKET}/{name}"
+
+    def files(self) -> S3FileSystem:
+        """Return a client that may create buckets."""
+        keys = dict(zip(("access_key", "secret_key"), KEYS, strict=True))
+        return S3FileSystem(**keys, endpoint_override=self.url, region="us-east-1", allow_bucket_creation=True)
 
     def ask_for_keys(self, *, known_only: bool) -> None:
         """Have the server refuse keys that it does not know, and it knows none; or take any."""
@@ -85,7 +87,7 @@ class MotoS3:
 
 @contextmanager
 def moto_s3() -> Iterator[MotoS3]:
-    """Start a server on a free port, and end it."""
+    """Start a server on a free port with one bucket, empty, and end it."""
     lines: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
@@ -96,7 +98,9 @@ def moto_s3() -> Iterator[MotoS3]:
     server.start()
     try:
         host, port = server.get_host_and_port()
-        yield MotoS3(f"http://{host}:{port}", lines)
+        store = MotoS3(f"http://{host}:{port}", lines)
+        store.files().create_dir(BUCKET)
+        yield store
     finally:
         server.stop()
         logger.removeHandler(handler)
