@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from random_traffic import UNKNOWN
 from replica_truth import STATE, STUCK
 
-from harness.scenario import Anomaly
-from harness.verdict import CLEAN
+from harness.judge.verdict import CLEAN
+from harness.plan.scenario import Anomaly
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from replica_truth import Truth, Wrong
 
-    from harness.protocol.replica import TopicPartition
+    from harness.brokers.protocol.replica import TopicPartition
 
 RIGHT, BY_LUCK, WRONG, EITHER = "right", "by luck", "wrong", "either"
 NONE = 0

@@ -23,9 +23,9 @@ from rich.table import Table
 from segments_data import TOPIC, Shape, write_replicas
 
 from harness.audit.compilation import compile_all
-from harness.java import find_java
-from harness.segments.batches import Batch, iter_entries, iter_records
-from harness.spark import background
+from harness.brokers.segments.batches import Batch, iter_entries, iter_records
+from harness.host.java import find_java
+from harness.judge import background
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -31,18 +31,18 @@ from rich.console import Console
 from rich.table import Table
 from segments_data import TOPIC, Shape, State, write_replicas
 
-from harness.audit.copies import find_copies
 from harness.audit.judge import assemble, judge_copies
-from harness.checking import session_of
-from harness.java import find_java
-from harness.segments.batches import CONTROL
-from harness.segments.blocks import iter_blocks
+from harness.brokers.copies.copies import find_copies
+from harness.brokers.segments.batches import CONTROL
+from harness.brokers.segments.blocks import iter_blocks
+from harness.host.java import find_java
+from harness.host.workspace import Workspace
+from harness.judge.checking import session_of
+from harness.judge.verdict import CLEAN, EXIT_CODES
+from harness.run_folder.store import new_run_id
 from harness.spark.options import SparkOptions
-from harness.store import new_run_id
 from harness.targets import find_target
 from harness.targets.jars import jars_for
-from harness.verdict import CLEAN, EXIT_CODES
-from harness.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -30,16 +30,16 @@ from replica_truth import compare, final_state, read_replica
 from rich.console import Console
 from rich.table import Table
 
-from harness.audit.copies import find_copies
 from harness.audit.disk import beside_copies
 from harness.audit.judge import assemble, judge_copies
-from harness.checking import session_of
+from harness.brokers.copies.copies import find_copies
 from harness.clients import ClientError
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, HarnessError
-from harness.java import find_java
+from harness.host.java import find_java
+from harness.host.workspace import Workspace
+from harness.judge.checking import session_of
+from harness.run_folder.store import new_run_id
 from harness.spark.options import SparkOptions
-from harness.store import new_run_id
-from harness.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

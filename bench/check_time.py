@@ -18,8 +18,8 @@ from processors import Took, timed
 from rich.console import Console
 from rich.table import Table
 
-from harness.java import find_java
-from harness.spark import background
+from harness.host.java import find_java
+from harness.judge import background
 
 
 @click.command()

@@ -24,9 +24,9 @@ from rich.console import Console
 from rich.table import Table
 from segments_data import Shape, write_replicas
 
-from harness.java import find_java
-from harness.segments import arrow, batches
-from harness.segments.arrow import read_table
+from harness.brokers.segments import arrow, batches
+from harness.brokers.segments.arrow import read_table
+from harness.host.java import find_java
 from harness.targets import find_target
 from harness.targets.jars import jars_for
 

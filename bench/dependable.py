@@ -26,8 +26,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from harness.catalog import SCENARIOS
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
+from harness.plan.catalog import SCENARIOS
 
 HEALTHY = "none"
 FAULTS = ("kill", "pause", "partition", "join", "catch-up")

@@ -22,14 +22,14 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from harness.checking import session_of
 from harness.explore.chance import Odds, draw
 from harness.explore.sweep import dealing, rows_of, told
 from harness.explore.tally import Tally
-from harness.java import find_java
+from harness.host.java import find_java
+from harness.host.workspace import Workspace
+from harness.judge.checking import session_of
+from harness.run_folder.store import new_run_id
 from harness.spark.options import SparkOptions
-from harness.store import new_run_id
-from harness.workspace import Workspace
 from models.steps import play
 from models.world import BEGIN_MS, DAY_MS
 

@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING
 from random_traffic import Traffic
 from served_states import read_served
 
+from harness.brokers.protocol.admin import Admin
+from harness.brokers.protocol.replica import ReplicaState, WireReader, end_of
+from harness.brokers.protocol.wire import Connection
+from harness.brokers.segments.batches import iter_batches, iter_records, marker
 from harness.clients import ClientSpec, find_client
-from harness.clock import RealClock
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.java import find_java
-from harness.protocol.admin import Admin
-from harness.protocol.replica import ReplicaState, WireReader, end_of
-from harness.protocol.wire import Connection
+from harness.host.clock import RealClock
+from harness.host.java import find_java
+from harness.host.workspace import Workspace
+from harness.plan.timers import FAST, FREEZE
+from harness.run_folder.store import new_run_id
 from harness.runtimes.base import ClusterSpec, bootstrap_servers, live_addresses, live_brokers
 from harness.runtimes.local import LocalRuntime
-from harness.segments.batches import iter_batches, iter_records, marker
-from harness.store import new_run_id
 from harness.targets import find_target
 from harness.targets.jars import jars_for
-from harness.timers import FAST, FREEZE
-from harness.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from replica_truth import Replica
     from served_states import Served
 
-    from harness.protocol.replica import TopicPartition
-    from harness.segments.batches import Batch
+    from harness.brokers.protocol.replica import TopicPartition
+    from harness.brokers.segments.batches import Batch
 
 BROKERS = (1, 2, 3)
 TOPIC_COUNT = 4

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from harness.brokers.protocol.replica import TopicPartition
     from harness.clients import LibraryProducer, MakeProducer
-    from harness.protocol.replica import TopicPartition
 
 HEADER_WRITE = "write"
 """Record header: the number of the write."""

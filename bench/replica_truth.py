@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from random_traffic import ABORTED, COMMITTED, HEADER_WRITE
 
-from harness.segments.batches import iter_batches, iter_records, marker
-from harness.segments.folder import live_segments
-from harness.segments.txnindex import read_txnindex
+from harness.brokers.segments.batches import iter_batches, iter_records, marker
+from harness.brokers.segments.folder import live_segments
+from harness.brokers.segments.txnindex import read_txnindex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from random_traffic import ClientLog, Write
 
-    from harness.protocol.replica import TopicPartition
-    from harness.segments.batches import Batch
+    from harness.brokers.protocol.replica import TopicPartition
+    from harness.brokers.segments.batches import Batch
 
 OPEN = "open"
 SERVED, HIDDEN, STUCK, STATE = "aborted record served", "committed record hidden", "transaction open", "wrong state"

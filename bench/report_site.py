@@ -19,7 +19,7 @@ from pathlib import Path
 
 import click
 
-from harness.store import MANIFEST, REPORT, VERDICT
+from harness.run_folder.store import MANIFEST, REPORT, VERDICT
 
 
 def store(run: Path, results: Path, count: int) -> list[Path]:

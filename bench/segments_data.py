@@ -24,18 +24,11 @@ import numpy as np
 from crc32c import crc32c
 from numba import boolean, int64
 
-from harness.segments.batches import (
-    CRC_FROM,
-    DELETE_HORIZON,
-    HEADER,
-    LOG_OVERHEAD,
-    MAGIC,
-    TRANSACTIONAL,
-)
-from harness.segments.encode import encode_marker
-from harness.segments.jit import BYTES, compiled
-from harness.segments.producer_snapshot import ProducerEntry, encode_producer_snapshot
-from harness.segments.txnindex import AbortedTxn, encode_txnindex
+from harness.brokers.segments.batches import CRC_FROM, DELETE_HORIZON, HEADER, LOG_OVERHEAD, MAGIC, TRANSACTIONAL
+from harness.brokers.segments.encode import encode_marker
+from harness.brokers.segments.jit import BYTES, compiled
+from harness.brokers.segments.producer_snapshot import ProducerEntry, encode_producer_snapshot
+from harness.brokers.segments.txnindex import AbortedTxn, encode_txnindex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

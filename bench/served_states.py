@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 from random_traffic import HEADER_WRITE
 
+from harness.brokers.protocol.replica import fetch
+from harness.brokers.protocol.wire import Connection
+from harness.brokers.segments.batches import iter_batches, iter_records, marker, until_cut
 from harness.errors import HarnessError
-from harness.protocol.replica import fetch
-from harness.protocol.wire import Connection
-from harness.segments.batches import iter_batches, iter_records, marker, until_cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from harness.protocol.replica import ReplicaState, TopicPartition
-    from harness.protocol.wire import Address
+    from harness.brokers.protocol.replica import ReplicaState, TopicPartition
+    from harness.brokers.protocol.wire import Address
 
 SOURCE = "a Fetch answer"
 

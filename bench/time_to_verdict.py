@@ -26,17 +26,17 @@ from peak import Peak
 from rich.console import Console
 from rich.table import Table
 
-from harness.clock import RealClock
+from harness.brokers.protocol.admin import Admin
 from harness.errors import EXIT_ANOMALY, HarnessError
-from harness.java import find_java
-from harness.protocol.admin import Admin
+from harness.host.clock import RealClock
+from harness.host.java import find_java
+from harness.host.workspace import Workspace
+from harness.plan.timers import FAST
+from harness.run_folder.store import new_run_id
 from harness.runtimes.base import ClusterSpec, live_addresses
 from harness.runtimes.local import LocalRuntime
-from harness.store import new_run_id
 from harness.targets import find_target
 from harness.targets.jars import jars_for
-from harness.timers import FAST
-from harness.workspace import Workspace
 
 ABSENT = 2
 BOUND_S = 60.0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence import REPLICA
+from checkers.evidence.tables import REPLICA
 from harness.escape import escape_bytes_sql, escape_sql
 
 if TYPE_CHECKING:

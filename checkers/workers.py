@@ -19,7 +19,7 @@ sys.meta_path.insert(0, _WithoutPandas())
 
 from pyspark import daemon  # noqa: E402
 
-import checkers.evidence  # noqa: E402, F401
+import checkers.evidence.tables  # noqa: E402, F401
 
 if __name__ == "__main__":
     daemon.manager()

@@ -13,20 +13,21 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 from click.core import ParameterSource
 
-from harness import catalog, leftovers
 from harness.audit.cli import audit
+from harness.command_line.common import format_option, results_option
+from harness.command_line.console import JSON, ConsoleProgress, show
+from harness.command_line.parameters import RUN_FOLDER, TARGET, Count, FilePath, Text
+from harness.command_line.request import request_of, run_options
 from harness.conformance.cli import conform
-from harness.console import JSON, ConsoleProgress, show
 from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_USAGE, HarnessError, UsageError, interruptible
 from harness.escape import log_formatter, visible
 from harness.explore.cli import explore
+from harness.host import leftovers
+from harness.judge.verdict import EXIT_CODES
 from harness.nightly.cli import nightly
-from harness.options import format_option, results_option
-from harness.parameters import RUN_FOLDER, TARGET, Count, FilePath, Text
-from harness.request import request_of, run_options
+from harness.plan import catalog
 from harness.spark.options import PARAMETERS, spark_options
 from harness.terminal import Table, stderr, stdout, styled
-from harness.verdict import EXIT_CODES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,8 +67,8 @@ def cli(*, debug: bool) -> None:
 @click.pass_context
 def run(context: click.Context, /, output: str, run_dir: Path | None, **parameters: Any) -> int:
     """Boot a cluster, take a broker away, bring it back, and judge every broker's history."""
-    from harness.resume import ResumeOptions, resume  # noqa: PLC0415  (slow imports, only where needed)
-    from harness.run import run as go  # noqa: PLC0415
+    from harness.run.resume import ResumeOptions, resume  # noqa: PLC0415  (slow imports, only where needed)
+    from harness.run.start import run as go  # noqa: PLC0415
 
     given = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     progress = ConsoleProgress()
@@ -98,7 +99,7 @@ def run(context: click.Context, /, output: str, run_dir: Path | None, **paramete
 @format_option
 def check(run_dir: Path, output: str, spark: SparkOptions, *, partial: bool) -> int:
     """Judge a stored run again, from its folder alone."""
-    from harness.checking import check_folder  # noqa: PLC0415
+    from harness.judge.checking import check_folder  # noqa: PLC0415
 
     progress = ConsoleProgress()
     result = check_folder(run_dir, progress, spark, partial=partial)
@@ -119,8 +120,8 @@ def check(run_dir: Path, output: str, spark: SparkOptions, *, partial: bool) -> 
 def doctor(targets: tuple[str, ...], output: str) -> int:
     """Say what this machine lacks, and how to get it."""
     from harness.doctor import diagnose  # noqa: PLC0415
-    from harness.java import find_java  # noqa: PLC0415
-    from harness.spark import background  # noqa: PLC0415
+    from harness.host.java import find_java  # noqa: PLC0415
+    from harness.judge import background  # noqa: PLC0415
     from harness.targets import find_target  # noqa: PLC0415
     from harness.targets.jars import jars_for  # noqa: PLC0415
 
@@ -225,8 +226,8 @@ def images() -> None:
 @click.argument("target_name", type=TARGET, metavar="TARGET")
 def build(target_name: str) -> int:
     """Make an image with the contract of apache/kafka from the brokers' jars and this host's Java; pulls nothing."""
-    from harness.java import find_java  # noqa: PLC0415
-    from harness.runtimes import engine  # noqa: PLC0415
+    from harness.host import engine  # noqa: PLC0415
+    from harness.host.java import find_java  # noqa: PLC0415
     from harness.targets import find_target, image_build  # noqa: PLC0415
     from harness.targets.jars import jars_for  # noqa: PLC0415
 

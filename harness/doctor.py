@@ -13,8 +13,8 @@ import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness import java
 from harness.errors import HarnessError
+from harness.host import java
 from harness.runtimes import local
 from harness.runtimes.base import Need
 from harness.targets import TARGETS, WITH_JARS, Target
@@ -180,7 +180,7 @@ def _containers() -> list[Check]:
     """Tell what of ``--runtime docker`` is there. That nothing is, is information: no other runtime needs it."""
     unneeded = "only --runtime docker needs it"
     try:
-        from harness.runtimes import engine  # noqa: PLC0415  (a package that is missing is told above)
+        from harness.host import engine  # noqa: PLC0415  (a package that is missing is told above)
         from harness.targets import images  # noqa: PLC0415
     except ImportError as error:
         return [Check("container engine", ok=True, found=f"not known: {error}", remedy=unneeded)]
@@ -213,7 +213,7 @@ def _archive() -> Check:
     """Tell whether Spark starts fast. That it does not yet is information: the first run has the archive made."""
     name = "class archive of Spark"
     try:
-        background = importlib.import_module("harness.spark.background")
+        background = importlib.import_module("harness.judge.background")
         path = background.archive_path(java.find_java())
         if path.exists():
             return Check(name, ok=True, found=f"{path} ({path.stat().st_size >> 20} MiB)", remedy="")

@@ -6,11 +6,11 @@ import struct
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from harness.segments.encode import encode_batch
-from harness.segments.records import Record
+from harness.brokers.segments.encode import encode_batch
+from harness.brokers.segments.records import Record
 
 if TYPE_CHECKING:
-    from harness.segments.codecs import Codec
+    from harness.brokers.segments.codecs import Codec
 
 COMMIT: Final = "commit"
 ABORT: Final = "abort"

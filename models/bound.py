@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from harness.segments.tombstones import BY_NULL, Tombstones
+from harness.brokers.segments.tombstones import BY_NULL, Tombstones
 
 LEAVES: Final = 2
 """The broker that may go away."""

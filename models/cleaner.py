@@ -16,15 +16,15 @@ import heapq
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from harness.segments.records import MAX_INT64
-from harness.segments.tombstones import BY_NULL, is_tombstone
+from harness.brokers.segments.records import MAX_INT64
+from harness.brokers.segments.tombstones import BY_NULL, is_tombstone
 from models.batch import ABORT, COMMIT
 from models.replica import Segment
 
 if TYPE_CHECKING:
-    from harness.segments.records import Record
-    from harness.segments.tombstones import Tombstones
-    from harness.segments.txnindex import AbortedTxn
+    from harness.brokers.segments.records import Record
+    from harness.brokers.segments.tombstones import Tombstones
+    from harness.brokers.segments.txnindex import AbortedTxn
     from models.batch import Batch
     from models.replica import Replica
 

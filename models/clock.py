@@ -1,7 +1,7 @@
 """Time that passes only where something happens: a queue of what is due, instead of threads and waiting.
 
-Implements `harness.clock.Clock`. There is one thread: whoever waits lets the others go on, and days are over as soon
-as everything that falls into them is done. Every run begins at the same moment.
+Implements `harness.host.clock.Clock`. There is one thread: whoever waits lets the others go on, and days are over as
+soon as everything that falls into them is done. Every run begins at the same moment.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from harness.errors import HarnessError, WaitTimeoutError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from harness.clock import Routine
+    from harness.host.clock import Routine
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from harness.segments.records import MAX_INT64
+from harness.brokers.segments.records import MAX_INT64
 from models.cleaner import Bounds
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
-from harness.segments.tombstones import BY_FLAG, BY_NULL, FLAG, is_tombstone
+from harness.brokers.segments.tombstones import BY_FLAG, BY_NULL, FLAG, is_tombstone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from harness.segments.records import Record
-    from harness.segments.tombstones import Tombstones
+    from harness.brokers.segments.records import Record
+    from harness.brokers.segments.tombstones import Tombstones
 
 Format: TypeAlias = Literal["old", "kip-87"]
 """A message format: of magic 0 or 1, which knows no flag, or the KIP's magic 2."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from harness.segments.records import Record
+from harness.brokers.segments.records import Record
 from models.batch import ABORT, COMMIT, Batch, marker_record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
-    from harness.segments.codecs import Codec
+    from harness.brokers.segments.codecs import Codec
     from models.cleaner import Cleaning
     from models.replica import Replica
     from models.replication import Replication

@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from harness.segments.tombstones import is_tombstone
+from harness.brokers.segments.tombstones import is_tombstone
 from models.cleaner import UNBOUNDED, Bounds, stable_segments
 from models.coordination import Pair
 from models.replica import Segment

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from harness.segments.producer_snapshot import ProducerEntry
-from harness.segments.txnindex import AbortedTxn
+from harness.brokers.segments.producer_snapshot import ProducerEntry
+from harness.brokers.segments.txnindex import AbortedTxn
 from models.batch import ABORT, Batch, coordinator_epoch
 
 if TYPE_CHECKING:

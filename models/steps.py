@@ -17,8 +17,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from harness.history import HEADER_TXN
-from harness.segments.records import Record
+from harness.brokers.segments.records import Record
+from harness.run_folder.history import HEADER_TXN
 from models import coordination
 from models.batch import Batch, marker_record
 from models.cleaner import UNBOUNDED

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from harness.segments.records import Record
-from harness.segments.tombstones import BY_FLAG
+from harness.brokers.segments.records import Record
+from harness.brokers.segments.tombstones import BY_FLAG
 from models.batch import ABORT, COMMIT, Batch, marker_record
 from models.kip87 import flagged
 from models.systems import NOW_MS

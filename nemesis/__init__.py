@@ -32,8 +32,8 @@ from nemesis import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from harness.cluster import Cluster
-    from harness.placement import Placement
+    from harness.cluster.cluster import Cluster
+    from harness.plan.placement import Placement
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from nemesis import topology
 
 if TYPE_CHECKING:
-    from harness.placement import Placement
+    from harness.plan.placement import Placement
     from nemesis import Grounds
 
 FEWEST, STAYING = 5, 3

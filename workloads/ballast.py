@@ -11,15 +11,15 @@ import random
 from typing import TYPE_CHECKING
 
 from harness.clients.recorded import Producer, ProducerSpec
-from harness.scenario import Phase
+from harness.plan.scenario import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from harness.brokers.protocol.replica import TopicPartition
     from harness.clients import MakeProducer
-    from harness.history import History
-    from harness.protocol.replica import TopicPartition
-    from harness.timers import Timers
+    from harness.plan.timers import Timers
+    from harness.run_folder.history import History
 
 PART = "ballast"
 RECORD_BYTES = 16_384

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from harness.clients.recorded import Producer, ProducerSpec
-from harness.scenario import Action, Critical, Phase, Scenario, Step
+from harness.plan.scenario import Action, Critical, Phase, Scenario, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from harness.brokers.protocol.replica import TopicPartition
     from harness.clients import MakeProducer
-    from harness.history import History
-    from harness.observe import Observer
-    from harness.protocol.replica import TopicPartition
+    from harness.cluster.observe import Observer
+    from harness.run_folder.history import History
 
 PART = "payload"
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError
 
+from harness.brokers.protocol.replica import where_nothing_follows
+from harness.brokers.protocol.wire import Connection
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.protocol.replica import where_nothing_follows
-from harness.protocol.wire import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from harness.clock import Clock
-    from harness.history import History
-    from harness.protocol.replica import TopicPartition
-    from harness.protocol.wire import Address
+    from harness.brokers.protocol.replica import TopicPartition
+    from harness.brokers.protocol.wire import Address
+    from harness.host.clock import Clock
+    from harness.run_folder.history import History
 
 PART = "reader"
 POLL_S = 0.2

@@ -9,9 +9,9 @@ Verifies, on each replica that once held a marker below its high watermark:
   replicas whose log directory is the same all along, as another copy may still have the marker.
 
 Does not verify: the type of a marker at an offset (`offsets` does); that an emptied batch, which carries no COMMIT or
-ABORT, ends nothing (what brokers say of open transactions is compared with that rule in `checkers.doubts`); that a
-marker or an emptied batch ever goes; when producers expire. A replica that never had the marker has not removed it:
-that is what the anomalies are about.
+ABORT, ends nothing (what brokers say of open transactions is compared with that rule in
+`checkers.consistency.doubts`); that a marker or an emptied batch ever goes; when producers expire. A replica that
+never had the marker has not removed it: that is what the anomalies are about.
 
 Source: `Cleaner.shouldDiscardBatch`, `CleanedTransactionMetadata.onControlBatchRead` (a marker may go when no batch of
 its transaction was met in this pass), KIP-534 (the delete horizon).
@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence import PARTITION, REPLICA, in_one
+from checkers.evidence.tables import PARTITION, REPLICA, in_one
 from checkers.guarantees.told import told
-from harness.store import BEFORE_RETURN
+from harness.run_folder.store import BEFORE_RETURN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
-from checkers.evidence import in_one
+from checkers.evidence.tables import in_one
 from checkers.guarantees import compaction_lag, control_batches, last_value, offsets, order, tombstones
 from checkers.guarantees.watched import watch
 
 if TYPE_CHECKING:
-    from checkers.judged import Judged
+    from checkers.replay.judged import Judged
 
 GUARANTEES = (last_value, order, offsets, tombstones, compaction_lag, control_batches)
 

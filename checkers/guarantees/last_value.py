@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence import PARTITION, REPLICA, in_one
+from checkers.evidence.tables import PARTITION, REPLICA, in_one
 from checkers.finding import number, printable
 from checkers.guarantees.told import told
-from checkers.truth import client_outcomes, true_states
+from checkers.replay.truth import client_outcomes, true_states
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from checkers.evidence import PARTITION, REPLICA, in_one
+from checkers.evidence.tables import PARTITION, REPLICA, in_one
 from checkers.finding import printable
 from checkers.guarantees.told import told
-from harness.store import BEFORE_RETURN
+from harness.run_folder.store import BEFORE_RETURN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -7,9 +7,9 @@ Verifies:
   `offsets`, which finds each of them where the client was told, this is the order in which any replica has them.
 
 Does not verify, as there is nothing left to verify: the order inside a log as it is stored or served. The reader
-(`harness.segments.batches`) refuses a batch or record whose offset does not rise, as a damaged folder: a log that is
-out of order is not told from a copy that is. Nor the segments of one folder against each other: a broker may have been
-replacing them while it was copied. Records that were produced at the same time may lie either way.
+(`harness.brokers.segments.batches`) refuses a batch or record whose offset does not rise, as a damaged folder: a log
+that is out of order is not told from a copy that is. Nor the segments of one folder against each other: a broker may
+have been replacing them while it was copied. Records that were produced at the same time may lie either way.
 
 Source: Kafka's documentation, "What guarantees does log compaction provide?", 2 (messages are never re-ordered).
 """
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from checkers.evidence import PARTITION, REPLICA, in_one
+from checkers.evidence.tables import PARTITION, REPLICA, in_one
 from checkers.guarantees.told import told
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence import REPLICA
+from checkers.evidence.tables import REPLICA
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -23,7 +23,7 @@ from pyspark.sql import functions as f
 
 from checkers.finding import printable
 from checkers.guarantees.told import told
-from checkers.replay import COMMITTED
+from checkers.replay.batch_outcomes import COMMITTED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

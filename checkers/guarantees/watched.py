@@ -9,7 +9,7 @@ what lies at a higher offset is written later. So it is no older than the latest
 at or below it. All these times are of the harness's host. Brokers go by their own clocks: that one is ahead of ours
 all along changes nothing for tombstones and markers, whose time begins and ends on it, but a jump does, and for
 ``min.compaction.lag.ms``, which is compared with clients' times, any advance does. Where a run puts clocks forward,
-nothing is judged by them (`checkers.retentions`).
+nothing is judged by them (`checkers.evidence.retentions`).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from checkers.evidence import PARTITION, REPLICA, held, in_one
-from checkers.replay import ABORTED
+from checkers.evidence.tables import PARTITION, REPLICA, held, in_one
+from checkers.replay.batch_outcomes import ABORTED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from checkers.judged import Judged
+    from checkers.replay.judged import Judged
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from checkers.finding import HANGING_TRANSACTION, UNEXPLAINED_DIVERGENCE
-from harness.scenario import Anomaly
+from harness.plan.scenario import Anomaly
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

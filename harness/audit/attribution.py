@@ -1,9 +1,9 @@
 """From disagreements to accusations: each finding of an audit says who is wrong, or that it is not decided.
 
-Checkers find where replicas disagree, and describe one of them. `checkers.blame` tells who is wrong about a disputed
-record, as far as a witness shows it. Here both become findings: what is proven or shown stays on the replica that is
-wrong, what accuses a replica that is right goes to those that are wrong, and what nothing decides is one finding that
-says what each replica serves.
+Checkers find where replicas disagree, and describe one of them. `checkers.attribution.blame` tells who is wrong about
+a disputed record, as far as a witness shows it. Here both become findings: what is proven or shown stays on the
+replica that is wrong, what accuses a replica that is right goes to those that are wrong, and what nothing decides is
+one finding that says what each replica serves.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from checkers.blame import (
+from checkers.attribution.blame import (
     DELETED,
     SUPERSEDED,
     At,
@@ -21,16 +21,16 @@ from checkers.blame import (
     blame_transaction,
     states_served,
 )
-from checkers.coverage import Coverage
+from checkers.attribution.coverage import Coverage
 from checkers.finding import LATENT, UNEXPLAINED_DIVERGENCE, VISIBLE
-from checkers.replay import ABORTED, COMMITTED
-from harness.scenario import Anomaly
-from harness.verdict import finding_of
+from checkers.replay.batch_outcomes import ABORTED, COMMITTED
+from harness.judge.verdict import finding_of
+from harness.plan.scenario import Anomaly
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from checkers.blame import Blame
+    from checkers.attribution.blame import Blame
     from harness.audit.knowledge import Knowledge
 
 Row: TypeAlias = "dict[str, Any]"
@@ -61,7 +61,10 @@ class Decision:
 
 @dataclass(frozen=True)
 class Disputes:
-    """States by disputed record, and the facts of all replicas: rows of `checkers.key_states` and ``replicas``."""
+    """States by disputed record, and the facts of all replicas.
+
+    Both are rows: of `checkers.attribution.key_states`, and ``replicas``.
+    """
 
     key_states: Mapping[tuple[Place, bytes, int], Mapping[int, Row]]
     replicas: Mapping[Place, Sequence[Row]]

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.console import JSON, MB, TEXT, ConsoleProgress, show_findings
+from harness.brokers.segments.records import MAX_INT64
+from harness.brokers.segments.tombstones import BY_NULL, TOMBSTONES
+from harness.command_line.common import format_option
+from harness.command_line.console import JSON, MB, TEXT, ConsoleProgress, show_findings
+from harness.command_line.parameters import TOPIC, FilePath, Number, Text, file_to_read
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, UsageError, interruptible
-from harness.options import format_option
-from harness.parameters import TOPIC, FilePath, Number, Text, file_to_read
-from harness.segments.records import MAX_INT64
-from harness.segments.tombstones import BY_NULL, TOMBSTONES
+from harness.judge.verdict import ANOMALY, EXIT_CODES
 from harness.spark.options import SparkOptions, spark_options
 from harness.suggest import quoted
 from harness.terminal import stdout
-from harness.verdict import ANOMALY, EXIT_CODES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from harness.protocol.wire import Address
-    from harness.segments.tombstones import Tombstones
+    from harness.brokers.protocol.wire import Address
+    from harness.brokers.segments.tombstones import Tombstones
 
 MOST_MB_PER_S = 1e6
 MAX_INT32 = 2**31 - 1
@@ -52,7 +52,7 @@ def broker_folder(text: str) -> tuple[int, str]:
 
 def parse_brokers(texts: Sequence[str], conf: Mapping[str, str]) -> dict[int, list[Path]]:
     """Return the folders of each broker id; ``conf``: Spark's settings. Raises `UsageError`."""
-    from harness.storage import place  # noqa: PLC0415
+    from harness.brokers.storage import place  # noqa: PLC0415
 
     brokers: dict[int, list[Path]] = {}
     for broker, folder in map(broker_folder, texts):
@@ -232,7 +232,7 @@ def exposure_(topics: tuple[str, ...], bootstrap: str, config: Path | None, outp
     from harness.audit.cluster import describe  # noqa: PLC0415
     from harness.audit.exposure import Level, exposure  # noqa: PLC0415
     from harness.audit.show import exposure_json, exposure_table  # noqa: PLC0415
-    from harness.clock import RealClock  # noqa: PLC0415
+    from harness.host.clock import RealClock  # noqa: PLC0415
 
     ConsoleProgress().stage("ask the cluster")
     told = exposure(describe(addresses(bootstrap, config), topics), RealClock())
@@ -249,7 +249,7 @@ def exposure_(topics: tuple[str, ...], bootstrap: str, config: Path | None, outp
 def addresses(bootstrap: str, config: Path | None) -> list[Address]:
     """Return where to begin, with the login of a properties file. Raises `UsageError` for either."""
     from harness.audit.cluster import parse_bootstrap  # noqa: PLC0415
-    from harness.protocol.security import read_security  # noqa: PLC0415
+    from harness.brokers.protocol.security import read_security  # noqa: PLC0415
 
     return parse_bootstrap(bootstrap, read_security(config) if config else None)
 

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 import kafka.errors
 from kafka.protocol.admin import DescribeConfigsRequest
 
-from harness.audit.notes import listed
+from harness.brokers.copies.notes import listed
+from harness.brokers.protocol import wire
+from harness.brokers.protocol.admin import TOPIC_RESOURCE, PartitionState, metadata_request
+from harness.brokers.protocol.wire import Address
 from harness.errors import UsageError
-from harness.protocol import wire
-from harness.protocol.admin import TOPIC_RESOURCE, PartitionState, metadata_request
-from harness.protocol.wire import Address
 from harness.suggest import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from harness.protocol.replica import TopicPartition
-    from harness.protocol.security import Security
+    from harness.brokers.protocol.replica import TopicPartition
+    from harness.brokers.protocol.security import Security
 
 METADATA_TIMEOUT_S = 10.0
 INTERNAL = "__"

@@ -1,7 +1,7 @@
 """The loops over bytes are compiled while Spark starts, or while a cluster is read, and not in every worker after that.
 
 It is done in a process of its own, as it takes a processor for seconds; workers that come to need a loop meanwhile
-wait for it (`harness.segments.jit`). For big audits only: little is read by a reader that needs no compiling.
+wait for it (`harness.brokers.segments.jit`). For big audits only: little is read by a reader that needs no compiling.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import sys
 from contextlib import suppress
 from importlib import import_module
 
-from harness.cache import compiled_folder
+from harness.host.cache import compiled_folder
 
-COMPILED = ("harness.segments.kernels", "harness.segments.fields", "checkers.groups")
+COMPILED = ("harness.brokers.segments.kernels", "harness.brokers.segments.fields", "checkers.evidence.groups")
 """Modules that compile their loops, or load them, when they are imported."""
 
 _LAST = "*/groups._number-*.nbi"

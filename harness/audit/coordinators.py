@@ -16,18 +16,18 @@ import kafka.errors
 from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
 
 from harness.audit.line import quick_line
+from harness.brokers.protocol.admin import metadata_request
 from harness.errors import HarnessError
 from harness.escape import escape
-from harness.protocol.admin import metadata_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from harness.audit.cluster import Cluster
     from harness.audit.line import Line
-    from harness.clock import Clock
-    from harness.protocol.replica import Caller, TopicPartition
-    from harness.protocol.wire import Address
+    from harness.brokers.protocol.replica import Caller, TopicPartition
+    from harness.brokers.protocol.wire import Address
+    from harness.host.clock import Clock
 
 TRANSACTION_STATE = "__transaction_state"
 NOTHING_SEEN = "this user sees no transactional id at all: Describe on them shows what coordinators know"

@@ -7,20 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.audit.compilation import compile_beside
-from harness.audit.copies import find_copies
 from harness.audit.judge import Beside, assemble, is_big, judge_copies
 from harness.audit.knowledge import knowledge_of_metadata
-from harness.checking import session_of
-from harness.java import find_java
-from harness.store import new_run_id
-from harness.workspace import Workspace
+from harness.brokers.copies.copies import find_copies
+from harness.host.java import find_java
+from harness.host.workspace import Workspace
+from harness.judge.checking import session_of
+from harness.run_folder.store import new_run_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from harness.audit.copies import Copies
-    from harness.outcome import Progress
-    from harness.segments.tombstones import Tombstones
+    from harness.brokers.copies.copies import Copies
+    from harness.brokers.segments.tombstones import Tombstones
+    from harness.judge.outcome import Progress
     from harness.spark.options import SparkOptions
 
 

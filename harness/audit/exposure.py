@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from harness.audit.frozen import Frozen
     from harness.audit.line import Line
     from harness.audit.prefilter import Prefiltered
-    from harness.clock import Clock
-    from harness.protocol.replica import TopicPartition
-    from harness.protocol.wire import Address
+    from harness.brokers.protocol.replica import TopicPartition
+    from harness.brokers.protocol.wire import Address
+    from harness.host.clock import Clock
 
 COMPACT = "compact"
 UNITS_S = {"days": 86_400, "h": 3_600, "min": 60}

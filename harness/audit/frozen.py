@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from harness.audit.cluster import Cluster
     from harness.audit.line import Line
     from harness.audit.prefilter import Prefiltered, Suspicion
-    from harness.clock import Clock
-    from harness.protocol.replica import OpenTransaction, TopicPartition
-    from harness.protocol.wire import Address
+    from harness.brokers.protocol.replica import OpenTransaction, TopicPartition
+    from harness.brokers.protocol.wire import Address
+    from harness.host.clock import Clock
 
 DEFAULT_MAX_TIMEOUT_MS: Final = 900_000
 """``transaction.max.timeout.ms`` unless it is set (`TransactionStateManagerConfig`)."""

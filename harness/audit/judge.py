@@ -5,39 +5,38 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from checkers import (
+from checkers.anomalies import (
     aborted_to_committed,
     committed_to_aborted,
     hanging_transaction,
     missed_marker,
-    other_spans,
-    own_state,
     stuck_lso,
     tombstone_divergence,
     unexplained,
 )
-from checkers.evidence import PLANNERS, REPLICA, held, load_copies
-from checkers.judged import judge
-from checkers.key_states import disputed_records, key_states
-from checkers.lineage import without_stale_tails
-from checkers.own_words import with_told_aborts
-from checkers.reduce import Reduced, reduce_copies
+from checkers.attribution.key_states import disputed_records, key_states
+from checkers.consistency import other_spans, own_state
+from checkers.consistency.own_words import with_told_aborts
+from checkers.evidence.tables import PLANNERS, REPLICA, held, load_copies
+from checkers.reduction.reduce import Reduced, reduce_copies
+from checkers.replay.judged import judge
+from checkers.replay.lineage import without_stale_tails
 from harness.audit.advice import ANY_BROKER, with_advice
 from harness.audit.attribution import Disputes, attribute
 from harness.audit.knowledge import Knowledge
 from harness.audit.span_attribution import attribute_spans
-from harness.check import THREADS, dictionaries, each
+from harness.judge.check import THREADS, dictionaries, each
+from harness.judge.verdict import ANOMALY, CLEAN, SCHEMA, UNKNOWN, finding_line, worst
 from harness.spark.threads import threads
-from harness.verdict import ANOMALY, CLEAN, SCHEMA, UNKNOWN, finding_line, worst
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from checkers.evidence import Evidence
-    from checkers.judged import Judged
-    from harness.audit.copies import Copies
+    from checkers.evidence.tables import Evidence
+    from checkers.replay.judged import Judged
+    from harness.brokers.copies.copies import Copies
 
 Rows = list[dict[str, Any]]
 
@@ -89,9 +88,9 @@ def judge_whole(evidence: Evidence) -> dict[str, Rows]:
     """Judge the copies by all that they hold, as a run folder is judged: for what is no bigger than that.
 
     Returns the rows of every checker by its name, and ``replicas``, ``damaged``, ``doubts``, ``unsure``, ``left_out``,
-    ``key_states`` (see `checkers.key_states`) and ``raised``. Rows carry ``run``: several audits may be judged in one
-    job. A checker that raises does not end the others; ``raised`` says so (``name``, ``reason``), and forbids
-    ``clean``.
+    ``key_states`` (see `checkers.attribution.key_states`) and ``raised``. Rows carry ``run``: several audits may be
+    judged in one job. A checker that raises does not end the others; ``raised`` says so (``name``, ``reason``), and
+    forbids ``clean``.
     """
     judged = judge_copied(evidence)
     return _computed(judged, CHECKERS)
@@ -127,7 +126,7 @@ def _computed(judged: Judged, checkers: Mapping[str, Callable[[Judged], DataFram
 
 
 def key_state_rows(judged: Judged, found: Mapping[str, Rows]) -> Rows:
-    """Return what every replica has of what was found; rows of `checkers.key_states`."""
+    """Return what every replica has of what was found; rows of `checkers.attribution.key_states`."""
     disputed = disputed_records(row for name in FINDERS for row in found.get(name, []))
     return dictionaries(key_states(judged, disputed)) if disputed else []
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from checkers.coverage import Coverage
+from checkers.attribution.coverage import Coverage
 from harness.audit.cluster import TRANSACTION_STATE
-from harness.segments.metadata_log import PartitionHistory, PartitionState
+from harness.brokers.segments.metadata_log import PartitionHistory, PartitionState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from harness.audit.cluster import Cluster
-    from harness.protocol.admin import PartitionState as Led
-    from harness.segments.metadata_log import ClusterMetadata
+    from harness.brokers.protocol.admin import PartitionState as Led
+    from harness.brokers.segments.metadata_log import ClusterMetadata
 
 Place: TypeAlias = "tuple[str, int]"
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from harness.audit.line import fetch_version, quick_line
 from harness.audit.pieces import whole_entries
+from harness.brokers.protocol.replica import FETCH_VERSION, READ_UNCOMMITTED, ReplicaState, fetch
+from harness.brokers.segments.batches import Batch, iter_batches
 from harness.errors import HarnessError
-from harness.protocol.replica import FETCH_VERSION, READ_UNCOMMITTED, ReplicaState, fetch
-from harness.segments.batches import Batch, iter_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from harness.audit.cluster import Cluster
     from harness.audit.line import Line
     from harness.audit.looks import Looks
-    from harness.clock import Clock
-    from harness.protocol.replica import Caller, TopicPartition
-    from harness.protocol.wire import Address
+    from harness.brokers.protocol.replica import Caller, TopicPartition
+    from harness.brokers.protocol.wire import Address
+    from harness.host.clock import Clock
 
 SAMPLE_BYTES = 1 << 20
 

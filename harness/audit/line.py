@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from kafka.protocol.metadata import ApiVersionsRequest
 
+from harness.brokers.protocol.replica import FETCH_VERSION
+from harness.brokers.protocol.wire import Connection
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.protocol.replica import FETCH_VERSION
-from harness.protocol.wire import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafka.protocol.api_message import ApiMessage
 
-    from harness.clock import Clock
-    from harness.protocol.replica import Caller
-    from harness.protocol.wire import Address
+    from harness.brokers.protocol.replica import Caller
+    from harness.brokers.protocol.wire import Address
+    from harness.host.clock import Clock
 
 ANSWER_TIMEOUT_S = 30.0
 """A broker that reads old segments from a busy disk takes its time."""
@@ -35,7 +35,7 @@ def connect(address: Address) -> Connection:
 
 
 class Line:
-    """Implements `harness.protocol.replica.Caller`. One owner, one request at a time."""
+    """Implements `harness.brokers.protocol.replica.Caller`. One owner, one request at a time."""
 
     def __init__(
         self,

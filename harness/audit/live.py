@@ -14,7 +14,6 @@ from harness.audit.advice import ANY_BROKER
 from harness.audit.cluster import describe
 from harness.audit.compilation import compile_beside
 from harness.audit.coordinators import ask_coordinators
-from harness.audit.copies import Copies
 from harness.audit.judge import NO_ROWS, Beside, assemble, judge_copies
 from harness.audit.knowledge import Knowledge, knowledge_of_cluster
 from harness.audit.looks import look_at
@@ -24,13 +23,14 @@ from harness.audit.rounds import Round, repeated
 from harness.audit.span import spans_between
 from harness.audit.spool import Spool, spool
 from harness.audit.spooled import copies_of, store_words
-from harness.checking import session_of
-from harness.clock import RealClock
+from harness.brokers.copies.copies import Copies
+from harness.brokers.segments.tombstones import BY_NULL
 from harness.errors import UsageError
-from harness.java import find_java
-from harness.segments.tombstones import BY_NULL
-from harness.store import RunFolder, new_run_id
-from harness.workspace import Workspace
+from harness.host.clock import RealClock
+from harness.host.java import find_java
+from harness.host.workspace import Workspace
+from harness.judge.checking import session_of
+from harness.run_folder.store import RunFolder, new_run_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from harness.audit.rounds import Place
     from harness.audit.spool import Progress as Amount
     from harness.audit.spool import Spooled
-    from harness.protocol.wire import Address
-    from harness.segments.tombstones import Tombstones
+    from harness.brokers.protocol.wire import Address
+    from harness.brokers.segments.tombstones import Tombstones
     from harness.spark.options import SparkOptions
 
 NOT_READ = "data was not read (--quick): what is known is what brokers say of transactions"

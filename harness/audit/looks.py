@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING
 import kafka.errors
 
 from harness.audit.line import fetch_version, quick_line
+from harness.brokers.protocol.offsets import log_ends
+from harness.brokers.protocol.replica import FETCH_VERSION, describe_producers, fetch
 from harness.errors import HarnessError, UsageError
-from harness.protocol.offsets import log_ends
-from harness.protocol.replica import FETCH_VERSION, describe_producers, fetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from harness.audit.cluster import Cluster
     from harness.audit.line import Line
-    from harness.clock import Clock
-    from harness.protocol.replica import Caller, OpenTransaction, TopicPartition
-    from harness.protocol.wire import Address
+    from harness.brokers.protocol.replica import Caller, OpenTransaction, TopicPartition
+    from harness.brokers.protocol.wire import Address
+    from harness.host.clock import Clock
 
 NO_RECORDS_BYTES = 1
 NOT_ALLOWED = kafka.errors.TopicAuthorizationFailedError.__name__

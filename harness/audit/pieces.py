@@ -7,9 +7,9 @@ import struct
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
+from harness.brokers.segments.batches import LOG_OVERHEAD, MAGIC, CorruptLogError
 from harness.errors import HarnessError
-from harness.segments.batches import LOG_OVERHEAD, MAGIC, CorruptLogError
-from harness.store import MIN_FREE_BYTES
+from harness.run_folder.store import MIN_FREE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

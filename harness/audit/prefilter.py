@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from harness.audit.coordinators import FINISHED, ONGOING, Word, Words, ask_coordinators
 from harness.audit.line import quick_line
 from harness.audit.looks import Look, Looks, look_at
-from harness.audit.notes import listed
+from harness.brokers.copies.notes import listed
 from harness.errors import WaitTimeoutError
 from harness.escape import escape
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from harness.audit.cluster import Cluster
     from harness.audit.line import Line
-    from harness.clock import Clock
-    from harness.protocol.replica import OpenTransaction, TopicPartition
-    from harness.protocol.wire import Address
+    from harness.brokers.protocol.replica import OpenTransaction, TopicPartition
+    from harness.brokers.protocol.wire import Address
+    from harness.host.clock import Clock
 
 BOUND_S = 10.0
 """For a follower to catch up; `replica.lag.time.max.ms` is 30 s, yet one in sync is rarely a second behind."""

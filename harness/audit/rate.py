@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.clock import Clock
+    from harness.host.clock import Clock
 
 BURST_S = 1.0
 SLACK_S = 60.0

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.audit.pieces import whole_entries
-from harness.errors import HarnessError
-from harness.protocol.offsets import log_ends, log_starts
-from harness.protocol.replica import (
+from harness.brokers.protocol.offsets import log_ends, log_starts
+from harness.brokers.protocol.replica import (
     FETCH_VERSION,
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -21,12 +20,13 @@ from harness.protocol.replica import (
     describe_producers,
     fetch,
 )
+from harness.errors import HarnessError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.clock import Clock
-    from harness.protocol.replica import Caller, OpenTransaction, TopicPartition
+    from harness.brokers.protocol.replica import Caller, OpenTransaction, TopicPartition
+    from harness.host.clock import Clock
 
 TURNS = 3
 FETCH_BYTES = 8 << 20

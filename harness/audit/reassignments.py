@@ -18,17 +18,17 @@ from kafka.protocol.admin import ListPartitionReassignmentsRequest
 
 from harness.audit.line import quick_line
 from harness.audit.sizes import replica_sizes
+from harness.brokers.protocol.offsets import log_ends
 from harness.errors import HarnessError
-from harness.protocol.offsets import log_ends
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from harness.audit.cluster import Cluster
     from harness.audit.line import Line
-    from harness.clock import Clock
-    from harness.protocol.replica import Caller, TopicPartition
-    from harness.protocol.wire import Address
+    from harness.brokers.protocol.replica import Caller, TopicPartition
+    from harness.brokers.protocol.wire import Address
+    from harness.host.clock import Clock
 
 SAMPLE_S, SAMPLES = 3.0, 5
 TIMEOUT_MS = 10_000

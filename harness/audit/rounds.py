@@ -15,8 +15,8 @@ from harness.audit.judge import FINDERS
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from harness.audit.copies import ReplicaCopy
     from harness.audit.judge import Rows
+    from harness.brokers.copies.copies import ReplicaCopy
 
 ROUNDS = 3
 IN_DOUBT = (*FINDERS, "doubts", "unsure", "damaged")

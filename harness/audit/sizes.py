@@ -9,7 +9,7 @@ from kafka.protocol.admin import DescribeLogDirsRequest
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from harness.protocol.replica import Caller, TopicPartition
+    from harness.brokers.protocol.replica import Caller, TopicPartition
 
 
 def replica_sizes(broker: Caller, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from harness.audit.line import Line
 from harness.audit.reading import Span
+from harness.brokers.protocol.offsets import LATEST, NO_SUCH_OFFSET, list_offsets
 from harness.errors import HarnessError
-from harness.protocol.offsets import LATEST, NO_SUCH_OFFSET, list_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from harness.audit.cluster import Cluster
-    from harness.clock import Clock
-    from harness.protocol.replica import Caller, TopicPartition
-    from harness.protocol.wire import Address
+    from harness.brokers.protocol.replica import Caller, TopicPartition
+    from harness.brokers.protocol.wire import Address
+    from harness.host.clock import Clock
 
 
 def spans_between(

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from checkers.coverage import Coverage
+from checkers.attribution.coverage import Coverage
 from checkers.finding import LATENT, UNEXPLAINED_DIVERGENCE
-from harness.scenario import Anomaly
+from harness.plan.scenario import Anomaly
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,7 +25,7 @@ Row: TypeAlias = "dict[str, Any]"
 
 
 def attribute_spans(rows: Iterable[Row], knowledge: Knowledge) -> tuple[list[Row], list[Row]]:
-    """Return findings, and those of the rows of `checkers.other_spans` that nothing decides."""
+    """Return findings, and those of the rows of `checkers.consistency.other_spans` that nothing decides."""
     findings: list[Row] = []
     undecided: list[Row] = []
     for row in rows:

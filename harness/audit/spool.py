@@ -3,10 +3,10 @@
     fetched/<broker>/after-rejoin/<topic>-<partition>/<20-digit base offset>.log     whole batches as served
                                                       state.json
 
-``state.json`` is that of a snapshot (`harness.snapshot`), and beside it: ``read_from`` and ``read_to``, the offsets
-that were read (the second one exclusive), ``settled``: whether nothing was appended between the last read and what the
-state says, and ``until``: where the reading was to end, null for the log's end. Nothing is committed, joined, created
-or moved.
+``state.json`` is that of a snapshot (`harness.cluster.snapshot`), and beside it: ``read_from`` and ``read_to``, the
+offsets that were read (the second one exclusive), ``settled``: whether nothing was appended between the last read and
+what the state says, and ``until``: where the reading was to end, null for the log's end. Nothing is committed, joined,
+created or moved.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from harness.audit.line import Line, fetch_version
 from harness.audit.pieces import PIECE_BYTES, Pieces, SpoolDiskError, raise_if_full
 from harness.audit.reading import FETCH_BYTES, Reader, Span
 from harness.audit.sizes import replica_sizes
+from harness.cluster.snapshot import write_state
 from harness.errors import HarnessError, TimeLimitError
-from harness.snapshot import write_state
-from harness.store import AFTER_REJOIN
+from harness.run_folder.store import AFTER_REJOIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from harness.audit.looks import Look, Looks
     from harness.audit.rate import RateLimit
     from harness.audit.reading import Reading
-    from harness.clock import Clock
-    from harness.protocol.replica import TopicPartition
-    from harness.protocol.wire import Address
-    from harness.store import RunFolder
+    from harness.brokers.protocol.replica import TopicPartition
+    from harness.brokers.protocol.wire import Address
+    from harness.host.clock import Clock
+    from harness.run_folder.store import RunFolder
 
 ENDS_ALL = (SpoolDiskError, TimeLimitError)
 Replica: TypeAlias = "tuple[int, TopicPartition]"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from harness.audit.copies import Copies, ReplicaCopy
-from harness.segments.folder import live_segments
-from harness.store import AFTER_REJOIN, COORDINATOR
+from harness.brokers.copies.copies import Copies, ReplicaCopy
+from harness.brokers.segments.folder import live_segments
+from harness.run_folder.store import AFTER_REJOIN, COORDINATOR
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from harness.audit.coordinators import Words
     from harness.audit.spool import Spooled
-    from harness.store import RunFolder
+    from harness.run_folder.store import RunFolder
 
 
 def copies_of(folder: RunFolder, run_id: str, read: Spooled, words: Mapping[int, Path]) -> Copies:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from harness.segments.batches import Batch
+    from harness.brokers.segments.batches import Batch
 
 MARKER, TOMBSTONES = "marker", "tombstones"
 

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from harness.java import Java
-    from harness.protocol.replica import TopicPartition
-    from harness.protocol.security import Security
+    from harness.brokers.protocol.replica import TopicPartition
+    from harness.brokers.protocol.security import Security
+    from harness.host.java import Java
 
 OPERATION_TIMEOUT_S = 20.0
 TRANSACTION_TIMEOUT_MS = 300_000

@@ -9,13 +9,13 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from harness.clients import OPERATION_TIMEOUT_S, TRANSACTION_TIMEOUT_MS, ClientError
-from harness.leftovers import process_marker
+from harness.host.leftovers import process_marker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from harness.brokers.protocol.replica import TopicPartition
     from harness.clients import Answered, ClientSpec, MakeProducer
-    from harness.protocol.replica import TopicPartition
 
 JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m", "-XX:-UsePerfData")
 STOP_TIMEOUT_S = 10.0

@@ -13,8 +13,8 @@ from harness.clients import OPERATION_TIMEOUT_S, TRANSACTION_TIMEOUT_MS, ClientE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from harness.brokers.protocol.replica import TopicPartition
     from harness.clients import Answered, ClientSpec, MakeProducer
-    from harness.protocol.replica import TopicPartition
 
 CONFIG = {
     "acks": "all",

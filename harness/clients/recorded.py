@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from harness.clients import OPERATION_TIMEOUT_S, ClientError
 from harness.errors import HarnessError
-from harness.history import HEADER_OP, HEADER_TXN
+from harness.run_folder.history import HEADER_OP, HEADER_TXN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from harness.clients import MakeProducer
-    from harness.history import History
+    from harness.run_folder.history import History
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from harness.brokers.protocol.replica import CONSUMER_REPLICA_ID, ReplicaState
+from harness.brokers.segments.batches import iter_batches, iter_records, marker
+from harness.brokers.segments.records import Record
 from harness.clients import OPERATION_TIMEOUT_S, ClientError
 from harness.errors import WaitTimeoutError
-from harness.protocol.replica import CONSUMER_REPLICA_ID, ReplicaState
-from harness.segments.batches import iter_batches, iter_records, marker
-from harness.segments.records import Record
 from models.batch import ABORT, COMMIT, Batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from harness.brokers.protocol.replica import Reader, TopicPartition
     from harness.clients import Answered, ClientSpec, MakeProducer
-    from harness.protocol.replica import Reader, TopicPartition
     from models.cluster.cluster import SimCluster
     from models.cluster.partition import SimPartition
     from models.cluster.transactions import Coordinator, Transactional

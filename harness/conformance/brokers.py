@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import singledispatchmethod
 from typing import TYPE_CHECKING, Final
 
+from harness.brokers.protocol.admin import Admin
 from harness.conformance.files import read_files
 from harness.conformance.served import serve
 from harness.conformance.steps import (
@@ -31,21 +32,20 @@ from harness.conformance.steps import (
 )
 from harness.conformance.topic import Topic
 from harness.errors import HarnessError
-from harness.protocol.admin import Admin
+from harness.plan.timers import DAY_MS
 from harness.runtimes.base import ClusterSpec, live_addresses, live_brokers
 from harness.systems import find_system
-from harness.timers import DAY_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from harness.clock import Clock
     from harness.conformance.picture import Picture
     from harness.conformance.steps import CommonStep, Schedule
+    from harness.host.clock import Clock
+    from harness.host.workspace import Workspace
     from harness.runtimes.base import Ready, Runtime
     from harness.systems import Control
-    from harness.workspace import Workspace
 
 SETTLE_S: Final = 60.0
 BETWEEN_WRITES_MS: Final = 5

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.console import JSON, STYLES, ConsoleProgress
-from harness.options import format_option
-from harness.parameters import TARGET, Count, Text
+from harness.command_line.common import format_option
+from harness.command_line.console import JSON, STYLES, ConsoleProgress
+from harness.command_line.parameters import TARGET, Count, Text
+from harness.judge.verdict import ANOMALY, CLEAN, EXIT_CODES, UNKNOWN
 from harness.terminal import stdout, styled
-from harness.verdict import ANOMALY, CLEAN, EXIT_CODES, UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.clock import RealClock
 from harness.conformance import schedules
 from harness.conformance.brokers import running
 from harness.conformance.lockstep import go
 from harness.errors import BootError, HarnessError, UsageError
-from harness.java import find_java
+from harness.host.clock import RealClock
+from harness.host.java import find_java
+from harness.host.workspace import Workspace
+from harness.run_folder.store import new_run_id
 from harness.runtimes import find_runtime
 from harness.runtimes.base import Wanted
-from harness.store import new_run_id
 from harness.targets import KAFKA, find_target
-from harness.workspace import Workspace
 from models.rules import rules_of
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from harness.conformance.lockstep import Outcome
     from harness.conformance.steps import Schedule
-    from harness.outcome import Progress
+    from harness.judge.outcome import Progress
     from harness.targets import Target
     from models.rules import Rules
 

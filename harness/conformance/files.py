@@ -6,20 +6,20 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from harness.brokers.segments.batches import CorruptLogError, iter_batches, iter_records, marker
+from harness.brokers.segments.checkpoints import read_checkpoint, read_leader_epochs
+from harness.brokers.segments.producer_snapshot import read_producer_snapshot
+from harness.brokers.segments.txnindex import read_txnindex
 from harness.conformance.picture import DATA, EMPTIED, Entry, Held, Remembered, name_of, record_words
 from harness.errors import HarnessError
-from harness.segments.batches import CorruptLogError, iter_batches, iter_records, marker
-from harness.segments.checkpoints import read_checkpoint, read_leader_epochs
-from harness.segments.producer_snapshot import read_producer_snapshot
-from harness.segments.txnindex import read_txnindex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from harness.brokers.segments.batches import Batch
     from harness.conformance.picture import Named
     from harness.runtimes.base import Runtime
-    from harness.segments.batches import Batch
 
 CLEANED, EPOCHS = "cleaner-offset-checkpoint", "leader-epoch-checkpoint"
 

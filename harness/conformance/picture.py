@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from harness.segments.tombstones import BY_NULL, is_tombstone
+from harness.brokers.segments.tombstones import BY_NULL, is_tombstone
 from models.cleaner import first_dirty
 
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ from kafka.protocol.producer import (
     ProduceRequest,
 )
 
+from harness.brokers.protocol import wire
+from harness.brokers.segments.encode import encode_batch
+from harness.brokers.segments.records import Record
 from harness.errors import HarnessError
-from harness.protocol import wire
-from harness.segments.encode import encode_batch
-from harness.segments.records import Record
 from models.batch import COMMIT
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from kafka.protocol.api_message import ApiMessage
 
-    from harness.clock import Clock
+    from harness.host.clock import Clock
 
 REQUEST_S: Final = 20.0
 TIMEOUT_MS: Final = 5000

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 from kafka.protocol.admin import DescribeProducersRequest
 
+from harness.brokers.protocol.replica import ReplicaState, fetch
+from harness.brokers.protocol.wire import Connection
+from harness.brokers.segments.batches import iter_batches
 from harness.conformance.picture import Picture, Remembered, name_of
-from harness.protocol.replica import ReplicaState, fetch
-from harness.protocol.wire import Connection
-from harness.segments.batches import iter_batches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from harness.brokers.protocol.wire import Address
     from harness.conformance.files import Files
     from harness.conformance.picture import Named
-    from harness.protocol.wire import Address
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import kafka.errors
 from kafka.protocol.admin import DeleteRecordsRequest
 
+from harness.brokers.protocol import wire
 from harness.conformance.producer import TIMEOUT_MS, Endpoint, Producer, RefusedError
 from harness.conformance.steps import (
     LEAVES,
@@ -23,7 +24,6 @@ from harness.conformance.steps import (
     Rest,
     Write,
 )
-from harness.protocol import wire
 
 if TYPE_CHECKING:
     from harness.conformance.brokers import Brokers

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
+from harness.brokers.segments.tombstones import BY_FLAG, BY_NULL
 from harness.errors import UsageError
 from harness.explore.clouds import CLOUD_CASES, CloudCase
-from harness.segments.tombstones import BY_FLAG, BY_NULL
 from harness.suggest import nearest
 from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
 from models import coordination, redpanda

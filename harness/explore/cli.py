@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.core import ParameterSource
 
-from harness.console import JSON, STYLES
+from harness.command_line.common import format_option
+from harness.command_line.console import JSON, STYLES
+from harness.command_line.parameters import MOST_SEED, Count, FilePath, Text
 from harness.errors import UsageError
-from harness.options import format_option
-from harness.parameters import MOST_SEED, Count, FilePath, Text
+from harness.judge.verdict import EXIT_CODES
 from harness.spark.options import spark_options
 from harness.terminal import Table, stderr, stdout, styled
-from harness.verdict import EXIT_CODES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -81,8 +81,8 @@ def explore(
     and some runs were exposed; with 2 also where the checkers and the model's own state do not tell the same.
     """
     from harness.explore.cases import cases  # noqa: PLC0415  (slow imports, only where needed)
-    from harness.explore.schedule import Schedule, write_schedule  # noqa: PLC0415
     from harness.explore.walk import shortest, summary, walk  # noqa: PLC0415
+    from harness.plan.schedule import Schedule, write_schedule  # noqa: PLC0415
 
     _refuse_others(context, *((_OF_WALKS, "is for walks: leave out --runs") if runs else (_OF_RUNS, "takes --runs")))
     chosen = cases(target, with_=with_, without=without)

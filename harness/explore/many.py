@@ -7,16 +7,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from harness.checking import session_of
 from harness.errors import UsageError
 from harness.explore.chance import Drawn, Odds, draw
-from harness.explore.schedule import Schedule, scenario_of
 from harness.explore.shrink import cost, shrink
 from harness.explore.sweep import dealing, told
 from harness.explore.tally import Tally, found_by_checkers
-from harness.java import find_java
-from harness.store import new_run_id
-from harness.workspace import Workspace
+from harness.host.java import find_java
+from harness.host.workspace import Workspace
+from harness.judge.checking import session_of
+from harness.plan.schedule import Schedule, scenario_of
+from harness.run_folder.store import new_run_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from harness.console import JSON, STYLES, ConsoleProgress
+from harness.command_line.console import JSON, STYLES, ConsoleProgress
 from harness.errors import UsageError
 from harness.explore.cases import COORDINATED
 from harness.explore.chance import Odds
 from harness.explore.many import explore_many, is_replayable
-from harness.explore.schedule import Schedule, write_schedule
 from harness.explore.tally import MOST_TOLD, summary
+from harness.judge.verdict import EXIT_CODES, UNKNOWN
+from harness.plan.schedule import Schedule, write_schedule
 from harness.targets import SIM_CLOUD_TOPICS, SIM_REDPANDA
 from harness.terminal import Table, stdout, styled
-from harness.verdict import EXIT_CODES, UNKNOWN
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,6 +1,6 @@
 """The smallest schedule: steps are left out, and words made simpler, for as long as the same thing goes wrong.
 
-Of equally small ones that is taken which real brokers can go through (`harness.explore.schedule.scenario_of`): without
+Of equally small ones that is taken which real brokers can go through (`harness.plan.schedule.scenario_of`): without
 a change of leader, lag or hours, with one transactional client, whose later steps come when the cleaners are done.
 """
 

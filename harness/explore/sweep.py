@@ -16,12 +16,12 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from checkers.evidence import PARTITIONS, SCHEMAS, Evidence, empty, held
-from checkers.judged import judge
-from checkers.schemas import INT, TEXT
-from harness.check import CHECKERS, THREADS, each
+from checkers.evidence.schemas import INT, TEXT
+from checkers.evidence.tables import PARTITIONS, SCHEMAS, Evidence, empty, held
+from checkers.replay.judged import judge
 from harness.explore.witness import watch
-from harness.guarantees import CHECKER
+from harness.judge.check import CHECKERS, THREADS, each
+from harness.judge.guarantees import CHECKER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

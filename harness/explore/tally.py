@@ -1,8 +1,8 @@
 """What came of many random runs: how many were exposed, what was found in how many, and whether two judges agree.
 
 A run is *exposed* where a broker missed something that the others did away with, or would have, by the facts that real
-runs earn ``clean`` with (`harness.verdict.earn`), or where anything was found. Checkers judge by rows, the model by its
-own state (`models.wrongs`): where they differ, one of the two is wrong, and nothing else counts.
+runs earn ``clean`` with (`harness.judge.verdict.earn`), or where anything was found. Checkers judge by rows, the model
+by its own state (`models.wrongs`): where they differ, one of the two is wrong, and nothing else counts.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from checkers.doubts import CONTRADICTION
-from harness.check import FINDERS
+from checkers.consistency.doubts import CONTRADICTION
 from harness.explore.sweep import ORACLE
-from harness.guarantees import CHECKER
-from harness.verdict import ANOMALY, CLEAN, UNKNOWN, earn
+from harness.judge.check import FINDERS
+from harness.judge.guarantees import CHECKER
+from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, earn
 from models.world import ABSENT, ADDED
 from models.wrongs import LOST_VALUE
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
 
+from harness.brokers.segments.records import Record
 from harness.explore.cases import COORDINATED
-from harness.segments.records import Record
-from harness.verdict import ANOMALY, CLEAN, UNKNOWN, worst
+from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, worst
 from models import coordination, redpanda
 from models.adoption import CHANGES
 from models.kip87 import Difference, differences

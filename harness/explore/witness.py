@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from checkers.parse import DISK, FETCH, batch_rows
-from harness.scenario import Phase
-from harness.segments.batches import iter_batches
-from harness.segments.digest import batch_digest
-from harness.segments.tombstones import BY_NULL
-from harness.store import AFTER_REJOIN, BEFORE_RETURN
+from checkers.evidence.parse import DISK, FETCH, batch_rows
+from harness.brokers.segments.batches import iter_batches
+from harness.brokers.segments.digest import batch_digest
+from harness.brokers.segments.tombstones import BY_NULL
+from harness.plan.scenario import Phase
+from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from models.batch import ABORT, encode
 from models.steps import begin, take
 from models.world import ABSENT, ADDED, CLEANING, OUTCOMES, PLAIN, STEP_MS
@@ -42,9 +42,10 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A batch as a log holds it: the columns of `checkers.schemas.ENTRIES` that it gives, and what an observer sees.
+    """A batch as a log holds it, and what an observer sees of it.
 
-    ``share``: of its log's digest. ``seen``: offset, kind and producer id of what is in it.
+    ``rows``: with those columns of `checkers.evidence.schemas.ENTRIES` that a batch gives. ``share``: of its log's
+    digest. ``seen``: offset, kind and producer id of what is in it.
     """
 
     rows: tuple[Row, ...]
@@ -63,7 +64,10 @@ class _Seen:
 
 @dataclass(slots=True)
 class Witness:
-    """Watches one run. Its lists are tables of `checkers.schemas`, without the columns ``run`` and ``problem``."""
+    """Watches one run.
+
+    Its lists are tables of `checkers.evidence.schemas`, without the columns ``run`` and ``problem``.
+    """
 
     world: World
     entries: list[Row] = field(default_factory=list)
@@ -229,7 +233,7 @@ def read_back(batch: Batch) -> Stored:
 
 
 def _content(batch: Batch) -> tuple[tuple[int, str, int], ...]:
-    """Return what an observer sees of a batch, as `harness.observe` has it."""
+    """Return what an observer sees of a batch, as `harness.cluster.observe` has it."""
     if not batch.records or batch.control:
         return ((batch.last_offset, batch.marker or "empty", batch.producer_id),)
     return tuple(

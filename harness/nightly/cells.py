@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from harness.catalog import BY_NAME
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
+from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.nightly.night import is_refused
+from harness.plan.catalog import BY_NAME
 from harness.targets import find_target
-from harness.verdict import ANOMALY, CLEAN, UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from harness.catalog import scenarios_for
 from harness.clients import find_client
-from harness.console import JSON
+from harness.command_line.common import format_option, results_option
+from harness.command_line.console import JSON
+from harness.command_line.parameters import LONGEST_TIME_S, Count, FilePath, Names, Number, file_to_read
 from harness.errors import UsageError, interruptible
 from harness.escape import to_json
-from harness.options import format_option, results_option
-from harness.parameters import LONGEST_TIME_S, Count, FilePath, Names, Number, file_to_read
+from harness.plan.catalog import scenarios_for
 from harness.runtimes import find_runtime
 from harness.targets import find_target
 from harness.terminal import Table, stderr, stdout, styled
@@ -133,12 +133,12 @@ def nightly(
 def _new_night(
     matrix_file: Path | None, results: Path, expectations: Path | None, given: dict[str, Any], *, latest: bool
 ) -> Ledger:
-    from harness.manifest import commit_of_checkout  # noqa: PLC0415
     from harness.nightly.expectations import expected, read_expectations  # noqa: PLC0415
     from harness.nightly.latest import newest_patches  # noqa: PLC0415
     from harness.nightly.ledger import NIGHTLY, Ledger, Plan  # noqa: PLC0415
     from harness.nightly.matrix import read_matrix  # noqa: PLC0415
-    from harness.store import new_run_id  # noqa: PLC0415
+    from harness.run_folder.manifest import commit_of_checkout  # noqa: PLC0415
+    from harness.run_folder.store import new_run_id  # noqa: PLC0415
 
     matrix = read_matrix(matrix_file, given, newest_patches() if latest else lambda _: None)
     told = {

@@ -15,12 +15,12 @@ from fnmatch import fnmatchcase
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from harness.catalog import BY_NAME
 from harness.errors import UsageError
+from harness.judge.verdict import ANOMALY, CLEAN
 from harness.nightly.files import read_toml
 from harness.nightly.matrix import AXES
+from harness.plan.catalog import BY_NAME
 from harness.targets import line_of
-from harness.verdict import ANOMALY, CLEAN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

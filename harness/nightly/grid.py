@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.catalog import BY_NAME
 from harness.nightly.cells import Status
+from harness.plan.catalog import BY_NAME
 from harness.targets import title_of
 
 if TYPE_CHECKING:

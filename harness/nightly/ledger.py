@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from harness import leftovers
 from harness.errors import UsageError
+from harness.host import leftovers
 from harness.nightly.expectations import Expectation
 from harness.nightly.matrix import Cell, Matrix
-from harness.store import RunFolder
+from harness.run_folder.store import RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -22,13 +22,13 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from harness.catalog import ALL, SCENARIOS, scenarios_for
 from harness.clients import find_client
-from harness.contradictions import raise_if_contradictory
+from harness.command_line.request import RunOptions, parse_settings
 from harness.errors import UsageError
 from harness.nightly.files import read_toml
-from harness.request import RunOptions, parse_settings
-from harness.run import test_of
+from harness.plan.catalog import ALL, SCENARIOS, scenarios_for
+from harness.run.contradictions import raise_if_contradictory
+from harness.run.start import test_of
 from harness.runtimes import SIM, find_runtime
 from harness.suggest import nearest
 from harness.targets import SIMULATED, find_target

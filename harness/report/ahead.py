@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from harness.report.page import Drawn
-    from harness.store import RunFolder
+    from harness.run_folder.store import RunFolder
 
 
 @contextmanager

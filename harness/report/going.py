@@ -7,10 +7,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from harness import leftovers
+from harness.host import leftovers
+from harness.judge.verdict import RUNNING
 from harness.report.runs import run_folders
-from harness.store import HARNESS_LOG, MANIFEST
-from harness.verdict import RUNNING
+from harness.run_folder.store import HARNESS_LOG, MANIFEST
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from harness.brokers.segments.batches import CorruptLogError, iter_batches, iter_records, marker, until_cut
 from harness.escape import shortened
-from harness.history import HEADER_TXN, read_lines
-from harness.segments.batches import CorruptLogError, iter_batches, iter_records, marker, until_cut
-from harness.store import AFTER_REJOIN
+from harness.run_folder.history import HEADER_TXN, read_lines
+from harness.run_folder.store import AFTER_REJOIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from harness.brokers.segments.batches import Batch, Record
     from harness.report.story import Story
-    from harness.segments.batches import Batch, Record
-    from harness.store import RunFolder
+    from harness.run_folder.store import RunFolder
 
 BACKGROUND: Final = b"filler."
 """Keys, and transactional ids, of the traffic beside the payloads begin so."""

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from harness.drawing import topology
 from harness.escape import to_json, visible
+from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, finding_line
+from harness.report.drawing import topology
 from harness.report.graph import draw_graph, transactions
 from harness.report.logs import side_by_side
 from harness.report.story import read_story
 from harness.report.timeline import timeline
-from harness.store import REPORT
-from harness.verdict import ANOMALY, CLEAN, UNKNOWN, finding_line
+from harness.run_folder.store import REPORT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from harness.report.story import Story
-    from harness.store import RunFolder
+    from harness.run_folder.store import RunFolder
 
 SENTENCES: Final = {
     ANOMALY: "The replicas disagree, and nothing will bring them together.",

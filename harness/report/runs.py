@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from harness.store import LATEST, MANIFEST, VERDICT, RunFolder
+from harness.run_folder.store import LATEST, MANIFEST, VERDICT, RunFolder
 from harness.targets import title_of
 
 if TYPE_CHECKING:

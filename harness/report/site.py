@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from harness.catalog import SCENARIOS
 from harness.errors import HarnessError, UsageError
 from harness.escape import visible
+from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
+from harness.plan.catalog import SCENARIOS
 from harness.report.logs import side_by_side
 from harness.report.page import OUTCOME_SIGNS, environment, page
 from harness.report.runs import StoredRun, stored_runs
 from harness.report.story import read_story
 from harness.report.timeline import timeline
 from harness.report.trend import trend
-from harness.store import REPORT
-from harness.verdict import ANOMALY, CLEAN, UNKNOWN
+from harness.run_folder.store import REPORT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from harness.escape import escape
-from harness.history import read_lines
+from harness.run_folder.history import read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from harness.store import RunFolder
+    from harness.run_folder.store import RunFolder
 
 MARKERS, EMPTY = ("commit", "abort"), "empty"
-"""Kinds of batches, as `harness.observe` calls them."""
+"""Kinds of batches, as `harness.cluster.observe` calls them."""
 _DONE = {"begin": "begins", "commit": "commits", "abort": "aborts"}
 
 

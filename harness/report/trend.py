@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from harness.escape import visible
+from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.report.picture import picture
-from harness.verdict import ANOMALY, CLEAN, UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

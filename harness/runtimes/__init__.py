@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
-from harness.runtimes.elsewhere import may_have_engine
+from harness.host.elsewhere import may_have_engine
 from harness.suggest import nearest
 from harness.targets import KAFKA, SIMULATED
 

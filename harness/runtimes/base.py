@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from harness.clock import Clock, RealClock
-    from harness.java import Java
-    from harness.protocol.security import Security
-    from harness.protocol.wire import Address
-    from harness.runtimes.nodes import Access
+    from harness.brokers.protocol.security import Security
+    from harness.brokers.protocol.wire import Address
+    from harness.host.clock import Clock, RealClock
+    from harness.host.java import Java
+    from harness.host.nodes import Access
     from harness.targets import Target
     from harness.targets.jars import JarSet
 

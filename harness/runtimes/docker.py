@@ -18,12 +18,12 @@ from pathlib import PurePath
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
-from harness import commands, leftovers, ports
+from harness.brokers.protocol.wire import Address
 from harness.errors import BootError, HarnessError
-from harness.protocol.wire import Address
-from harness.runtimes import engine, firewall, netem
+from harness.host import commands, engine, leftovers, ports
+from harness.host.elsewhere import COMPOSE_FILE
+from harness.runtimes import firewall, netem
 from harness.runtimes.base import Need, Ready, raise_if_lacking
-from harness.runtimes.elsewhere import COMPOSE_FILE
 from harness.runtimes.log_dir import COPY_ATTEMPTS
 from harness.runtimes.reach import Reach
 from harness.runtimes.recipe import CLIENT_PORT, recipe_for, service

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness import commands
-from harness.runtimes import network
+from harness.host import commands, network
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from harness.runtimes.network import Network
+    from harness.host.network import Network
 
 TABLES = "iptables"
 CHAINS = ("INPUT", "OUTPUT")

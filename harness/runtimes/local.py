@@ -14,10 +14,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from harness import leftovers, ports
+from harness.brokers.protocol.wire import Address
 from harness.errors import BootError, HarnessError
-from harness.protocol.wire import Address
-from harness.runtimes import disk, faketime, firewall, netem, network
+from harness.host import disk, leftovers, network, ports
+from harness.runtimes import faketime, firewall, netem
 from harness.runtimes.base import Need, Ready, raise_if_lacking
 from harness.runtimes.log_dir import COPY_ATTEMPTS, LOG_DIR_FILES, is_live
 from harness.runtimes.reach import Reach
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from harness.host.network import Network
     from harness.runtimes.base import ClusterSpec, Wanted
-    from harness.runtimes.network import Network
 
 FORMAT_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness import commands
-from harness.runtimes import network
+from harness.host import commands, network
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

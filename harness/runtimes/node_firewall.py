@@ -13,7 +13,7 @@ from harness.errors import HarnessError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.runtimes.nodes import Connection
+    from harness.host.nodes import Connection
 
 TABLES = 'PATH="$PATH:/usr/sbin:/sbin"; iptables() { if [ "$(id -u)" = 0 ]; then command iptables -w "$@";'
 TABLES += ' else sudo -n iptables -w "$@"; fi; }; '

@@ -7,8 +7,8 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from harness.brokers.protocol.wire import Address
 from harness.errors import HarnessError
-from harness.protocol.wire import Address
 from harness.runtimes.base import Ready
 from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
 from models.clock import VirtualClock
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from harness.clock import Clock, RealClock
+    from harness.host.clock import Clock, RealClock
     from harness.runtimes.base import ClusterSpec, Wanted
     from harness.targets import Target
 

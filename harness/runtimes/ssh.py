@@ -14,14 +14,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
-from harness import java, ports
+from harness.brokers.protocol.wire import Address
 from harness.errors import BootError, HarnessError, UsageError
-from harness.protocol.wire import Address
+from harness.host import java, ports
+from harness.host.elsewhere import NODES_FILE
+from harness.host.nodes import Connection, from_json
 from harness.runtimes import node_firewall
 from harness.runtimes.base import Need, Ready, raise_if_lacking
-from harness.runtimes.elsewhere import NODES_FILE
 from harness.runtimes.log_dir import COPY_ATTEMPTS, LOG_DIR_FILES, is_live
-from harness.runtimes.nodes import Connection, from_json
 from harness.runtimes.reach import Reach
 from harness.runtimes.server_log import tail
 from harness.targets import kafka
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from harness.host.nodes import Access, Node
     from harness.runtimes.base import ClusterSpec, Wanted
-    from harness.runtimes.nodes import Access, Node
     from harness.targets.jars import JarSet
 
 T = TypeVar("T")

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 import click
 
+from harness.command_line.parameters import Text
 from harness.errors import UsageError
-from harness.parameters import Text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -8,8 +8,8 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from harness.java import find_java
-from harness.leftovers import SPARK_MARKER, process_marker
+from harness.host.java import find_java
+from harness.host.leftovers import SPARK_MARKER, process_marker
 from harness.spark.flags import DRIVER_MEMORY, HEAP_FLAGS, JVM_FLAGS
 from harness.spark.jvm import start_jvm
 from harness.spark.options import SparkOptions

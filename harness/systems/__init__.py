@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from harness.brokers.protocol.admin import Admin
 from harness.clients import find_client
-from harness.protocol.admin import Admin
 from harness.runtimes.base import live_addresses
 from harness.targets import KAFKA, REDPANDA, SIMULATED
 from workloads.reader import LibrdkafkaReading
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from harness.brokers.protocol.admin import PartitionState
+    from harness.brokers.protocol.replica import Reader, TopicPartition
     from harness.clients import Client
-    from harness.placement import Placement
-    from harness.protocol.admin import PartitionState
-    from harness.protocol.replica import Reader, TopicPartition
+    from harness.plan.placement import Placement
+    from harness.plan.timers import Timers
     from harness.runtimes.base import Runtime
     from harness.targets import Target
-    from harness.timers import Timers
     from workloads.reader import Reading
 
 

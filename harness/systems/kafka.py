@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.protocol.replica import WireReader
-from harness.protocol.wire import Connection
+from harness.brokers.protocol.replica import WireReader
+from harness.brokers.protocol.wire import Connection
+from harness.plan.timers import DAY_MS, FREEZE
 from harness.runtimes.base import live_addresses
 from harness.systems import System
-from harness.timers import DAY_MS, FREEZE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from harness.protocol.admin import Admin, PartitionState
-    from harness.protocol.replica import Reader, TopicPartition
+    from harness.brokers.protocol.admin import Admin, PartitionState
+    from harness.brokers.protocol.replica import Reader, TopicPartition
+    from harness.plan.timers import Timers
     from harness.runtimes.base import Runtime
     from harness.targets import Target
-    from harness.timers import Timers
 
 TRANSACTION_STATE = ("__transaction_state", 0)
 CLEANER_BACKOFF, A_LONG_REST_MS = "log.cleaner.backoff.ms", str(DAY_MS)

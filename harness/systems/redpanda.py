@@ -11,25 +11,31 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
+from harness.brokers.protocol.redpanda_admin import (
+    COORDINATED_COMPACTION,
+    INTERNAL,
+    KAFKA,
+    TX_BATCH_REMOVAL,
+    RedpandaAdmin,
+)
+from harness.brokers.protocol.replica import WireReader
+from harness.brokers.protocol.wire import Connection
+from harness.brokers.segments.redpanda import is_segment, to_kafka
 from harness.errors import HarnessError
-from harness.protocol.redpanda_admin import COORDINATED_COMPACTION, INTERNAL, KAFKA, TX_BATCH_REMOVAL, RedpandaAdmin
-from harness.protocol.replica import WireReader
-from harness.protocol.wire import Connection
+from harness.plan.timers import DAY_MS
 from harness.runtimes.base import live_addresses, live_brokers
-from harness.segments.redpanda import is_segment, to_kafka
 from harness.systems import System
-from harness.timers import DAY_MS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from harness.placement import Placement
-    from harness.protocol.admin import Admin, PartitionState
-    from harness.protocol.replica import Reader, TopicPartition
+    from harness.brokers.protocol.admin import Admin, PartitionState
+    from harness.brokers.protocol.replica import Reader, TopicPartition
+    from harness.plan.placement import Placement
+    from harness.plan.timers import Timers
     from harness.runtimes.base import Runtime
     from harness.targets import Target
-    from harness.timers import Timers
 
 COORDINATOR, CONTROLLER = ("tx", 0), ("controller", 0)
 CONTROLLERS = "redpanda"

@@ -8,27 +8,27 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
+from harness.brokers.protocol.admin import PartitionState
+from harness.brokers.protocol.redpanda_admin import COORDINATED_COMPACTION
 from harness.clients import Client
 from harness.clients.simulated import SimulatedClient, SimulatedReading
 from harness.errors import UsageError
-from harness.protocol.admin import PartitionState
-from harness.protocol.redpanda_admin import COORDINATED_COMPACTION
+from harness.judge.verdict import ONE_COPY
+from harness.plan.timers import FREEZE
 from harness.suggest import nearest
 from harness.systems import System, kafka
 from harness.systems.simulated_reader import SimulatedReader
 from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
-from harness.timers import FREEZE
-from harness.verdict import ONE_COPY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from harness.protocol.admin import Admin
-    from harness.protocol.replica import Reader, TopicPartition
+    from harness.brokers.protocol.admin import Admin
+    from harness.brokers.protocol.replica import Reader, TopicPartition
+    from harness.plan.timers import Timers
     from harness.runtimes.base import Runtime
     from harness.runtimes.sim import SimRuntime
-    from harness.timers import Timers
     from workloads.reader import Reading
 
 COORDINATOR: Final = ("__transaction_state", 0)
@@ -46,7 +46,7 @@ SETTLING_ROUNDS = 10
 
 
 class SimulatedAdmin:
-    """What the runner and the nemeses ask of `harness.protocol.admin.Admin`."""
+    """What the runner and the nemeses ask of `harness.brokers.protocol.admin.Admin`."""
 
     def __init__(self, runtime: SimRuntime) -> None:
         """Remember the cluster."""

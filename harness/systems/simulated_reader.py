@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.protocol.replica import DEBUG_REPLICA_ID, OpenTransaction, ReplicaState
+from harness.brokers.protocol.replica import DEBUG_REPLICA_ID, OpenTransaction, ReplicaState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from harness.protocol.replica import Held, TopicPartition
+    from harness.brokers.protocol.replica import Held, TopicPartition
     from models.cluster.cluster import SimCluster
     from models.replica import Replica
 
 
 class SimulatedReader:
-    """Implements `harness.protocol.replica.Reader`."""
+    """Implements `harness.brokers.protocol.replica.Reader`."""
 
     def __init__(self, cluster: SimCluster, broker: int) -> None:
         """Remember whom to ask."""

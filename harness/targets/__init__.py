@@ -24,7 +24,7 @@ class Target:
 
     ``system``: by which rules it is set up and asked, see `harness.systems`. ``topic_settings`` and ``broker_settings``
     are what makes this target what it is; ``has_store``: it keeps data in an object store beside the brokers;
-    ``unpromised``: guarantees (`harness.guarantees`) that it does not give, and why.
+    ``unpromised``: guarantees (`harness.judge.guarantees`) that it does not give, and why.
     ``excluded_modules`` are ``group:artifact`` names that Kafka's POMs ask for and that are left out; the ``note``
     says why, or what else is special.
     """

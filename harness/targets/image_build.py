@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 
 from docker.errors import APIError
 
-from harness import commands
 from harness.errors import HarnessError, UsageError
-from harness.runtimes import engine
+from harness.host import commands, engine
 from harness.targets import images
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from docker import DockerClient
 
-    from harness.java import Java
+    from harness.host.java import Java
     from harness.targets import Target
     from harness.targets.jars import JarSet
 

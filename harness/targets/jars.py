@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.cache import cache_root
 from harness.errors import UsageError
+from harness.host.cache import cache_root
 from harness.targets import KAFKA, WITH_JARS
 from harness.targets.lock import (
     FETCH_LIMIT_S,

@@ -23,9 +23,9 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.cache import cache_root
 from harness.errors import UsageError
-from harness.java import find_java
+from harness.host.cache import cache_root
+from harness.host.java import find_java
 from harness.targets import Target, find_target
 from harness.terminal import stderr
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.java_gateway import GatewayParameters, JavaGateway, get_field, launch_gateway
 
 from harness.errors import UsageError
-from harness.java import find_java
+from harness.host.java import find_java
 from harness.targets import find_target
 from harness.targets.jars import jars_for
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from harness.segments.records import Record
+from harness.brokers.segments.records import Record
 from models.batch import Batch
 from models.cloud_topics.compaction import begin_pass
 from models.cloud_topics.judge import wrong_in_log

@@ -15,7 +15,7 @@ from models.cloud_topics.ranges import holds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.segments.records import Record
+    from harness.brokers.segments.records import Record
     from models.cloud_topics.metastore import Log
     from models.cloud_topics.reader import Reader
 

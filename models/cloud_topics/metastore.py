@@ -23,7 +23,7 @@ from models.cloud_topics.rules import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from harness.segments.records import Record
+    from harness.brokers.segments.records import Record
     from models.batch import Batch
 
 

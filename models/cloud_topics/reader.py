@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from harness.segments.records import Record
+    from harness.brokers.segments.records import Record
     from models.cloud_topics.metastore import Log
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from harness.segments.records import Record
+from harness.brokers.segments.records import Record
 from models.batch import Batch
 from models.cloud_topics.compaction import Settings, begin_pass, dirty, removable
 from models.cloud_topics.judge import deduplicated, wrong_for_reader, wrong_in_log

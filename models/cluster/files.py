@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.segments.producer_snapshot import encode_producer_snapshot
-from harness.segments.txnindex import encode_txnindex
+from harness.brokers.segments.producer_snapshot import encode_producer_snapshot
+from harness.brokers.segments.txnindex import encode_txnindex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

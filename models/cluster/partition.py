@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from harness.segments.records import MAX_INT64
+from harness.brokers.segments.records import MAX_INT64
 from models.batch import encode
 
 if TYPE_CHECKING:

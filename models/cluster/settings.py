@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from harness.brokers.segments.records import MAX_INT64
 from harness.errors import UsageError
-from harness.segments.records import MAX_INT64
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from truth import Judged
     from view import View
 
-    from harness.segments.txnindex import AbortedTxn
+    from harness.brokers.segments.txnindex import AbortedTxn
     from models.partition import Partition, Txn
 
 

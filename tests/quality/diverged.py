@@ -17,7 +17,7 @@ from metadata_logs import write_metadata_log, write_topic_id
 from planted import ABORTED_DELETE, COMMITTED_DELETE, PLOTS, Stage, clean_until
 from traffic import SHARES, Traffic
 
-from harness.segments.codecs import CODECS
+from harness.brokers.segments.codecs import CODECS
 from models.cleaner import Cleaning
 from models.partition import Partition, Settings
 from models.replica import Replica

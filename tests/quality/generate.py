@@ -19,7 +19,7 @@ from oracle import expected
 from planted import ABORTED_DELETE, SAME_OUTCOME, plant
 from traffic import Traffic
 
-from harness.segments.codecs import CODECS
+from harness.brokers.segments.codecs import CODECS
 from models.cleaner import Cleaning
 from models.partition import Partition, Settings
 from models.replica import Replica

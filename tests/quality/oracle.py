@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from truth import Judged
     from view import Run, View
 
-    from harness.segments.txnindex import AbortedTxn
+    from harness.brokers.segments.txnindex import AbortedTxn
     from models.batch import Batch
     from models.partition import Partition, Txn, Written
 
@@ -319,7 +319,7 @@ def _undead(judged: Judged, here: View) -> Iterator[Expected]:
             _named(judged, here, TOMBSTONE_DIVERGENCE, offset, key),
             effect=VISIBLE if offset < here.frozen_at else None,
             evidence=evidence,
-            # Which marker ended a transaction is never sure from logs (see `checkers.blame`).
+            # Which marker ended a transaction is never sure from logs (see `checkers.attribution.blame`).
             decided=shown and last.txn is None,
             required=evidence != "none" and offset < judged.bound,
             offsets=frozenset({offset, last.offset}),

@@ -20,10 +20,10 @@ from client_truth import Wrongs, wrongs_by_broker
 from diverged import CALM, PAYLOADS, ROUGH, Diverged, Weather, diverge
 from test_audit import dealt, key_of
 
-from checkers.evidence import load_copies
-from harness.audit.copies import find_copies
+from checkers.evidence.tables import load_copies
 from harness.audit.disk import beside_copies
 from harness.audit.judge import assemble, judge_whole
+from harness.brokers.copies.copies import find_copies
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from harness.audit.copies import Copies
     from harness.audit.judge import Rows
+    from harness.brokers.copies.copies import Copies
     from models.batch import Batch
 
 pytestmark = pytest.mark.timeout(3600)

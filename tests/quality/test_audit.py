@@ -14,12 +14,12 @@ from generate import LEGAL, generate
 from matching import Found, complaints
 from planted import SAME_OUTCOME
 
-from checkers.evidence import load_copies
+from checkers.evidence.tables import load_copies
 from checkers.finding import UNEXPLAINED_DIVERGENCE
-from checkers.reduce import reduce_copies
-from harness.audit.copies import find_copies
+from checkers.reduction.reduce import reduce_copies
 from harness.audit.judge import assemble, judge_reduced, judge_whole
-from harness.verdict import ANOMALY
+from harness.brokers.copies.copies import find_copies
+from harness.judge.verdict import ANOMALY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from generate import Case
     from pyspark.sql import SparkSession
 
-    from harness.audit.copies import Copies
     from harness.audit.judge import Rows
+    from harness.brokers.copies.copies import Copies
 
 Verdicts = dict[str, dict[str, Any]]
 

@@ -11,10 +11,10 @@ from expected import STUCK_LSO
 from generate import LEGAL, PLANTED, Case, generate
 from truth import judge
 
-from harness.segments.batches import CorruptLogError, iter_batches, iter_records, marker
-from harness.segments.checkpoints import read_checkpoint
-from harness.segments.producer_snapshot import read_producer_snapshot
-from harness.segments.txnindex import read_txnindex
+from harness.brokers.segments.batches import CorruptLogError, iter_batches, iter_records, marker
+from harness.brokers.segments.checkpoints import read_checkpoint
+from harness.brokers.segments.producer_snapshot import read_producer_snapshot
+from harness.brokers.segments.txnindex import read_txnindex
 from models.batch import encode
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from disk import Copy
 
-    from harness.segments.batches import Batch
+    from harness.brokers.segments.batches import Batch
 
 
 def test_what_is_legal_leaves_nothing_to_find_and_what_is_planted_does(kind: str, seeds: range) -> None:

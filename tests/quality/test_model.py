@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from harness.segments.records import Record
-from harness.segments.txnindex import AbortedTxn
+from harness.brokers.segments.records import Record
+from harness.brokers.segments.txnindex import AbortedTxn
 from models.batch import ABORT, COMMIT, Batch, control_key, control_value
 from models.cleaner import Bounds, Cleaning, clean
 from models.replica import Replica

@@ -22,8 +22,8 @@ from mutated import in_place
 from planted import ABORTED_DELETE, SAME_OUTCOME
 from trial import REDUCING, build, failed
 
-import checkers.sieve
-import checkers.truth
+import checkers.reduction.sieve
+import checkers.replay.truth
 
 if TYPE_CHECKING:
     from mutants import Mutant
@@ -90,7 +90,10 @@ def chosen(checker: str, changed_modules: frozenset[str], request: pytest.Fixtur
 
 
 def test_nothing_fails_for_unchanged_code(stand: Stand) -> None:
-    assert [failed(stand, unchanged(module)) for module in (checkers.truth, checkers.sieve)] == [None, None]
+    assert [failed(stand, unchanged(module)) for module in (checkers.replay.truth, checkers.reduction.sieve)] == [
+        None,
+        None,
+    ]
 
 
 def test_a_test_fails_for_each_mutant(stand: Stand, chosen: list[Mutant]) -> None:
@@ -115,7 +118,7 @@ def test_what_is_listed_as_equivalent_is_there() -> None:
 
 def test_modules_are_put_back() -> None:
     before = {name: id(module) for name, module in sys.modules.items()}
-    with in_place(unchanged(checkers.truth)):
-        assert id(sys.modules["checkers.truth"]) != before["checkers.truth"]
+    with in_place(unchanged(checkers.replay.truth)):
+        assert id(sys.modules["checkers.replay.truth"]) != before["checkers.replay.truth"]
     assert {name: id(module) for name, module in sys.modules.items()} == before
-    assert sys.modules["checkers"].truth is checkers.truth
+    assert sys.modules["checkers"].truth is checkers.replay.truth

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from simulated import simulate
 
-from harness import manifest, verdict
-from harness.catalog import SCENARIOS
-from harness.check import prepare, run_checkers
-from harness.java import find_java
+from harness.host.java import find_java
+from harness.judge import verdict
+from harness.judge.check import prepare, run_checkers
+from harness.judge.verdict import Results
+from harness.plan.catalog import SCENARIOS
+from harness.run_folder import manifest
 from harness.targets import find_target
-from harness.verdict import Results
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from harness.store import RunFolder
+    from harness.run_folder.store import RunFolder
 
 WRONG: tuple[dict[str, Any], ...] = (
     {"nemesis": "kill"},

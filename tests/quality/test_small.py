@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from harness.brokers.segments.tombstones import BY_FLAG
 from harness.explore.cases import MESSAGES_MATTER
-from harness.scenario import Anomaly
-from harness.segments.tombstones import BY_FLAG
+from harness.plan.scenario import Anomaly
 from models.bound import ADD, LEADER, NO_CHANGE, REMOVE, Bound
 from models.coordination import RULES
 from models.exhaustive import Explored, explore

@@ -13,8 +13,8 @@ from harness.explore.many import Swept, is_replayable, sweep
 from harness.explore.shrink import is_wrong
 from harness.explore.sweep import ORACLE, Told, dealing, told
 from harness.explore.tally import Tally, found_by_checkers
-from harness.scenario import Anomaly
-from harness.verdict import ANOMALY, CLEAN, UNKNOWN
+from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
+from harness.plan.scenario import Anomaly
 from models.world import Rules
 
 if TYPE_CHECKING:

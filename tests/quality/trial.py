@@ -34,12 +34,12 @@ from mutants import unchanged
 from mutated import Code, in_place
 from test_audit import dealt, found_in, is_missed_marker
 
-import checkers.truth
-from checkers.evidence import load, load_copies
-from harness.audit.copies import find_copies
+import checkers.replay.truth
+from checkers.evidence.tables import load, load_copies
 from harness.audit.judge import KEY_STATES
-from harness.check import FINDERS, dictionaries
-from harness.store import RunFolder
+from harness.brokers.copies.copies import find_copies
+from harness.judge.check import FINDERS, dictionaries
+from harness.run_folder.store import RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -51,10 +51,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from test_audit_checkers import Verdicts
 
-    from checkers.evidence import Evidence
-    from checkers.judged import Judged
-    from checkers.reduce import Reduced
-    from harness.audit.copies import Copies
+    from checkers.evidence.tables import Evidence
+    from checkers.reduction.reduce import Reduced
+    from checkers.replay.judged import Judged
+    from harness.brokers.copies.copies import Copies
 
 Rows = dict[str, list[dict[str, Any]]]
 RUNS, COPIES = "runs", "copies"
@@ -100,8 +100,8 @@ class Remembered:
 
 
 DERIVED: Final = {
-    RUNS: frozenset({"checkers.judged"}),
-    COPIES: frozenset({"checkers.judged", "checkers.lineage", "checkers.own_words"}),
+    RUNS: frozenset({"checkers.replay.judged"}),
+    COPIES: frozenset({"checkers.replay.judged", "checkers.replay.lineage", "checkers.consistency.own_words"}),
 }
 """The modules that make of the evidence what checkers are given."""
 
@@ -145,7 +145,7 @@ def build(spark: SparkSession, top: Path, cases: Sequence[Case]) -> Stand:
         copies.append(find_copies(brokers, ["*"], case.name))
     given = test_audit_reduced.given(top / "reduced")
     evidence = {RUNS: load(spark, folders), COPIES: load_copies(spark, copies)}
-    with in_place(unchanged(checkers.truth)) as code:
+    with in_place(unchanged(checkers.replay.truth)) as code:
         stand = Stand(top, tuple(cases), tuple(copies), given, evidence, Remembered(), {}, {}, _users(code))
         _remember(stand, code)
         for kind, read in evidence.items():
@@ -200,7 +200,7 @@ def _imported(module: ModuleType) -> set[str]:
 
 def _remember(stand: Stand, code: Code) -> None:
     """Let the code that is in place keep nothing twice: not what the unchanged code has kept."""
-    keep = code.modules["checkers.evidence"].held
+    keep = code.modules["checkers.evidence.tables"].held
 
     def held(rows: DataFrame) -> DataFrame:
         found: DataFrame = stand.remembered.get(rows, lambda plan: stand.remembered.alike(keep(plan)))
@@ -221,13 +221,15 @@ class _Table:
 
 def _judged(code: Code, kind: str, known: Evidence) -> Judged:
     modules = code.modules
-    evidence = modules["checkers.evidence"].Evidence(**{one.name: getattr(known, one.name) for one in fields(known)})
-    judged: Judged = (modules["checkers.judged"].judge if kind == RUNS else code.copies.judge_copied)(evidence)
+    evidence = modules["checkers.evidence.tables"].Evidence(
+        **{one.name: getattr(known, one.name) for one in fields(known)}
+    )
+    judged: Judged = (modules["checkers.replay.judged"].judge if kind == RUNS else code.copies.judge_copied)(evidence)
     return judged
 
 
 def _tables(code: Code, kind: str, judged: Judged) -> dict[str, _Table]:
-    """Return what `harness.check.prepare` and `harness.audit.judge.judge_whole` ask for."""
+    """Return what `harness.judge.check.prepare` and `harness.audit.judge.judge_whole` ask for."""
     checks = code.runs.CHECKERS if kind == RUNS else code.copies.CHECKERS
     return {name: _Table(check.__module__, partial(check, judged)) for name, check in checks.items()}
 
@@ -271,12 +273,12 @@ def _failed_reduced(stand: Stand, _: Mutant, code: Code) -> str | None:
     """Judge all copies as if they were big."""
 
     def reduced(copies: Sequence[Copies]) -> Reduced:
-        left: Reduced = code.modules["checkers.reduce"].reduce_copies(_spark(stand), copies, _THREADS)
+        left: Reduced = code.modules["checkers.reduction.reduce"].reduce_copies(_spark(stand), copies, _THREADS)
         return left
 
     steps = {
-        "cut_further": code.modules["checkers.reduce"].cut_further,
-        "differing_places": code.modules["checkers.beliefs"].differing_places,
+        "cut_further": code.modules["checkers.reduction.reduce"].cut_further,
+        "differing_places": code.modules["checkers.reduction.beliefs"].differing_places,
     }
     for name, step in steps.items():
         failure = _failing(test_reduction, **{name: step})

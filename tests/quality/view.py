@@ -11,7 +11,7 @@ from models.batch import COMMIT
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from harness.segments.txnindex import AbortedTxn
+    from harness.brokers.segments.txnindex import AbortedTxn
     from models.batch import Batch
     from models.replica import Replica
 

@@ -17,21 +17,21 @@ from kafka.protocol.metadata import MetadataRequest
 from harness.audit.cluster import Cluster, describe
 from harness.audit.line import Line
 from harness.audit.looks import look_at
+from harness.brokers.protocol import wire
+from harness.brokers.protocol.admin import Admin
+from harness.brokers.protocol.offsets import log_ends
+from harness.brokers.protocol.security import read_security
 from harness.clients.librdkafka import CONFIG
-from harness.clock import RealClock
 from harness.errors import HarnessError, UsageError
-from harness.java import find_java
-from harness.protocol import wire
-from harness.protocol.admin import Admin
-from harness.protocol.offsets import log_ends
-from harness.protocol.security import read_security
+from harness.host.clock import RealClock
+from harness.host.java import find_java
+from harness.host.workspace import Workspace
+from harness.plan.timers import FAST
+from harness.run_folder.store import new_run_id
 from harness.runtimes.base import ClusterSpec
 from harness.runtimes.local import LocalRuntime
-from harness.store import new_run_id
 from harness.targets import find_target
 from harness.targets.jars import jars_for
-from harness.timers import FAST
-from harness.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

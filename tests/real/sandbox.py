@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 from tiers import features
 
-from harness.clock import RealClock
+from harness.host.clock import RealClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,7 +127,7 @@ class Sandbox:
 
     @property
     def work_root(self) -> Path:
-        """As `harness.leftovers.work_root` of a process with this TMPDIR."""
+        """As `harness.host.leftovers.work_root` of a process with this TMPDIR."""
         return self.tmp / f"compaction-harness-{os.getuid()}"
 
     @property

@@ -15,10 +15,10 @@ import requests
 from moto.server import ThreadedMotoServer
 from pyarrow.fs import FileSelector, LocalFileSystem, S3FileSystem, copy_files
 
-from harness.cache import cache_root
-from harness.clock import RealClock
-from harness.java import find_java
-from harness.storage.webhdfs import HTTP_ADDRESS
+from harness.brokers.storage.webhdfs import HTTP_ADDRESS
+from harness.host.cache import cache_root
+from harness.host.clock import RealClock
+from harness.host.java import find_java
 from harness.targets.jars import fetch_locked, materialise
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from audited import BOUND_S, LOGIN, SECOND, TOPIC, everything, wait_for_replicat
 from confluent_kafka import Producer
 
 from harness.clients.librdkafka import CONFIG
-from harness.clock import RealClock
 from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN
-from harness.timers import FAST
+from harness.host.clock import RealClock
+from harness.plan.timers import FAST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,8 @@ import pytest
 from harness.audit.cluster import describe, parse_bootstrap
 from harness.audit.exposure import Kind, Level, exposure
 from harness.audit.prefilter import prefilter
-from harness.clock import RealClock
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
+from harness.host.clock import RealClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

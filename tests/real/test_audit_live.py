@@ -17,12 +17,12 @@ from harness.audit.looks import Looks, look_at
 from harness.audit.prefilter import prefilter
 from harness.audit.span import spans_between
 from harness.audit.spool import Progress, Spool, spool
-from harness.clock import RealClock
+from harness.brokers.protocol.admin import Admin
+from harness.brokers.protocol.offsets import log_ends
+from harness.brokers.segments.batches import iter_batches
 from harness.errors import HarnessError, UsageError
-from harness.protocol.admin import Admin
-from harness.protocol.offsets import log_ends
-from harness.segments.batches import iter_batches
-from harness.store import RunFolder
+from harness.host.clock import RealClock
+from harness.run_folder.store import RunFolder
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 from sandbox import command_line, wait_until
 
 from harness.errors import EXIT_ANOMALY
-from harness.spark import archive, background
+from harness.judge import archive, background
 
 if TYPE_CHECKING:
     import psutil
@@ -30,7 +30,7 @@ def cache(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def makers(sandbox: Sandbox) -> list[psutil.Process]:
-    return [one for one in sandbox.processes() if "harness.spark.background" in command_line(one)]
+    return [one for one in sandbox.processes() if "harness.judge.background" in command_line(one)]
 
 
 def archive_opened_by(process: psutil.Process) -> str | None:

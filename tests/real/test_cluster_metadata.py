@@ -13,27 +13,27 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.audit.copies import find_copies
-from harness.clock import RealClock
+from harness.brokers.copies.copies import find_copies
+from harness.brokers.protocol import wire
+from harness.brokers.protocol.admin import Admin, metadata_request
+from harness.brokers.segments.batches import iter_batches
+from harness.brokers.segments.metadata_join import read_metadata_log
 from harness.errors import HarnessError
-from harness.java import find_java
-from harness.protocol import wire
-from harness.protocol.admin import Admin, metadata_request
+from harness.host.clock import RealClock
+from harness.host.java import find_java
+from harness.host.workspace import Workspace
+from harness.plan.timers import FAST
+from harness.run_folder.store import new_run_id
 from harness.runtimes.base import ClusterSpec
 from harness.runtimes.local import LocalRuntime
-from harness.segments.batches import iter_batches
-from harness.segments.metadata_join import read_metadata_log
-from harness.store import new_run_id
 from harness.targets import find_target
 from harness.targets.jars import jars_for
-from harness.timers import FAST
-from harness.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from harness.segments.metadata_log import PartitionState
+    from harness.brokers.segments.metadata_log import PartitionState
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from harness import commands
-from harness.runtimes import engine
+from harness.host import commands, engine
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from docker.errors import APIError
 from sandbox import ALL_TOPICS, Sandbox, long_timers, wait_until
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN, EXIT_USAGE, UsageError
-from harness.runtimes import engine
+from harness.host import engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

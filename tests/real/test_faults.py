@@ -13,8 +13,8 @@ import pytest
 from sandbox import ALL_TOPICS, GONE_S, Going, Sandbox, wait_until
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE
-from harness.leftovers import processes_of
-from harness.runtimes import network
+from harness.host import network
+from harness.host.leftovers import processes_of
 from nemesis import NEMESES
 
 if TYPE_CHECKING:

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 import pytest
 from sandbox import Sandbox, wait_until
 
-from harness import leftovers
-from harness.runtimes import network
-from harness.runtimes.network import NAMESPACES, Network, create_network, remove_network, why_impossible
-from harness.store import new_run_id
+from harness.host import leftovers, network
+from harness.host.network import NAMESPACES, Network, create_network, remove_network, why_impossible
+from harness.run_folder.store import new_run_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,9 +42,9 @@ with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=float(sys
 OWN = """
 import sys
 from pathlib import Path
-from harness.leftovers import process_marker
-from harness.runtimes.network import create_network
-from harness.workspace import Workspace
+from harness.host.leftovers import process_marker
+from harness.host.network import create_network
+from harness.host.workspace import Workspace
 import subprocess
 run_id = sys.argv[1]
 workspace = Workspace(run_id, Path(sys.argv[2]))

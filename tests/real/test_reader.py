@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.clock import RealClock
+from harness.brokers.protocol.admin import Admin
+from harness.brokers.segments.encode import encode_batch
+from harness.brokers.segments.records import Record
 from harness.errors import HarnessError
-from harness.history import History
-from harness.java import find_java
-from harness.protocol.admin import Admin
+from harness.host.clock import RealClock
+from harness.host.java import find_java
+from harness.host.workspace import Workspace
+from harness.run_folder.history import History
+from harness.run_folder.store import new_run_id
 from harness.runtimes.base import ClusterSpec
 from harness.runtimes.local import LocalRuntime
-from harness.segments.encode import encode_batch
-from harness.segments.records import Record
-from harness.store import new_run_id
 from harness.targets import find_target
 from harness.targets.jars import jars_for
-from harness.workspace import Workspace
 from workloads.reader import LibrdkafkaReading, read_committed
 
 if TYPE_CHECKING:

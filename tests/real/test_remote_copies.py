@@ -11,15 +11,15 @@ from expected import STUCK_LSO, TOMBSTONE_DIVERGENCE
 from generate import LEGAL, generate
 from stores import BUCKET, KEYS, S3A, MiniHdfs, MotoS3, mini_hdfs, moto_s3
 
-from checkers.evidence import load_copies
-from checkers.reduce import reduce_copies
+from checkers.evidence.tables import load_copies
+from checkers.reduction.reduce import reduce_copies
 from harness.audit.cli import parse_brokers
-from harness.audit.copies import find_copies
 from harness.audit.judge import assemble, judge_reduced, judge_whole
+from harness.brokers.copies.copies import find_copies
+from harness.brokers.storage.webhdfs import HTTP_ADDRESS
 from harness.errors import EXIT_ANOMALY, EXIT_USAGE, UsageError
+from harness.judge.verdict import ANOMALY
 from harness.spark.source import register
-from harness.storage.webhdfs import HTTP_ADDRESS
-from harness.verdict import ANOMALY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sandbox import Sandbox
     from stores import Store
 
-    from harness.audit.copies import Copies
+    from harness.brokers.copies.copies import Copies
 
 pytestmark = pytest.mark.timeout(900)
 

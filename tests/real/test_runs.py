@@ -16,14 +16,14 @@ import psutil
 import pytest
 from sandbox import GONE_S, Ran, Run, Sandbox, long_timers, wait_until
 
-from harness.audit.copies import find_copies
+from harness.brokers.copies.copies import find_copies
+from harness.brokers.protocol.admin import Admin
+from harness.brokers.protocol.wire import Address
+from harness.brokers.segments.batches import iter_batches, iter_records
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN, EXIT_USAGE, UsageError
-from harness.manifest import Manifest
-from harness.protocol.admin import Admin
-from harness.protocol.wire import Address
-from harness.runtimes.network import NAMESPACES
-from harness.segments.batches import iter_batches, iter_records
-from harness.store import RunFolder
+from harness.host.network import NAMESPACES
+from harness.run_folder.manifest import Manifest
+from harness.run_folder.store import RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -496,7 +496,7 @@ def marked(sandbox: Sandbox, run_id: str) -> list[psutil.Process]:
 
 
 def keepers(sandbox: Sandbox) -> list[psutil.Process]:
-    return [p for p in sandbox.processes() if "harness.keeper" in p.cmdline()]
+    return [p for p in sandbox.processes() if "harness.host.keeper" in p.cmdline()]
 
 
 def namespaces(run_id: str) -> list[str]:

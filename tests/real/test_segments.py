@@ -15,29 +15,29 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
+from harness.brokers.protocol.admin import Admin
+from harness.brokers.segments.arrow import read_table
+from harness.brokers.segments.batches import Batch, Record, iter_batches, iter_records, marker
+from harness.brokers.segments.codecs import CODECS
+from harness.brokers.segments.producer_snapshot import read_producer_snapshot
+from harness.brokers.segments.txnindex import read_txnindex
 from harness.clients.librdkafka import CONFIG
-from harness.clock import RealClock
 from harness.errors import HarnessError
-from harness.java import find_java
-from harness.protocol.admin import Admin
+from harness.host.clock import RealClock
+from harness.host.java import find_java
+from harness.host.workspace import Workspace
+from harness.plan.timers import FAST
+from harness.run_folder.store import new_run_id
 from harness.runtimes.base import ClusterSpec
 from harness.runtimes.local import LocalRuntime
-from harness.segments.arrow import read_table
-from harness.segments.batches import Batch, Record, iter_batches, iter_records, marker
-from harness.segments.codecs import CODECS
-from harness.segments.producer_snapshot import read_producer_snapshot
-from harness.segments.txnindex import read_txnindex
-from harness.store import new_run_id
 from harness.targets import find_target
 from harness.targets.jars import jars_for
-from harness.timers import FAST
-from harness.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from harness.segments.arrow import Table
+    from harness.brokers.segments.arrow import Table
 
 BROKER = 1
 BOUND_S = 60.0

@@ -17,15 +17,15 @@ import psutil
 import pytest
 from sandbox import GONE_S, Sandbox, wait_until
 
-from harness import commands
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN, EXIT_USAGE
-from harness.runtimes.network import create_network, remove_network
+from harness.host import commands
+from harness.host.network import create_network, remove_network
 from harness.runtimes.ssh import WORK_ROOT, node_marker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from harness.runtimes.network import Network
+    from harness.host.network import Network
 
 pytestmark = pytest.mark.timeout(600)
 

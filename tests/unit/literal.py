@@ -24,12 +24,12 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from harness.history import HEADER_TXN
-from harness.segments.batches import Record, iter_batches
-from harness.segments.digest import batch_digest
-from harness.segments.encode import encode_batch, encode_marker
-from harness.segments.txnindex import AbortedTxn, encode_txnindex
-from harness.store import AFTER_REJOIN, BEFORE_RETURN, BROKER_UUID, RunFolder
+from harness.brokers.segments.batches import Record, iter_batches
+from harness.brokers.segments.digest import batch_digest
+from harness.brokers.segments.encode import encode_batch, encode_marker
+from harness.brokers.segments.txnindex import AbortedTxn, encode_txnindex
+from harness.run_folder.history import HEADER_TXN
+from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN, BROKER_UUID, RunFolder
 from harness.systems.redpanda import RAW_FOLDER
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from kafka.protocol.schemas.fields.codecs.types import UnsignedVarInt32
 
-from harness.segments.batches import Record
-from harness.segments.encode import encode_batch
-from harness.segments.metadata_records import SCHEMAS, RecordType, uuid_text
+from harness.brokers.segments.batches import Record
+from harness.brokers.segments.encode import encode_batch
+from harness.brokers.segments.metadata_records import SCHEMAS, RecordType, uuid_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from literal import History, put, replica, write_run
 
+from harness.judge.verdict import ANOMALY, CLEAN
 from harness.report.page import page
-from harness.verdict import ANOMALY, CLEAN
 
 if TYPE_CHECKING:
     from pathlib import Path

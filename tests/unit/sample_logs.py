@@ -7,18 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from harness.segments.batches import (
-    Batch,
-    CorruptLogError,
-    Marker,
-    Record,
-    iter_entries,
-    iter_records,
-    marker,
-)
-from harness.segments.codecs import CODECS, Codec
-from harness.segments.encode import encode_batch, encode_marker
-from harness.segments.old_entries import OldEntry
+from harness.brokers.segments.batches import Batch, CorruptLogError, Marker, Record, iter_entries, iter_records, marker
+from harness.brokers.segments.codecs import CODECS, Codec
+from harness.brokers.segments.encode import encode_batch, encode_marker
+from harness.brokers.segments.old_entries import OldEntry
 
 if TYPE_CHECKING:
     import random

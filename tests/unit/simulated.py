@@ -7,19 +7,19 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.clock import RealClock
-from harness.request import RunOptions
-from harness.run import test_of
-from harness.runner import Outage
+from harness.command_line.request import RunOptions
+from harness.host.clock import RealClock
+from harness.run.runner import Outage
+from harness.run.start import test_of
+from harness.run_folder.store import RunFolder
 from harness.runtimes.base import ClusterSpec
 from harness.runtimes.sim import SimRuntime, rules_for, virtual_clock
-from harness.store import RunFolder
 from harness.targets import find_target
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.runner import Test
+    from harness.run.runner import Test
 
 NOBODY: Any = None
 OF_BROKERS = ("brokers", "fetched", "history.jsonl", "observations.jsonl")

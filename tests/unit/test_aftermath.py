@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import run
-from harness.aftermath import REMEDIES, Aftermath, raise_if_pointless
+from harness.command_line.request import RunOptions
 from harness.errors import UsageError
-from harness.request import RunOptions
+from harness.run import start as run
+from harness.run.aftermath import REMEDIES, Aftermath, raise_if_pointless
 
 if TYPE_CHECKING:
-    from harness.runner import Test
+    from harness.run.runner import Test
 
 
 def asked(anomaly: str = "stuck-lso", **options: Any) -> Test:

@@ -12,9 +12,9 @@ import psutil
 import pytest
 
 from harness.errors import HarnessError
-from harness.filelock import alone_in
-from harness.java import Java
-from harness.spark import archive, background
+from harness.host.filelock import alone_in
+from harness.host.java import Java
+from harness.judge import archive, background
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -157,7 +157,7 @@ HINDRANCES: tuple[Hindrance, ...] = (
 def test_a_machine_without_room_goes_without(
     java: Java, monkeypatch: pytest.MonkeyPatch, why: str, asked: str, answer: Callable[..., Any]
 ) -> None:
-    monkeypatch.setattr(f"harness.spark.background.{asked}", answer)
+    monkeypatch.setattr(f"harness.judge.background.{asked}", answer)
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("started all the same"))
     assert why in str(background.why_not_started(archive.archive_path(java)))
     assert background.find_archive(java) is None
@@ -173,7 +173,7 @@ def test_a_user_may_forbid_it(java: Java, monkeypatch: pytest.MonkeyPatch) -> No
 def test_the_archive_is_made_at_once_the_rest_at_the_lowest_priority_and_all_of_it_has_an_end() -> None:
     """In a session of its own, as it is started: nobody gets back a priority that was given away."""
     code = (
-        "import os, signal; from harness.spark import background; background.find_java = lambda: None\n"
+        "import os, signal; from harness.judge import background; background.find_java = lambda: None\n"
         "def idles(): return os.sched_getscheduler(0) == os.SCHED_IDLE\n"
         "background.make = lambda *_, **__: print(idles(), signal.alarm(9))\n"
         "compiling = staticmethod(lambda: print(idles(), signal.alarm(0) > 0))\n"
@@ -192,7 +192,7 @@ def test_the_archive_is_made_at_once_the_rest_at_the_lowest_priority_and_all_of_
 
 def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from harness.filelock import alone_in\n"
+        "import sys; from pathlib import Path; from harness.host.filelock import alone_in\n"
         "with alone_in(Path(sys.argv[1]), 0.0): print('mine', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "folder")]

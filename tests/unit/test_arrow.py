@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sample_logs import SOURCE, old_entry, random_log, read_by_reference
 
+from harness.brokers.segments import arrow, blocks
+from harness.brokers.segments.arrow import SCHEMAS, read_table
+from harness.brokers.segments.batches import CorruptLogError, Record
+from harness.brokers.segments.encode import encode_batch
 from harness.errors import UsageError
-from harness.segments import arrow, blocks
-from harness.segments.arrow import SCHEMAS, read_table
-from harness.segments.batches import CorruptLogError, Record
-from harness.segments.encode import encode_batch
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from harness.segments.batches import Batch
+    from harness.brokers.segments.batches import Batch
 
 
 def rows(data: bytes, table: arrow.Table, columns: list[str] | None = None, **options: Any) -> list[dict[str, Any]]:

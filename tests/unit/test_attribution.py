@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from checkers.coverage import Coverage
+from checkers.attribution.coverage import Coverage
 from checkers.finding import UNEXPLAINED_DIVERGENCE as UNEXPLAINED
 from harness.audit.advice import with_advice
 from harness.audit.attribution import Disputes, attribute
 from harness.audit.knowledge import Knowledge
-from harness.segments.metadata_log import PartitionHistory, PartitionState
+from harness.brokers.segments.metadata_log import PartitionHistory, PartitionState
 
 STUCK, POISON = "stuck-lso", "aborted-to-committed"
 HIDDEN, DIVERGED = "committed-to-aborted", "tombstone-divergence"

@@ -16,9 +16,9 @@ from harness.audit import live
 from harness.audit.cli import audit, show, time_ms
 from harness.audit.prefilter import Prefiltered, prefilter
 from harness.audit.show import replica_table
-from harness.console import JSON, TEXT
+from harness.brokers.protocol.replica import OpenTransaction
+from harness.command_line.console import JSON, TEXT
 from harness.errors import EXIT_ANOMALY, EXIT_UNKNOWN, UsageError
-from harness.protocol.replica import OpenTransaction
 
 LIVE = ("live", "--topic", "t", "--bootstrap-server", "127.0.0.1:1")
 

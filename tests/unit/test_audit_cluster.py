@@ -9,10 +9,10 @@ import kafka.errors
 import pytest
 
 from harness.audit.cluster import Cluster, describe, parse_bootstrap
+from harness.brokers.protocol import wire
+from harness.brokers.protocol.admin import PartitionState
+from harness.brokers.protocol.wire import Address
 from harness.errors import UsageError
-from harness.protocol import wire
-from harness.protocol.admin import PartitionState
-from harness.protocol.wire import Address
 
 TOPICS = ("orders", "orders-eu", "users", "__consumer_offsets", "__transaction_state")
 UNKNOWN = kafka.errors.UnknownTopicOrPartitionError.errno

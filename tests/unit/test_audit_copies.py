@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 from copied import segment_name
 
-from harness.audit.copies import LEADER_EPOCHS, UNTOLD, find_copies
-from harness.audit.identity import META_PROPERTIES, PARTITION_METADATA
+from harness.brokers.copies.copies import LEADER_EPOCHS, UNTOLD, find_copies
+from harness.brokers.copies.identity import META_PROPERTIES, PARTITION_METADATA
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from harness.audit.copies import Copies
+    from harness.brokers.copies.copies import Copies
 
 
 def make(log_dir: Path, *folders: str, files: Sequence[str] = (segment_name(0),)) -> Path:

@@ -28,9 +28,9 @@ from harness.audit.prefilter import prefilter
 from harness.audit.reassignments import BYTES, OFFSETS, Copy
 from harness.audit.show import exposure_json, exposure_table, prefiltered_json, replica_table
 from harness.audit.stake import MARKER, TOMBSTONES, AtStake, next_removal
-from harness.protocol.replica import OpenTransaction
-from harness.segments.batches import Batch, Record, iter_batches
-from harness.segments.encode import encode_batch
+from harness.brokers.protocol.replica import OpenTransaction
+from harness.brokers.segments.batches import Batch, Record, iter_batches
+from harness.brokers.segments.encode import encode_batch
 from harness.terminal import Table, stdout
 
 DAY_MS = 86_400_000

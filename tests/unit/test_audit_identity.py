@@ -9,11 +9,11 @@ import pytest
 from copied import copy, segment_name, write_copies
 from literal import put
 
-from harness.audit.copies import find_copies
-from harness.audit.identity import META_PROPERTIES, PARTITION_METADATA
+from harness.brokers.copies.copies import find_copies
+from harness.brokers.copies.identity import META_PROPERTIES, PARTITION_METADATA
+from harness.brokers.storage.remote import RemotePath, Tree
+from harness.brokers.storage.s3 import S3
 from harness.errors import UsageError
-from harness.storage.remote import RemotePath, Tree
-from harness.storage.s3 import S3
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,8 +12,8 @@ from fakes.clock import TickingClock
 
 from harness.audit.coordinators import NOTHING_SEEN, Word
 from harness.audit.prefilter import HANGING_TRANSACTION, STUCK_LSO, Prefiltered, prefilter
+from harness.brokers.protocol.replica import OpenTransaction
 from harness.errors import UsageError
-from harness.protocol.replica import OpenTransaction
 
 PRODUCER, EPOCH, FIRST = 7, 3, 10
 OPEN = (OpenTransaction(PRODUCER, EPOCH, FIRST),)

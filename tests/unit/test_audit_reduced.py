@@ -9,10 +9,10 @@ import pytest
 from copied import copy, write_copies
 from literal import Txn, abort, commit, delete, put
 
-from checkers.reduce import reduce_copies
-from checkers.sieve import KEYS_A_BUCKET
-from harness.audit.copies import find_copies
+from checkers.reduction.reduce import reduce_copies
+from checkers.reduction.sieve import KEYS_A_BUCKET
 from harness.audit.judge import assemble, judge_reduced
+from harness.brokers.copies.copies import find_copies
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from literal import Entry
     from pyspark.sql import SparkSession
 
-    from checkers.reduce import Reduced
-    from harness.audit.copies import Copies
+    from checkers.reduction.reduce import Reduced
+    from harness.brokers.copies.copies import Copies
 
 KEYS, TOO_MANY = KEYS_A_BUCKET + 500, 500
 FIRST = range(KEYS)

@@ -22,12 +22,12 @@ from harness.audit.rate import RateLimit
 from harness.audit.reading import TURNS, Span
 from harness.audit.span import spans_between
 from harness.audit.spool import Progress, Spool, Spooled, spool
+from harness.brokers.protocol.replica import OpenTransaction
+from harness.brokers.protocol.wire import Address
+from harness.brokers.segments.batches import CorruptLogError, Record
+from harness.brokers.segments.encode import encode_batch
 from harness.errors import HarnessError
-from harness.protocol.replica import OpenTransaction
-from harness.protocol.wire import Address
-from harness.segments.batches import CorruptLogError, Record
-from harness.segments.encode import encode_batch
-from harness.store import RunFolder
+from harness.run_folder.store import RunFolder
 
 if TYPE_CHECKING:
     from pathlib import Path

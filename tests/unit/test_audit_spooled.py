@@ -9,25 +9,25 @@ import pytest
 from fakes.brokers import TP, FakeBroker, Held, cluster_of
 from fakes.clock import TickingClock
 
-from checkers.evidence import load_copies
-from checkers.reduce import reduce_copies
+from checkers.evidence.tables import load_copies
+from checkers.reduction.reduce import reduce_copies
 from harness.audit.coordinators import Word, Words
 from harness.audit.judge import assemble, judge_reduced, judge_whole
 from harness.audit.looks import look_at
 from harness.audit.reading import Span
 from harness.audit.spool import Spool, spool
 from harness.audit.spooled import copies_of, store_words
-from harness.protocol.replica import OpenTransaction
-from harness.segments.batches import Record
-from harness.segments.encode import encode_batch, encode_marker
-from harness.store import RunFolder
+from harness.brokers.protocol.replica import OpenTransaction
+from harness.brokers.segments.batches import Record
+from harness.brokers.segments.encode import encode_batch, encode_marker
+from harness.run_folder.store import RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import SparkSession
 
-    from harness.audit.copies import Copies
+    from harness.brokers.copies.copies import Copies
 
 P = 5
 

@@ -10,8 +10,8 @@ import pytest
 from fakes.clients import FakeLibrary
 from fakes.clock import TickingClock
 
-from harness.history import History
-from harness.timers import FAST, TIMERS, Timers
+from harness.plan.timers import FAST, TIMERS, Timers
+from harness.run_folder.history import History
 from workloads.ballast import RECORD_BYTES, Ballast
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from crc32c import crc32c
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from sample_logs import old_entry
 
-from harness.segments import codecs
-from harness.segments.batches import (
+from harness.brokers.segments import codecs
+from harness.brokers.segments.batches import (
     Batch,
     CorruptLogError,
     Marker,
@@ -24,8 +24,8 @@ from harness.segments.batches import (
     iter_records,
     marker,
 )
-from harness.segments.encode import encode_batch, encode_marker
-from harness.segments.old_entries import OldEntry
+from harness.brokers.segments.encode import encode_batch, encode_marker
+from harness.brokers.segments.old_entries import OldEntry
 
 if TYPE_CHECKING:
     from pathlib import Path

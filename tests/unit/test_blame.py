@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from checkers.blame import DELETED, SUPERSEDED, At, KeyState, Last, blame_state, blame_transaction, states_served
-from checkers.coverage import Coverage, Proof
-from checkers.replay import ABORTED, COMMITTED, OPEN
+from checkers.attribution.blame import (
+    DELETED,
+    SUPERSEDED,
+    At,
+    KeyState,
+    Last,
+    blame_state,
+    blame_transaction,
+    states_served,
+)
+from checkers.attribution.coverage import Coverage, Proof
+from checkers.replay.batch_outcomes import ABORTED, COMMITTED, OPEN
 
 
 @dataclass(frozen=True)

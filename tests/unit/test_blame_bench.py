@@ -10,9 +10,9 @@ from accusations import BY_LUCK, EITHER, RIGHT, WRONG, judge, tally
 from random_traffic import ABORTED, COMMITTED, HEADER_WRITE, UNKNOWN, ClientLog, Transaction, Write, load_client_log
 from replica_truth import HIDDEN, OPEN, SERVED, STATE, STUCK, ReplicaLog, compare, read_replica
 
-from harness.segments.batches import Record
-from harness.segments.encode import encode_batch, encode_marker
-from harness.segments.txnindex import AbortedTxn, encode_txnindex
+from harness.brokers.segments.batches import Record
+from harness.brokers.segments.encode import encode_batch, encode_marker
+from harness.brokers.segments.txnindex import AbortedTxn, encode_txnindex
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,16 +15,17 @@ from checker_cases import CASES
 from checker_cases.exposures import EXPOSURES, MARKER, TOMBSTONE
 from literal import write_run
 
-from checkers import aborted_to_committed, committed_to_aborted, doubts, exposure, stuck_lso, tombstone_divergence
-from checkers.evidence import load, raise_if_damaged
-from checkers.judged import judge
-from harness.store import RunFolder
+from checkers.anomalies import aborted_to_committed, committed_to_aborted, stuck_lso, tombstone_divergence
+from checkers.consistency import doubts, exposure
+from checkers.evidence.tables import load, raise_if_damaged
+from checkers.replay.judged import judge
+from harness.run_folder.store import RunFolder
 
 if TYPE_CHECKING:
     from checker_cases.case import Case
     from pyspark.sql import DataFrame, SparkSession
 
-    from checkers.judged import Judged
+    from checkers.replay.judged import Judged
 
 PARAMETERS = [pytest.param(case, id=case.history.name) for case in CASES]
 

@@ -18,11 +18,14 @@ import pytest
 from fakes.host import write_java
 from literal import History, appeared, put, replica, write_run
 
-from harness import check, cli, console, leftovers
+from harness import cli
+from harness.command_line import console
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE, UsageError
-from harness.manifest import Manifest, open_run_folder
-from harness.outcome import RunResult
-from harness.store import AFTER_REJOIN, RunFolder
+from harness.host import leftovers
+from harness.judge import check
+from harness.judge.outcome import RunResult
+from harness.run_folder.manifest import Manifest, open_run_folder
+from harness.run_folder.store import AFTER_REJOIN, RunFolder
 from harness.targets import TARGETS, WITH_JARS, find_target
 from harness.targets.jars import _lock_digest
 from harness.targets.lock import read_lock
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from harness.verdict import Results
+    from harness.judge.verdict import Results
 
 RUN = ("run", "--target", "kafka-3.9", "--anomaly", "stuck-lso", "--runtime", "local")
 COMMAND_S = 120

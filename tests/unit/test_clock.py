@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.clock import RealClock
 from harness.errors import HarnessError, TimeLimitError, WaitTimeoutError
+from harness.host.clock import RealClock
 
 
 def test_the_first_true_value_is_returned() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from cloud_logs import NAME, cloud_of, compact, log_of, shown, spoken
 
-from harness.segments.records import Record
+from harness.brokers.segments.records import Record
 from models.batch import COMMIT, Batch, control_key, control_value
 from models.cloud_topics.compaction import Settings, begin_pass, dirty, passes_to_clean, removable
 from models.cloud_topics.keymap import DEFAULT_MAP_BYTES, ENTRY_BYTES, KeyOffsetMap

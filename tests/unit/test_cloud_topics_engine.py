@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from cloud_logs import NAME, cloud_of, compact, log_of, shown, spoken
 
-from harness.segments.batches import iter_batches, iter_records
+from harness.brokers.segments.batches import iter_batches, iter_records
 from models.batch import encode
 from models.cloud_topics.cloud import Cloud
 from models.cloud_topics.compaction import Settings

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from cloud_logs import cloud_of, compact, log_of
 
-from harness.segments.records import Record
+from harness.brokers.segments.records import Record
 from models.batch import Batch
 from models.cloud_topics.judge import NAMES, deduplicated, wrong_for_reader, wrong_in_log
 from models.cloud_topics.metastore import L1Object, Log

@@ -12,11 +12,11 @@ from fakes.cluster import FakeCluster
 from fakes.observer import WHOLE
 
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.placement import Placement
+from harness.plan.placement import Placement
 from harness.systems.kafka import KafkaControl
 
 if TYPE_CHECKING:
-    from harness.observe import View
+    from harness.cluster.observe import View
 
 
 def fake(**delays: Any) -> FakeCluster:

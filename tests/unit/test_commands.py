@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness import commands
 from harness.errors import HarnessError
+from harness.host import commands
 
 
 def test_what_it_prints_is_returned() -> None:

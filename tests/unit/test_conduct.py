@@ -11,9 +11,11 @@ import pytest
 from fakes.clock import TickingClock
 from fakes.progress import FakeManifest, FakeProgress
 
-from harness import aftermath, checking, conduct, leftovers
 from harness.errors import EXIT_FAILED, HarnessError, InterruptError, TimeLimitError, interruptible
-from harness.store import RunFolder, create_run_folder
+from harness.host import leftovers
+from harness.judge import checking
+from harness.run import aftermath, conduct
+from harness.run_folder.store import RunFolder, create_run_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,6 +10,8 @@ import pytest
 from click.testing import CliRunner
 from fakes.conformance import ModelBrokers
 
+from harness.brokers.segments.producer_snapshot import encode_producer_snapshot
+from harness.brokers.segments.txnindex import encode_txnindex
 from harness.conformance.cli import conform as command
 from harness.conformance.conform import Asked, groups, told
 from harness.conformance.files import CLEANED, read_folder
@@ -38,9 +40,7 @@ from harness.conformance.steps import (
     Write,
 )
 from harness.errors import UsageError
-from harness.segments.producer_snapshot import encode_producer_snapshot
-from harness.segments.txnindex import encode_txnindex
-from harness.verdict import ANOMALY
+from harness.judge.verdict import ANOMALY
 from models.batch import ABORT, COMMIT, encode
 from models.rules import Rules, rules_of
 

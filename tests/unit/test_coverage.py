@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from checkers.coverage import Coverage
-from harness.segments.metadata_log import PartitionHistory, PartitionState
+from checkers.attribution.coverage import Coverage
+from harness.brokers.segments.metadata_log import PartitionHistory, PartitionState
 
 ALL = (1, 2, 3)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.runtimes import disk
+from harness.host import disk
 
 if TYPE_CHECKING:
     from pathlib import Path

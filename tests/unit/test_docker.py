@@ -8,10 +8,9 @@ import pytest
 from docker.errors import APIError
 from fakes.containers import ContainerCluster, packed
 
-from harness import commands, leftovers
 from harness.errors import BootError, HarnessError
-from harness.leftovers import Owner
-from harness.runtimes import engine
+from harness.host import commands, engine, leftovers
+from harness.host.leftovers import Owner
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,11 +14,12 @@ import pytest
 from harness import doctor
 from harness.doctor import FAULTS, PACKAGES, Check, diagnose
 from harness.errors import UsageError
-from harness.java import find_java
-from harness.runtimes import engine, local
+from harness.host import engine
+from harness.host.java import find_java
+from harness.judge import background
+from harness.judge.archive import archive_path
+from harness.runtimes import local
 from harness.runtimes.base import Need
-from harness.spark import background
-from harness.spark.archive import archive_path
 from harness.targets import WITH_JARS
 
 

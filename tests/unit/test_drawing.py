@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
-from harness import run
-from harness.drawing import AWAY, topology
-from harness.request import RunOptions
+from harness.command_line.request import RunOptions
+from harness.report.drawing import AWAY, topology
+from harness.run import start as run
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -8,9 +8,9 @@ import pytest
 from copied import segment_name
 from sample_logs import old_entry
 
-from harness.segments.batches import Record
-from harness.segments.encode import encode_batch
-from harness.segments.ends import end_of_segment
+from harness.brokers.segments.batches import Record
+from harness.brokers.segments.encode import encode_batch
+from harness.brokers.segments.ends import end_of_segment
 
 if TYPE_CHECKING:
     from pathlib import Path

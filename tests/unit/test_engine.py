@@ -12,9 +12,8 @@ from docker.errors import APIError, DockerException, NotFound
 from fakes.containers import FakeEngine, FakeResource
 from requests.exceptions import ReadTimeout
 
-from harness import commands
 from harness.errors import HarnessError, UsageError
-from harness.runtimes import engine
+from harness.host import commands, engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable

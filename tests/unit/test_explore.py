@@ -13,6 +13,7 @@ import pytest
 from click import BadParameter
 from click.testing import CliRunner
 
+from harness.brokers.segments.tombstones import BY_FLAG
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, UsageError
 from harness.explore import report
 from harness.explore.cases import COORDINATED, KIP_87, Case, cases
@@ -20,12 +21,11 @@ from harness.explore.chance import Drawn, Odds
 from harness.explore.cli import explore as command
 from harness.explore.clouds import CLOUD_CASES
 from harness.explore.many import Swept
-from harness.explore.schedule import read_schedule
 from harness.explore.tally import Tally
 from harness.explore.walk import Walked, summary, walk
-from harness.segments.tombstones import BY_FLAG
+from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
+from harness.plan.schedule import read_schedule
 from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
-from harness.verdict import ANOMALY, CLEAN, UNKNOWN
 from models import coordination
 from models.adoption import CHANGES
 from models.bound import ADD, Bound

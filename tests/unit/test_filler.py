@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from fakes.clients import FakeLibrary
 
-from harness.clock import RealClock
 from harness.errors import HarnessError
-from harness.history import History
-from harness.scenario import Phase
+from harness.host.clock import RealClock
+from harness.plan.scenario import Phase
+from harness.run_folder.history import History
 from workloads.filler import MOST_RENEWALS, Filler, FillerSpec
 
 if TYPE_CHECKING:

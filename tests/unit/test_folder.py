@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.segments import folder
-from harness.segments.batches import CorruptLogError, Record
-from harness.segments.encode import encode_batch
-from harness.segments.folder import Live, Segment, choose_segments, live_segments, next_offset
+from harness.brokers.segments import folder
+from harness.brokers.segments.batches import CorruptLogError, Record
+from harness.brokers.segments.encode import encode_batch
+from harness.brokers.segments.folder import Live, Segment, choose_segments, live_segments, next_offset
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from checkers.groups import grouped
+from checkers.evidence.groups import grouped
 
 
 def test_equal_ones_are_a_group_in_the_order_of_the_first_of_each() -> None:

@@ -30,10 +30,10 @@ from literal import (
 )
 from test_checkers import by_run
 
-from checkers.evidence import load, raise_if_damaged
+from checkers.evidence.retentions import retentions_ms
+from checkers.evidence.tables import load, raise_if_damaged
 from checkers.guarantees import every
-from checkers.judged import judge
-from checkers.retentions import retentions_ms
+from checkers.replay.judged import judge
 
 if TYPE_CHECKING:
     from literal import Entry, Replica

@@ -13,7 +13,7 @@ from fakes.host import append_half_a_line
 
 from harness.clients.recorded import Producer, ProducerSpec
 from harness.errors import UsageError
-from harness.history import HEADER_OP, HEADER_TXN, History
+from harness.run_folder.history import HEADER_OP, HEADER_TXN, History
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,31 +23,33 @@ from pages import MANIFEST, hostile_page
 from test_nightly_night import ended, failed, plan_of
 from test_site import stored
 
-from harness import check, cli, console
+from harness import cli
 from harness.audit import cluster as clusters
 from harness.audit import disk, exposure, live
 from harness.audit.cluster import Cluster, Topic
 from harness.audit.coordinators import Word
 from harness.audit.prefilter import prefilter
+from harness.brokers.protocol.admin import PartitionState
+from harness.brokers.protocol.replica import OpenTransaction
+from harness.brokers.protocol.wire import Address
 from harness.cli import cli as commands
+from harness.command_line import console
+from harness.command_line.console import JSON, TEXT, ConsoleProgress
 from harness.conformance.cli import _show as show_conformance
-from harness.console import JSON, TEXT, ConsoleProgress
 from harness.errors import EXIT_ANOMALY, EXIT_UNKNOWN, EXIT_USAGE, HarnessError
 from harness.explore.cli import _show as show_walks
 from harness.explore.report import _show as show_runs
+from harness.judge import check
+from harness.judge.outcome import RunResult
+from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, finding_line, finding_of
 from harness.nightly.cells import results_of
 from harness.nightly.cli import _show as show_night
 from harness.nightly.ledger import Said
 from harness.nightly.reports import markdown, summary, write_junit
-from harness.outcome import RunResult
-from harness.protocol.admin import PartitionState
-from harness.protocol.replica import OpenTransaction
-from harness.protocol.wire import Address
 from harness.report.going import Going
 from harness.report.runs import stored_runs
 from harness.report.site import index_page, write_site
-from harness.store import RunFolder
-from harness.verdict import ANOMALY, CLEAN, UNKNOWN, finding_line, finding_of
+from harness.run_folder.store import RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 import pytest
 
-from harness import cli, run
+from harness import cli
+from harness.command_line.parameters import Count, FilePath, Names, Number, Text
+from harness.command_line.request import OPTIONS, RunOptions, command_line
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE, UsageError
-from harness.parameters import Count, FilePath, Names, Number, Text
-from harness.ports import free_ports
-from harness.request import OPTIONS, RunOptions, command_line
+from harness.host.ports import free_ports
+from harness.run import start as run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -143,7 +144,7 @@ def is_illegal(type_: click.ParamType[Any], value: str) -> bool:
         return True
     if isinstance(type_, FilePath):
         return value == LONG
-    assert isinstance(type_, Text), f"no type of harness.parameters: {type_}"
+    assert isinstance(type_, Text), f"no type of harness.command_line.parameters: {type_}"
     is_checked = isinstance(type_, Names) or type_._check is not Text()._check
     return value in UNSEEN or (is_checked and value in {UNKNOWN, LONG})
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from literal import History, appeared, delete, encode, put, replica, write_run
 
-from harness import inventory, leftovers
-from harness.check import prepare, read_aftermath, run_checkers
 from harness.errors import UsageError
-from harness.inventory import FIELD, NOT_LISTED, Difference, comparing, without
-from harness.manifest import Manifest, open_run_folder
-from harness.store import AFTER_REJOIN, RunFolder
+from harness.host import leftovers
+from harness.judge.check import prepare, read_aftermath, run_checkers
+from harness.run_folder import inventory
+from harness.run_folder.inventory import FIELD, NOT_LISTED, Difference, comparing, without
+from harness.run_folder.manifest import Manifest, open_run_folder
+from harness.run_folder.store import AFTER_REJOIN, RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

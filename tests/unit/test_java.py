@@ -8,7 +8,7 @@ import pytest
 from fakes.host import write_java
 
 from harness.errors import UsageError
-from harness.java import Java, find_java, parse_version
+from harness.host.java import Java, find_java, parse_version
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ class Count(Listener):
     def on_end(self, _): pass
 
 event.register("numba:compile", Count())
-import checkers.groups
+import checkers.evidence.groups
 print(Count.count)
 """
 

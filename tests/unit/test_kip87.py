@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.segments.records import Record
+from harness.brokers.segments.records import Record
 from models.kip87 import (
     NEW,
     OLD,

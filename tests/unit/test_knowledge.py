@@ -6,8 +6,8 @@ from pathlib import Path
 
 from harness.audit.cluster import Cluster, Topic
 from harness.audit.knowledge import knowledge_of_cluster, knowledge_of_metadata
-from harness.protocol.admin import PartitionState as Led
-from harness.segments.metadata_log import ClusterMetadata, PartitionHistory, PartitionState
+from harness.brokers.protocol.admin import PartitionState as Led
+from harness.brokers.segments.metadata_log import ClusterMetadata, PartitionHistory, PartitionState
 
 ALL = (1, 2, 3)
 PLACE = ("t", 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.lasting import lasting
+from harness.judge.lasting import lasting
 
 TOPIC = "stuck-lso"
 FOUND, EXPIRIES, RESTART, NEXT = (

@@ -13,11 +13,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness import cli, leftovers
+from harness import cli
 from harness.errors import EXIT_CLEAN, HarnessError, UsageError
-from harness.keeper import Keeper
-from harness.leftovers import Leftover, Owner
-from harness.workspace import Workspace
+from harness.host import leftovers
+from harness.host.keeper import Keeper
+from harness.host.leftovers import Leftover, Owner
+from harness.host.workspace import Workspace
 
 BOUND_S = 20.0
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import commands
-from harness.clock import RealClock
 from harness.errors import BootError, HarnessError
+from harness.host import commands
+from harness.host.clock import RealClock
+from harness.host.network import Network
 from harness.runtimes.base import ClusterSpec
 from harness.runtimes.local import LocalRuntime
-from harness.runtimes.network import Network
 
 if TYPE_CHECKING:
     from collections.abc import Callable

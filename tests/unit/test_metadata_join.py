@@ -18,9 +18,9 @@ from metadata_logs import (
     write_topic_id,
 )
 
-from harness.audit.copies import LEADER_EPOCHS, find_copies
+from harness.brokers.copies.copies import LEADER_EPOCHS, find_copies
+from harness.brokers.segments.metadata_join import JoinedLog, read_metadata_logs
 from harness.errors import UsageError
-from harness.segments.metadata_join import JoinedLog, read_metadata_logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from metadata_logs import Written
 
-    from harness.audit.copies import Copies
+    from harness.brokers.copies.copies import Copies
 
 T = ("t", 0)
 CREATED = [topic("t"), partition("t", 0, (1, 2, 3))]

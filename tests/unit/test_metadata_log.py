@@ -25,16 +25,16 @@ from metadata_logs import (
     write_metadata_log,
 )
 
-from harness.segments.batches import CorruptLogError
-from harness.segments.metadata_join import read_metadata_log
-from harness.segments.metadata_log import NO_LEADER, PartitionState
-from harness.segments.metadata_records import RecordType, uuid_text
+from harness.brokers.segments.batches import CorruptLogError
+from harness.brokers.segments.metadata_join import read_metadata_log
+from harness.brokers.segments.metadata_log import NO_LEADER, PartitionState
+from harness.brokers.segments.metadata_records import RecordType, uuid_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from harness.segments.metadata_log import ClusterMetadata, PartitionHistory
+    from harness.brokers.segments.metadata_log import ClusterMetadata, PartitionHistory
 
 T = ("t", 0)
 CREATED = [topic("t"), partition("t", 0, (1, 2, 3))]

@@ -9,7 +9,7 @@ import pytest
 from metadata_logs import Written, change, directory_uuid, frame, partition, register, remove_topic, topic
 from metadata_logs import topic_id as id_of
 
-from harness.segments.metadata_records import SCHEMAS, Frame, RecordType, decode_message, read_frame, uuid_text
+from harness.brokers.segments.metadata_records import SCHEMAS, Frame, RecordType, decode_message, read_frame, uuid_text
 
 # Copied from the metadata logs of running brokers.
 TOPIC = "010200027493453a9babc24aaba35e55b3c79cd37700"

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 from fakes.host import FakeHost
 
-from harness import commands
 from harness.errors import HarnessError, UsageError
-from harness.runtimes import network
-from harness.runtimes.network import create_network, free_subnet, remove_network, why_impossible
+from harness.host import commands, network
+from harness.host.network import create_network, free_subnet, remove_network, why_impossible
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,13 +6,13 @@ import pytest
 from fakes.cluster import RecordedCluster
 from fakes.observer import BALLAST_END, PAYLOAD_END
 
-from harness import run
+from harness.command_line.request import RunOptions
 from harness.errors import UsageError, WaitTimeoutError
-from harness.placement import Placement, place
-from harness.request import RunOptions
+from harness.plan.placement import Placement, place
+from harness.plan.timers import TIMERS
+from harness.run import start as run
 from harness.runtimes.base import Need
 from harness.runtimes.reach import Reach
-from harness.timers import TIMERS
 from nemesis import NEMESES, Grounds, Nemesis, find_nemesis, throttle, topology
 
 PACE = 1000

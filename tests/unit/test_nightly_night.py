@@ -14,6 +14,7 @@ import pytest
 from fakes.progress import FakeTeller
 
 from harness.errors import UsageError
+from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.nightly.cells import CellResult, Status, exit_code, results_of, strays_of
 from harness.nightly.expectations import Expectation, expected, read_expectations
 from harness.nightly.grid import grid, words
@@ -21,7 +22,6 @@ from harness.nightly.ledger import ATTEMPTS, Attempt, Ledger, Plan, Said
 from harness.nightly.matrix import read_matrix
 from harness.nightly.night import work
 from harness.nightly.reports import markdown, summary, write_junit
-from harness.verdict import ANOMALY, CLEAN, UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,7 +98,7 @@ def test_no_run_is_begun_that_may_not_end_in_time(tmp_path: Path) -> None:
 
 
 def test_a_plan_is_read_again_as_it_was(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.leftovers.Owner.lives", lambda _: False)
+    monkeypatch.setattr("harness.host.leftovers.Owner.lives", lambda _: False)
     again = Ledger.reopen(ledger.path).plan
     assert (again.matrix, again.told) == (ledger.plan.matrix, ledger.plan.told)
     assert {cell: (one.verdict, one.why) for cell, one in again.expected.items()} == {

@@ -10,8 +10,8 @@ import pytest
 from paramiko.ssh_exception import AuthenticationException, BadHostKeyException, SSHException
 
 from harness.errors import UsageError
-from harness.runtimes import nodes
-from harness.runtimes.nodes import Access, Connection, Node, fingerprint, from_json, parse_nodes, read_hosts_file
+from harness.host import nodes
+from harness.host.nodes import Access, Connection, Node, fingerprint, from_json, parse_nodes, read_hosts_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from fakes.clock import NOW_MS, TickingClock
 from fakes.host import append_half_a_line
 from fakes.runtime import FakeRuntime
 
-from harness.observe import Observer, View
+from harness.cluster.observe import Observer, View
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,10 +11,10 @@ from fakes.clients import FakeLibrary
 from fakes.clock import TickingClock
 from fakes.observer import FakeObserver
 
-from harness.catalog import CONTROL, SCENARIOS, abort, begin, commit, delete, put
 from harness.errors import HarnessError
-from harness.history import HEADER_TXN, History
-from harness.scenario import Anomaly, Critical, Phase, Scenario
+from harness.plan.catalog import CONTROL, SCENARIOS, abort, begin, commit, delete, put
+from harness.plan.scenario import Anomaly, Critical, Phase, Scenario
+from harness.run_folder.history import HEADER_TXN, History
 from workloads.payload import Payload
 
 if TYPE_CHECKING:

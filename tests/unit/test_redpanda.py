@@ -13,15 +13,15 @@ from fakes.containers import ContainerCluster, packed
 from fakes.http_servers import FakeServer, served
 from fakes.runtime import FakeRuntime
 
-from harness import run
+from harness.brokers.protocol.admin import PartitionState
+from harness.brokers.protocol.replica import WireReader
+from harness.brokers.segments.batches import iter_batches
+from harness.brokers.segments.encode import encode_batch
+from harness.brokers.segments.records import Record
+from harness.brokers.segments.redpanda import HEADER, RAFT_DATA
+from harness.command_line.request import RunOptions
 from harness.errors import HarnessError, UsageError
-from harness.protocol.admin import PartitionState
-from harness.protocol.replica import WireReader
-from harness.request import RunOptions
-from harness.segments.batches import iter_batches
-from harness.segments.encode import encode_batch
-from harness.segments.records import Record
-from harness.segments.redpanda import HEADER, RAFT_DATA
+from harness.run import start as run
 from harness.systems.redpanda import RedpandaControl
 from harness.targets import TARGETS, images
 
@@ -168,7 +168,7 @@ def segment() -> bytes:
 
 
 def _kafka_fields(batch: bytes) -> tuple[Any, ...]:
-    from harness.segments.batches import HEADER as KAFKA_HEADER  # noqa: PLC0415
+    from harness.brokers.segments.batches import HEADER as KAFKA_HEADER  # noqa: PLC0415
 
     return KAFKA_HEADER.unpack_from(batch)
 

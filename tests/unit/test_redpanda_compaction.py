@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.segments.records import Record
+from harness.brokers.segments.records import Record
 from models.batch import ABORT, COMMIT, Batch, marker_record
 from models.cleaner import Bounds, Cleaning
 from models.coordination import Pair

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from harness.segments.batches import HEADER as KAFKA_HEADER
-from harness.segments.batches import CorruptLogError, iter_batches, iter_records, marker
-from harness.segments.encode import encode_batch, encode_marker
-from harness.segments.records import Record
-from harness.segments.redpanda import HEADER, is_segment, to_kafka
+from harness.brokers.segments.batches import HEADER as KAFKA_HEADER
+from harness.brokers.segments.batches import CorruptLogError, iter_batches, iter_records, marker
+from harness.brokers.segments.encode import encode_batch, encode_marker
+from harness.brokers.segments.records import Record
+from harness.brokers.segments.redpanda import HEADER, is_segment, to_kafka
 
 CONFIGURATION, TX_FENCE, PLACEHOLDER, RAFT_DATA = 2, 10, 29, 1
 EPOCH = 3

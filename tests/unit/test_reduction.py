@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import checkers.beliefs
-import checkers.reduce
-from checkers.evidence import REPLICA
+import checkers.reduction.beliefs
+import checkers.reduction.reduce
+from checkers.evidence.tables import REPLICA
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from checkers.evidence import Place
-    from checkers.reduce import Cuts
+    from checkers.evidence.tables import Place
+    from checkers.reduction.reduce import Cuts
 
     CutFurther = Callable[[Cuts, Cuts], Cuts]
     Differing = Callable[[list[dict[str, Any]]], set[Place]]
@@ -24,7 +24,7 @@ A, B = ("run", "t", 0, 1), ("run", "t", 0, 2)
 
 @pytest.fixture
 def cut_further() -> CutFurther:
-    return checkers.reduce.cut_further
+    return checkers.reduction.reduce.cut_further
 
 
 def test_a_tail_of_another_replica_is_cut_as_well(cut_further: CutFurther) -> None:
@@ -43,7 +43,7 @@ def test_a_tail_that_was_cut_is_not_found_again(cut_further: CutFurther, found: 
 
 @pytest.fixture
 def differing_places() -> Differing:
-    return checkers.beliefs.differing_places
+    return checkers.reduction.beliefs.differing_places
 
 
 def summed(broker: int, **told: int) -> dict[str, Any]:

@@ -12,16 +12,18 @@ from typing import Any, NoReturn
 import pytest
 from fakes.progress import FakeProgress
 
-from harness import cli, manifest, run
-from harness.explore.schedule import Schedule, write_schedule
-from harness.manifest import HIDDEN
-from harness.request import OPTIONS, RunOptions, command_line
+from harness import cli
+from harness.command_line.request import OPTIONS, RunOptions, command_line
+from harness.host.nodes import Access, Node
+from harness.plan.schedule import Schedule, write_schedule
+from harness.plan.timers import TIMERS
+from harness.run import start as run
+from harness.run_folder import manifest
+from harness.run_folder.manifest import HIDDEN
+from harness.run_folder.store import RunFolder
 from harness.runtimes import Choice, choose, docker
 from harness.runtimes.base import Ready, Wanted
-from harness.runtimes.nodes import Access, Node
-from harness.store import RunFolder
 from harness.targets import TARGETS, WITH_JARS, find_target
-from harness.timers import TIMERS
 from nemesis import NEMESES
 
 SCHEDULE = Schedule("stuck-lso", "sim-kafka", "c", ("t puts K", "2 leaves", "t commits", "p puts K", "2 returns"))

@@ -9,8 +9,7 @@ import pytest
 from fakes.brokers import Held
 from fakes.connections import SegmentConnection
 
-from harness.errors import HarnessError
-from harness.protocol.replica import (
+from harness.brokers.protocol.replica import (
     CONSUMER_REPLICA_ID,
     DEBUG_REPLICA_ID,
     OpenTransaction,
@@ -20,8 +19,9 @@ from harness.protocol.replica import (
     open_transactions,
     where_nothing_follows,
 )
-from harness.segments.batches import CorruptLogError, Record
-from harness.segments.encode import encode_batch
+from harness.brokers.segments.batches import CorruptLogError, Record
+from harness.brokers.segments.encode import encode_batch
+from harness.errors import HarnessError
 
 TP, OTHER = ("t", 0), ("t", 1)
 NOT_HERE = kafka.errors.NotLeaderForPartitionError.errno

@@ -19,7 +19,7 @@ from harness.report.timeline import _margins
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.store import RunFolder
+    from harness.run_folder.store import RunFolder
 
 T1 = Txn(5, "t/1")
 FILLED = put(3, "filler.before.1")

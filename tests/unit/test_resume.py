@@ -10,20 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import cli, leftovers, manifest, resume, run
+from harness import cli
+from harness.command_line.request import RunOptions
 from harness.errors import EXIT_USAGE, UsageError
-from harness.request import RunOptions
+from harness.host import leftovers
+from harness.run import resume
+from harness.run import start as run
+from harness.run_folder import manifest
+from harness.run_folder.store import RunFolder
 from harness.runtimes import Choice
 from harness.runtimes.base import Ready, Wanted
-from harness.store import RunFolder
 from harness.targets import find_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from harness.conduct import Job
-    from harness.runner import Test
+    from harness.run.conduct import Job
+    from harness.run.runner import Test
 
 RUN_ID = "2026-11-21T18-06-51Z-548a"
 WANTED: list[Wanted] = []
@@ -276,7 +280,7 @@ def test_what_the_run_folder_tells_is_not_said_again(subject: CutOff, more: tupl
 
 
 def test_how_it_goes_on_can_be_said(tmp_path: Path, jobs: list[Job], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.placement.free_ports", lambda count, base: [base + n for n in range(count)])
+    monkeypatch.setattr("harness.plan.placement.free_ports", lambda count, base: [base + n for n in range(count)])
     subject = CutOff(tmp_path, partitions=3)
     options = ("--time-limit", "60", "--keep", "--aftermath", "--port-base", "20000", "--format", "json")
     go_on(subject.folder.path, *options)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from harness import run
-from harness.catalog import CONTROL, SCENARIOS
+from harness.command_line.request import RunOptions, parse_settings
 from harness.errors import UsageError
-from harness.request import RunOptions, parse_settings
-from harness.timers import FAST
+from harness.plan.catalog import CONTROL, SCENARIOS
+from harness.plan.timers import FAST
+from harness.run import start as run
 from nemesis import NEMESES
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from harness.catalog import BY_NAME
 from harness.errors import UsageError
-from harness.explore.schedule import Schedule, read_schedule, scenario_of, write_schedule
-from harness.scenario import Critical, Scenario, Step
+from harness.plan.catalog import BY_NAME
+from harness.plan.scenario import Critical, Scenario, Step
+from harness.plan.schedule import Schedule, read_schedule, scenario_of, write_schedule
 
 PUBLISHED = Path(__file__).parents[2] / "results" / "schedules"
 PASSES = ("1 cleans", "time passes", "1 cleans", "2 returns")

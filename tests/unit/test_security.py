@@ -19,10 +19,10 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
 from cryptography.x509.oid import NameOID
 
-from harness import manifest
+from harness.brokers.protocol.security import read_security
+from harness.brokers.protocol.wire import Address
 from harness.errors import UsageError
-from harness.protocol.security import read_security
-from harness.protocol.wire import Address
+from harness.run_folder import manifest
 
 if TYPE_CHECKING:
     from pathlib import Path

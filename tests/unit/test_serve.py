@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from test_site import ID, stored
 
-from harness import leftovers
 from harness.errors import UsageError
+from harness.host import leftovers
+from harness.judge.verdict import ANOMALY, CLEAN
 from harness.report.serve import HOST, app_of, serving
-from harness.verdict import ANOMALY, CLEAN
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from harness.brokers.protocol.wire import Address
 from harness.errors import UsageError
-from harness.protocol.wire import Address
+from harness.plan.timers import FREEZE, TIMERS
 from harness.targets import WITH_JARS, find_target
 from harness.targets.kafka import SET_BY_HARNESS, SMALL_CLUSTER, Listener, server_properties
 from harness.targets.lock import read_lock
 from harness.targets.settings import BROKER, TOPIC, list_for, note_on, raise_if_unfit
-from harness.timers import FREEZE, TIMERS
 from nemesis import NEMESES
 
 

@@ -7,14 +7,10 @@ import struct
 import pytest
 from crc32c import crc32c
 
-from harness.segments.batches import CorruptLogError
-from harness.segments.checkpoints import read_checkpoint, read_leader_epochs
-from harness.segments.producer_snapshot import (
-    ProducerEntry,
-    encode_producer_snapshot,
-    read_producer_snapshot,
-)
-from harness.segments.txnindex import AbortedTxn, encode_txnindex, iter_txnindex, read_txnindex
+from harness.brokers.segments.batches import CorruptLogError
+from harness.brokers.segments.checkpoints import read_checkpoint, read_leader_epochs
+from harness.brokers.segments.producer_snapshot import ProducerEntry, encode_producer_snapshot, read_producer_snapshot
+from harness.brokers.segments.txnindex import AbortedTxn, encode_txnindex, iter_txnindex, read_txnindex
 
 SOURCE = "t-0/00"
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.brokers.protocol.replica import ReplicaState
+from harness.brokers.segments.encode import encode_batch, encode_marker
+from harness.brokers.segments.records import Record
 from harness.clients.simulated import SimulatedClient, SimulatedProducer, deliver
 from harness.errors import UsageError
-from harness.protocol.replica import ReplicaState
-from harness.segments.encode import encode_batch, encode_marker
-from harness.segments.records import Record
 from harness.systems.simulated_reader import open_in
 from models.cleaner import Cleaning
 from models.clock import VirtualClock

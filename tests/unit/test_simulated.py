@@ -9,11 +9,11 @@ import pytest
 from fakes.progress import FakeProgress
 from simulated import simulate
 
+from harness.brokers.segments.batches import iter_batches, iter_records
+from harness.command_line.request import RunOptions
 from harness.errors import UsageError
-from harness.request import RunOptions
-from harness.run import run
-from harness.segments.batches import iter_batches, iter_records
-from harness.store import AFTER_REJOIN, BEFORE_RETURN
+from harness.run.start import run
+from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from harness.systems.simulated import FAULTS
 from harness.targets import SIMULATED
 

@@ -9,9 +9,9 @@ import pytest
 from literal import History, put, replica, write_run
 
 from harness.errors import UsageError
+from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.report.runs import stored_runs
 from harness.report.site import write_site
-from harness.verdict import ANOMALY, CLEAN, UNKNOWN
 
 if TYPE_CHECKING:
     from pathlib import Path

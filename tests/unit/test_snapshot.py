@@ -8,8 +8,8 @@ import pytest
 from fakes.cluster import FakeCluster
 from fakes.connections import StallingReader
 
-from harness import snapshot
-from harness.store import BEFORE_RETURN, RunFolder
+from harness.cluster import snapshot
+from harness.run_folder.store import BEFORE_RETURN, RunFolder
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,10 +10,10 @@ from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql.datasource import EqualTo, GreaterThan, In, LessThan
 from pyspark.sql.types import StructType
 
+from harness.brokers.segments import arrow
+from harness.brokers.segments.batches import Record
+from harness.brokers.segments.encode import encode_batch, encode_marker
 from harness.errors import UsageError
-from harness.segments import arrow
-from harness.segments.batches import Record
-from harness.segments.encode import encode_batch, encode_marker
 from harness.spark.source import KafkaSegments, find_files, register
 
 if TYPE_CHECKING:

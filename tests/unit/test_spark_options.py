@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from harness import checking, leftovers
 from harness.errors import UsageError
-from harness.leftovers import SPARK_MARKER
+from harness.host import leftovers
+from harness.host.leftovers import SPARK_MARKER
+from harness.judge import checking
 from harness.spark.flags import DRIVER_MEMORY
 from harness.spark.options import LOCAL, SparkOptions, parse_spark
 from harness.spark.probe import unseen

@@ -10,14 +10,14 @@ import pytest
 from fakes.storage import InMemoryStorage
 from metadata_logs import FOLDER, change, encode_log, encode_snapshot, partition, snapshot_name, topic
 
+from harness.brokers.segments.ends import end_of_segment
+from harness.brokers.segments.folder import live_segments
+from harness.brokers.segments.metadata_join import read_metadata_log
+from harness.brokers.storage import place
+from harness.brokers.storage.remote import READ_AHEAD_BYTES, RemotePath, Tree
+from harness.brokers.storage.s3 import S3
+from harness.brokers.storage.webhdfs import WebHdfs
 from harness.errors import UsageError
-from harness.segments.ends import end_of_segment
-from harness.segments.folder import live_segments
-from harness.segments.metadata_join import read_metadata_log
-from harness.storage import place
-from harness.storage.remote import READ_AHEAD_BYTES, RemotePath, Tree
-from harness.storage.s3 import S3
-from harness.storage.webhdfs import WebHdfs
 
 S3A = "spark.hadoop.fs.s3a."
 LOG = "00000000000000000007.log"

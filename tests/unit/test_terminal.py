@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from harness import cli
-from harness.console import ConsoleProgress
+from harness.command_line.console import ConsoleProgress
 from harness.errors import EXIT_FAILED, EXIT_USAGE
 from harness.terminal import Table, Terminal, stdout, styled
 
@@ -61,7 +61,7 @@ def test_reading_in_a_file_is_nothing_but_its_stage(capsys: Capture) -> None:
 def test_both_have_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     file = StringIO()
     shown = Terminal(Console(file=file, force_terminal=True, width=80))
-    monkeypatch.setattr("harness.console.stderr", lambda: shown)
+    monkeypatch.setattr("harness.command_line.console.stderr", lambda: shown)
     progress = ConsoleProgress()
     for done in (0, STEPS):
         progress.jars(done, STEPS)
@@ -108,7 +108,7 @@ LIVE = ("audit", "live", "--topic", "t", "--bootstrap-server", "h:1")
             ("nightly", "--targets", "kafka-3.9", "--anomalies", "all"),
             "what ran is kept in results",
         ),
-        ("checking.check_folder", ("check", "run"), "there is no result"),
+        ("judge.checking.check_folder", ("check", "run"), "there is no result"),
     ],
 )
 def test_an_interrupt_says_what_is_true_of_its_command(  # noqa: PLR0917

@@ -9,24 +9,24 @@ import pytest
 from copied import copy, segment_name, write_copies
 from literal import put
 
-from checkers.evidence import load_copies
+from checkers.evidence.tables import load_copies
 from checkers.finding import UNEXPLAINED_DIVERGENCE
-from checkers.reduce import reduce_copies
-from harness.audit.copies import find_copies
+from checkers.reduction.reduce import reduce_copies
 from harness.audit.judge import assemble, judge_reduced, judge_whole
-from harness.scenario import Anomaly
-from harness.segments.batches import Record
-from harness.segments.blocks import iter_blocks, unpack
-from harness.segments.encode import encode_batch
-from harness.segments.tombstones import BY_FLAG, BY_NULL, TOMBSTONES, are_tombstones, is_tombstone
+from harness.brokers.copies.copies import find_copies
+from harness.brokers.segments.batches import Record
+from harness.brokers.segments.blocks import iter_blocks, unpack
+from harness.brokers.segments.encode import encode_batch
+from harness.brokers.segments.tombstones import BY_FLAG, BY_NULL, TOMBSTONES, are_tombstones, is_tombstone
+from harness.plan.scenario import Anomaly
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from harness.audit.copies import Copies
-    from harness.segments.tombstones import Tombstones
+    from harness.brokers.copies.copies import Copies
+    from harness.brokers.segments.tombstones import Tombstones
 
 FLAG = 0x20
 END = put(9, "end")

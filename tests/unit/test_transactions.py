@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from harness.segments.batches import Record, iter_batches
-from harness.segments.encode import encode_batch, encode_marker
-from harness.segments.transactions import transaction_version
+from harness.brokers.segments.batches import Record, iter_batches
+from harness.brokers.segments.encode import encode_batch, encode_marker
+from harness.brokers.segments.transactions import transaction_version
 
 
 def data(offset: int, producer_id: int, epoch: int) -> bytes:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from harness import guarantees, verdict
-from harness.inventory import Difference
-from harness.verdict import Results
+from harness.judge import guarantees, verdict
+from harness.judge.verdict import Results
+from harness.run_folder.inventory import Difference
 
 CRITICAL_OFFSET = 20
 SCENARIO = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from literal import Txn, put
 
-from harness.verdict import ANOMALY, CLEAN, UNKNOWN
+from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable

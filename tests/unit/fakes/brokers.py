@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import kafka.errors
 
 from harness.audit.cluster import Cluster, Topic
-from harness.protocol.admin import PartitionState
-from harness.protocol.wire import Address
-from harness.segments.batches import iter_batches
+from harness.brokers.protocol.admin import PartitionState
+from harness.brokers.protocol.wire import Address
+from harness.brokers.segments.batches import iter_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from harness.audit.coordinators import Word
-    from harness.protocol.replica import OpenTransaction
+    from harness.brokers.protocol.replica import OpenTransaction
 
 OUT_OF_RANGE = kafka.errors.OffsetOutOfRangeError.errno
 NOT_LEADER = kafka.errors.NotLeaderForPartitionError.errno

@@ -8,18 +8,18 @@ from fakes.admin import DelayedAdmin, RecordingAdmin
 from fakes.clock import TickingClock
 from fakes.observer import CopyingObserver, FakeObserver
 from fakes.runtime import FakeRuntime
-from harness.catalog import CONTROL
-from harness.cluster import Cluster
-from harness.placement import Placement
-from harness.scenario import Critical
+from harness.cluster.cluster import Cluster
+from harness.plan.catalog import CONTROL
+from harness.plan.placement import Placement
+from harness.plan.scenario import Critical
 from harness.systems.kafka import KafkaControl
 from workloads.payload import Payload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harness.observe import Observer
-    from harness.protocol.replica import TopicPartition
+    from harness.brokers.protocol.replica import TopicPartition
+    from harness.cluster.observe import Observer
 
 SETTLE_S = 30
 TOPICS = ("aborted-to-committed", "stuck-lso")

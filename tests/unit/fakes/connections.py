@@ -7,16 +7,16 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from fakes.brokers import Held, described_partition, fetched_partition
-from harness.protocol.replica import ReplicaState
-from harness.protocol.wire import Address, Connection
+from harness.brokers.protocol.replica import ReplicaState
+from harness.brokers.protocol.wire import Address, Connection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kafka.protocol.api_message import ApiMessage
 
-    from harness.protocol.replica import Held as HeldOpen
-    from harness.protocol.replica import Reader, TopicPartition
+    from harness.brokers.protocol.replica import Held as HeldOpen
+    from harness.brokers.protocol.replica import Reader, TopicPartition
 
 LOOPBACK = Address("127.0.0.1", 9092)
 HELD = Held(9, 8)

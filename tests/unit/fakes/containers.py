@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from docker.errors import APIError, ImageNotFound, NotFound
 
-from harness import commands
-from harness.runtimes import engine
+from harness.host import commands, engine
 from harness.runtimes.base import ClusterSpec
 from harness.runtimes.docker import DockerRuntime
 from harness.runtimes.recipe import STORE, recipe_for, service

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from harness.observe import Observer, View
+from harness.cluster.observe import Observer, View
 
 if TYPE_CHECKING:
     from fakes.clock import TickingClock
     from fakes.runtime import FakeRuntime
-    from harness.protocol.replica import TopicPartition
+    from harness.brokers.protocol.replica import TopicPartition
 
 WHOLE_END = 5
 WHOLE = View(log_start=0, high_watermark=WHOLE_END, last_stable_offset=WHOLE_END, log_end=WHOLE_END)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.manifest import Manifest
-from harness.store import RunFolder
+from harness.run_folder.manifest import Manifest
+from harness.run_folder.store import RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from harness.protocol.wire import Address
+from harness.brokers.protocol.wire import Address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,0 +1,104 @@
+"""aborted-to-committed: a replica counts data of an aborted transaction as committed and serves it.
+
+Verifies: every record that a replica still holds below the bound, and believes committed by the next marker
+of its producer there, against the transaction's true outcome (see `truth`). A record that lost its transactional
+bit is believed committed too: Redpanda's compaction takes it from what it took for committed. One finding a
+transaction and replica, with its first such record.
+
+Where no marker tells the outcome any more and no client is known: a transactional value that another replica has
+removed while an older value of the key is alive there. Only an abort removes it and leaves the older one (see
+`survivors`).
+
+Does not verify: aborted records that the replica has compacted away meanwhile; transactions whose outcome
+neither the client nor any marker tells.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+
+from checkers.evidence.tables import PARTITION, REPLICA, in_one
+from checkers.finding import LATENT, VISIBLE, findings, printable
+from checkers.replay.batch_outcomes import ABORTED, COMMITTED
+from harness.plan.scenario import Anomaly
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from checkers.replay.judged import Alone, Judged
+
+
+def check(judged: Judged) -> DataFrame:
+    """Return findings; the offset is the first aborted record that is served."""
+    rows = _by_marker(judged)
+    return rows if judged.alone is None else rows.unionByName(_by_removal(judged, judged.alone))
+
+
+def _by_marker(judged: Judged) -> DataFrame:
+    aborted = judged.known.where(f.col("truth") == ABORTED).select(*PARTITION, "offset", f.col("txn").alias("true_txn"))
+    served = (
+        judged.records.where(f.col("belief") == COMMITTED)
+        .join(aborted, [*PARTITION, "offset"])
+        .groupBy(*REPLICA, "producer_id", "decided_by", "true_txn")
+        .agg(
+            f.min("offset").alias("offset"),
+            f.min_by("key", "offset").alias("key"),
+            f.min_by("tombstone", "offset").alias("tombstone"),
+            f.count("*").alias("records"),
+        )
+    )
+    there = in_one(served).join(judged.replicas.select(*REPLICA, "stable_end"), REPLICA)
+    return findings(
+        there,
+        Anomaly.ABORTED_TO_COMMITTED,
+        effect=f.when(f.col("stable_end") <= f.col("offset"), LATENT).otherwise(VISIBLE),
+        proven=f.lit(False),
+        explanation=f.format_string(
+            "aborted %s: transaction %s (producer %d) was aborted, and this broker %s",
+            f.when(f.col("tombstone"), f.format_string("delete of %s is carried out", printable("key"))).otherwise(
+                f.format_string("record %s is served as committed", printable("key"))
+            ),
+            printable("true_txn", none="?"),
+            "producer_id",
+            f.when(
+                f.col("decided_by").isNotNull(),
+                f.format_string("takes the COMMIT at offset %d for its end", "decided_by"),
+            ).otherwise("holds it as if it had never been in one"),
+        ),
+        witness={
+            "transaction": f.col("true_txn"),
+            "outcome": f.lit(ABORTED),
+            "believed_here": f.lit(COMMITTED),
+            "marker_taken_here_at": f.col("decided_by"),
+            "records": f.col("records"),
+        },
+    )
+
+
+def _by_removal(judged: Judged, alone: Alone) -> DataFrame:
+    aborted = alone.survivors.where("transactional AND NOT own_marker AND older_there IS NOT NULL")
+    there = in_one(aborted).join(judged.replicas.select(*REPLICA, "stable_end"), REPLICA)
+    return findings(
+        there,
+        Anomaly.ABORTED_TO_COMMITTED,
+        effect=f.when(f.col("stable_end") <= f.col("offset"), LATENT).otherwise(VISIBLE),
+        proven=f.lit(False),
+        explanation=f.format_string(
+            "record %s of producer %d is served as committed, by the COMMIT at offset %d: broker %d has removed it and "
+            "still has the older value of offset %d, as after an abort",
+            printable("key"),
+            "producer_id",
+            "decided_by",
+            "removed_by",
+            "older_there",
+        ),
+        witness={
+            "outcome": f.lit(ABORTED),
+            "believed_here": f.lit(COMMITTED),
+            "marker_taken_here_at": f.col("decided_by"),
+            "removed_by_broker": f.col("removed_by"),
+            "older_value_there_at": f.col("older_there"),
+        },
+    )

@@ -1,0 +1,130 @@
+"""committed-to-aborted: a replica counts data of a committed transaction as aborted and hides it.
+
+Verifies four kinds of evidence, the first three (see `hidden`) against each transaction's true outcome (see `truth`):
+
+* ``log``        the replica still holds the record, and the next marker of its producer there is an ABORT;
+* ``txnindex``   an aborted transaction in its ``.txnindex`` spans the record's offset. This outlives the
+                 record: the replica compacts what it misjudged, and its log then equals the others';
+* ``held``       it held a committed tombstone before its return, which is gone while the older value
+                 lives: had it believed the tombstone committed, the value would have gone first;
+* ``span``       no record is left anywhere, but a COMMIT of the producer was seen inside what its ``.txnindex`` has
+                 for one aborted transaction.
+
+The effect is visible where a key's final state on this replica differs from the true one for such a record,
+else latent: then every hidden record has been superseded by later committed ones.
+
+Does not verify: records of unknown outcome; hidden records of which neither log nor index tells any more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+
+from checkers.evidence.tables import PARTITION, REPLICA, in_one
+from checkers.finding import LATENT, VISIBLE, findings, printable
+from checkers.replay.batch_outcomes import ABORTED, COMMITTED
+from harness.plan.scenario import Anomaly
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from checkers.replay.judged import Judged
+
+
+def check(judged: Judged) -> DataFrame:
+    """Return findings; the offset is the first committed record that is hidden, or where the transaction began."""
+    rows = _records(judged)
+    return rows if judged.alone is None else rows.unionByName(_spans(judged))
+
+
+def _records(judged: Judged) -> DataFrame:
+    last_of_wrong_keys = judged.differing_keys.select(
+        *REPLICA, f.col("true_offset").alias("offset"), "here_offset", f.lit(True).alias("differs")
+    )
+    hidden = (
+        judged.hidden.join(last_of_wrong_keys, [*REPLICA, "offset"], "left")
+        .groupBy(*REPLICA, "producer_id", "txn")
+        .agg(
+            f.min("offset").alias("offset"),
+            f.min_by("key", "offset").alias("key"),
+            f.min_by("tombstone", "offset").alias("tombstone"),
+            f.min_by("here_offset", "offset").alias("here_offset"),
+            f.max("abort_at").alias("abort_at"),
+            f.sort_array(f.collect_set("source")).alias("sources"),
+            f.max(f.coalesce("differs", f.lit(False))).alias("differs"),
+            f.size(f.collect_set("offset")).alias("records"),
+        )
+    )
+    comes_back = f.col("tombstone") & f.col("here_offset").isNotNull()
+    consequence = f.when(
+        comes_back, f.format_string("the deleted value at offset %d is alive again", "here_offset")
+    ).otherwise(f.when(f.col("differs"), "the key's final state is wrong").otherwise("later records supersede it"))
+    return findings(
+        hidden,
+        Anomaly.COMMITTED_TO_ABORTED,
+        effect=f.when(f.col("differs"), VISIBLE).otherwise(LATENT),
+        proven=f.lit(False),
+        explanation=f.format_string(
+            "committed %s %s is hidden as aborted: transaction %s (producer %d) was committed, and this "
+            "broker takes %s for its end; %s",
+            f.when(f.col("tombstone"), "delete of").otherwise("record"),
+            printable("key"),
+            printable("txn", none="?"),
+            "producer_id",
+            f.when(f.col("abort_at").isNotNull(), f.format_string("the ABORT at offset %d", "abort_at")).otherwise(
+                "another marker"
+            ),
+            consequence,
+        ),
+        witness={
+            "transaction": f.col("txn"),
+            "outcome": f.lit(COMMITTED),
+            "believed_here": f.lit(ABORTED),
+            "marker_taken_here_at": f.col("abort_at"),
+            "evidence": f.col("sources"),
+            "alive_here_at": f.col("here_offset"),
+            "records": f.col("records"),
+        },
+    )
+
+
+def _spans(judged: Judged) -> DataFrame:
+    told = judged.hidden.select(*REPLICA, "producer_id", f.col("abort_at").alias("span_to"))
+    spans = (
+        judged.evidence.aborts.select(
+            *REPLICA, "producer_id", f.col("first_offset").alias("offset"), f.col("last_offset").alias("span_to")
+        )
+        .join(judged.replicas.select(*REPLICA, "bound"), REPLICA)
+        .where("offset < bound")
+    )
+    hidden = (
+        in_one(spans.join(judged.markers, [*PARTITION, "producer_id"]))
+        .where("marker_offset > offset")
+        .groupBy(*REPLICA, "producer_id", "offset", "span_to")
+        .agg(f.min("marker_offset").alias("marker_offset"), f.min_by("outcome", "marker_offset").alias("outcome"))
+        .where(f.col("outcome") == COMMITTED)
+        .join(told, [*REPLICA, "producer_id", "span_to"], "left_anti")
+        .withColumn("key", f.lit(None).cast("binary"))
+    )
+    return findings(
+        hidden,
+        Anomaly.COMMITTED_TO_ABORTED,
+        effect=f.lit(LATENT),
+        explanation=f.format_string(
+            "a transaction of producer %d was committed at offset %d, and this broker's .txnindex has it from %d on as "
+            "a part of the one that was aborted at %d; none of its records is left",
+            "producer_id",
+            "marker_offset",
+            "offset",
+            "span_to",
+        ),
+        witness={
+            "outcome": f.lit(COMMITTED),
+            "believed_here": f.lit(ABORTED),
+            "marker_taken_here_at": f.col("span_to"),
+            "marker_seen_elsewhere_at": f.col("marker_offset"),
+            "evidence": f.array(f.lit("span")),
+        },
+    )

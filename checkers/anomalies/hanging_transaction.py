@@ -1,0 +1,64 @@
+"""hanging-transaction: open on every replica, while its coordinator has finished it (KIP-664).
+
+Verifies: a transaction that each replica's own log leaves open below the bound, against the last record that
+``__transaction_state`` has for its producer. A coordinator that is still at it (Ongoing, PrepareCommit, PrepareAbort,
+PrepareEpochFence) is no finding.
+
+Does not verify: anything where the coordinator's log was not given, or has forgotten the transactional id; a
+transaction that some replica does not hold open (`stuck_lso`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as f
+
+from checkers.evidence.tables import PARTITION, REPLICA, in_one
+from checkers.finding import HANGING_TRANSACTION, VISIBLE, findings
+from harness.brokers.segments.transaction_state import FINISHED
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from checkers.replay.judged import Judged
+
+
+def check(judged: Judged) -> DataFrame:
+    """Return findings; the offset is where read_committed is frozen on every replica."""
+    replicas = judged.replicas.select(*REPLICA, "bound", "high_watermark").withColumn(
+        "replicas", f.count("*").over(Window.partitionBy(*PARTITION))
+    )
+    opened = (
+        in_one(judged.opened.join(replicas, REPLICA))
+        .where("first_offset < bound")
+        .withColumn("holders", f.count("*").over(Window.partitionBy(*PARTITION, "producer_id")))
+        .where("holders = replicas")
+    )
+    latest = (
+        judged.evidence.coordinators.groupBy("run", "transactional_id")
+        .agg(f.max_by(f.struct("producer_id", "state"), "offset").alias("last"))
+        .select("run", "transactional_id", "last.producer_id", "last.state")
+    )
+    finished = latest.where(f.col("state").isin(*FINISHED))
+    return findings(
+        opened.join(in_one(finished), ["run", "producer_id"])
+        .withColumn("offset", f.col("first_offset"))
+        .withColumn("key", f.lit(None).cast("binary")),
+        HANGING_TRANSACTION,
+        effect=f.lit(VISIBLE),
+        explanation=f.format_string(
+            "read_committed is frozen at %d on every replica: the transaction of producer %d (%s) is open there, and "
+            "its coordinator is done with it (%s)",
+            "first_offset",
+            "producer_id",
+            "transactional_id",
+            "state",
+        ),
+        witness={
+            "transactional_id": f.col("transactional_id"),
+            "coordinator_says": f.col("state"),
+            "high_watermark_here": f.col("high_watermark"),
+        },
+    )

@@ -1,0 +1,80 @@
+"""A log that shows by itself that a marker was missed, where no other replica tells what it said.
+
+Verifies: data of a producer that is followed by data of a higher epoch before any marker (see
+`replay.overtaken_transactions`), which the next marker then decides: for another transaction than it was written for.
+If what was missed said the same, it went well by luck, and is `unexplained-divergence`; else it is the anomaly that is
+beside that among the ``candidates``. What the log still holds open is `stuck_lso`'s.
+
+Does not verify: transactions of which any replica shows the marker (those are judged by it), or that
+`survivors` tells more of.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+
+from checkers.evidence.tables import PARTITION, REPLICA, in_one
+from checkers.finding import LATENT, UNEXPLAINED_DIVERGENCE, findings, printable
+from checkers.replay.batch_outcomes import ABORTED, COMMITTED
+from harness.plan.scenario import Anomaly
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from checkers.replay.judged import Alone, Judged
+
+
+def check(judged: Judged) -> DataFrame:
+    """Return findings; the offset is that of the transaction's first batch that is still there."""
+    if judged.alone is None:
+        raise ValueError("clients tell what each transaction's end was")
+    return _as(judged, judged.alone, COMMITTED, Anomaly.ABORTED_TO_COMMITTED).unionByName(
+        _as(judged, judged.alone, ABORTED, Anomaly.COMMITTED_TO_ABORTED)
+    )
+
+
+def _as(judged: Judged, alone: Alone, belief: str, anomaly: Anomaly) -> DataFrame:
+    shown = (
+        alone.overtaken.join(judged.markers, [*PARTITION, "producer_id"])
+        .where("marker_offset > offset AND marker_offset < overtaken_at")
+        .select(*REPLICA, "producer_id", "offset")
+    )
+    told = alone.survivors.select(*REPLICA, "producer_id", "decided_by")
+    keys = (
+        alone.overtaken.select(*REPLICA, "producer_id", f.col("offset").alias("from"), "last_offset")
+        .join(judged.records.select(*REPLICA, "offset", "key"), REPLICA)
+        .where("offset BETWEEN from AND last_offset")
+        .groupBy(*REPLICA, "producer_id", f.col("from").alias("offset"))
+        .agg(f.min_by("key", "offset").alias("key"))
+    )
+    bounds = judged.replicas.select(*REPLICA, "bound", "log_start")
+    missed = (
+        alone.overtaken.where(f.col("belief") == belief)
+        .join(bounds, REPLICA)
+        .where("last_offset < bound AND offset >= log_start")
+        .join(shown, [*REPLICA, "producer_id", "offset"], "left_anti")
+        .join(told, [*REPLICA, "producer_id", "decided_by"], "left_anti")
+        .join(in_one(keys), [*REPLICA, "producer_id", "offset"], "left")
+    )
+    return findings(
+        missed,
+        UNEXPLAINED_DIVERGENCE,
+        candidates=f.array(f.lit(UNEXPLAINED_DIVERGENCE), f.lit(str(anomaly))),
+        effect=f.lit(LATENT),
+        explanation=f.format_string(
+            "a marker of producer %d is missing between offset %d (key %s) and its data of a higher epoch at %d: this "
+            f"broker takes the marker at %d for the end of both, and counts the first as {belief}",
+            "producer_id",
+            "offset",
+            printable("key"),
+            "overtaken_at",
+            "decided_by",
+        ),
+        witness={
+            "believed_here": f.lit(belief),
+            "marker_taken_here_at": f.col("decided_by"),
+            "overtaken_by_a_higher_epoch_at": f.col("overtaken_at"),
+        },
+    )

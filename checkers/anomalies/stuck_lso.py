@@ -1,0 +1,176 @@
+"""stuck-lso: a transaction that was decided stays open on a replica, and its last stable offset with it.
+
+Verifies: on each replica, the first offset of every transaction that the replica's own log leaves open. It
+is stuck when the decision lies within this replica's log:
+
+* a marker of that producer after that offset was seen on another replica (or earlier) below this log's end, or what
+  compaction has left of one;
+* the client knows the outcome, and another replica, whose high watermark is not beyond this log's end, has its
+  last stable offset past it;
+* another replica, whose log covers the offset, does not hold it open: by its log, where nothing beyond this log's
+  end decides it, or by a producer snapshot that it took before this log's end; in either case only where nothing was
+  removed beyond the shortest log end (see `truth.differing_keys`);
+* this log itself has data of the same producer in a higher epoch: that comes only after the end of all before
+  (`ProducerAppendInfo`; KIP-360 and KIP-890).
+
+Does not verify: last stable offsets against each other (a follower's may lag behind legally). A transaction
+open on every replica is a hanging transaction, not this. One whose marker may lie beyond this log's end is
+undetermined and not flagged.
+
+Source: KIP-98, `ProducerStateManager.firstUnstableOffset`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+
+from checkers.evidence.tables import PARTITION, REPLICA, held, in_one
+from checkers.finding import VISIBLE, findings, printable
+from checkers.replay.batch_outcomes import OPEN
+from harness.plan.scenario import Anomaly
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from checkers.replay.judged import Judged
+
+
+def check(judged: Judged) -> DataFrame:
+    """Return findings; the offset is where read_committed is frozen."""
+    said = judged.replicas.select(*REPLICA, "log_end", "bound", "high_watermark", "last_stable_offset")
+    opened = held(judged.opened.join(said, REPLICA).where("first_offset < bound"))
+    markers = judged.markers if judged.alone is None else in_one(judged.markers.unionByName(_remnants(judged)))
+    marked = (
+        opened.join(markers, [*PARTITION, "producer_id"])
+        .where("marker_offset > first_offset AND marker_offset < log_end")
+        .groupBy(*REPLICA, "producer_id")
+        .agg(
+            f.min("marker_offset").alias("marker_offset"),
+            f.min_by("outcome", "marker_offset").alias("marker_says"),
+        )
+    )
+    others = judged.replicas.select(
+        *PARTITION,
+        f.col("broker").alias("other"),
+        f.col("last_stable_offset").alias("other_lso"),
+        f.col("high_watermark").alias("other_high_watermark"),
+    )
+    passed = (
+        opened.join(others, PARTITION)
+        .where("other != broker AND other_lso > first_offset AND other_high_watermark <= log_end")
+        .groupBy(*REPLICA, "producer_id")
+        .agg(f.min("other").alias("other"), f.min_by("other_lso", "other").alias("other_lso"))
+    )
+    records = judged.known.select(*PARTITION, "offset", "key", "txn", "truth")
+    first_record = (
+        opened.join(records, PARTITION)
+        .where("offset BETWEEN first_offset AND first_last_offset")
+        .groupBy(*REPLICA, "producer_id")
+        .agg(*(f.min_by(name, "offset").alias(name) for name in ("key", "txn", "truth")))
+    )
+    stuck = (
+        opened.join(in_one(marked), [*REPLICA, "producer_id"], "left")
+        .join(in_one(passed), [*REPLICA, "producer_id"], "left")
+        .join(in_one(first_record), [*REPLICA, "producer_id"], "left")
+        .transform(lambda rows: _told_alone(rows, judged, opened))
+        .where(
+            "marker_offset IS NOT NULL OR (truth IS NOT NULL AND other IS NOT NULL) OR released_by IS NOT NULL"
+            " OR overtaken_at IS NOT NULL"
+        )
+        .withColumn("offset", f.col("first_offset"))
+    )
+    outcome = f.coalesce("truth", "marker_says", f.lit("decided"))
+    return findings(
+        stuck,
+        Anomaly.STUCK_LSO,
+        effect=f.lit(VISIBLE),
+        explanation=f.format_string(
+            "read_committed is frozen at %d, high watermark %d: transaction %s (producer %d, key %s) was %s, "
+            "and this broker's log holds it open",
+            "first_offset",
+            "high_watermark",
+            printable("txn", none="?"),
+            "producer_id",
+            printable("key"),
+            outcome,
+        ),
+        witness={
+            "transaction": f.col("txn"),
+            "outcome": outcome,
+            "last_stable_offset_here": f.col("last_stable_offset"),
+            "high_watermark_here": f.col("high_watermark"),
+            "log_end_here": f.col("log_end"),
+            "marker_seen_elsewhere_at": f.col("marker_offset"),
+            "other_broker": f.col("other"),
+            "last_stable_offset_there": f.col("other_lso"),
+            "not_open_on_broker": f.col("released_by"),
+            "overtaken_by_a_higher_epoch_at": f.col("overtaken_at"),
+        },
+    )
+
+
+def _remnants(judged: Judged) -> DataFrame:
+    """Return what compaction has left of markers, as `Judged.markers` without an outcome."""
+    return judged.evidence.final.where("control AND marker IS NULL").select(
+        *PARTITION,
+        "producer_id",
+        f.col("last_offset").alias("marker_offset"),
+        f.lit(None).cast("string").alias("outcome"),
+    )
+
+
+def _told_alone(rows: DataFrame, judged: Judged, opened: DataFrame) -> DataFrame:
+    """Add ``released_by`` and ``overtaken_at``: what replicas tell where no client is known."""
+    if judged.alone is None:
+        nothing = f.lit(None)
+        return rows.withColumns({"released_by": nothing.cast("int"), "overtaken_at": nothing.cast("long")})
+    overtaken = judged.alone.overtaken.where(f.col("belief") == OPEN).select(*REPLICA, "producer_id", "overtaken_at")
+    return rows.join(in_one(_released(judged, opened)), [*REPLICA, "producer_id"], "left").join(
+        overtaken, [*REPLICA, "producer_id"], "left"
+    )
+
+
+def _released(judged: Judged, opened: DataFrame) -> DataFrame:
+    """Return REPLICA, producer_id, ``released_by``: a broker where it was decided, within this log."""
+    others = judged.replicas.select(
+        *PARTITION, f.col("broker").alias("released_by"), f.col("log_start").alias("start_there"),
+        "nothing_beyond",
+    )  # fmt: skip
+    held_there = judged.opened.select(
+        *PARTITION, f.col("broker").alias("released_by"), "producer_id", f.col("first_offset").alias("open_there")
+    )
+    later_marker = (
+        judged.evidence.final.where("marker IN ('commit', 'abort')")
+        .groupBy(*PARTITION, f.col("broker").alias("released_by"), "producer_id")
+        .agg(f.max("last_offset").alias("last_marker"))
+    )
+    by_log = (
+        in_one(opened.join(others.where("nothing_beyond"), PARTITION))
+        .where("start_there <= first_offset")
+        .join(held_there, [*PARTITION, "released_by", "producer_id"], "left")
+        .join(in_one(later_marker), [*PARTITION, "released_by", "producer_id"], "left")
+        .where("open_there IS NULL OR open_there > first_offset")
+        .where("coalesce(last_marker < log_end, true)")
+    )
+    remembered = judged.evidence.producers.select(
+        *PARTITION,
+        f.col("broker").alias("released_by"),
+        "as_of",
+        "producer_id",
+        f.col("first_offset").alias("open_then"),
+    )
+    taken = remembered.select(*PARTITION, "released_by", "as_of").distinct()
+    by_snapshot = (
+        in_one(opened.join(taken, PARTITION))
+        .join(
+            others.where("nothing_beyond").select(*PARTITION, "released_by", "start_there"), [*PARTITION, "released_by"]
+        )
+        .where("released_by != broker AND start_there <= first_offset AND as_of > first_offset AND as_of <= log_end")
+        .join(in_one(remembered), [*PARTITION, "released_by", "as_of", "producer_id"], "left")
+        .where("open_then IS NULL OR open_then > first_offset")
+    )
+    columns = [*REPLICA, "producer_id", "released_by"]
+    both = by_log.select(*columns).unionByName(by_snapshot.select(*columns))
+    return both.groupBy(*REPLICA, "producer_id").agg(f.min("released_by").alias("released_by"))

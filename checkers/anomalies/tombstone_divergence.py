@@ -1,0 +1,126 @@
+"""tombstone-divergence: a replica never saw a key's tombstone and keeps serving the deleted value.
+
+Verifies: every key whose last committed record is, in truth, a tombstone below the bound, against the last
+record that each replica believes committed. It is wrong for a replica to have an older value alive and to
+hold no record at the tombstone's offset, neither committed nor aborted nor open.
+
+Legal and not flagged: a tombstone that is still there, a value that is still there *with* its tombstone, a
+value that is gone, logs that start later.
+
+A transactional tombstone may also have been there and been misjudged (committed-to-aborted). Where the
+replica's ``.txnindex`` or its files before the return show that, it is not this anomaly; nor can it have been where
+the replica has the transaction's own marker. Or it was aborted, and a replica that still has it, or has removed the
+value for it, is wrong (aborted-to-committed): a client tells. Without clients the names are ``candidates``.
+
+Where no client is known and the tombstone is gone everywhere: a value that another replica has removed without
+anything of the key left there (see `survivors`). In a partition with transactions, all three names are ``candidates``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+
+from checkers.evidence.tables import PARTITION, REPLICA, in_one
+from checkers.finding import LATENT, VISIBLE, findings, printable
+from checkers.replay.batch_outcomes import COMMITTED
+from harness.plan.scenario import Anomaly
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from checkers.replay.judged import Alone, Judged
+
+
+def check(judged: Judged) -> DataFrame:
+    """Return findings; the offset is that of the value that should be gone."""
+    rows = _by_tombstone(judged)
+    return rows if judged.alone is None else rows.unionByName(_by_removal(judged, judged.alone))
+
+
+def _by_tombstone(judged: Judged) -> DataFrame:
+    alive = judged.differing_keys.where(f.col("true_tombstone") & (f.col("here_truth") == COMMITTED))
+    held_now = judged.records.select(*REPLICA, f.col("offset").alias("true_offset"))
+    misjudged = judged.hidden.select(*REPLICA, f.col("offset").alias("true_offset")).distinct()
+    seen_before = judged.evidence.before_return.select(*REPLICA, f.lit(True).alias("seen_before")).distinct()
+    tombstones = judged.known.select(
+        *PARTITION, f.col("offset").alias("true_offset"), "transactional", "txn", "producer_id", "first_marker"
+    )
+    markers_here = judged.evidence.final.where("marker IS NOT NULL").select(
+        *REPLICA, f.col("last_offset").alias("first_marker"), f.lit(True).alias("marker_here")
+    )
+    missing = (
+        alive.join(held_now, [*REPLICA, "true_offset"], "left_anti")
+        .join(misjudged, [*REPLICA, "true_offset"], "left_anti")
+        .join(seen_before, REPLICA, "left")
+        .join(tombstones, [*PARTITION, "true_offset"])
+        .join(markers_here, [*REPLICA, "first_marker"], "left")
+        .withColumn("offset", f.col("here_offset"))
+    )
+    names = f.array_compact(
+        f.array(
+            f.lit(str(Anomaly.TOMBSTONE_DIVERGENCE)),
+            f.lit(None if judged.alone is None else str(Anomaly.ABORTED_TO_COMMITTED)),
+            f.when(
+                f.col("seen_before").isNull() & f.col("marker_here").isNull(), f.lit(str(Anomaly.COMMITTED_TO_ABORTED))
+            ),
+        )
+    )
+    return findings(
+        missing,
+        Anomaly.TOMBSTONE_DIVERGENCE,
+        candidates=_unless_sure(f.when(f.col("transactional"), names).otherwise(f.array())),
+        effect=f.lit(VISIBLE),
+        proven=~f.col("transactional"),
+        explanation=f.format_string(
+            "deleted key %s is alive: it was deleted at offset %d, and this broker has no tombstone there and serves "
+            "the value of offset %d",
+            printable("key"),
+            "true_offset",
+            "here_offset",
+        ),
+        witness={
+            "deleted_at": f.col("true_offset"),
+            "alive_here_at": f.col("here_offset"),
+            "transaction_of_the_delete": f.col("txn"),
+        },
+    )
+
+
+def _unless_sure(names: Column) -> Column:
+    """Return the candidates; none where there is one name."""
+    return f.when(f.size(names) > 1, names).otherwise(f.array().cast("array<string>"))
+
+
+def _by_removal(judged: Judged, alone: Alone) -> DataFrame:
+    removed = in_one(alone.survivors.where("older_there IS NULL")).join(
+        judged.replicas.select(*REPLICA, "stable_end", "has_transactions"), REPLICA
+    )
+    names = f.array_compact(
+        f.array(
+            f.lit(str(Anomaly.TOMBSTONE_DIVERGENCE)),
+            f.when(f.col("has_transactions"), f.lit(str(Anomaly.ABORTED_TO_COMMITTED))),
+            f.when(f.col("has_transactions"), f.lit(str(Anomaly.COMMITTED_TO_ABORTED))),
+        )
+    )
+    return findings(
+        removed,
+        Anomaly.TOMBSTONE_DIVERGENCE,
+        candidates=_unless_sure(names),
+        effect=f.when(f.col("stable_end") <= f.col("offset"), LATENT).otherwise(VISIBLE),
+        proven=f.lit(False),
+        explanation=f.format_string(
+            "key %s is alive: this broker serves the value of offset %d, and broker %d, whose log covers that offset, "
+            "has removed it and has nothing of the key since",
+            printable("key"),
+            "offset",
+            "removed_by",
+        ),
+        witness={
+            "alive_here_at": f.col("offset"),
+            "removed_by_broker": f.col("removed_by"),
+            "in_a_transaction": f.col("transactional"),
+            "marker_taken_here_at": f.col("decided_by"),
+        },
+    )

@@ -1,0 +1,88 @@
+"""unexplained-divergence: a key's final state is wrong on a replica, and none of the four anomalies accounts for it.
+
+Verifies: every key whose last committed record is known against the last one that each replica believes committed.
+Explained, and not of this: what is alive here was aborted; the true record is hidden or open here; it is a tombstone
+that is missing, which is tombstone-divergence by definition. Where no client is known also: a value that one replica
+has lost although an older one of the key is alive there, and no abort can have removed it (see `survivors`).
+
+Does not verify: why. A log that was truncated, a disk that lost writes, and a bug that nobody has named look alike.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+
+from checkers.evidence.tables import PARTITION, REPLICA, in_one
+from checkers.finding import UNEXPLAINED_DIVERGENCE, VISIBLE, findings, number, printable
+from checkers.replay.batch_outcomes import COMMITTED, OPEN
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from checkers.replay.judged import Alone, Judged
+
+
+def check(judged: Judged) -> DataFrame:
+    """Return findings; the offset is that of the last committed record."""
+    rows = _states(judged)
+    return rows if judged.alone is None else rows.unionByName(_lost(judged.alone))
+
+
+def _states(judged: Judged) -> DataFrame:
+    hidden = judged.hidden.select(*REPLICA, f.col("offset").alias("true_offset")).distinct()
+    opened = judged.records.where(f.col("belief") == OPEN).select(*REPLICA, f.col("offset").alias("true_offset"))
+    wrong = (
+        judged.differing_keys.where(f.coalesce(f.col("here_truth") == COMMITTED, f.lit(True)))
+        .where("NOT true_tombstone")
+        .join(hidden, [*REPLICA, "true_offset"], "left_anti")
+        .join(opened, [*REPLICA, "true_offset"], "left_anti")
+        .withColumn("offset", f.col("true_offset"))
+        .withColumn("producer_id", f.lit(None).cast("long"))
+    )
+    return findings(
+        wrong,
+        UNEXPLAINED_DIVERGENCE,
+        effect=f.lit(VISIBLE),
+        proven=~f.col("true_transactional") & f.coalesce(f.col("here_offset") < f.col("true_offset"), f.lit(False)),
+        explanation=f.format_string(
+            "key %s: the last committed record is at offset %s, this broker's is at %s, and nothing tells why",
+            printable("key"),
+            f.col("true_offset").cast("string"),
+            number("here_offset"),
+        ),
+        witness={"last_committed_at": f.col("true_offset"), "last_here_at": f.col("here_offset")},
+    )
+
+
+def _lost(alone: Alone) -> DataFrame:
+    lost = alone.survivors.where("older_there IS NOT NULL AND (own_marker OR NOT transactional)").select(
+        *PARTITION,
+        f.col("removed_by").alias("broker"),
+        f.col("broker").alias("held_by"),
+        "key",
+        "offset",
+        "producer_id",
+        "transactional",
+        "older_there",
+    )
+    return findings(
+        in_one(lost),
+        UNEXPLAINED_DIVERGENCE,
+        effect=f.lit(VISIBLE),
+        proven=~f.col("transactional"),
+        explanation=f.format_string(
+            "key %s: broker %d has a committed value at offset %d, this broker has lost it and serves that of offset "
+            "%d, and nothing tells why",
+            printable("key"),
+            "held_by",
+            "offset",
+            "older_there",
+        ),
+        witness={
+            "last_committed_at": f.col("offset"),
+            "held_by_broker": f.col("held_by"),
+            "last_here_at": f.col("older_there"),
+        },
+    )

@@ -1,0 +1,129 @@
+"""Evidence that contradicts itself, and differences that nothing explains: both forbid ``clean``.
+
+``contradiction``: what a broker says or showed against what its stored log gives.
+
+* the batches it served at the end are not those on its disk, where those are what is judged;
+* its last observed log (number of batches and digest) is not the stored one;
+* the transactions that it holds open, or its last stable offset, are not what its log gives (`own_words`);
+* a read_committed consumer of it was delivered other offsets below the bound than its log gives.
+
+``unexplained``: what `unexplained` finds. In a run, whose clients are known, that is a gap in what is known.
+
+Does not verify: a broker's word about offsets below its log start; last stable offsets that lag; a replica
+that was not asked after the rejoin, because its broker was down; aborted lists, ``.txnindex`` and producer
+snapshots against the log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+
+from checkers.anomalies import unexplained
+from checkers.consistency import own_words
+from checkers.evidence.parse import FETCH
+from checkers.evidence.tables import REPLICA, digest_share, in_one
+from checkers.finding import reason
+from checkers.replay.batch_outcomes import COMMITTED
+from harness.run_folder.store import AFTER_REJOIN
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from checkers.replay.judged import Judged
+
+CONTRADICTION, UNEXPLAINED = "contradiction", "unexplained"
+
+
+def check(judged: Judged) -> DataFrame:
+    """Return REPLICA, ``kind``, ``reason``."""
+    rows = (
+        _other_batches(judged)
+        .unionByName(own_words.compare(judged.replicas, judged.opened))
+        .unionByName(_delivered_is_not_derived(judged))
+    )
+    contradictions = rows.select(*REPLICA, f.lit(CONTRADICTION).alias("kind"), "reason")
+    states = unexplained.check(judged).select(
+        *REPLICA, f.lit(UNEXPLAINED).alias("kind"), f.col("explanation").alias("reason")
+    )
+    return contradictions.unionByName(states)
+
+
+def _other_batches(judged: Judged) -> DataFrame:
+    """Return the replicas of which other batches were served or seen last than are stored.
+
+    Compares their number and digest, as `harness.brokers.segments.digest.batch_digest` defines it.
+    """
+    share = digest_share()
+    judged_by, fetched = f.col("judged"), f.col("source") == FETCH
+    batches = (
+        judged.evidence.entries.where((f.col("snapshot") == AFTER_REJOIN) & f.col("first_in_batch"))
+        .join(judged.replicas.select(*REPLICA, "log_start", "served"), REPLICA)
+        .where("last_offset >= log_start")
+        .groupBy(*REPLICA, "served")
+        .agg(
+            f.count(f.when(judged_by, 1)).alias("stored"),
+            f.bit_xor(f.when(judged_by, share)).alias("stored_digest"),
+            f.count(f.when(fetched, 1)).alias("fetched"),
+            f.bit_xor(f.when(fetched, share)).alias("fetched_digest"),
+        )
+    )
+    last = judged.evidence.observations.groupBy(*REPLICA).agg(
+        f.max_by("batches", "time_ms").alias("seen"), f.max_by("digest", "time_ms").alias("seen_digest")
+    )
+    served_others = f.expr("served AND NOT (stored_digest = fetched_digest AND stored = fetched)")
+    seen_others = f.expr("NOT (stored_digest = seen_digest AND stored = seen)")
+    reasons = f.array_compact(
+        f.array(
+            f.when(
+                served_others,
+                f.format_string(
+                    "%d batches on disk and %d served after the rejoin, with other content",
+                    "stored",
+                    "fetched",
+                ),
+            ),
+            f.when(
+                seen_others,
+                f.format_string(
+                    "the stored log (%d batches) is not what was last seen there (%d batches)",
+                    "stored",
+                    "seen",
+                ),
+            ),
+        )
+    )
+    return in_one(batches).join(last, REPLICA, "left").select(*REPLICA, f.explode(reasons).alias("reason"))
+
+
+def _delivered_is_not_derived(judged: Judged) -> DataFrame:
+    polls = judged.evidence.history.where("f = 'poll' AND type = 'ok'").select(*REPLICA, "records", "position")
+    delivered = (
+        polls.select(*REPLICA, f.explode("records.offset").alias("offset"), f.lit(True).alias("delivered"))
+        .join(judged.replicas.select(*REPLICA, "bound"), REPLICA)
+        .where("offset < bound")
+        .drop("bound")
+    )
+    frozen_at = judged.opened.groupBy(*REPLICA).agg(f.min("first_offset").alias("frozen_at"))
+    derived = (
+        judged.records.where(f.col("belief") == COMMITTED)
+        .join(polls.select(*REPLICA), REPLICA, "left_semi")
+        .join(frozen_at, REPLICA, "left")
+        .where("frozen_at IS NULL OR offset < frozen_at")
+        .select(*REPLICA, "offset", f.lit(True).alias("derived"))
+    )
+    return (
+        in_one(in_one(delivered).join(derived, [*REPLICA, "offset"], "full"))
+        .where("delivered IS NULL OR derived IS NULL")
+        .groupBy(*REPLICA)
+        .agg(f.min("offset").alias("offset"), f.min_by("delivered", "offset").alias("delivered"))
+        .select(
+            *REPLICA,
+            reason(
+                "a read_committed consumer was %s offset %d, which the stored log %s",
+                f.when(f.col("delivered").isNull(), "not delivered").otherwise("delivered"), "offset",
+                f.when(f.col("delivered").isNull(), "gives").otherwise("does not give"),
+            ),
+        )
+    )  # fmt: skip

@@ -1,0 +1,120 @@
+"""What a broker kept beside a log against what the log gives: both are its own word, and have to agree.
+
+Verifies, for copies of folders, and for what was read from a running cluster by what its brokers said (`own_words`):
+
+* the transactions that its newest producer snapshot holds open, where that was taken at or after the last segment's
+  first offset (what lies before may have been cleaned since): each is open in the log or ended after the snapshot,
+  and what the log leaves open from before it is in the snapshot;
+* every batch within the span of a ``.txnindex`` entry of its producer is aborted by the log, too, and by that marker;
+* every batch that the log gives as aborted is within such a span; of a running cluster, below the last stable offset,
+  beyond which no broker names aborted transactions.
+
+Does not verify: older snapshots; sequences and epochs in snapshots; entries of transactions whose batches are gone.
+
+Source: `ProducerStateManager`, `TransactionIndex`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+
+from checkers.consistency import own_words
+from checkers.evidence.tables import REPLICA, in_one
+from checkers.finding import number, reason
+from checkers.replay.batch_outcomes import ABORTED, from_here_on
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from checkers.evidence.tables import Evidence
+    from checkers.replay.judged import Judged
+
+
+def check(judged: Judged) -> DataFrame:
+    """Return REPLICA, ``reason``."""
+    return compare(judged.evidence, judged.replicas, judged.opened, judged.beliefs)
+
+
+def compare(evidence: Evidence, replicas: DataFrame, opened: DataFrame, beliefs: DataFrame) -> DataFrame:
+    """Return REPLICA, ``reason``; of the evidence's entries only control batches are asked for.
+
+    The others as in `judged.Judged`. ``beliefs`` may be about whole stretches of batches.
+    """
+    return (
+        _snapshots(evidence, replicas, opened)
+        .unionByName(_indexes(evidence, replicas, beliefs))
+        .unionByName(own_words.compare(replicas, opened))
+    )
+
+
+def _snapshots(evidence: Evidence, replicas: DataFrame, opened: DataFrame) -> DataFrame:
+    newest = evidence.producers.groupBy(*REPLICA).agg(f.max("as_of").alias("as_of"))
+    last_segments = replicas.select(*REPLICA, "last_segment", "log_start")
+    comparable = in_one(newest).join(last_segments, REPLICA).where("as_of >= last_segment")
+    said = evidence.producers.select(*REPLICA, "as_of", "producer_id", f.col("first_offset").alias("said")).join(
+        comparable, [*REPLICA, "as_of"], "left_semi"
+    )
+    ended = (
+        evidence.final.where("control")
+        .select(*REPLICA, "producer_id", f.col("last_offset").alias("ended_at"))
+        .join(comparable, REPLICA)
+        .where("ended_at >= as_of")
+        .select(*REPLICA, "producer_id")
+        .distinct()
+    )
+    given = (
+        opened.join(comparable, REPLICA)
+        .where("first_offset < as_of")
+        .select(*REPLICA, "producer_id", f.col("first_offset").alias("given"))
+    )
+    return (
+        in_one(said.drop("as_of").join(given, [*REPLICA, "producer_id"], "full"))
+        .join(in_one(ended), [*REPLICA, "producer_id"], "left_anti")
+        .join(last_segments, REPLICA)
+        # A log start that was moved takes a transaction's first batches from the log alone.
+        .where("NOT said <=> given AND NOT coalesce(said < log_start, false)")
+        .select(
+            *REPLICA,
+            reason(
+                "its producer snapshot holds a transaction of producer %d open from %s on, its log from %s on",
+                "producer_id", number("said", none="no offset"), number("given", none="no offset"),
+            ),
+        )
+    )  # fmt: skip
+
+
+def _indexes(evidence: Evidence, replicas: DataFrame, beliefs: DataFrame) -> DataFrame:
+    """Compare each batch with the first entry of its producer that ends after it."""
+    after = from_here_on([*REPLICA, "producer_id"], "at")
+    spans = evidence.aborts.select(
+        *REPLICA,
+        "producer_id",
+        f.col("last_offset").alias("at"),
+        f.struct("first_offset", "last_offset").alias("entry"),
+    )
+    batches = beliefs.where("transactional").select(
+        *REPLICA, "producer_id", f.col("base_offset").alias("at"), "belief", "decided_by"
+    )
+    wrong = (
+        batches.unionByName(spans, allowMissingColumns=True)
+        .withColumn("entry", f.last("entry", ignorenulls=True).over(after))
+        .withColumn("inside", f.coalesce(f.col("entry.first_offset") <= f.col("at"), f.lit(False)))
+        .withColumn("is_aborted", f.col("belief") == ABORTED)
+        .where("inside != is_aborted OR (is_aborted AND entry.last_offset != decided_by)")
+    )
+    return (
+        wrong.groupBy(*REPLICA)
+        .agg(*(f.min_by(name, "at").alias(name) for name in ("inside", "belief")), f.min("at").alias("at"))
+        .join(replicas.select(*REPLICA, "last_segment", "last_stable_offset"), REPLICA)
+        .where("last_segment IS NOT NULL OR at < last_stable_offset")
+        .select(
+            *REPLICA,
+            reason(
+                "%s %s the batch at offset %d among aborted transactions, and its log gives it as %s",
+                f.when(f.col("last_segment").isNull(), "the broker").otherwise("its .txnindex"),
+                f.when(f.col("inside"), "has").otherwise("does not have"), "at", "belief",
+            ),
+        )
+    )  # fmt: skip

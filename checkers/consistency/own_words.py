@@ -1,0 +1,96 @@
+"""What a broker says over the wire of a replica against what the replica's log gives: both are its own word.
+
+Verifies, for replicas whose broker was asked about what was read (``served``):
+
+* the transactions that it holds open are those that its log leaves open;
+* its last stable offset is not past a transaction that its log leaves open.
+
+Does not verify: last stable offsets that lag; offsets below the log start.
+
+Source: `ProducerStateManager`; DescribeProducers (KIP-664).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+
+from checkers.evidence.parse import FETCH
+from checkers.evidence.schemas import ABORTS
+from checkers.evidence.tables import REPLICA, held, in_one
+from checkers.finding import reason
+from harness.run_folder.store import AFTER_REJOIN
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from checkers.evidence.tables import Evidence
+
+
+def compare(replicas: DataFrame, opened: DataFrame) -> DataFrame:
+    """Return REPLICA, ``reason``; takes ``replicas`` and ``opened`` as in `judged.Judged`."""
+    return _open_is_not_open(replicas, opened).unionByName(_stable_past_open(replicas, opened))
+
+
+def with_told_aborts(evidence: Evidence) -> Evidence:
+    """Return the evidence with the aborted transactions that brokers named when they served a log.
+
+    A broker names a transaction's first offset; a read_committed consumer takes it to last until the producer's next
+    ABORT in that log. One without such a marker is left out.
+    """
+    told = evidence.states.select(*REPLICA, f.explode("aborted").alias("txn"))
+    markers = evidence.entries.where("marker = 'abort'").select(
+        *REPLICA, "producer_id", f.col("last_offset").alias("marker_offset")
+    )
+    spans = (
+        in_one(told.select(*REPLICA, f.col("txn")[0].alias("producer_id"), f.col("txn")[1].alias("first_offset")))
+        .join(in_one(markers), [*REPLICA, "producer_id"])
+        .where("marker_offset > first_offset")
+        .groupBy(*REPLICA, "producer_id", "first_offset")
+        .agg(f.min("marker_offset").alias("last_offset"))
+        .withColumns({"snapshot": f.lit(AFTER_REJOIN), "source": f.lit(FETCH), "problem": f.lit(None).cast("string")})
+    )
+    return replace(evidence, aborts=held(evidence.aborts.unionByName(spans.select(*ABORTS.names))))
+
+
+def _open_is_not_open(replicas: DataFrame, opened: DataFrame) -> DataFrame:
+    asked = replicas.where("open IS NOT NULL")
+    told = asked.select(*REPLICA, f.explode("open").alias("txn")).select(
+        *REPLICA, f.col("txn")[0].alias("producer_id"), f.lit(True).alias("told")
+    )
+    derived = opened.join(asked.select(*REPLICA), REPLICA, "left_semi").select(
+        *REPLICA, "producer_id", f.lit(True).alias("derived")
+    )
+    return (
+        told.join(derived, [*REPLICA, "producer_id"], "full")
+        .where("told IS NULL OR derived IS NULL")
+        .select(
+            *REPLICA,
+            reason(
+                "the broker says that producer %d has %s open transaction, its log that it has %s",
+                "producer_id", _an_or_no("told"), f.when(f.col("derived").isNull(), "none").otherwise("one"),
+            ),
+        )
+    )  # fmt: skip
+
+
+def _stable_past_open(replicas: DataFrame, opened: DataFrame) -> DataFrame:
+    return (
+        opened
+        .join(replicas.select(*REPLICA, "last_stable_offset"), REPLICA)
+        .where("last_stable_offset > first_offset")
+        .select(
+            *REPLICA,
+            reason(
+                "the broker's last stable offset %d is past offset %d, "
+                "where its log leaves a transaction open",
+                "last_stable_offset", "first_offset",
+            ),
+        )
+    )  # fmt: skip
+
+
+def _an_or_no(column: str) -> Column:
+    return f.when(f.col(column).isNull(), "no").otherwise("an")

@@ -1,0 +1,161 @@
+"""From folders that were copied from brokers to rows: the same tables as a run folder's, without any client.
+
+What was read from a running cluster lies there likewise, with what brokers said in place of their own files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from checkers.evidence.parse import DISK, READERS, Reader, log_rows, read_log_checkpoint
+from checkers.evidence.schemas import COORDINATORS, EPOCHS, PRODUCERS
+from checkers.evidence.spools import told_state, told_transactions
+from harness.brokers.segments.batches import CorruptLogError, iter_batches, iter_records
+from harness.brokers.segments.checkpoints import read_leader_epochs
+from harness.brokers.segments.ends import end_of_segment
+from harness.brokers.segments.folder import live_segments
+from harness.brokers.segments.producer_snapshot import read_producer_snapshot
+from harness.brokers.segments.transaction_state import transaction_state
+from harness.run_folder.store import AFTER_REJOIN, COORDINATOR, STATE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from harness.brokers.copies.copies import Copies, ReplicaCopy
+    from harness.brokers.segments.tombstones import Tombstones
+
+Row = tuple[Any, ...]
+
+
+def _head(copies: Copies, copy: ReplicaCopy) -> Row:
+    return copies.run_id, AFTER_REJOIN, DISK, copy.broker, copy.topic, copy.partition
+
+
+def _logs(copies: Copies) -> Iterator[tuple[Row, Path]]:
+    for copy in copies.replicas:
+        for path in copy.logs:
+            yield (*_head(copies, copy), True), path
+
+
+def _indexes(copies: Copies) -> Iterator[tuple[Row, Path]]:
+    for copy in copies.replicas:
+        for segment in copy.segments:
+            if segment.txnindex is not None:
+                yield _head(copies, copy), copy.folder / segment.txnindex
+
+
+def _beside(pattern: str) -> Callable[[Copies], Iterator[tuple[Row, Path]]]:
+    """Give run, snapshot, source, broker, topic, partition of every such file of every replica."""
+
+    def files(copies: Copies) -> Iterator[tuple[Row, Path]]:
+        for copy in copies.replicas:
+            for path in sorted(copy.folder.glob(pattern)):
+                yield _head(copies, copy), path
+
+    return files
+
+
+def _last_segments_or_words(copies: Copies) -> Iterator[tuple[Row, Path]]:
+    """Give what its broker said of a replica where it was asked, else its last segment."""
+    for copy in copies.replicas:
+        told = copy.folder / STATE
+        head = (copies.run_id, AFTER_REJOIN, copy.broker, copy.topic, copy.partition)
+        yield head, told if told.exists() else copy.logs[-1]
+
+
+def _nothing(_: Copies) -> Iterator[tuple[Row, Path]]:
+    yield from ()
+
+
+def _entries(path: Path, tombstones: Tombstones) -> Iterator[Row]:
+    """Yield a segment's records and empty batches; only the last one may end inside a batch."""
+    last = live_segments(path.parent).segments[-1]
+    return log_rows(path, may_be_cut=path.name == last.log, tombstones=tombstones)
+
+
+def _coordinator_logs(copies: Copies) -> Iterator[tuple[Row, Path]]:
+    for copy in copies.transaction_states:
+        for path in copy.logs:
+            yield (copies.run_id, copy.broker, copy.partition), path
+    for broker, path in copies.words.items():
+        yield (copies.run_id, broker, None), path
+
+
+def _coordinators(path: Path) -> Iterator[Row]:
+    if path.name == COORDINATOR:
+        yield from told_transactions(path)
+        return
+    try:
+        for batch in iter_batches(path.read_bytes(), source=str(path)):
+            for record in () if batch.is_control else iter_records(batch, source=str(path)):
+                try:
+                    told = transaction_state(record)
+                except ValueError as error:
+                    raise CorruptLogError(str(path), batch.position, str(error)) from error
+                if told is not None:
+                    yield record.offset, told.transactional_id, told.producer_id, told.state
+    except CorruptLogError as error:
+        if not error.cut:
+            raise
+
+
+def _producers(path: Path) -> Iterator[Row]:
+    entries = read_producer_snapshot(path.read_bytes(), source=str(path))
+    as_of = int(path.stem)
+    for entry in entries:
+        yield as_of, entry.producer_id, entry.producer_epoch, entry.last_offset, entry.current_txn_first_offset
+    if not entries:
+        yield as_of, None, None, None, None
+
+
+def _epochs(path: Path) -> Iterator[Row]:
+    yield from read_leader_epochs(path.read_bytes(), source=str(path)).items()
+
+
+def replica_facts(folder: Path) -> dict[str, int | None]:
+    """Return what the checkpoints beside a partition's folder tell; the log starts at its first segment, if not later.
+
+    log_start, high_watermark and cleaner_offset (None where no checkpoint tells), and last_segment, its first offset.
+    """
+    topic, _, partition = folder.name.rpartition("-")
+    segments = live_segments(folder).segments
+    start, high_watermark, cleaned = (
+        read_log_checkpoint(folder.parent, name, (topic, int(partition)))
+        for name in ("log-start-offset", "replication-offset", "cleaner-offset")
+    )
+    return {
+        "log_start": max(segments[0].base_offset, start or 0),
+        "high_watermark": high_watermark,
+        "cleaner_offset": cleaned,
+        "last_segment": segments[-1].base_offset,
+    }
+
+
+def _state(last_log: Path) -> Iterator[Row]:
+    if last_log.name == STATE:
+        yield from told_state(last_log)
+        return
+    facts = replica_facts(last_log.parent)
+    yield (
+        False, facts["log_start"], facts["high_watermark"], None, None, None,
+        facts["cleaner_offset"], None, facts["last_segment"], end_of_segment(last_log), None,
+    )  # fmt: skip
+
+
+def entries_of_copies(tombstones: Tombstones) -> Reader:
+    """Return what reads logs where this deletes a key."""
+    return replace(READERS["entries"], files=_logs, rows=partial(_entries, tombstones=tombstones))
+
+
+SIDE_READERS_OF_COPIES: dict[str, Reader] = {
+    "aborts": replace(READERS["aborts"], files=_indexes),
+    "producers": Reader("a producer snapshot", PRODUCERS, _beside("*.snapshot"), _producers),
+    "epochs": Reader("a checkpoint of leader epochs", EPOCHS, _beside("leader-epoch-checkpoint"), _epochs),
+    "coordinators": Reader("a log of transaction states", COORDINATORS, _coordinator_logs, _coordinators),
+    "states": replace(READERS["states"], files=_last_segments_or_words, rows=_state),
+    "history": replace(READERS["history"], files=_nothing),
+    "observations": replace(READERS["observations"], files=_nothing),
+}

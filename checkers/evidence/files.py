@@ -1,0 +1,78 @@
+"""The segment files of copies of any size, and how they are dealt out to Spark's tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from checkers.evidence.tables import Place
+    from harness.brokers.copies.copies import Copies
+    from harness.brokers.segments.tombstones import Tombstones
+
+_BOUNDS = ("log_start", "bound", "shortest", "log_end")
+NO_BOUNDS: Final = dict.fromkeys(_BOUNDS[1:], 2**63 - 1)
+"""Of logs whose ends are not yet known: all is read, and compared."""
+
+
+@dataclass(frozen=True)
+class SegmentFile:
+    """A segment of a replica. ``is_last``: a broker may have been appending to it."""
+
+    run: str
+    broker: int
+    topic: str
+    partition: int
+    path: Path
+    size_bytes: int
+    is_last: bool
+    log_start: int
+    bound: int
+    shortest: int
+    base_offset: int
+    log_end: int
+    """Where the log ends for everybody: what follows was never replicated, and is left out."""
+    tombstones: Tombstones
+    """What deletes a key."""
+
+    @property
+    def place(self) -> Place:
+        """Where it belongs."""
+        return self.run, self.topic, self.partition
+
+
+def segment_files(copies: Sequence[Copies], facts: Mapping[tuple[Any, ...], Mapping[str, Any]]) -> list[SegmentFile]:
+    """Return the files of all replicas. ``facts``: log start, bound, shortest and log end, by REPLICA."""
+    return [
+        SegmentFile(
+            run=one.run_id,
+            broker=copy.broker,
+            topic=copy.topic,
+            partition=copy.partition,
+            path=path,
+            size_bytes=path.stat().st_size,
+            is_last=segment is copy.segments[-1],
+            base_offset=segment.base_offset,
+            tombstones=one.tombstones,
+            **{name: facts[one.run_id, *copy.place, copy.broker][name] for name in _BOUNDS},
+        )
+        for one in copies
+        for copy in one.replicas
+        for segment, path in zip(copy.segments, copy.logs, strict=True)
+    ]
+
+
+def shares(segments: Sequence[SegmentFile], task_bytes: int) -> list[list[int]]:
+    """Deal indexes of files into tasks of about ``task_bytes``, the biggest first; a file goes to one task."""
+    tasks: list[list[int]] = []
+    room = 0
+    for index in sorted(range(len(segments)), key=lambda index: -segments[index].size_bytes):
+        if room < segments[index].size_bytes or not tasks:
+            tasks.append([])
+            room = task_bytes
+        tasks[-1].append(index)
+        room -= segments[index].size_bytes
+    return tasks

@@ -1,0 +1,312 @@
+"""From a run folder's files to rows, in Spark's Python workers: one reader a table of evidence.
+
+Files are looked for when a job runs, not when it is planned: a check can be planned before a run has ended.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from checkers.evidence.retentions import retentions_ms
+from checkers.evidence.schemas import ABORTS, ENTRIES, HISTORY, OBSERVATIONS, SETTINGS, STATES
+from harness.brokers.segments.batches import Batch, CorruptLogError, Record, iter_entries, iter_records, marker
+from harness.brokers.segments.checkpoints import read_checkpoint
+from harness.brokers.segments.tombstones import BY_NULL, is_tombstone
+from harness.brokers.segments.txnindex import iter_txnindex
+from harness.run_folder import store
+from harness.run_folder.history import HEADER_TXN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import types as t
+
+    from harness.brokers.segments.tombstones import Tombstones
+    from harness.run_folder.store import RunFolder
+
+DISK, FETCH = "disk", "fetch"
+ROWS_PER_ARROW_BATCH = 10_000
+
+SAID = ("log_start", "high_watermark", "last_stable_offset", "aborted", "open")
+"""What a broker says of a replica, in the order of `STATES`."""
+CHECKPOINTS = ("log-start-offset", "replication-offset")
+"""What tells the first two of them where the broker was not asked."""
+
+Row = tuple[Any, ...]
+
+
+class NotReadableError(Exception):
+    """A file's content cannot be what a run wrote; the message names file and place."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How a table is read: its files with the columns that their places give, and the columns in each."""
+
+    what: str
+    schema: t.StructType
+    files: Callable[[Any], Iterator[tuple[Row, Any]]]
+    rows: Callable[[Any], Iterator[Row]]
+
+
+def read(reader: Reader, folders: Sequence[Any], share: int, shares: int) -> Iterator[pa.RecordBatch]:
+    """Yield the ``share``-th of ``shares`` parts of a table, in Arrow batches of bounded size.
+
+    ``folders`` are whatever the reader finds its files in.
+
+    Where a file cannot be read from some place on, a row whose ``problem`` says so follows what comes before.
+    """
+    arrow = to_arrow_schema(reader.schema)
+    files = [file for folder in folders for file in reader.files(folder)]
+    held: list[Row] = []
+    for head, source in files[share::shares]:
+        for row in _rows(reader, head, source):
+            held.append(row)
+            if len(held) == ROWS_PER_ARROW_BATCH:
+                yield _arrow_batch(held, arrow, reader.what)
+                held = []
+    if held:
+        yield _arrow_batch(held, arrow, reader.what)
+
+
+def _rows(reader: Reader, head: Row, source: Any) -> Iterator[Row]:
+    try:
+        for row in reader.rows(source):
+            yield (*head, *row, None)
+    except (CorruptLogError, NotReadableError, OSError) as error:
+        yield (*head, *(None,) * (len(reader.schema) - len(head) - 1), str(error))
+
+
+def _arrow_batch(rows: list[Row], schema: pa.Schema, what: str) -> pa.RecordBatch:
+    columns = []
+    for field, column in zip(schema, zip(*rows, strict=True), strict=True):
+        try:
+            columns.append(pa.array(column, field.type))
+        except (pa.ArrowException, OverflowError) as error:
+            problem = f"{what} has an entry whose {field.name} is no {field.type}: {error}"
+            return pa.RecordBatch.from_pylist([{"problem": problem}], schema=schema)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _logs(folder: RunFolder) -> Iterator[tuple[Row, Path]]:
+    """Give the same of every log, and whether it is what its replica is judged by."""
+    stored = set()
+    for head, path in _replica_files(".log", ".bin")(folder):
+        _, snapshot, source, *replica = head
+        if source == DISK:
+            stored.add((snapshot, *replica))
+        yield (*head, source == DISK or (snapshot, *replica) not in stored), path
+
+
+def _replica_files(*suffixes: str) -> Callable[[RunFolder], Iterator[tuple[Row, Path]]]:
+    """Give run, snapshot, source, broker, topic, partition of every such file, stored or fetched."""
+
+    def files(folder: RunFolder) -> Iterator[tuple[Row, Path]]:
+        for source, top in ((DISK, store.BROKERS), (FETCH, store.FETCHED)):
+            for path in sorted((folder.path / top).glob("*/*/*/*")):
+                if path.suffix in suffixes and folder.has(path):
+                    broker, snapshot, name = path.parts[-4:-1]
+                    topic, partition = _topic_partition(name)
+                    yield (folder.run_id, snapshot, source, int(broker), topic, partition), path
+
+    return files
+
+
+def _topic_partition(name: str) -> tuple[str, int]:
+    topic, _, partition = name.rpartition("-")
+    return topic, int(partition)
+
+
+def _entries(path: Path) -> Iterator[Row]:
+    """Yield a log's records and empty batches.
+
+    A cut at the end of a file that a broker was appending to when it was copied or killed is normal; what is
+    missing then shows as a log end behind what the broker served, see `doubts`.
+    """
+    return log_rows(path, may_be_cut=True)
+
+
+def log_rows(path: Path, *, may_be_cut: bool, tombstones: Tombstones = BY_NULL) -> Iterator[Row]:
+    """Yield the columns of `ENTRIES` that a log file gives; entries of older formats are counted, and told at last."""
+    skipped = 0
+    try:
+        for entry in iter_entries(path.read_bytes(), source=str(path)):
+            if isinstance(entry, Batch):
+                yield from batch_rows(entry, str(path), tombstones)
+            else:
+                skipped += 1
+    except CorruptLogError as error:
+        if not (error.cut and may_be_cut):
+            raise
+    if skipped:
+        raise NotReadableError(f"{path}: {skipped} entries of magic 0 or 1 are not read")
+
+
+def batch_rows(batch: Batch, source: str, tombstones: Tombstones) -> Iterator[Row]:
+    """Yield the columns of `ENTRIES` that a batch gives: a row a record, or one where it has none to show."""
+    told = marker(batch, source=source)
+    head = (
+        batch.base_offset,
+        batch.last_offset,
+        batch.leader_epoch,
+        batch.crc,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.is_transactional,
+        batch.is_control,
+        told.type if told else None,
+        batch.delete_horizon_ms,
+        batch.max_timestamp_ms,
+    )
+    if batch.is_control or batch.is_empty:
+        yield (*head, True, None, None, None, None)
+        return
+    for index, record in enumerate(iter_records(batch, source=source)):
+        yield (*head, index == 0, record.offset, record.key, is_tombstone(record, tombstones), _txn(record))
+
+
+def _txn(record: Record) -> str | None:
+    for name, value in record.headers:
+        if name == HEADER_TXN and value is not None:
+            return value.decode("utf-8", "backslashreplace")
+    return None
+
+
+def _aborts(path: Path) -> Iterator[Row]:
+    for aborted in iter_txnindex(path.read_bytes(), source=str(path)):
+        yield (aborted.producer_id, aborted.first_offset, aborted.last_offset)
+
+
+@dataclass(frozen=True)
+class _ReplicaWords:
+    """Where it stands what is said of a replica; ``name`` is that of its folder."""
+
+    folder: RunFolder
+    broker: str
+    snapshot: str
+    name: str
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of the broker's checkpoints."""
+        return self.folder.path / store.BROKERS / self.broker / self.snapshot
+
+    @property
+    def served(self) -> Path:
+        """The folder of what the broker served of the replica."""
+        return self.folder.path / store.FETCHED / self.broker / self.snapshot / self.name
+
+
+def _held_replicas(folder: RunFolder) -> Iterator[tuple[Row, _ReplicaWords]]:
+    """Give run, snapshot, broker, topic, partition of every replica that has files or was served."""
+    tops = (folder.path / top for top in (store.BROKERS, store.FETCHED))
+    places = {path.parts[-3:] for top in tops for path in top.glob("*/*/*/") if folder.has(path)}
+    for broker, snapshot, name in sorted(places):
+        head = (folder.run_id, snapshot, int(broker), *_topic_partition(name))
+        yield head, _ReplicaWords(folder, broker, snapshot, name)
+
+
+def _state(words: _ReplicaWords) -> Iterator[Row]:
+    """Yield what the replica's broker said of it, else what its checkpoints say."""
+    partition = _topic_partition(words.name)
+    answer = words.served / store.STATE
+    compaction: dict[str, Any] = {}
+
+    def checkpoint(name: str) -> int:
+        is_there = words.folder.has(words.checkpoints / f"{name}-checkpoint")
+        return (read_log_checkpoint(words.checkpoints, name, partition) if is_there else None) or 0
+
+    if words.folder.has(answer):
+        said = json_object(answer.read_bytes(), str(answer))
+        told = (True, *fields_of(said, SAID, str(answer)))
+        compaction = said.get("compaction", {})
+    else:
+        log_start, high_watermark = map(checkpoint, CHECKPOINTS)
+        told = (False, log_start, high_watermark, None, None, None)
+    yield (
+        *told,
+        compaction.get("cleaner_offset", checkpoint("cleaner-offset")),
+        _directory_id(words),
+        None,
+        None,
+        None,
+    )
+
+
+def read_log_checkpoint(folder: Path, name: str, partition: tuple[str, int]) -> int | None:
+    """Return a partition's offset in a log directory's checkpoint; None where it tells nothing."""
+    path = folder / f"{name}-checkpoint"
+    return read_checkpoint(path.read_bytes(), source=str(path)).get(partition) if path.exists() else None
+
+
+def _directory_id(words: _ReplicaWords) -> str | None:
+    """Return what tells a broker's data from those of another life."""
+    uuid, properties = words.checkpoints / store.BROKER_UUID, words.checkpoints / "meta.properties"
+    if words.folder.has(uuid):
+        return uuid.read_text().strip()
+    lines = properties.read_text(errors="replace").splitlines() if words.folder.has(properties) else []
+    return next((line.partition("=")[2] for line in lines if line.startswith("directory.id=")), None)
+
+
+def _json_file(name: str) -> Callable[[RunFolder], Iterator[tuple[Row, Path]]]:
+    def files(folder: RunFolder) -> Iterator[tuple[Row, Path]]:
+        path = folder.path / name
+        if folder.has(path):
+            yield (folder.run_id,), path
+
+    return files
+
+
+def _json_lines(schema: t.StructType) -> Callable[[Path], Iterator[Row]]:
+    names = schema.names[1:-1]
+
+    def rows(path: Path) -> Iterator[Row]:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                told = json_object(line, f"{path} line {number}")
+                yield tuple(told.get(name) for name in names)
+
+    return rows
+
+
+def _settings(path: Path) -> Iterator[Row]:
+    try:
+        yield retentions_ms(json_object(path.read_bytes(), str(path)))
+    except ValueError as error:
+        raise NotReadableError(f"{path}: {error}") from error
+
+
+def fields_of(told: dict[str, Any], names: Sequence[str], place: str) -> Row:
+    """Return these fields of a JSON object. Raises `NotReadableError` where one is missing."""
+    missing = [name for name in names if name not in told]
+    if missing:
+        raise NotReadableError(f"{place} lacks {', '.join(missing)}")
+    return tuple(told[name] for name in names)
+
+
+def json_object(text: bytes, place: str) -> dict[str, Any]:
+    """Return a JSON object. Raises `NotReadableError`, which names the place, for anything else."""
+    try:
+        told = json.loads(text)
+    except ValueError as error:
+        raise NotReadableError(f"{place} is not JSON: {error}") from error
+    if not isinstance(told, dict):
+        raise NotReadableError(f"{place} is no JSON object")
+    return told
+
+
+READERS = {
+    "entries": Reader("a log", ENTRIES, _logs, _entries),
+    "aborts": Reader("a .txnindex", ABORTS, _replica_files(".txnindex"), _aborts),
+    "states": Reader("a state.json", STATES, _held_replicas, _state),
+    "history": Reader(store.HISTORY, HISTORY, _json_file(store.HISTORY), _json_lines(HISTORY)),
+    "observations": Reader(store.OBSERVATIONS, OBSERVATIONS, _json_file(store.OBSERVATIONS), _json_lines(OBSERVATIONS)),
+    "settings": Reader(store.MANIFEST, SETTINGS, _json_file(store.MANIFEST), _settings),
+}
+"""By name of the `Evidence` field."""

@@ -1,0 +1,171 @@
+"""Whole segments as stretches: all that beliefs need of a log, without a look at its records.
+
+A stretch is a sequence of batches of one producer and one epoch between its markers, in one segment: a batch belongs
+to one transaction, so all of a stretch have one outcome. A log of many records is a few thousand stretches; what the
+records are is told by a digest of their batches' checksums, which are computed here and not only read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from checkers.evidence.files import shares
+from checkers.evidence.schemas import FLAG, INT, LONG, TEXT
+from harness.brokers.segments.batches import CONTROL, TRANSACTIONAL, CorruptLogError
+from harness.brokers.segments.blocks import iter_blocks
+from harness.brokers.segments.columns import ABORT, COMMIT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+    from pyspark.sql import DataFrame, SparkSession
+
+    from checkers.evidence.files import SegmentFile
+    from harness.brokers.segments.columns import Batches
+
+    Flags = npt.NDArray[np.bool_]
+
+BEFORE, COMPARED, REPLICATED, BEYOND = -1, 0, 1, 2
+"""Where a stretch lies: before the log start; below the bound; from there to the shortest log end; and beyond."""
+
+STRETCHES = t.StructType(
+    [
+        t.StructField(name, type_)
+        for name, type_ in {
+            "run": TEXT, "broker": INT, "topic": TEXT, "partition": INT, "segment": INT,
+            "producer_id": LONG, "producer_epoch": INT, "leader_epoch": INT,
+            "base_offset": LONG, "last_offset": LONG, "end_offset": LONG,
+            "transactional": FLAG, "control": FLAG, "marker": TEXT, "region": INT,
+            "records": LONG, "digest": LONG, "first_in_batch": FLAG, "problem": TEXT,
+        }.items()
+    ]
+)  # fmt: skip
+"""``segment`` is an index into the files that were scanned. ``last_offset`` is that of the first batch, ``end_offset``
+that of the last; a control batch is a stretch of its own. Producers of no transaction count as one, -1. ``digest`` is
+the same for the same batches, whatever the segments are. ``first_in_batch`` is true: a stretch stands for a batch."""
+
+_TASK_BYTES: Final = 256 << 20
+"""What a task reads: a tenth of a second's work, and several times what it takes to start one."""
+_AT_ONCE = 1 << 16
+_NAMES: Final = {ABORT: "abort", COMMIT: "commit"}
+
+
+def scan(spark: SparkSession, segments: Sequence[SegmentFile]) -> DataFrame:
+    """Return `STRETCHES` of all these files; nothing is read yet."""
+    tasks = shares(segments, _TASK_BYTES)
+    schema = to_arrow_schema(STRETCHES)
+
+    def part(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                for index in tasks[number]:
+                    yield from _stretches(segments[index], index, schema)
+
+    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(part, STRETCHES)
+
+
+def _stretches(segment: SegmentFile, index: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the stretches of a file, and where it cannot be read from some place on, a row that says so."""
+    held: list[Batches] = []
+    count = skipped = 0
+    problem: str | None = None
+    try:
+        with segment.path.open("rb", buffering=0) as file:
+            for block in iter_blocks(file, source=str(segment.path)):
+                held.append(block.batches[block.batches["last_offset"] < segment.log_end])
+                count += len(held[-1])
+                skipped += len(block.skipped)
+                if count >= _AT_ONCE:
+                    yield _table(segment, index, np.concatenate(held), schema)
+                    held, count = [], 0
+    except CorruptLogError as error:
+        problem = None if error.cut and segment.is_last else str(error)
+    except OSError as error:
+        problem = str(error)
+    if count:
+        yield _table(segment, index, np.concatenate(held), schema)
+    if skipped and problem is None:
+        problem = f"{segment.path}: {skipped} entries of magic 0 or 1 are not read"
+    if problem is not None:
+        place = {"run": segment.run, "broker": segment.broker, "topic": segment.topic, "partition": segment.partition}
+        yield pa.RecordBatch.from_pylist([{**place, "problem": problem}], schema=schema)
+
+
+def _table(segment: SegmentFile, index: int, batches: Batches, schema: pa.Schema) -> pa.RecordBatch:
+    control: Flags = (batches["attributes"] & CONTROL) != 0
+    transactional: Flags = (batches["attributes"] & TRANSACTIONAL) != 0
+    producers = np.where(transactional, batches["producer_id"], -1)
+    order = np.argsort(producers, kind="stable")
+    batches, control, transactional, producers = batches[order], control[order], transactional[order], producers[order]
+    epochs = np.where(transactional, batches["producer_epoch"], -1)
+    regions = _regions(segment, batches)
+    starts = np.flatnonzero(
+        _differs(producers, epochs, transactional, regions, batches["leader_epoch"]) | _beside(control)
+    )
+    ends = np.append(starts[1:], len(batches)) - 1
+    rows = len(starts)
+    columns: dict[str, Any] = {
+        "run": pa.repeat(segment.run, rows),
+        "broker": np.full(rows, segment.broker, np.int32),
+        "topic": pa.repeat(segment.topic, rows),
+        "partition": np.full(rows, segment.partition, np.int32),
+        "segment": np.full(rows, index, np.int32),
+        "producer_id": producers[starts],
+        "producer_epoch": epochs[starts].astype(np.int32),
+        "leader_epoch": batches["leader_epoch"][starts],
+        "base_offset": batches["base_offset"][starts],
+        "last_offset": batches["last_offset"][starts],
+        "end_offset": batches["last_offset"][ends],
+        "transactional": transactional[starts],
+        "control": control[starts],
+        "marker": [_marker(number) for number in batches["marker"][starts].tolist()],
+        "region": regions[starts],
+        "records": np.add.reduceat(batches["record_count"].astype(np.int64), starts),
+        "digest": np.bitwise_xor.reduceat(_digests(batches), starts).view(np.int64),
+        "first_in_batch": np.ones(rows, np.bool_),
+        "problem": pa.nulls(rows, pa.string()),
+    }
+    arrays = [pa.array(columns[field.name], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _marker(number: int) -> str | None:
+    return None if number < 0 else _NAMES.get(number, "other")
+
+
+def _regions(segment: SegmentFile, batches: Batches) -> npt.NDArray[np.int32]:
+    """Tell for each batch where it lies."""
+    base = batches["base_offset"]
+    regions = (base >= segment.bound).astype(np.int32) + (base >= segment.shortest)
+    return np.where(batches["last_offset"] < segment.log_start, BEFORE, regions).astype(np.int32)
+
+
+def _differs(*columns: npt.NDArray[Any]) -> Flags:
+    """Tell for each row whether any column differs from the row before."""
+    new = np.ones(len(columns[0]), np.bool_)
+    if len(new):
+        new[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return new
+
+
+def _beside(control: Flags) -> Flags:
+    """Tell for each row whether it or the one before is a control batch."""
+    beside = control.copy()
+    beside[1:] |= control[:-1]
+    return beside
+
+
+def _digests(batches: Batches) -> npt.NDArray[np.uint64]:
+    """Mix each batch's place and checksum into 64 bits (the finalizer of splitmix64)."""
+    mixed = batches["base_offset"].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= batches["last_offset"].astype(np.uint64) * np.uint64(0xD1B54A32D192ED03)
+    mixed += batches["crc"].astype(np.uint64) * np.uint64(0x8CB92BA72F3D8DD7)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return mixed ^ (mixed >> np.uint64(31))

@@ -1,0 +1,258 @@
+"""The keys whose final state may differ between replicas, found without looking at any other key twice.
+
+Every record is hashed and sent to the task of its hash's bucket, sixteen bytes each; there the last committed record
+of each key on each replica is compared. What comes through is more than is wrong, and never less: whatever the checkers
+would find by a key's final state has a key that comes through. They judge what is left.
+
+The rule: a key with a later record at or beyond the bound, which some replica may have cleaned by, is let go. Of the
+others, the last value (none, for a tombstone or nothing) has to be the same everywhere, unless a log starts after it.
+Keys of records whose transaction is misjudged come through in any case.
+
+Two keys of one hash (64 bits) are taken for one; so would a difference be missed where the other key hides it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from checkers.evidence.schemas import INT, LONG, TEXT
+from checkers.evidence.tables import PARTITION
+from checkers.replay.batch_outcomes import ABORTED, OPEN
+from harness.brokers.segments.batches import CONTROL, TRANSACTIONAL, until_cut
+from harness.brokers.segments.blocks import iter_blocks, key_hashes, unpack
+from harness.brokers.segments.tombstones import are_tombstones
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+    from pyspark.sql import DataFrame
+
+    from checkers.evidence.files import SegmentFile
+    from checkers.evidence.tables import Place
+    from harness.brokers.segments.blocks import Block, Unpacked
+
+TOMBSTONE, NOT_COMMITTED, IS_OPEN, LATER, SUSPECT = 1, 2, 4, 8, 16
+"""Flags of a record: a tombstone; believed aborted or open; open; at or beyond the bound; of a misjudged batch."""
+_FLAG_BITS = 8
+
+BUCKET_BYTES: Final = 192 << 20
+"""Of segment files, for each bucket: about two million records of a hundred bytes."""
+TASK_BYTES: Final = 64 << 20
+"""Of segment files that one task reads."""
+SEND_ROWS: Final = 1 << 21
+KEYS_A_BUCKET: Final = 2_000
+"""No more keys of one bucket come through: one finding is as good as a million, and the rest is counted."""
+
+_SENT = t.StructType(
+    [
+        t.StructField(name, type_)
+        for name, type_ in {
+            "run": TEXT, "topic": TEXT, "partition": INT, "bucket": INT, "broker": INT,
+            "hashes": t.BinaryType(), "places": t.BinaryType(),
+        }.items()
+    ]
+)  # fmt: skip
+
+WANTED = t.StructType(
+    [
+        t.StructField(name, type_)
+        for name, type_ in {
+            "run": TEXT, "topic": TEXT, "partition": INT, "broker": INT, "from": LONG, "to": LONG, "left_out": LONG,
+        }.items()
+    ]
+)  # fmt: skip
+"""Offsets whose records are to be looked at. ``left_out``: in a row of its own, how many more keys there were."""
+
+
+def buckets_of(segments: Sequence[SegmentFile]) -> list[int]:
+    """Return into how many buckets the keys of each file go: as many as all files of its partition need."""
+    sizes: dict[Place, int] = {}
+    for segment in segments:
+        sizes[segment.place] = sizes.get(segment.place, 0) + segment.size_bytes
+    return [max(1, -(-sizes[segment.place] // BUCKET_BYTES)) for segment in segments]
+
+
+def sieve(beliefs: DataFrame, segments: Sequence[SegmentFile], buckets: Sequence[int], tasks: int) -> DataFrame:
+    """Return `WANTED`: every record of each key that comes through.
+
+    ``beliefs``: a row for each file that is to be read, ``segment`` and ``told``, what is believed of its transactional
+    stretches: producer_id, base_offset, belief, misjudged. ``buckets``: how many there are, by segment. ``tasks``:
+    how many compare.
+    """
+    sent_schema, wanted_schema = to_arrow_schema(_SENT), to_arrow_schema(WANTED)
+    log_starts: dict[Place, dict[int, int]] = {}
+    for segment in segments:
+        log_starts.setdefault(segment.place, {})[segment.broker] = segment.log_start
+
+    def send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index, stretches in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
+                yield from _send(segments[index], buckets[index], _Beliefs(stretches), sent_schema)
+
+    def compare(bucket: pa.Table) -> pa.Table:
+        place = tuple(bucket.column(name)[0].as_py() for name in PARTITION)
+        return _compare(bucket, place, log_starts[place], wanted_schema)
+
+    sent = beliefs.mapInArrow(send, _SENT).repartition(tasks, *PARTITION, "bucket")
+    return sent.groupBy(*PARTITION, "bucket").applyInArrow(compare, WANTED)
+
+
+class _Beliefs:
+    """What a replica believes of the transactional batches of one file, looked up by producer and offset."""
+
+    def __init__(self, stretches: pa.ListScalar) -> None:
+        rows = stretches.values
+        self._by_producer: dict[int, tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]] = {}
+        if rows is None:
+            return
+        producers, starts = (rows.field(name).to_numpy(zero_copy_only=False) for name in ("producer_id", "base_offset"))
+        names = rows.field("belief").to_pylist()
+        flags = np.array([_flags(belief) for belief in names], np.uint8)
+        flags |= rows.field("misjudged").to_numpy(zero_copy_only=False).astype(np.uint8) * np.uint8(SUSPECT)
+        for producer in np.unique(producers).tolist():
+            mine = np.flatnonzero(producers == producer)
+            mine = mine[np.argsort(starts[mine])]
+            self._by_producer[producer] = (starts[mine], flags[mine])
+
+    def of(self, block: Block, log_end: int) -> npt.NDArray[np.uint8]:
+        """Return the flags of each batch of a block that lies before the log end."""
+        batches = block.batches
+        found = np.zeros(len(batches), np.uint8)
+        is_data = (batches["attributes"] & (TRANSACTIONAL | CONTROL)) == TRANSACTIONAL
+        in_question = np.flatnonzero(is_data & (batches["last_offset"] < log_end))
+        producers = batches["producer_id"][in_question]
+        for producer in np.unique(producers).tolist():
+            mine = in_question[producers == producer]
+            starts, flags = self._by_producer[producer]
+            found[mine] = flags[np.searchsorted(starts, batches["base_offset"][mine], "right") - 1]
+        return found
+
+
+def _flags(belief: str) -> int:
+    return {ABORTED: NOT_COMMITTED, OPEN: NOT_COMMITTED | IS_OPEN}.get(belief, 0)
+
+
+def _send(segment: SegmentFile, buckets: int, beliefs: _Beliefs, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    held: list[tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]] = []
+    rows = 0
+    with segment.path.open("rb", buffering=0) as file:
+        # Checksums were computed when the file was scanned.
+        for block in until_cut(iter_blocks(file, source=str(segment.path), verify_crc=False)):
+            flags = beliefs.of(block, segment.log_end)
+            for unpacked in unpack(block, block.batches["last_offset"] < segment.log_end):
+                held.append(_packed(segment, unpacked, flags))
+                rows += len(held[-1][0])
+                if rows >= SEND_ROWS:
+                    yield _dealt(segment, buckets, held, schema)
+                    held, rows = [], 0
+    if rows:
+        yield _dealt(segment, buckets, held, schema)
+
+
+def _packed(
+    segment: SegmentFile, unpacked: Unpacked, flags: npt.NDArray[np.uint8]
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
+    """Return hash and place of each record with a key from the log start on; a place is offset and flags."""
+    offsets = unpacked.offset
+    bits = flags[unpacked.batch] | are_tombstones(unpacked, segment.tombstones).view(np.uint8)
+    bits |= (offsets >= segment.bound).view(np.uint8) * np.uint8(LATER)
+    hashes, places = key_hashes(unpacked), (offsets << _FLAG_BITS) | bits
+    keyed = (unpacked.key_size >= 0) & (offsets >= segment.log_start)
+    return (hashes, places) if keyed.all() else (hashes[keyed], places[keyed])
+
+
+def _dealt(
+    segment: SegmentFile,
+    buckets: int,
+    held: list[tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]],
+    schema: pa.Schema,
+) -> pa.RecordBatch:
+    """Return a row for each bucket, with its share of the records."""
+    hashes, places = (np.concatenate(column) for column in zip(*held, strict=True))
+    numbers = (hashes % np.uint64(buckets)).astype(np.uint16)
+    order = np.argsort(numbers, kind="stable")
+    cuts = np.searchsorted(numbers[order], np.arange(buckets + 1))
+    hashes, places = hashes[order], places[order]
+    rows = [
+        {
+            "run": segment.run,
+            "topic": segment.topic,
+            "partition": segment.partition,
+            "bucket": bucket,
+            "broker": segment.broker,
+            "hashes": hashes[start:end].tobytes(),
+            "places": places[start:end].tobytes(),
+        }
+        for bucket, (start, end) in enumerate(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
+        if end > start
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=schema)
+
+
+def _compare(bucket: pa.Table, place: Place, log_starts: dict[int, int], schema: pa.Schema) -> pa.Table:
+    """Return the records of the keys that come through; a replica without any record in a bucket is in it, too."""
+    brokers = bucket.column("broker").to_numpy()
+    hashes, places, owners = [], [], []
+    for row, broker in enumerate(brokers.tolist()):
+        hashes.append(np.frombuffer(bucket.column("hashes")[row].as_buffer(), np.uint64))
+        places.append(np.frombuffer(bucket.column("places")[row].as_buffer(), np.int64))
+        owners.append(np.full(len(hashes[-1]), broker, np.int32))
+    placed, owned = np.concatenate(places), np.concatenate(owners)
+    groups, keys = import_module("checkers.evidence.groups").grouped(np.concatenate(hashes))
+    through = _differ(placed, owned, groups, keys, log_starts)
+    rows = np.flatnonzero(through[groups])
+    # Those with the lowest offsets, so that the first record of a misjudged transaction is among them.
+    numbers = np.flatnonzero(through)
+    lowest = np.full(keys, np.iinfo(np.int64).max)
+    np.minimum.at(lowest, groups[rows], placed[rows])
+    through[numbers[np.argsort(lowest[numbers])[KEYS_A_BUCKET:]]] = False
+    rows = rows[through[groups[rows]]]
+    offsets = placed[rows] >> _FLAG_BITS
+    head = dict(zip(PARTITION, place, strict=True))
+    count = len(rows)
+    left_out = len(numbers) - int(through.sum())
+    columns: dict[str, Any] = {
+        **{name: [value] * count for name, value in head.items()},
+        "broker": owned[rows],
+        "from": offsets,
+        "to": offsets,
+        "left_out": [None] * count,
+    }
+    table = pa.table({field.name: pa.array(columns[field.name], field.type) for field in schema}, schema=schema)
+    if left_out:
+        more = pa.Table.from_pylist([{**head, "left_out": left_out}], schema=schema)
+        table = pa.concat_tables([table, more])
+    return table
+
+
+def _differ(
+    placed: npt.NDArray[np.int64],
+    owned: npt.NDArray[np.int32],
+    groups: npt.NDArray[np.int32],
+    count: int,
+    log_starts: dict[int, int],
+) -> npt.NDArray[np.bool_]:
+    """Tell for each of the keys, which ``groups`` number, whether its replicas may differ."""
+    # A later one that is committed leaves its key out.
+    counts = placed & NOT_COMMITTED == 0
+    later = (placed & LATER != 0) & ((placed & NOT_COMMITTED == 0) | (placed & IS_OPEN != 0))
+    values = []
+    for broker in log_starts:
+        mine = np.flatnonzero((owned == broker) & counts)
+        last = np.full(count, -1)
+        np.maximum.at(last, groups[mine], placed[mine])
+        # -1, where there is none, has all flags.
+        values.append(np.where(last & TOMBSTONE == 0, last >> _FLAG_BITS, -1))
+    highest = np.max(values, axis=0)
+    covers = np.array(list(log_starts.values()))[:, None] <= highest
+    found: npt.NDArray[np.bool_] = ((np.array(values) < highest) & covers).any(axis=0)
+    found[groups[later]] = False
+    found[groups[placed & SUSPECT != 0]] = True
+    return found

@@ -1,0 +1,139 @@
+"""What a broker believes: which transaction outcome its own log gives to each batch.
+
+Rules (`ProducerStateManager`, `ProducerAppendInfo`, Kafka 3.9 - 4.4): a transactional data batch belongs to
+the transaction that the next control marker of its producer ends, *in this broker's log*, whatever marker
+was meant for it. A transactional data batch that compaction has emptied opens a transaction all the same;
+an emptied control batch closes nothing. Without a following marker the transaction is open here.
+
+Works on batches, not on records: a batch belongs to one transaction.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as f
+
+from checkers.evidence.tables import REPLICA
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.window import WindowSpec
+
+COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"
+
+
+def outcome_of(marker: str) -> f.Column:  # type: ignore[name-defined]
+    """Column: the outcome that a marker's type stands for; null for other control records."""
+    return f.when(f.col(marker) == "commit", COMMITTED).when(f.col(marker) == "abort", ABORTED)
+
+
+def own_marker() -> f.Column:  # type: ignore[name-defined]
+    """Whether the marker carries the next epoch: from transactions v2 on, each end of a transaction bumps it by one.
+
+    In v1 markers carry the epoch of the data, so that nothing tells the end of this transaction from the next one's
+    (KIP-890).
+    """
+    return f.coalesce(f.col("decided_in_epoch") == f.col("producer_epoch") + 1, f.lit(False))
+
+
+def from_here_on(group: list[str], offset: str) -> WindowSpec:
+    """Window: this row and those at later offsets of its group, the nearest last; it holds no group in memory."""
+    later_first = Window.partitionBy(*group).orderBy(f.col(offset).desc())
+    return later_first.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+
+
+BELIEF = ["belief", "decided_by", "decided_in_epoch", "decided_in_leader_epoch"]
+
+
+def replay(entries: DataFrame) -> DataFrame:
+    """Return one row per data batch with `BELIEF`, as `decided` gives it.
+
+    Takes ENTRIES of one snapshot and source; keeps of them what names a batch.
+    """
+    return decided(entries.where("first_in_batch")).select(
+        *REPLICA,
+        "base_offset",
+        "last_offset",
+        "leader_epoch",
+        "producer_id",
+        "producer_epoch",
+        "transactional",
+        *BELIEF,
+    )
+
+
+def decided(batches: DataFrame) -> DataFrame:
+    """Return the data batches with `BELIEF`; control batches are left out.
+
+    Adds ``belief`` (committed | aborted | open; plain data is committed) and offset, producer epoch and leader epoch of
+    the marker (null where there is none) to the columns.
+    """
+    after = from_here_on([*REPLICA, "producer_id"], "base_offset")
+    facts = f.struct(outcome_of("marker"), "last_offset", "producer_epoch", "leader_epoch")
+    decision = f.when(outcome_of("marker").isNotNull(), facts)
+    return (
+        batches.withColumn("decision", f.last(decision, ignorenulls=True).over(after))
+        .where("NOT control")
+        .withColumn(
+            "belief",
+            f.when(~f.col("transactional"), COMMITTED).otherwise(f.coalesce(f.col("decision.col1"), f.lit(OPEN))),
+        )
+        .withColumn("decided_by", f.when(f.col("transactional"), f.col("decision.last_offset")))
+        .withColumn("decided_in_epoch", f.when(f.col("transactional"), f.col("decision.producer_epoch")))
+        .withColumn("decided_in_leader_epoch", f.when(f.col("transactional"), f.col("decision.leader_epoch")))
+        .drop("decision")
+    )
+
+
+def overtaken_transactions(entries: DataFrame, beliefs: DataFrame) -> DataFrame:
+    """Return REPLICA, producer_id, ``offset``, ``last_offset``, belief, ``decided_by``, ``overtaken_at`` of each log.
+
+    Of every producer's first batch that is followed by data of a higher epoch before any marker of that producer:
+    this replica has missed a marker in between. A producer gets a higher epoch only after its coordinator has
+    ended what was open (KIP-360, KIP-890), and a marker goes only after its transaction's last batch has gone. A mere
+    gap between epochs proves nothing: they rise with transactions on other partitions too.
+    """
+    in_order = Window.partitionBy(*REPLICA, "producer_id").orderBy("base_offset")
+    # Without their epochs: a marker overtakes nothing, and nothing overtakes it.
+    markers = entries.where("marker IN ('commit', 'abort')").select(*REPLICA, "base_offset", "producer_id")
+    batches = beliefs.where("transactional").select(
+        *REPLICA, "base_offset", "producer_id", "last_offset", "producer_epoch", "belief", "decided_by"
+    )
+    return (
+        batches.unionByName(markers, allowMissingColumns=True)
+        .withColumn("next_epoch", f.lead("producer_epoch").over(in_order))
+        .withColumn("next_offset", f.lead("base_offset").over(in_order))
+        .where("next_epoch > producer_epoch")
+        .groupBy(*REPLICA, "producer_id", "belief", "decided_by")
+        .agg(
+            f.min("base_offset").alias("offset"),
+            f.min_by("last_offset", "base_offset").alias("last_offset"),
+            f.min("next_offset").alias("overtaken_at"),
+        )
+    )
+
+
+def believed_records(entries: DataFrame, beliefs: DataFrame) -> DataFrame:
+    """Return every record with its batch's leader epoch and `BELIEF`."""
+    records = entries.where(f.col("offset").isNotNull()).select(
+        *REPLICA, "base_offset", "offset", "key", "tombstone", "txn", "producer_id", "producer_epoch", "transactional"
+    )
+    judged = beliefs.select(*REPLICA, "base_offset", "leader_epoch", *BELIEF)
+    return records.join(judged, [*REPLICA, "base_offset"])
+
+
+def open_transactions(beliefs: DataFrame) -> DataFrame:
+    """Return REPLICA, producer_id, ``first_offset``, ``first_last_offset`` of what each log leaves open.
+
+    The first batch's base offset and last offset: the last stable offset stays at the former.
+    """
+    return (
+        beliefs.where(f.col("belief") == OPEN)
+        .groupBy(*REPLICA, "producer_id")
+        .agg(
+            f.min("base_offset").alias("first_offset"),
+            f.min_by("last_offset", "base_offset").alias("first_last_offset"),
+        )
+    )

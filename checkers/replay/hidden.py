@@ -1,0 +1,82 @@
+"""The committed records that a replica hides as aborted, with the evidence for each.
+
+Shared by `committed_to_aborted`, which reports them, and by the checkers that must not report their effects
+under another name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+
+from checkers.evidence.tables import PARTITION, REPLICA, in_one
+from checkers.replay.batch_outcomes import ABORTED, COMMITTED
+from harness.run_folder.store import AFTER_REJOIN
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from checkers.evidence.tables import Evidence
+
+
+def hidden_records(evidence: Evidence, known: DataFrame, records: DataFrame, differing_keys: DataFrame) -> DataFrame:
+    """Return every hidden record: REPLICA, offset, key, tombstone, producer_id, txn, ``abort_at``, ``source``.
+
+    One row per record and source (log, txnindex, held: see `committed_to_aborted`). ``abort_at`` is the
+    offset of the ABORT taken for the transaction's end, null where it is not known.
+    """
+    committed = known.where((f.col("truth") == COMMITTED) & f.col("transactional"))
+    facts = committed.select(*PARTITION, "offset", "key", "tombstone", "producer_id", "txn")
+    by_log = (
+        records.where(f.col("belief") == ABORTED)
+        .select(*REPLICA, "offset", f.col("decided_by").alias("abort_at"), f.lit("log").alias("source"))
+        .join(facts, [*PARTITION, "offset"])
+    )
+    by_index = (
+        evidence.aborts.where(f.col("snapshot") == AFTER_REJOIN)
+        .select(
+            *REPLICA,
+            "producer_id",
+            "first_offset",
+            f.col("last_offset").alias("abort_at"),
+            f.lit("txnindex").alias("source"),
+        )
+        .join(facts, [*PARTITION, "producer_id"])
+        .where("offset BETWEEN first_offset AND abort_at")
+        .drop("first_offset")
+    )
+    if evidence.has_clients:
+        by_index = by_index.join(_once_held(evidence), [*REPLICA, "offset"], "left_semi")
+    return by_log.unionByName(by_index).unionByName(_undone_deletes(evidence, differing_keys, facts))
+
+
+def _once_held(evidence: Evidence) -> DataFrame:
+    """Return REPLICA, offset of every record that a replica was ever seen to have: in its files, or by the observer.
+
+    What lies inside the offsets of a transaction in its ``.txnindex`` it may never have had: while it was away others
+    had compacted that, and so it took two transactions of a producer for one.
+    """
+    appeared = (
+        evidence.observations.select(*REPLICA, f.explode("appeared").alias("seen"))
+        .where(f.col("seen.kind").isin("value", "tombstone"))
+        .select(*REPLICA, f.col("seen.offset").alias("offset"))
+    )
+    stored = evidence.entries.where("offset IS NOT NULL").select(*REPLICA, "offset")
+    return in_one(appeared.unionByName(stored))
+
+
+def _undone_deletes(evidence: Evidence, differing_keys: DataFrame, facts: DataFrame) -> DataFrame:
+    """Return committed tombstones that a replica held before the return, gone while the older value is alive."""
+    held_before = evidence.before_return.select(*REPLICA, "offset")
+    held_now = evidence.final.select(*REPLICA, "offset")
+    alive = differing_keys.where("true_tombstone AND here_offset < true_offset").select(
+        *REPLICA, f.col("true_offset").alias("offset")
+    )
+    return (
+        alive.join(held_before, [*REPLICA, "offset"], "left_semi")
+        .join(held_now, [*REPLICA, "offset"], "left_anti")
+        .join(facts, [*PARTITION, "offset"])
+        .withColumn("abort_at", f.lit(None).cast("long"))
+        .withColumn("source", f.lit("held"))
+    )

@@ -1,0 +1,208 @@
+"""Folders that were copied from brokers: which replicas of which topics they hold."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from harness.brokers.copies.identity import PARTITION_METADATA, verify_identity
+from harness.brokers.copies.metadata import CLUSTER_METADATA, find_metadata
+from harness.brokers.copies.notes import Note, in_sentences
+from harness.brokers.segments.batches import CorruptLogError
+from harness.brokers.segments.folder import live_segments
+from harness.brokers.segments.tombstones import BY_NULL
+from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from harness.brokers.segments.folder import Segment
+    from harness.brokers.segments.metadata_log import ClusterMetadata
+    from harness.brokers.segments.tombstones import Tombstones
+
+TRANSACTION_STATE = "__transaction_state"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+UNTOLD = "records that a deposed leader never replicated are told by their epochs alone"
+
+_PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)")
+_SET_ASIDE = re.compile(r"(?P<topic>.+)-\d+\.[0-9A-Za-z_-]+-(delete|future|stray)")
+"""A folder that is on its way out, moving in from another disk, or of no replica any more (`LocalLog`)."""
+_SEGMENT = re.compile(r"\d{20}\.log")
+_TOPIC_ID = re.compile(r"^topic_id: *(\S+)", re.MULTILINE)
+_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class ReplicaCopy:
+    """One replica: its partition folder, beside which the broker's checkpoints may be, and its segments in order."""
+
+    broker: int
+    topic: str
+    partition: int
+    folder: Path
+    segments: tuple[Segment, ...]
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Topic and partition."""
+        return self.topic, self.partition
+
+    @property
+    def logs(self) -> list[Path]:
+        """The segments' log files, in order."""
+        return [self.folder / segment.log for segment in self.segments]
+
+
+@dataclass(frozen=True)
+class Copies:
+    """What is compared with each other. ``notes``: what lay there and was left out, in words.
+
+    ``transaction_states``: the coordinators' own logs, where they were copied too. ``words``: what they said, where
+    they were asked; files by broker. ``served``: read from a running cluster, whose brokers' words take the place of
+    their own files. ``tombstones``: what deletes a key there. ``metadata``: what the brokers' metadata logs tell of
+    leaders and ISRs, where those were copied too.
+    """
+
+    run_id: str
+    replicas: tuple[ReplicaCopy, ...]
+    transaction_states: tuple[ReplicaCopy, ...] = ()
+    words: Mapping[int, Path] = field(default_factory=dict)
+    served: bool = False
+    notes: tuple[str, ...] = ()
+    tombstones: Tombstones = BY_NULL
+    metadata: ClusterMetadata | None = None
+
+
+@dataclass(frozen=True)
+class _Place:
+    topic: str
+    partition: int
+    folder: Path
+
+
+def find_copies(
+    brokers: Mapping[int, Sequence[Path]], topics: Sequence[str], run_id: str, tombstones: Tombstones = BY_NULL
+) -> Copies:
+    """Return the replicas of the topics in these folders: log directories, or partition folders themselves.
+
+    ``topics`` are names or patterns (``*``, ``?``, ``[...]``); those of Kafka's own topics begin with ``__`` and are
+    meant only by patterns that do so too. Raises `UsageError` for a folder that cannot be read, a broker without
+    any such replica, a replica twice or without a segment, for different topics of one name, and as `verify_identity`.
+    The metadata log is no replica to compare; one that cannot be used is a note.
+    """
+    replicas: list[ReplicaCopy] = []
+    states: list[ReplicaCopy] = []
+    metadata_logs: dict[int, Path] = {}
+    notes: list[Note] = []
+    log_dirs: dict[int, list[Path]] = {}
+    for broker, folders in brokers.items():
+        paths = [path for folder in folders for path in _folders(broker, folder)]
+        log_dirs[broker] = list(dict.fromkeys(path.parent for path in paths))
+        there = [_Place(named["topic"], int(named["partition"]), path) for path, named in _partitions(broker, paths)]
+        _raise_if_twice(broker, there)
+        wanted = [place for place in there if _is_wanted(place.topic, topics)]
+        if not wanted:
+            known = sorted({place.topic for place in there})
+            more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
+            raise UsageError(
+                f"broker {broker} has no replica of {', '.join(topics)} in {', '.join(map(str, folders))}; "
+                + (f"there are {', '.join(known[:_SHOWN])}{more}" if known else "there is no partition folder at all")
+            )
+        replicas += (_copy(broker, place, notes) for place in wanted)
+        states += (_copy(broker, place, notes) for place in there if place.topic == TRANSACTION_STATE)
+        metadata_logs.update((broker, place.folder) for place in there if place.topic == CLUSTER_METADATA)
+        notes += (
+            Note(broker, str(path), "no replica in use: left out")
+            for path in paths
+            if (named := _SET_ASIDE.fullmatch(path.name)) and _is_wanted(named["topic"], topics)
+        )
+    identities = verify_identity(brokers, log_dirs, [*replicas, *states])
+    _raise_if_other_topics(replicas)
+    metadata = find_metadata(metadata_logs, [(copy.broker, copy.topic, copy.folder) for copy in replicas])
+    return Copies(
+        run_id,
+        tuple(replicas),
+        tuple(states),
+        notes=(*in_sentences(notes), *identities, *metadata.notes),
+        tombstones=tombstones,
+        metadata=metadata.metadata,
+    )
+
+
+def _is_wanted(topic: str, patterns: Iterable[str]) -> bool:
+    return topic != CLUSTER_METADATA and any(
+        fnmatchcase(topic, pattern) and (pattern.startswith("__") or not topic.startswith("__")) for pattern in patterns
+    )
+
+
+def _partitions(broker: int, paths: Iterable[Path]) -> Iterator[tuple[Path, re.Match[str]]]:
+    for path in paths:
+        named = _PARTITION_FOLDER.fullmatch(path.name)
+        if named and _has_segments(broker, path):
+            yield path, named
+
+
+def _copy(broker: int, place: _Place, notes: list[Note]) -> ReplicaCopy:
+    """Return the replica in a folder, and add to the notes what else lies there."""
+    try:
+        live = live_segments(place.folder)
+    except OSError as error:
+        raise UsageError(f"the folder of broker {broker} cannot be read: {place.folder}: {error.strerror}") from error
+    except CorruptLogError as error:
+        raise UsageError(f"the log of broker {broker} cannot be told from its leftovers: {error}") from error
+    if not live.segments:
+        raise UsageError(f"broker {broker}: {place.folder} has no segment that is in use")
+    notes += (Note(broker, place.folder.name, f"{why}: left out", name) for name, why in live.left_out.items())
+    if not (place.folder / LEADER_EPOCHS).exists():
+        notes.append(Note(broker, place.folder.name, f"no {LEADER_EPOCHS}: {UNTOLD}"))
+    return ReplicaCopy(broker, place.topic, place.partition, place.folder, tuple(live.segments))
+
+
+def _folders(broker: int, folder: Path) -> list[Path]:
+    if _has_segments(broker, folder):
+        return [folder.absolute()]
+    return [path.absolute() for path in _listed(broker, folder) if path.is_dir()]
+
+
+def _has_segments(broker: int, folder: Path) -> bool:
+    return any(_SEGMENT.match(path.name) for path in _listed(broker, folder))
+
+
+def _listed(broker: int, folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError as error:
+        raise UsageError(f"the folder of broker {broker} cannot be read: {folder}: {error.strerror}") from error
+
+
+def _raise_if_twice(broker: int, places: Iterable[_Place]) -> None:
+    seen: dict[tuple[str, int], Path] = {}
+    for place in places:
+        replica = (place.topic, place.partition)
+        if replica in seen:
+            raise UsageError(
+                f"broker {broker} has {place.topic}-{place.partition} twice: {seen[replica]} and {place.folder}"
+            )
+        seen[replica] = place.folder
+
+
+def _raise_if_other_topics(copies: Iterable[ReplicaCopy]) -> None:
+    """Raise where two brokers' folders are of topics that had one name one after the other (KIP-516)."""
+    ids: dict[str, tuple[str, Path]] = {}
+    for copy in copies:
+        path = copy.folder / PARTITION_METADATA
+        try:
+            told = _TOPIC_ID.search(path.read_text(errors="replace")) if path.exists() else None
+        except OSError as error:
+            raise UsageError(f"broker {copy.broker}: {path} cannot be read: {error.strerror}") from error
+        if told is None:
+            continue
+        first_id, first_path = ids.setdefault(copy.topic, (told[1], path))
+        if told[1] != first_id:
+            raise UsageError(
+                f"two topics were named {copy.topic}: {first_path} says {first_id}, {path} says {told[1]}; "
+                "compare copies that were taken together"
+            )

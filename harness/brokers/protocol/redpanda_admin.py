@@ -1,0 +1,170 @@
+"""Redpanda's admin API: who leads and coordinates, which features are active, what replicas have compacted.
+
+Calls as Redpanda's documentation and source of 25.3 have them; here they were run against a stand-in only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import requests
+
+from harness.errors import HarnessError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from harness.brokers.protocol.replica import TopicPartition
+    from harness.brokers.protocol.wire import Address
+
+TIMEOUT_S = 5.0
+KAFKA, INTERNAL = "kafka", "kafka_internal"
+COORDINATED_COMPACTION = "coordinated_compaction"
+ACTIVE = "active"
+TX_BATCH_REMOVAL = "log_compaction_tx_batch_removal_enabled"
+
+REMOVABLE_TOMBSTONE = ("max_tombstone_removable_offset", "max_tombstone_removal_offset")
+"""Seen under both names."""
+
+
+@dataclass(frozen=True)
+class CompactionState:
+    """What a replica says of its compaction: exclusive Raft offsets; zero or less stands for never.
+
+    ``high_watermark`` and ``last_stable_offset`` are Kafka's, ``committed`` is the Raft offset where the former is.
+    ``cleanly_compacted`` (MCCO), ``tombstone_removable`` (MTRO), ``transaction_free`` (MXFO) and
+    ``transaction_removable`` (MXRO) are None where the version has none of them.
+    """
+
+    broker: int
+    high_watermark: int
+    last_stable_offset: int
+    committed: int
+    cleanly_compacted: int | None
+    tombstone_removable: int | None
+    transaction_free: int | None
+    transaction_removable: int | None
+
+
+class RedpandaAdmin:
+    """Asks whichever broker is up, but where only one knows. ``addresses``: the admin listeners of live brokers."""
+
+    def __init__(self, addresses: Callable[[], Mapping[int, Address]]) -> None:
+        """Remember how to find live brokers; nothing is connected yet."""
+        self._addresses = addresses
+
+    def is_ready(self, broker: int) -> bool:
+        """Whether this broker says that it is ready."""
+        try:
+            return bool(self._get_from(broker, "/v1/status/ready")["status"] == "ready")
+        except HarnessError:
+            return False
+
+    def brokers(self) -> set[int]:
+        """Return the node ids that the cluster knows and has alive."""
+        return {broker["node_id"] for broker in self._get("/v1/brokers") if broker.get("is_alive", True)}
+
+    def is_healthy(self) -> bool:
+        """Whether no broker is down and no partition is without a leader."""
+        return bool(self._get("/v1/cluster/health_overview")["is_healthy"])
+
+    def leader(self, partition: TopicPartition, namespace: str = KAFKA) -> int | None:
+        """Return who leads a partition; None while nobody does."""
+        told = self._get(_path(namespace, partition)).get("leader_id", -1)
+        return int(told) if told is not None and told >= 0 else None
+
+    def transfer_leadership(self, partition: TopicPartition, target: int, namespace: str = KAFKA) -> None:
+        """Have another replica lead. Raises `HarnessError` where the leader refuses, or there is none."""
+        leader = self.leader(partition, namespace)
+        if leader is None:
+            raise HarnessError(f"{partition[0]}-{partition[1]} has no leader that could give way to broker {target}")
+        if leader != target:
+            self._call("POST", leader, f"{_path(namespace, partition)}/transfer_leadership?target={target}")
+
+    def coordinator(self, transactional_id: str) -> tuple[TopicPartition, int | None]:
+        """Return the internal partition that coordinates a transactional id, and who leads it."""
+        told = self._get(f"/v1/transaction/{transactional_id}/find_coordinator")
+        partition = ("tx", int(told["ntp"]["partition"]))
+        return partition, self.leader(partition, INTERNAL)
+
+    def set_config(self, settings: Mapping[str, Any]) -> int:
+        """Set cluster properties; return the version of the configuration that has them."""
+        told = self._call("PUT", None, "/v1/cluster_config", {"upsert": dict(settings), "remove": []})
+        return int(told["config_version"])
+
+    def config_versions(self) -> dict[int, int]:
+        """Return the version of the configuration that each broker has, by broker."""
+        told = self._get("/v1/cluster_config/status")
+        return {status["node_id"]: int(status["config_version"]) for status in told}
+
+    def uuids(self) -> dict[int, str]:
+        """Return the id that each broker's data directory was given when it was made, by broker."""
+        return {broker["node_id"]: broker["uuid"] for broker in self._get("/v1/broker_uuids")}
+
+    def config(self) -> dict[str, Any]:
+        """Return the cluster's properties."""
+        return dict(self._get("/v1/cluster_config"))
+
+    def features(self) -> dict[str, str]:
+        """Return every feature's state by its name."""
+        return {feature["name"]: feature["state"] for feature in self._get("/v1/features")["features"]}
+
+    def coordinates_compaction(self) -> bool:
+        """Whether replicas agree on what they remove: the feature is active."""
+        return self.features().get(COORDINATED_COMPACTION) == ACTIVE
+
+    def removes_markers(self) -> bool:
+        """Whether markers are ever removed: where they are not, a pass on transactions is worth nothing."""
+        return bool(self.config().get(TX_BATCH_REMOVAL))
+
+    def compaction(self, partition: TopicPartition) -> dict[int, CompactionState]:
+        """Return what each replica of a partition says of its compaction, by its broker."""
+        told = self._get(f"/v1/debug/partition/{KAFKA}/{partition[0]}/{partition[1]}")
+        states = [_state(replica) for replica in told["replicas"]]
+        return {state.broker: state for state in states}
+
+    def _get(self, path: str) -> Any:
+        return self._call("GET", None, path)
+
+    def _get_from(self, broker: int, path: str) -> Any:
+        return self._call("GET", broker, path)
+
+    def _call(self, method: str, broker: int | None, path: str, body: Any = None) -> Any:
+        """Ask one broker, or each in turn until one answers. Others redirect to who leads; that is followed."""
+        addresses = self._addresses()
+        asked = [broker] if broker is not None else list(addresses)
+        last: Exception | None = None
+        for one in asked:
+            if one not in addresses:
+                raise HarnessError(f"broker {one} is not up: {method} {path}")
+            url = f"http://{addresses[one]}{path}"
+            try:
+                answer = requests.request(method, url, json=body, timeout=TIMEOUT_S)
+            except requests.RequestException as error:
+                last = error
+                continue
+            if not answer.ok:
+                raise HarnessError(f"{method} {url}: {answer.status_code} {' '.join(answer.text.split())[:300]}")
+            return answer.json() if answer.content else None
+        raise HarnessError(f"no broker answers {method} {path}: {last}")
+
+
+def _path(namespace: str, partition: TopicPartition) -> str:
+    return f"/v1/partitions/{namespace}/{partition[0]}/{partition[1]}"
+
+
+def _state(replica: Mapping[str, Any]) -> CompactionState:
+    def offset(*names: str) -> int | None:
+        return next((int(replica[name]) for name in names if replica.get(name) is not None), None)
+
+    return CompactionState(
+        broker=int(replica["raft_state"]["node_id"]),
+        high_watermark=int(replica["high_watermark"]),
+        last_stable_offset=int(replica["last_stable_offset"]),
+        committed=int(replica["committed_offset"]) + 1,
+        cleanly_compacted=offset("max_cleanly_compacted_offset"),
+        tombstone_removable=offset(*REMOVABLE_TOMBSTONE),
+        transaction_free=offset("max_transaction_free_offset"),
+        transaction_removable=offset("max_transaction_removable_offset"),
+    )

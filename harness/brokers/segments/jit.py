@@ -1,0 +1,78 @@
+"""How loops over bytes are compiled, and the loads and copies that numba's arrays do not offer.
+
+What is compiled is kept for the user and the processor, in ``NUMBA_CACHE_DIR`` or else below `cache_root`. Arrays
+are C-contiguous and writable.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numba
+from llvmlite import ir
+from numba import njit, types, uint8
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from harness.host.cache import compiled_folder
+from harness.host.filelock import alone_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+if not numba.config.CACHE_DIR:  # type: ignore[attr-defined]
+    numba.config.CACHE_DIR = str(compiled_folder())  # type: ignore[attr-defined]
+
+BYTES: Final = uint8[::1]
+
+COMPILING_LIMIT_S: Final = 60.0
+"""For another process to compile one function; after that it is compiled here as well."""
+
+inlined: Callable[[Any], Any] = njit(inline="always")
+"""A helper that becomes part of the loops that use it."""
+
+
+def compiled(*signatures: object) -> Callable[[Any], Any]:
+    """Compile a function for these signatures where it stands, or load what was compiled before.
+
+    Where another process is compiling, wait for what it has to give: they would compile the same.
+    """
+
+    def decorate(function: Any) -> Any:
+        with alone_in(Path(numba.config.CACHE_DIR), COMPILING_LIMIT_S):  # type: ignore[attr-defined]
+            return njit(list(signatures), cache=True, nogil=True, error_model="numpy")(function)
+
+    return decorate
+
+
+def _loader(wanted: types.Integer) -> Any:
+    """Return a function (array of bytes, place) -> integer in the machine's order, from any place."""
+
+    @intrinsic
+    def load(_context: Any, data: Any, at: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            array = context.make_array(signature.args[0])(context, builder, args[0])
+            pointer_type = ir.PointerType(context.get_value_type(wanted))
+            return builder.load(builder.bitcast(builder.gep(array.data, [args[1]]), pointer_type), align=1)
+
+        return wanted(data, at), codegen
+
+    return load
+
+
+load_byte = _loader(types.uint8)
+load_four_bytes = _loader(types.uint32)
+load_eight_bytes = _loader(types.uint64)
+
+
+@intrinsic
+def copy_bytes(_context: Any, out: Any, out_at: Any, data: Any, at: Any, size: Any) -> Any:
+    """Copy ``size`` bytes of an array of bytes into another."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        target, source = (context.make_array(signature.args[i])(context, builder, args[i]).data for i in (0, 2))
+        cgutils.raw_memcpy(builder, builder.gep(target, [args[1]]), builder.gep(source, [args[3]]), args[4], 1)
+        return context.get_dummy_value()
+
+    return types.void(out, out_at, data, at, size), codegen

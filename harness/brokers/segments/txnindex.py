@@ -1,0 +1,56 @@
+"""``.txnindex`` files: the transactions that this broker holds aborted, one entry each.
+
+The layout is that of ``AbortedTxn``; a broker appends entries in the order of the abort markers
+(``TransactionIndex``). Unlike ``.index`` files, these are not preallocated.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING
+
+from harness.brokers.segments.batches import CorruptLogError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from harness.brokers.segments.batches import BytesLike
+
+_ENTRY = struct.Struct(">hqqqq")
+_VERSION = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTxn:
+    """One aborted transaction: offset of its first record, of its marker, and the LSO of that moment."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def iter_txnindex(data: BytesLike, *, source: str) -> Iterator[AbortedTxn]:
+    """Walk the entries lazily, so everything before a bad place is yielded.
+
+    Raises ``CorruptLogError`` for an entry of another version, or (``cut``) for a partial last entry.
+    """
+    view = memoryview(data).cast("B")
+    whole = len(view) - len(view) % _ENTRY.size
+    for index, (version, *fields) in enumerate(_ENTRY.iter_unpack(view[:whole])):
+        if version != _VERSION:
+            raise CorruptLogError(source, index * _ENTRY.size, f"unknown entry version {version}")
+        yield AbortedTxn(*fields)
+    if left := len(view) - whole:
+        raise CorruptLogError(source, whole, f"entry is cut: {left} of {_ENTRY.size} bytes", cut=True)
+
+
+def read_txnindex(data: BytesLike, *, source: str) -> list[AbortedTxn]:
+    """Read a whole file; raises as ``iter_txnindex`` does."""
+    return list(iter_txnindex(data, source=source))
+
+
+def encode_txnindex(entries: Iterable[AbortedTxn]) -> bytes:
+    """Write what ``read_txnindex`` reads."""
+    return b"".join(_ENTRY.pack(_VERSION, *astuple(entry)) for entry in entries)

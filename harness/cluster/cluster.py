@@ -1,0 +1,219 @@
+"""The cluster under test as the runner and the nemeses know it: who is away, what to wait for, how to change it.
+
+Every wait is on a condition that is asked again until it holds or its bound ends; what failed in the
+background ends each of them at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from harness.errors import HarnessError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from harness.brokers.protocol.admin import Admin, PartitionState
+    from harness.brokers.protocol.replica import TopicPartition
+    from harness.cluster.observe import Observer
+    from harness.host.clock import Clock
+    from harness.plan.placement import Placement
+    from harness.runtimes.base import Runtime
+    from harness.systems import Control
+
+INTERNAL_REPLICATION_FACTOR = 3
+START_S = 120.0
+"""Brokers may have that long to start, on whatever clock the run goes: two runs at once on two cores took 33 s."""
+
+
+@dataclass
+class Cluster:
+    """What acts on the brokers. ``replicas``: the brokers that each partition has once everybody is there.
+
+    ``admin`` asks what every system understands, ``control`` what each is asked in its own way.
+    ``away``: brokers that miss what is written now; they may be down, or up and behind. ``checks`` raise what
+    failed in the background. ``settle_s`` bounds each wait that names no bound of its own.
+    """
+
+    runtime: Runtime
+    admin: Admin
+    control: Control
+    observer: Observer
+    placement: Placement
+    replicas: Mapping[TopicPartition, tuple[int, ...]]
+    clock: Clock
+    settle_s: float
+    away: frozenset[int] = frozenset()
+    checks: list[Callable[[], None]] = field(default_factory=list)
+
+    @property
+    def topics(self) -> list[str]:
+        """Topic names, each once."""
+        return list(dict.fromkeys(topic for topic, _ in self.replicas))
+
+    @property
+    def exposed(self) -> list[TopicPartition]:
+        """The partitions that have replicas on absent brokers: all but the control's."""
+        absent = set(self.placement.absent)
+        return [tp for tp, brokers in self.replicas.items() if absent & set(brokers)]
+
+    def present(self, partition: TopicPartition) -> list[int]:
+        """Return the brokers whose replica of this partition follows now."""
+        return [broker for broker in self.replicas[partition] if broker not in self.away]
+
+    def states(self) -> dict[TopicPartition, PartitionState]:
+        """Return every partition's leader and replicas; nothing while one of them is not known."""
+        states = self.control.states(self.topics)
+        return states if set(states) == set(self.replicas) else {}
+
+    def registered(self) -> set[int]:
+        """Return the brokers that are registered; none while nobody listens."""
+        try:
+            return self.control.registered()
+        except HarnessError:
+            return set()
+
+    def active_controller(self) -> int | None:
+        """Return the node id of the controller that leads the quorum; None while there is none, or nobody knows."""
+        try:
+            return self.control.active_controller()
+        except HarnessError:
+            return None
+
+    def wait(self, condition: Callable[[], bool], what: str, timeout_s: float | None = None) -> None:
+        """Wait until the condition holds. Raises `WaitTimeoutError`, or what failed in the background."""
+
+        def checked() -> bool:
+            for check in self.checks:
+                check()
+            try:
+                return condition()
+            except OSError:
+                # A broker that does not answer now may answer the next time; the wait is bounded.
+                return False
+
+        self.clock.wait_until(checked, timeout_s or self.settle_s, what)
+
+    def wait_registered(self, brokers: Sequence[int] | None = None) -> None:
+        """Wait until these brokers, or all, are registered: they have just been started, and starting takes a while."""
+        wanted = set(self.runtime.brokers if brokers is None else brokers)
+        bound_s = max(self.settle_s, START_S)
+        self.wait(lambda: self.registered() >= wanted, f"brokers {sorted(wanted)} to register", bound_s)
+
+    def wait_absent_left(self) -> None:
+        """Wait until no absent broker is in any ISR."""
+        absent = set(self.placement.absent)
+        self.wait(
+            lambda: bool(states := self.states()) and not any(absent & set(p.isr) for p in states.values()),
+            f"{_brokers(self.placement.absent)} to leave every ISR",
+        )
+
+    def wait_absent_back(self) -> None:
+        """Wait until every replica is in its ISR."""
+        self.wait(
+            lambda: (
+                bool(states := self.states())
+                and all(set(p.isr) == set(p.replicas) == set(self.replicas[tp]) for tp, p in states.items())
+            ),
+            f"{_brokers(self.placement.absent)} to rejoin every ISR",
+        )
+
+    def wait_in_isr(self, brokers: Sequence[int]) -> None:
+        """Wait until every replica on these brokers is in its ISR."""
+        wanted = set(brokers)
+        self.wait(
+            lambda: (
+                bool(states := self.states()) and all(wanted & set(p.replicas) <= set(p.isr) for p in states.values())
+            ),
+            f"{_brokers(brokers)} to be in every ISR",
+        )
+
+    def wait_replicated(self, what: str) -> None:
+        """Wait until every replica that is there has one log end and its high watermark there.
+
+        First until every ended transaction has its markers: a commit is answered before they are written.
+        Then every replica is looked at afresh.
+        """
+        self.wait(lambda: not self.admin.ending_transactions(), f"{what}: the last transaction markers")
+        since_s = self.clock.now_s()
+
+        def replicated() -> bool:
+            for tp, wanted in self.acknowledged_ends().items():
+                for broker in self.present(tp):
+                    view = self.observer.view(broker, tp)
+                    if view is None or not self.observer.looked_since(broker, since_s):
+                        return False
+                    if view.log_end < wanted or view.high_watermark < view.log_end:
+                        return False
+            return True
+
+        self.wait(replicated, what)
+
+    def wait_grown(self, records: int) -> None:
+        """Wait until every partition has so many records more, on every replica that is there."""
+        wanted = {tp: end + records for tp, end in self.acknowledged_ends().items()}
+        self.wait(
+            lambda: all(self.reaches(b, tp, end) for tp, end in wanted.items() for b in self.present(tp)),
+            "the filler's records on every replica",
+        )
+
+    def reaches(self, broker: int, partition: TopicPartition, offset: int) -> bool:
+        """Whether the broker's replica was seen to have everything below ``offset``."""
+        view = self.observer.view(broker, partition)
+        return view is not None and view.log_end >= offset
+
+    def acknowledged_ends(self) -> dict[TopicPartition, int]:
+        """Per partition, the furthest log end that any replica showed."""
+        return {tp: max(self.observer.seen(tp), default=-1) + 1 for tp in self.replicas}
+
+    def freeze(self) -> None:
+        """Stop compaction, so that the evidence holds still from here on.
+
+        Otherwise a returned broker may compact misjudged records away before anyone looks, and the late
+        transactions' markers may vanish as the early ones did.
+        """
+        self.control.freeze(self.topics)
+        self.wait(lambda: self.control.is_frozen(self.topics), "every broker to stop compaction")
+
+    def thaw(self, settings: Mapping[str, str]) -> None:
+        """Let compaction go on; ``settings`` are the topics' own."""
+        self.control.thaw(self.topics, settings)
+
+    def rest_cleaners_of_absent(self) -> None:
+        """Have the absent brokers' cleaners rest from now on, before the brokers go away.
+
+        One that lives on where it cannot be reached learns of the freeze only once it is back, and by then it
+        may have compacted.
+        """
+        absent = self.placement.absent
+        self.control.rest(absent)
+        self.wait(lambda: self.control.is_resting(absent), f"the cleaners of {_brokers(absent)} to rest")
+
+    def wake_cleaners_of_absent(self) -> None:
+        """Take that back, once the returned brokers know of the freeze."""
+        self.wait(lambda: self.control.is_frozen(self.topics), "the returned brokers to stop compaction")
+        self.control.wake(self.placement.absent)
+
+    def lead(self, orders: Mapping[TopicPartition, Sequence[int]]) -> None:
+        """Give partitions these replicas, the first of which leads."""
+        self.control.lead(orders)
+        topics = sorted({topic for topic, _ in orders})
+        leaders = sorted({order[0] for order in orders.values()})
+        self.wait(lambda: self.control.leads(orders), f"{_brokers(leaders)} to lead {', '.join(topics)}")
+
+    def lead_as_placed(self) -> None:
+        """Have each partition led by the first of its replicas, where new ones are not from the beginning."""
+        orders = {tp: self.present(tp) for tp in self.replicas}
+        late = {tp: orders[tp] for tp, state in self.states().items() if state.leader != orders[tp][0]}
+        if late:
+            self.lead(late)
+
+    def coordinate_on_staying(self) -> None:
+        """Move the transaction coordinator's log to staying brokers alone: one that left would hold up commits."""
+        self.wait(lambda: self.admin.has_coordinator("any"), "a transaction coordinator")
+        self.lead({self.control.coordinator: self.placement.staying[:INTERNAL_REPLICATION_FACTOR]})
+
+
+def _brokers(brokers: Sequence[int]) -> str:
+    return f"broker{'s' if len(brokers) > 1 else ''} {', '.join(map(str, brokers))}"

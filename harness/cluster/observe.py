@@ -1,0 +1,264 @@
+"""Timed observations: what each broker's replica holds, and what was seen to be removed from it, and when.
+
+Observation schema (``observations.jsonl``), one line whenever a replica has changed:
+
+    time_ms, broker, topic, partition
+    log_start, high_watermark, last_stable_offset, log_end    int
+    open       list   [[producer id, epoch, first offset], ...] as DescribeProducers has it; null where nobody tells
+    batches    int    number of batches in the log
+    digest     int    of those batches, see `batch_digest`: equal for equal logs
+    appeared   list   [{offset, kind, producer_id}, ...] of what was not there at the observation before
+    removed    list   [{offset, kind}, ...] of what was there at the observation before
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import dataclass, field
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any
+
+from harness.brokers.protocol.replica import Held, OpenTransaction, Reader, ReplicaState
+from harness.brokers.segments.batches import Batch, iter_batches, iter_records, marker
+from harness.brokers.segments.digest import batch_digest
+from harness.errors import HarnessError
+from harness.run_folder.history import read_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from harness.brokers.protocol.replica import TopicPartition
+    from harness.host.clock import Clock, Routine
+    from harness.runtimes.base import Runtime
+
+Content = tuple[tuple[int, str], ...]
+"""(offset, kind) of one batch; kinds: value, tombstone, commit, abort, other control types, empty."""
+
+
+@dataclass(frozen=True)
+class View:
+    """One replica at one moment. ``present`` maps offsets to (kind, producer id)."""
+
+    log_start: int
+    high_watermark: int
+    last_stable_offset: int
+    log_end: int
+    open: Held = ()
+    batches: int = 0
+    digest: int = 0
+    present: dict[int, tuple[str, int]] = field(default_factory=dict)
+
+
+class Observer:
+    """Polls every broker that is up, one routine a broker, from `start` to `close`."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        replicas: Mapping[TopicPartition, Sequence[int]],
+        path: Path,
+        clock: Clock,
+        *,
+        period_s: float,
+        reader: Callable[[int], Reader],
+        resumed: bool = False,
+    ) -> None:
+        """Open ``path`` for writing; nothing is asked yet. ``period_s``: the pause between two looks.
+
+        ``replicas``: the brokers that hold each partition, or are to hold it. ``reader`` begins to read a broker's.
+
+        A run that is ``resumed`` goes on from what was seen before.
+        """
+        self._runtime = runtime
+        self._held = {b: [tp for tp, brokers in replicas.items() if b in brokers] for b in runtime.brokers}
+        self._clock = clock
+        self._period_s = period_s
+        self._reader = reader
+        past = read_lines(path) if resumed else []
+        self._file: IO[str] = path.open("a" if resumed else "x", buffering=1)
+        self._lock = threading.Lock()
+        self._views: dict[tuple[int, TopicPartition], View] = {}
+        self._looked_s: dict[int, float] = {}
+        self._seen: dict[TopicPartition, dict[int, tuple[str, int]]] = {tp: {} for tp in replicas}
+        self._contents: dict[tuple[TopicPartition, int, int], Content] = {}
+        for line in past:
+            self._recall(line)
+        self._told: dict[tuple[int, TopicPartition], tuple[ReplicaState, Held]] = {}
+        """What was told last: an answer that is the same again is not read again."""
+        self._readers: dict[int, Reader] = {}
+        self._routines: list[Routine] = []
+
+    def start(self) -> None:
+        """Begin to poll."""
+        self._routines += [
+            self._clock.every(self._period_s, partial(self._watch, broker), f"observing broker {broker}")
+            for broker in self._held
+        ]
+
+    def close(self) -> None:
+        """End the routines, their connections and the file."""
+        for routine in self._routines:
+            routine.stop()
+        for reader in self._readers.values():
+            reader.close()
+        self._file.close()
+
+    def raise_if_failed(self) -> None:
+        """Raise what ended an observing routine."""
+        for routine in self._routines:
+            routine.raise_if_failed()
+
+    def view(self, broker: int, partition: TopicPartition) -> View | None:
+        """Return the newest view of a replica."""
+        with self._lock:
+            return self._views.get((broker, partition))
+
+    def looked_since(self, broker: int, since_s: float) -> bool:
+        """Whether the broker was seen whole, all its replicas, by a look that began at ``since_s`` or later."""
+        with self._lock:
+            return self._looked_s.get(broker, -1.0) >= since_s
+
+    def seen(self, partition: TopicPartition) -> dict[int, tuple[str, int]]:
+        """Return every offset ever seen on any replica, with (kind, producer id)."""
+        with self._lock:
+            return dict(self._seen[partition])
+
+    def marker_after(self, partition: TopicPartition, offset: int) -> int | None:
+        """Return the first marker seen on any replica that ends the transaction of the record at ``offset``."""
+        seen = self.seen(partition)
+        if offset not in seen:
+            return None
+        producer_id = seen[offset][1]
+        later = [
+            o for o, (kind, pid) in seen.items() if o > offset and pid == producer_id and kind in {"commit", "abort"}
+        ]
+        return min(later, default=None)
+
+    def is_removed(self, broker: int, partition: TopicPartition, offset: int) -> bool:
+        """Whether the replica's log goes on past ``offset`` and no longer holds it."""
+        view = self.view(broker, partition)
+        return view is not None and view.log_end > offset and offset not in view.present
+
+    def _recall(self, line: dict[str, Any]) -> None:
+        """Take what an earlier process wrote down as the last view of that replica."""
+        broker, tp = line["broker"], (line["topic"], line["partition"])
+        before = self._views.get((broker, tp))
+        appeared = {one["offset"]: (one["kind"], one["producer_id"]) for one in line["appeared"]}
+        removed = {one["offset"] for one in line["removed"]}
+        present = {o: what for o, what in (before.present if before else {}).items() if o not in removed} | appeared
+        said = {name: line[name] for name in ("log_start", "high_watermark", "last_stable_offset", "log_end")}
+        self._views[broker, tp] = View(**said, present=present)
+        self._seen[tp] |= {o: what for o, what in appeared.items() if what[0] != "empty"}
+
+    def _watch(self, broker: int) -> None:
+        """Look once at a broker that is up; only its own routine does."""
+        if not self._runtime.is_up(broker):
+            return
+        try:
+            if broker not in self._readers:
+                self._readers[broker] = self._reader(broker)
+            self._look(broker, self._readers[broker])
+        except OSError:
+            # Down, paused or booting: the view stays what it was, the next round connects again.
+            reader = self._readers.pop(broker, None)
+            if reader is not None:
+                reader.close()
+
+    def _look(self, broker: int, reader: Reader) -> None:
+        began_s = self._clock.now_s()
+        answers = reader.read(self._held[broker])
+        held = {tp: state for tp, state in answers.items() if isinstance(state, ReplicaState)}
+        try:
+            opened = reader.open_transactions(list(held))
+        except HarnessError:
+            # A replica that is just being created or moved; the next round sees it.
+            return
+        for tp, state in held.items():
+            told = (state, opened[tp])
+            if self._told.get((broker, tp)) != told:
+                self._told[broker, tp] = told
+                self._take(broker, tp, self._read(tp, *told))
+        if len(held) == len(answers):
+            with self._lock:
+                self._looked_s[broker] = began_s
+
+    def _read(self, partition: TopicPartition, state: ReplicaState, opened: Held) -> View:
+        present: dict[int, tuple[str, int]] = {}
+        digest = 0
+        log_end = state.log_start
+        count = 0
+        for batch in iter_batches(state.records, source=f"{partition[0]}-{partition[1]}", verify_crc=False):
+            count += 1
+            log_end = batch.last_offset + 1
+            digest ^= batch_digest(batch.base_offset, batch.crc)
+            for offset, kind in self._content(partition, batch):
+                present[offset] = (kind, batch.producer_id)
+        return View(
+            log_start=state.log_start,
+            high_watermark=state.high_watermark,
+            last_stable_offset=state.last_stable_offset,
+            log_end=log_end,
+            open=opened,
+            batches=count,
+            digest=digest,
+            present=present,
+        )
+
+    def _content(self, partition: TopicPartition, batch: Batch) -> Content:
+        """Unpack a batch once, however many replicas and rounds show it."""
+        key = (partition, batch.base_offset, batch.crc)
+        content = self._contents.get(key)
+        if content is None:
+            content = self._contents[key] = _content(batch)
+        return content
+
+    def _take(self, broker: int, partition: TopicPartition, view: View) -> None:
+        with self._lock:
+            before = self._views.get((broker, partition))
+            if before == view:
+                return
+            known = before.present if before else {}
+            line: dict[str, Any] = {
+                "time_ms": self._clock.time_ms(),
+                "broker": broker,
+                "topic": partition[0],
+                "partition": partition[1],
+                "log_start": view.log_start,
+                "high_watermark": view.high_watermark,
+                "last_stable_offset": view.last_stable_offset,
+                "log_end": view.log_end,
+                "open": as_lists(view.open),
+                "batches": view.batches,
+                "digest": view.digest,
+                "appeared": [
+                    {"offset": o, "kind": kind, "producer_id": pid}
+                    for o, (kind, pid) in view.present.items()
+                    if o not in known
+                ],
+                "removed": [{"offset": o, "kind": kind} for o, (kind, _) in known.items() if o not in view.present],
+            }
+            self._views[broker, partition] = view
+            for offset, what in view.present.items():
+                # A marker that was emptied is remembered as what it was.
+                if what[0] != "empty":
+                    self._seen[partition][offset] = what
+            self._file.write(json.dumps(line) + "\n")
+
+
+def as_lists(opened: Sequence[OpenTransaction] | None) -> list[list[int]] | None:
+    """Return open transactions as JSON has them; None where nobody told."""
+    return None if opened is None else [[t.producer_id, t.producer_epoch, t.first_offset] for t in opened]
+
+
+def _content(batch: Batch) -> Content:
+    source = "a Fetch answer"
+    if batch.is_empty:
+        return ((batch.last_offset, "empty"),)
+    told = marker(batch, source=source)
+    if told is not None:
+        return ((batch.last_offset, told.type),)
+    return tuple(
+        (r.offset, "value" if r.value is not None else "tombstone") for r in iter_records(batch, source=source)
+    )

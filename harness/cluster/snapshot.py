@@ -1,0 +1,102 @@
+"""Takes a named snapshot of every broker: its files, and what it serves."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from harness.brokers.protocol.replica import CONSUMER_REPLICA_ID, ReplicaState
+from harness.cluster.observe import as_lists
+from harness.errors import HarnessError
+from harness.run_folder.store import BATCHES, BROKER_UUID, STATE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from harness.brokers.protocol.replica import OpenTransaction, Reader, TopicPartition
+    from harness.cluster.cluster import Cluster
+    from harness.run_folder.store import RunFolder
+
+FETCH_ATTEMPTS = 5
+
+Compaction: TypeAlias = "dict[TopicPartition, dict[str, int | None]]"
+
+
+def take(cluster: Cluster, folder: RunFolder, name: str) -> None:
+    """Copy every replica's files and, from brokers that are up, fetch the same batches.
+
+    Raises `HarnessError` or OSError where a replica cannot be read: half a snapshot is none.
+    """
+    runtime = cluster.runtime
+    identities = cluster.control.identities()
+    compaction = {tp: cluster.control.compaction(tp) for tp in cluster.replicas}
+    for broker in runtime.brokers:
+        held = [tp for tp, brokers in cluster.replicas.items() if broker in brokers]
+        stored, is_up = folder.broker_snapshot(broker, name), runtime.is_up(broker)
+        for topic, partition in held:
+            destination = stored / f"{topic}-{partition}"
+            runtime.copy_partition(broker, topic, partition, destination)
+            cluster.control.file_logs(destination, is_up=is_up)
+        runtime.copy_checkpoints(broker, stored)
+        if broker in identities:
+            (stored / BROKER_UUID).write_text(identities[broker])
+        if is_up:
+            said = {tp: compaction[tp][broker] for tp in held if broker in compaction[tp]}
+            _fetch(cluster, folder.fetched_snapshot(broker, name), broker, held, said)
+
+
+def _fetch(cluster: Cluster, fetched: Path, broker: int, held: list[TopicPartition], compaction: Compaction) -> None:
+    """Store ``batches.bin`` (to the log end) and ``state.json``: what the broker says of itself.
+
+    The link may lose packets: what stalls is asked for again, on a new connection. state.json: log_start,
+    high_watermark, last_stable_offset, aborted [[producer id, first offset]], open [[producer id, epoch, first
+    offset]] or null where it does not tell, and on a system that has words for it, ``compaction``: how far that
+    came (see `harness.systems.Control.compaction`).
+    """
+
+    def fetch() -> None:
+        with closing(cluster.control.reader(broker)) as reader:
+            _store(reader, fetched, broker, held, compaction)
+
+    for _ in range(FETCH_ATTEMPTS - 1):
+        with suppress(OSError):
+            return fetch()
+    return fetch()
+
+
+def _store(reader: Reader, fetched: Path, broker: int, held: list[TopicPartition], compaction: Compaction) -> None:
+    opened = reader.open_transactions(held)
+    whole = _states(reader.read(held), broker)
+    consumed = _states(reader.read(held, replica_id=CONSUMER_REPLICA_ID), broker)
+    for topic, partition in held:
+        tp = (topic, partition)
+        destination = fetched / f"{topic}-{partition}"
+        destination.mkdir(parents=True, exist_ok=True)
+        (destination / BATCHES).write_bytes(whole[tp].records)
+        write_state(destination, consumed[tp], opened[tp], {"compaction": compaction[tp]} if tp in compaction else {})
+
+
+def write_state(
+    folder: Path, consumed: ReplicaState, opened: Sequence[OpenTransaction] | None, more: Mapping[str, Any]
+) -> None:
+    """Write ``state.json``, with ``more`` than every replica has (see `_fetch`)."""
+    said = {
+        "log_start": consumed.log_start,
+        "high_watermark": consumed.high_watermark,
+        "last_stable_offset": consumed.last_stable_offset,
+        "aborted": [list(pair) for pair in consumed.aborted],
+        "open": as_lists(opened),
+        **more,
+    }
+    (folder / STATE).write_text(json.dumps(said) + "\n")
+
+
+def _states(answers: dict[TopicPartition, ReplicaState | str], broker: int) -> dict[TopicPartition, ReplicaState]:
+    states = {}
+    for (topic, partition), answer in answers.items():
+        if isinstance(answer, str):
+            raise HarnessError(f"broker {broker} does not serve {topic}-{partition}: {answer}")
+        states[topic, partition] = answer
+    return states

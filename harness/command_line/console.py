@@ -1,0 +1,159 @@
+"""What a run tells: progress to stderr, results to stdout."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from harness.judge import guarantees
+from harness.judge.verdict import ANOMALY, CLEAN, EXIT_CODES, UNKNOWN, finding_line
+from harness.terminal import Terminal, stderr, stdout, styled
+
+if TYPE_CHECKING:
+    from harness.judge.outcome import RunResult
+
+TEXT, JSON = "text", "json"
+MB = 1_000_000
+STYLES = {ANOMALY: "bold red", CLEAN: "bold green", UNKNOWN: "bold yellow"}
+
+
+class ConsoleProgress:
+    """Stages as lines on stderr, with the seconds since the start; bars on a terminal only."""
+
+    def __init__(self) -> None:
+        """Start counting."""
+        self._terminal = stderr()
+        self._started_s = time.monotonic()
+        self._bar: Bar | None = None
+        self._fetches = False
+
+    def stage(self, text: str) -> None:
+        """Print the stage's line."""
+        self.close()
+        self._terminal.line(styled(f"{time.monotonic() - self._started_s:6.1f} s", "dim"), f"  {text}")
+
+    def jars(self, done: int, total: int) -> None:
+        """Move the bar of fetching jars; off a terminal, say once that they are fetched."""
+        if not self._terminal.console.is_terminal:
+            if not self._fetches:
+                self.stage("fetch jars")
+            self._fetches = done < total
+            return
+        if self._bar is None:
+            self._bar = self._begin(TextColumn("fetch jars"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
+            self._bar.add_task("jars", total=total)
+        self._bar.update(self._bar.task_ids[0], completed=done, total=total)
+        if done >= total:
+            self.close()
+
+    def reading(self, fraction: float, done_bytes: int) -> None:
+        """Move the bar of reading from a cluster; it shows MB, the mean rate since it began, and what is left."""
+        if not self._terminal.console.is_terminal:
+            return
+        if self._bar is None:
+            self._bar = self._begin(
+                TextColumn("read"), BarColumn(), TextColumn("{task.percentage:>3.0f}%  {task.fields[told]}")
+            )
+            self._bar.add_task("read", total=1.0, told="")
+        task = self._bar.tasks[0]
+        done_mb = done_bytes / MB
+        rate_mb_s = done_mb / task.elapsed if task.elapsed else 0.0
+        self._bar.update(task.id, completed=fraction, told=f"{done_mb:,.1f} MB  {rate_mb_s:,.1f} MB/s")
+
+    def close(self) -> None:
+        """End a bar that is still shown."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def _begin(self, *columns: TextColumn | BarColumn) -> Bar:
+        left = TimeRemainingColumn(elapsed_when_finished=True)
+        bar = Bar(*columns, left, console=self._terminal.console)
+        bar.start()
+        return bar
+
+
+def show(result: RunResult, output: str) -> None:
+    """Print a run's result to stdout, as text or as JSON."""
+    said, out, err = result.verdict, stdout(), stderr()
+    code = EXIT_CODES[said["verdict"]]
+    if output == JSON:
+        out.json(said)
+    else:
+        show_findings(out, said)
+        if said["guarantees"]:
+            out.line(guarantees.line(said["guarantees"]))
+        _show_aftermath(out, said["aftermath"])
+        for one in said["partial"]:
+            out.line(f"not judged: {one['path']} {one['problem']}")
+        for note in said["notes"]:
+            out.line(f"note: {note}")
+        out.line(f"{relative(result.folder.path)}/   (exit code {code})")
+    for broker, address in result.kept.items():
+        err.line(f"kept: broker {broker} at {address}")
+    if result.kept:
+        err.line(f"remove it with: harness clean {result.folder.run_id}")
+
+
+def show_findings(out: Terminal, said: dict[str, Any]) -> None:
+    """Print a line for each scenario without a finding, and for each finding."""
+    for scenario in said["scenarios"]:
+        if scenario["verdict"] != ANOMALY:
+            out.line(verdict_word(scenario["verdict"]), f" {scenario['scenario']}: {scenario['reason']}")
+    advised: set[tuple[object, ...]] = set()
+    for finding in said["findings"]:
+        out.line(verdict_word(ANOMALY), f" {finding_line(finding)}")
+        _show_evidence(out, finding)
+        about = (finding["topic"], finding["partition"], finding.get("means"), finding.get("do"))
+        if about not in advised and "means" in finding:
+            advised.add(about)
+            _show_advice(out, finding)
+
+
+def _show_evidence(out: Terminal, finding: dict[str, Any]) -> None:
+    """Print why it is decided who is wrong, where the logs alone do not prove it, and what that takes for granted."""
+    if finding.get("decided_by"):
+        out.line(f"  decided by: {'; '.join(finding['decided_by'])}")
+    for assumption in finding.get("assumptions", ()):
+        out.line(f"  assumed: {assumption}")
+
+
+def _show_advice(out: Terminal, finding: dict[str, Any]) -> None:
+    """Print what a finding means, what to do, and the commands for a shell."""
+    out.line(f"  what it means: {finding['means']}")
+    out.line(f"  what to do: {finding['do']}")
+    for command in finding["commands"]:
+        out.line(f"    {command}")
+
+
+def verdict_word(verdict: str) -> Any:
+    """Return a verdict in capitals and in its colour."""
+    return styled(verdict.upper(), STYLES[verdict])
+
+
+def _show_aftermath(out: Terminal, steps: list[dict[str, Any]]) -> None:
+    freed: set[tuple[str, int, int]] = set()
+    for step in steps:
+        told = [f"stuck: {', '.join(map(_stands, step['stuck']))}"] if step["stuck"] else []
+        for replica in step["ended"]:
+            name = (replica["topic"], replica["partition"], replica["broker"])
+            told += [] if name in freed else [f"free: {_stands(replica)}, taken as {replica['outcome']}"]
+            freed.add(name)
+        out.line(f"{step['after_s']:6.1f} s  {step['summary']}")
+        for line in told or ["nothing is stuck"]:
+            out.line(f"          {line}")
+
+
+def _stands(replica: dict[str, Any]) -> str:
+    where = f"{replica['topic']}-{replica['partition']} on broker {replica['broker']}"
+    return f"{where} at {replica['last_stable_offset']} of {replica['high_watermark']}"
+
+
+def relative(path: Path) -> Path:
+    """Return a path as it is from here, where it is below."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path

@@ -1,0 +1,177 @@
+"""Types of command-line options: what a value may be is decided here, in one place, before a command begins.
+
+Every type refuses with one sentence that names the option and the value, which Click puts together
+(``Invalid value for '--nemesis': …``); `harness.cli.main` ends with exit code 254 then.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.clients import find_client
+from harness.errors import UsageError
+from harness.escape import visible
+from harness.plan.catalog import scenarios_for
+from harness.plan.timers import find_timers
+from harness.run_folder.store import MANIFEST
+from harness.runtimes import find_runtime
+from harness.suggest import quoted
+from harness.targets import find_target
+from nemesis import find_nemesis
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LONGEST_TIME_S = 366 * 86_400.0
+"""Of a bound on a run or a night: longer than any of them, and short enough for every timer of the platform."""
+MOST_SEED = 2**62
+"""Seeds are counted up from here on without leaving 64 bits."""
+
+_WHOLE_NUMBER = re.compile(r"[+-]?\d{1,30}", re.ASCII)
+_TOPIC_PATTERN = re.compile(r"[a-zA-Z0-9._\-*?\[\]!]+")
+LONGEST_TOPIC = 249
+"""``LEGAL_CHARS`` and ``MAX_NAME_LENGTH`` of `org.apache.kafka.common.internals.Topic`, with a glob's characters."""
+
+
+class Text(click.ParamType[Any]):
+    """A text of at least one character, all of which can be seen; ``check`` raises `UsageError` for a wrong one.
+
+    A subclass of Click's as all its types are.
+    """
+
+    name = "text"
+
+    def __init__(self, check: Callable[[str], object] = lambda _: None) -> None:
+        """Remember what else is checked."""
+        self._check = check
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the text as it is."""
+        text = self._seen(value, param, ctx)
+        self._checked(text, param, ctx)
+        return text
+
+    def _seen(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value)
+        if not text.strip():
+            self.fail(f"{quoted(text)} is empty.", param, ctx)
+        if visible(text) != text:
+            self.fail(f"{quoted(text)} has characters that cannot be printed.", param, ctx)
+        return text
+
+    def _checked(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> None:
+        try:
+            self._check(text)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Names(Text):
+    """Names with commas between them, each of which is checked; what a command gets is a list."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
+        """Return the names."""
+        if isinstance(value, list):  # converted already
+            return value
+        names = [name.strip() for name in self._seen(value, param, ctx).split(",")]
+        for name in names:
+            self._checked(name, param, ctx)
+        return names
+
+
+class Count(click.IntRange):
+    """A whole number within bounds, in ASCII digits: Click's own range takes any that `int` takes, and shows others."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number."""
+        if isinstance(value, int):
+            return value
+        if not _WHOLE_NUMBER.fullmatch(value):
+            self.fail(f"{quoted(value)} is not a whole number.", param, ctx)
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            return self.fail(f"{quoted(value)} is not in the range {self._describe_range()}.", param, ctx)
+
+
+class Number(click.FloatRange):
+    """A finite number within bounds: Click's own range lets NaN through, and infinity where there is no bound."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number."""
+        if isinstance(value, float):
+            return value
+        try:
+            number = super().convert(value, param, ctx)
+        except click.BadParameter:
+            return self.fail(f"{quoted(value)} is no number in the range {self._describe_range()}.", param, ctx)
+        return number if math.isfinite(number) else self.fail(f"{quoted(value)} is not a finite number.", param, ctx)
+
+
+class FilePath(click.Path):
+    """A path as Click has them, that is not empty, nor longer than the file system takes.
+
+    ``hint`` is added to the error where nothing of the kind is there; ``holds``: the name of a file that is in a folder
+    of this kind.
+    """
+
+    def __init__(self, hint: str = "", *, holds: str | None = None, **options: Any) -> None:
+        """Remember Click's options of a path."""
+        super().__init__(path_type=Path, **options)
+        self._hint = hint
+        self._holds = holds
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        text = os.fspath(value)
+        if not text.strip():
+            self.fail(f"{quoted(text)} is empty.", param, ctx)
+        try:
+            Path(text).lstat()
+        except OSError as error:
+            if error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.EACCES}:
+                self.fail(f"{quoted(text)} cannot be used: {error.strerror}.", param, ctx)
+        path = Path(text)
+        if self.exists and (not path.exists() or path.is_dir() != self.dir_okay):
+            kind = "folder" if self.dir_okay else "file"
+            self.fail(f"{quoted(text)} is no {kind}{self._hint and f'; {self._hint}'}.", param, ctx)
+        if self._holds is not None and not (path / self._holds).exists():
+            self.fail(f"{quoted(text)} is not such a folder: it has no {self._holds}; {self._hint}.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def file_to_read(hint: str = "") -> FilePath:
+    """Return the type of a file that has to be there."""
+    return FilePath(hint, exists=True, dir_okay=False, readable=True)
+
+
+def topic_pattern(text: str) -> None:
+    """Raise `UsageError` for what is neither a topic's name nor a pattern of names."""
+    if "," in text:
+        each = " ".join(f"--topic {name}" for name in text.split(",") if name)
+        raise UsageError(f"{quoted(text)} is no topic: give every topic an option of its own: {each}")
+    if not _TOPIC_PATTERN.fullmatch(text) or len(text) > LONGEST_TOPIC:
+        raise UsageError(
+            f"{quoted(text)} is no topic: a name has letters, digits, '.', '_' and '-', {LONGEST_TOPIC} at most;"
+            " a pattern has '*', '?' or '[…]', too"
+        )
+
+
+RUN_FOLDER = FilePath(
+    "give a run folder, such as results/kafka-3.9/stuck-lso/latest", holds=MANIFEST, exists=True, file_okay=False
+)
+
+TARGET = Text(find_target)
+ANOMALIES = Text(scenarios_for)
+NEMESIS = Text(find_nemesis)
+CLIENT = Text(find_client)
+RUNTIME = Text(find_runtime)
+TIMERS = Text(find_timers)
+TOPIC = Text(topic_pattern)

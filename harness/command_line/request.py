@@ -1,0 +1,295 @@
+"""What ``harness run`` is asked for: one table of the options that decide what a run does.
+
+The command line takes its options from this table, and the command that runs the same again is written from it; so an
+option that is missing in one is missing in both. Options that only say where files go, or how results are shown, are
+not here: they are in `harness.cli`.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from harness.command_line.parameters import (
+    ANOMALIES,
+    CLIENT,
+    LONGEST_TIME_S,
+    MOST_SEED,
+    NEMESIS,
+    RUNTIME,
+    TARGET,
+    TIMERS,
+    Count,
+    Number,
+    Text,
+    file_to_read,
+)
+from harness.errors import UsageError
+from harness.plan.placement import FEWEST_BROKERS, MOST_BROKERS, MOST_PARTITIONS
+from harness.runtimes import AUTO
+from harness.spark.options import SparkOptions
+from harness.suggest import quoted
+from harness.targets.settings import BROKER, SCOPES, TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from harness.host.nodes import Access
+    from harness.plan.schedule import Schedule
+
+Command = TypeVar("Command", bound="Callable[..., int]")
+
+_REFERENCE = re.compile(r"[a-zA-Z0-9][\w.:/@-]{0,400}", re.ASCII)
+OF_HOSTS = ("ssh_user", "ssh_port", "ssh_key", "ssh_known_hosts", "ssh_pins")
+"""Parameters that say how hosts are logged in to."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What the user asked for; ``topic_settings`` and ``broker_settings`` win over the timers'.
+
+    A ``schedule`` takes the place of ``anomaly``, which is "" then; ``schedule_path``: where it was read.
+    """
+
+    target: str
+    anomaly: str
+    schedule: Schedule | None = None
+    schedule_path: Path | None = field(default=None, compare=False)
+    nemesis: str = "kill"
+    client: str = "librdkafka"
+    timers: str = "fast"
+    brokers: int = 3
+    replication_factor: int = 3
+    partitions: int = 1
+    absent: int = 1
+    results: Path = Path("results")
+    seed: int | None = None
+    topic_settings: Mapping[str, str] = field(default_factory=dict)
+    broker_settings: Mapping[str, str] = field(default_factory=dict)
+    time_limit_s: float | None = None
+    keep: bool = False
+    aftermath: bool = False
+    port_base: int | None = None
+    runtime: str = AUTO
+    image: str | None = None
+    access: Access | None = None
+    command_config: Path | None = None
+    spark: SparkOptions = field(default_factory=SparkOptions)
+
+
+@dataclass(frozen=True)
+class RunOption:
+    """One option of ``harness run``: ``value`` is what the command line is given for it, None or () for nothing.
+
+    ``parameter``: Click's name of it. ``click``: how Click takes it.
+    """
+
+    flag: str
+    parameter: str
+    value: Callable[[RunOptions], Any]
+    click: Mapping[str, Any]
+
+    def words(self, options: RunOptions) -> list[str]:
+        """Return the words of a command line that ask for the same."""
+        value = self.value(options)
+        if value is None or value is False:
+            return []
+        if value is True:
+            return [self.flag]
+        return [word for one in (value if isinstance(value, tuple) else (value,)) for word in (self.flag, str(one))]
+
+
+def _option(flag: str, parameter: str, value: Callable[[RunOptions], Any], **options: Any) -> RunOption:
+    return RunOption(flag, parameter, value, options)
+
+
+def _pairs(options: RunOptions) -> tuple[str, ...]:
+    scopes = ((TOPIC, options.topic_settings), (BROKER, options.broker_settings))
+    return tuple(f"{scope}.{name}={value}" for scope, settings in scopes for name, value in settings.items())
+
+
+def setting(pair: str) -> tuple[str, str, str]:
+    """Return scope, name and value of ``SCOPE.NAME=VALUE``. Raises `UsageError` for anything else."""
+    name, equals, value = pair.partition("=")
+    scope, _, rest = name.strip().partition(".")
+    if not equals or scope not in SCOPES or not rest:
+        raise UsageError(f"{quoted(pair)}: give topic.NAME=VALUE or broker.NAME=VALUE")
+    return scope, rest, value.strip()
+
+
+def _hosts(text: str) -> None:
+    from harness.host.nodes import parse_nodes  # noqa: PLC0415  (an SSH client, which takes a while)
+
+    parse_nodes(text.split(","))
+
+
+def _image(text: str) -> None:
+    if not _REFERENCE.fullmatch(text):
+        raise UsageError(f"{quoted(text)} is no reference of an image: give NAME:TAG or NAME@sha256:…")
+
+
+def _pin(text: str) -> None:
+    if not text.startswith("SHA256:"):
+        raise UsageError(f"{quoted(text)}: give a fingerprint as `ssh-keygen -l` shows it, SHA256:…")
+
+
+# fmt: off
+OPTIONS = (
+    _option("--target", "target", lambda o: o.target, type=TARGET, metavar="NAME",
+            help="What to test: see `harness targets`.  [required]"),
+    _option("--anomaly", "anomaly", lambda o: None if o.schedule else o.anomaly, type=ANOMALIES, metavar="NAME",
+            help="What to look for, or `all`: see `harness anomalies`.  [required]"),
+    _option("--schedule", "schedule", lambda o: o.schedule_path, metavar="FILE",
+            type=file_to_read("`harness explore --out` writes schedules"),
+            help="What to replay, as `harness explore --out` writes it; takes the place of --anomaly."),
+    _option("--nemesis", "nemesis", lambda o: o.nemesis, type=NEMESIS, default="kill", show_default=True,
+            metavar="NAME",
+            help="How brokers are away, or what else breaks: see `harness nemeses`; none is the healthy control."),
+    _option("--client", "client", lambda o: o.client, type=CLIENT, default="librdkafka", show_default=True,
+            metavar="NAME", help="librdkafka or java."),
+    _option("--runtime", "runtime", lambda o: o.runtime, type=RUNTIME, default=AUTO, show_default=True,
+            metavar="NAME",
+            help="local (processes), docker, ssh, sim (models), or auto: docker where an engine and an image are at"
+            " hand."),
+    _option("--nodes", "nodes", lambda o: ",".join(map(str, o.access.nodes)) if o.access else None, type=Text(_hosts),
+            metavar="HOST,…", help="Hosts for --runtime ssh, one a broker: [user@]host[:port]."),
+    _option("--nodes-file", "nodes_file", lambda _: None, type=file_to_read(), metavar="FILE",
+            help="The same, one a line."),
+    _option("--ssh-user", "ssh_user", lambda _: None, type=Text(), metavar="NAME",
+            help="Where a host names none.  [default: yours]"),
+    _option("--ssh-port", "ssh_port", lambda _: None, type=Count(1, 65_535), default=22, metavar="PORT",
+            help="Where a host names none."),
+    _option("--ssh-key", "ssh_key", lambda o: o.access.key if o.access else None, type=file_to_read(), metavar="FILE",
+            help="A private key.  [default: the agent's, and the usual ones]"),
+    _option("--ssh-known-hosts", "ssh_known_hosts", lambda o: o.access.known_hosts if o.access else None,
+            type=file_to_read(), metavar="FILE", help="Host keys to trust.  [default: yours]"),
+    _option("--ssh-host-key", "ssh_pins", lambda o: o.access.pins if o.access else (), type=Text(_pin), multiple=True,
+            metavar="SHA256:…", help="A host key to trust; repeatable."),
+    _option("--image", "image", lambda o: o.image, type=Text(_image), metavar="REFERENCE",
+            help="The image to use with docker.  [default: the target's]"),
+    _option("--command-config", "command_config", lambda o: o.command_config, type=file_to_read(), metavar="FILE",
+            help="A Java client's properties for SASL and TLS: brokers ask for that login, and every client uses it."),
+    _option("--timers", "timers", lambda o: o.timers, type=TIMERS, default="fast", show_default=True, metavar="NAME",
+            help="fast, 10m, or default (days)."),
+    _option("--brokers", "brokers", lambda o: o.brokers, type=Count(FEWEST_BROKERS, MOST_BROKERS), default=3,
+            show_default=True, metavar="N", help="How many brokers, 3 to 7."),
+    _option("--replication-factor", "replication_factor", lambda o: o.replication_factor,
+            type=Count(2, MOST_BROKERS), default=3, show_default=True, metavar="N",
+            help="Replicas a partition."),
+    _option("--partitions", "partitions", lambda o: o.partitions, type=Count(1, MOST_PARTITIONS), default=1,
+            show_default=True, metavar="N", help="Partitions a topic."),
+    _option("--absent", "absent", lambda o: o.absent, type=Count(1, MOST_BROKERS - 1), default=1,
+            show_default=True, metavar="N", help="Brokers that go away together."),
+    _option("--seed", "seed", lambda o: o.seed, type=Count(0, MOST_SEED),
+            help="Fixes every choice the harness makes.  [default: random]"),
+    _option("--set", "settings", _pairs, type=Text(setting), multiple=True,
+            metavar="SCOPE.NAME=VALUE", help="topic.NAME=VALUE or broker.NAME=VALUE; repeatable."),
+    _option("--time-limit", "time_limit_s", lambda o: o.time_limit_s,
+            type=Number(min=0, min_open=True, max=LONGEST_TIME_S), metavar="S",
+            help="Bound on the whole run, in seconds; then `unknown`."),
+    _option("--aftermath", "aftermath", lambda o: o.aftermath, is_flag=True,
+            help="Then show how long a stuck LSO lasts, and what ends it."),
+)
+# fmt: on
+"""``--nodes`` stands for all that says which hosts there are, and as whom they are logged in to."""
+
+
+def run_options(command: Command) -> Command:
+    """Add every option of the table to a command."""
+    for option in reversed(OPTIONS):
+        command = click.option(option.flag, option.parameter, **option.click)(command)
+    return command
+
+
+def command_line(options: RunOptions) -> str:
+    """Return the command that asks for the same run, quoted for a shell."""
+    return shlex.join(["harness", "run", *(word for option in OPTIONS for word in option.words(options))])
+
+
+def request_of(parameters: Mapping[str, Any], given: AbstractSet[str]) -> RunOptions:
+    """Return what Click's parameters ask for; ``given``: the names of those on the command line.
+
+    Raises `UsageError` for what is missing, and for options that contradict each other.
+    """
+    from harness.plan.schedule import read_schedule  # noqa: PLC0415  (only where needed)
+
+    if {"schedule", "anomaly"} <= given:
+        raise UsageError("give --anomaly or --schedule: a schedule says what it leads to")
+    wanted = ("target",) if "schedule" in given else ("target", "anomaly")
+    if missing := [f"--{name}" for name in wanted if name not in given]:
+        raise UsageError(f"give {' and '.join(missing)}: see `harness targets` and `harness anomalies`")
+    access = _access(parameters, given)
+    topic_settings, broker_settings = parse_settings(parameters["settings"])
+    names = RunOptions.__dataclass_fields__
+    return RunOptions(
+        **{name: value for name, value in parameters.items() if name in names and name not in _DERIVED},
+        anomaly=parameters["anomaly"] or "",
+        schedule=read_schedule(parameters["schedule"]) if parameters["schedule"] else None,
+        schedule_path=parameters["schedule"],
+        brokers=_brokers(parameters, given, access),
+        topic_settings=topic_settings,
+        broker_settings=broker_settings,
+        access=access,
+    )
+
+
+_DERIVED = frozenset({"anomaly", "schedule", "brokers"})
+
+
+def parse_settings(pairs: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return topic and broker settings of ``--set topic.NAME=VALUE`` and ``--set broker.NAME=VALUE``.
+
+    Raises `UsageError` for anything else, and for a setting with two values.
+    """
+    settings: dict[str, dict[str, str]] = {scope: {} for scope in SCOPES}
+    for pair in pairs:
+        try:
+            scope, name, value = setting(pair)
+        except UsageError as error:
+            raise UsageError(f"--set {error}") from error
+        if settings[scope].setdefault(name, value) != value:
+            raise UsageError(f"--set {quoted(pair)}: {scope}.{name} is {quoted(settings[scope][name])} already")
+    return settings[TOPIC], settings[BROKER]
+
+
+def _access(parameters: Mapping[str, Any], given: AbstractSet[str]) -> Access | None:
+    """Return how the given hosts are logged in to; None where none are given."""
+    if {"nodes", "nodes_file"} <= given:
+        raise UsageError("give --nodes or --nodes-file: both name the hosts")
+    if not given & {"nodes", "nodes_file"}:
+        if lonely := [option.flag for option in OPTIONS if option.parameter in given & set(OF_HOSTS)]:
+            raise UsageError(f"{lonely[0]} is for --runtime ssh: give its hosts with --nodes or --nodes-file")
+        return None
+    from harness.host.nodes import Access, parse_nodes, read_hosts_file  # noqa: PLC0415
+
+    path = parameters["nodes_file"]
+    texts = read_hosts_file(path) if path else parameters["nodes"].split(",")
+    key, known_hosts = parameters["ssh_key"], parameters["ssh_known_hosts"]
+    return Access(
+        parse_nodes(texts, user=parameters["ssh_user"], port=parameters["ssh_port"]),
+        key=str(key) if key else None,
+        known_hosts=str(known_hosts) if known_hosts else None,
+        pins=parameters["ssh_pins"],
+    )
+
+
+def _brokers(parameters: Mapping[str, Any], given: AbstractSet[str], access: Access | None) -> int:
+    """Return how many brokers there are: one a host, where hosts are given."""
+    brokers: int = parameters["brokers"]
+    if access is None:
+        return brokers
+    count = len(access.nodes)
+    source = "--nodes" if "nodes" in given else f"--nodes-file {parameters['nodes_file']}"
+    if "brokers" in given and brokers != count:
+        raise UsageError(f"--brokers {brokers}: {source} names {count} hosts, and every broker needs one of its own")
+    if not FEWEST_BROKERS <= count <= MOST_BROKERS:
+        raise UsageError(
+            f"{source} names {count} host{'s' * (count > 1)}: give {FEWEST_BROKERS} to {MOST_BROKERS}, one a broker"
+        )
+    return count

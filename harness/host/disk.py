@@ -1,0 +1,68 @@
+"""A disk of its own for a broker's data, small enough to be filled: a file system in memory, mounted on its folder."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from harness.errors import HarnessError
+from harness.host import commands
+
+SIZE_MIB = 256
+FILLER = "filler"
+CHUNK = b"\0" * (1 << 20)
+MOUNTS = Path("/proc/self/mounts")
+
+
+def mount(folder: Path) -> None:
+    """Give the folder a disk of `SIZE_MIB`. Raises `HarnessError` with the reason where that is impossible."""
+    folder.mkdir(parents=True, exist_ok=True)
+    commands.run("mount", "-t", "tmpfs", "-o", f"size={SIZE_MIB}m", "compaction-harness", str(folder))
+
+
+def unmount_below(folder: Path) -> None:
+    """Take away every disk that is mounted on the folder or below it. Raises `HarnessError`."""
+    for place in mounted_below(folder):
+        # Lazily: a process that is about to end may still have a file open.
+        commands.run("umount", "--lazy", str(place))
+
+
+def mounted_below(folder: Path) -> list[Path]:
+    """Return where disks are mounted on the folder or below it, the deepest first."""
+    with suppress(OSError):
+        places = [Path(line.split()[1].replace("\\040", " ")) for line in MOUNTS.read_text().splitlines()]
+        return sorted((place for place in places if place.is_relative_to(folder)), reverse=True)
+    return []
+
+
+def fill(folder: Path) -> None:
+    """Write until nothing more can be written."""
+    with (folder / FILLER).open("ab", buffering=0) as file:
+        for chunk in (CHUNK, CHUNK[:4096]):
+            try:
+                while file.write(chunk):
+                    pass
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+
+
+def free(folder: Path) -> None:
+    """Take what filled it away again."""
+    (folder / FILLER).unlink(missing_ok=True)
+
+
+def why_impossible() -> str | None:
+    """Return the reason why there can be no such disk, None where there can: one was mounted and taken away."""
+    if os.geteuid() != 0:
+        return "mounting a file system needs root: run as root"
+    with tempfile.TemporaryDirectory() as probe:
+        try:
+            mount(Path(probe))
+            unmount_below(Path(probe))
+        except HarnessError as error:
+            return str(error)
+    return None

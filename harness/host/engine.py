@@ -1,0 +1,162 @@
+"""The container engine of this host: reached through its API, and described in one sentence where it cannot be.
+
+Everything that a run has there carries the label `LABEL`: by that alone it is found and removed.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import docker
+from docker.errors import APIError, DockerException, NotFound
+from requests.exceptions import RequestException
+
+from harness.errors import HarnessError, UsageError
+from harness.host import commands
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+LABEL = "compaction-harness.run"
+TIMEOUT_S = 30
+
+REMEDIES = {
+    "PermissionError": "this user may not use its socket: add it to the group docker, or run as root",
+    "FileNotFoundError": "none is running: start it (systemctl start docker), or choose --runtime local",
+    "ConnectionRefusedError": "it is not running: start it (systemctl start docker), or choose --runtime local",
+}
+"""By the operating system's error, which the client only has in its words."""
+
+NO_SUBNET = (
+    "the engine has no free subnet for the run's network: remove networks that nobody uses (docker network prune),"
+    " or give it more (default-address-pools in /etc/docker/daemon.json)"
+)
+COMPOSE_REMEDIES = dict.fromkeys(("non-overlapping", "fully subnetted", "Pool overlaps"), NO_SUBNET)
+"""By what compose says where it fails, in its own words and the engine's."""
+
+OWN_MODULES = {"PYTHONPATH": ""}
+"""For compose, version 1 of which is in Python, and has a package of the same name as our folder of compose files."""
+
+COMPOSE = (("docker", "compose"), ("docker-compose",))
+"""Ways to call it: version 2 is a plugin of the command line, version 1 a program of its own."""
+
+
+def connect() -> docker.DockerClient:
+    """Return a client of the engine, once it has answered. Raises `UsageError` with what to do."""
+    host = os.environ.get("DOCKER_HOST", "")
+    if host and not host.startswith("unix://"):
+        raise UsageError(f"DOCKER_HOST is {host}: brokers are published on this host's loopback; use a local engine")
+    try:
+        client = docker.from_env(timeout=TIMEOUT_S)
+        client.ping()
+    except (DockerException, RequestException) as error:
+        said = str(error)
+        why = next((remedy for name, remedy in REMEDIES.items() if name in said), said)
+        raise UsageError(f"no container engine can be used: {why}") from error
+    return client
+
+
+def labelled(run_id: str) -> dict[str, str | list[str] | bool]:
+    """Return the filter that finds what belongs to a run."""
+    return {"label": f"{LABEL}={run_id}"}
+
+
+def find_compose() -> tuple[str, ...]:
+    """Return how compose is called here. Raises `UsageError` where it is not installed."""
+    for command in COMPOSE:
+        if commands.find(command[0]) and _succeeds(*command, "version"):
+            return command
+    raise UsageError(
+        "neither `docker compose` nor `docker-compose` works here: apt-get install docker-compose-v2, or docker-compose"
+    )
+
+
+def explain(said: str) -> str:
+    """Return what to do about what compose says; its own words where that is not known."""
+    return next((remedy for words, remedy in COMPOSE_REMEDIES.items() if words in said), said)
+
+
+class NotThereError(HarnessError):
+    """The engine knows no such container, file, network or volume."""
+
+
+@contextmanager
+def told(what: str) -> Iterator[None]:
+    """Turn the client's exceptions into a `HarnessError` that begins with ``what``."""
+    try:
+        yield
+    except NotFound as error:
+        raise NotThereError(f"{what}: {error.explanation or error}") from error
+    except APIError as error:
+        raise HarnessError(f"{what}: {error.explanation or error}") from error
+    except (DockerException, RequestException) as error:
+        raise HarnessError(f"{what}: the container engine does not answer ({type(error).__name__})") from error
+
+
+def remove(_directory: Path, run_id: str) -> int:
+    """Remove the run's containers, networks and volumes; return how many containers that were.
+
+    Raises `HarnessError` where something stays, or the engine cannot be asked.
+    """
+    client = connect()
+    mine = labelled(run_id)
+    with told(f"the containers of {run_id} cannot be removed"):
+        containers = client.containers.list(all=True, filters=mine, ignore_removed=True)
+        for container in containers:
+            with _gone():
+                container.remove(force=True, v=True)
+        for network in client.networks.list(filters=mine):
+            with _gone():
+                network.remove()
+        for volume in client.volumes.list(filters=mine):
+            with _gone():
+                volume.remove(force=True)
+    return len(containers)
+
+
+def end(_directory: Path, run_id: str) -> int:
+    """End the run's containers and keep them with their data; return how many there are. Raises `HarnessError`."""
+    with told(f"the containers of {run_id} cannot be ended"):
+        containers = connect().containers.list(filters=labelled(run_id), ignore_removed=True)
+        for container in containers:
+            with _gone():
+                container.kill()
+    return len(containers)
+
+
+def runs_with_containers() -> set[str]:
+    """Return the ids of the runs that have a container, a network or a volume; none where no engine answers."""
+    try:
+        client = connect()
+    except UsageError:
+        return set()
+    anybodys: dict[str, str | list[str] | bool] = {"label": LABEL}
+    with told("containers cannot be listed"):
+        containers = client.containers.list(all=True, filters=anybodys, ignore_removed=True)
+        found = [container.labels for container in containers]
+        found += [network.attrs["Labels"] for network in client.networks.list(filters=anybodys)]
+        found += [volume.attrs["Labels"] for volume in client.volumes.list(filters=anybodys)]
+    return {labels[LABEL] for labels in found}
+
+
+@contextmanager
+def _gone() -> Iterator[None]:
+    """Let what somebody else removes or ends at the same time be removed or ended by them."""
+    try:
+        yield
+    except NotFound:
+        pass
+    except APIError as error:
+        if not any(words in str(error.explanation) for words in ("already in progress", "is not running")):
+            raise
+
+
+def _succeeds(*words: str) -> bool:
+    try:
+        commands.run(*words, variables=OWN_MODULES)
+    except HarnessError:
+        return False
+    return True

@@ -1,0 +1,120 @@
+"""A class archive for Spark's JVM, per user: what it loads and verifies at every start, done once.
+
+Starting Spark and checking for the first time is mostly class loading. With an archive of those classes
+(JEP 350, dynamic class-data sharing) a session starts in half the time, which leaves the processors to the
+brokers that boot meanwhile. It is an accelerator only: without it, or with one that another JVM made,
+everything works the same and slower.
+
+The JVM takes an archive only with the very jars, Java and module flags that it was made with. They are in its name:
+where one of them changes, another archive is made, and the former one goes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from harness.errors import HarnessError
+from harness.host.cache import cache_root
+from harness.host.filelock import alone_in
+from harness.spark.flags import HEAP_FLAGS, JVM_FLAGS, MODULE_FLAGS
+from harness.spark.jvm import spark_home
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.host.java import Java
+
+DUMP_TIMEOUT_S = 300.0
+"""For a JVM with the lowest priority to write some 150 MB."""
+DRAFTS = "spark-drafts"
+"""The folder beside the archives where they are written; whoever makes one has it locked."""
+
+
+def archive_path(java: Java) -> Path:
+    """Return where the archive for this Spark and this Java lies, made or not."""
+    home = spark_home()
+    real = java.path.resolve()
+    state = [java.version_text, *JVM_FLAGS, *HEAP_FLAGS, *MODULE_FLAGS]
+    # The JVM compares jars by size and time of change, and knows its own archive by what is in it.
+    for file in (*sorted((home / "jars").glob("*.jar")), real.parent.parent / "lib" / "server" / "classes.jsa"):
+        if file.exists():
+            at = file.stat()
+            state += [file.name, str(at.st_size), str(at.st_mtime_ns)]
+    place = _digest(os.fspath(home), os.fspath(real))
+    return cache_root() / f"spark-{place}-{_digest(*state)}.jsa"
+
+
+def failure_path(archive: Path) -> Path:
+    """Return the file that says why this archive could not be made, so that not every run tries again."""
+    return archive.with_suffix(".failed")
+
+
+def is_being_made() -> bool:
+    """Whether a process of this user is making one now."""
+    with alone_in(cache_root() / DRAFTS, wait_s=0.0) as is_mine:
+        return not is_mine
+
+
+def make_archive(java: Java, scratch: Path, run_id: str, *, wait_s: float = DUMP_TIMEOUT_S) -> Path | None:
+    """Rehearse the checkers in a JVM that writes its archive when it ends; return the archive.
+
+    Returns at once where there is one already. Where another process is at it, waits for that, and returns None if
+    that is not done within ``wait_s``. All that is temporary goes to ``scratch``, but for the draft, which has to be on
+    the archives' file system; one that was cut off goes with the next making. Raises `HarnessError` where the
+    JVM writes none, and notes why.
+    """
+    path = archive_path(java)
+    if path.exists():
+        return path
+    drafts = path.parent / DRAFTS
+    with alone_in(drafts, wait_s) as is_mine:
+        if path.exists():
+            return path
+        if not is_mine:
+            return None
+        for draft in drafts.iterdir():
+            draft.unlink()
+        draft = drafts / path.name
+        _rehearse(java, scratch, run_id, draft)
+        draft.replace(path)
+        _remove_former(path)
+    return path
+
+
+def _rehearse(java: Java, scratch: Path, run_id: str, draft: Path) -> None:
+    from harness.judge import check  # noqa: PLC0415  (slow imports: who only asks where the archive is needs none of them)
+    from harness.run_folder.store import RunFolder  # noqa: PLC0415
+    from harness.spark.session import start_session  # noqa: PLC0415
+    from harness.spark.spec import SparkSpec  # noqa: PLC0415
+
+    log_path = scratch / "spark.log"
+    flags = (f"-XX:ArchiveClassesAtExit={draft}",)
+    session = start_session(SparkSpec(run_id, scratch / "spark", log_path, java.path, jvm_flags=flags))
+    jvm: Any = session.sparkContext._gateway.proc  # type: ignore[union-attr]  # noqa: SLF001  (it is nowhere else)
+    check.run_checkers(check.prepare(session, [RunFolder(scratch / "empty")]))
+    session.stop()
+    jvm.stdin.close()  # the JVM ends with its input, and then writes the archive
+    jvm.wait(DUMP_TIMEOUT_S)
+    if not draft.exists():
+        note_failure(archive_path(java), log_path.read_text(errors="replace")[-500:])
+
+
+def note_failure(archive: Path, why: str) -> NoReturn:
+    """Have no later command try again, and raise `HarnessError`."""
+    failure_path(archive).write_text(why)
+    raise HarnessError(f"Spark's JVM wrote no class archive: {why}")
+
+
+def _remove_former(path: Path) -> None:
+    """Remove what was made for the same places in another state. JVMs that have such an archive open keep it."""
+    place = path.name.rpartition("-")[0]
+    for old in path.parent.glob(f"{place}-*"):
+        if old.stem != path.stem:
+            old.unlink(missing_ok=True)
+    failure_path(path).unlink(missing_ok=True)
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode(errors="surrogateescape")).hexdigest()[:8]

@@ -1,0 +1,111 @@
+"""The class archive is made beside the first command that misses it, by a process that outlives that command.
+
+The archive is to be there for the second command, so it is made at the priority of the first. What is compiled after
+that only big audits need: it gets what no other process wants. The process has a work directory with itself as the
+owner, and an end: it is killed after `LIMIT_S`, and its keeper takes apart what it started. Whatever goes wrong, the
+command goes on without the archive. ``COMPACTION_HARNESS_BACKGROUND=0`` keeps it from being started.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from harness.errors import HarnessError
+from harness.host.cache import cache_root
+from harness.host.java import find_java
+from harness.host.workspace import Workspace
+from harness.judge.archive import archive_path, failure_path, is_being_made, make_archive
+from harness.run_folder.store import new_run_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.host.java import Java
+
+SWITCH = "COMPACTION_HARNESS_BACKGROUND"
+AUTOGROUP = Path("/proc/self/autogroup")
+LIMIT_S = 900
+NEEDED_DISK_BYTES = 1 << 30
+NEEDED_MEMORY_BYTES = 2 << 30
+"""For Spark once more, beside the brokers and the Spark of a run."""
+
+
+def find_archive(java: Java) -> Path | None:
+    """Return the archive; where there is none, have it made for later commands, if it can be."""
+    archive = archive_path(java)
+    if archive.exists():
+        return archive
+    if why_not_started(archive) is None:
+        with suppress(OSError):
+            subprocess.Popen(
+                [sys.executable, "-P", "-m", __name__],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd=cache_root(),
+                start_new_session=True,
+            )
+    return None
+
+
+def why_not_started(archive: Path) -> str | None:
+    """Return why this archive is not made now, None where nothing speaks against it."""
+    root, failed = cache_root(), failure_path(archive)
+    with suppress(OSError):
+        root.mkdir(parents=True, exist_ok=True)
+    hindrances: tuple[tuple[str, Callable[[], bool]], ...] = (
+        (f"{SWITCH} is 0", lambda: os.environ.get(SWITCH) == "0"),
+        (f"{root} cannot be written", lambda: not os.access(root, os.W_OK)),
+        (f"it could not be made ({failed} says why; remove that to try again)", failed.exists),
+        ("it is being made", is_being_made),
+        (
+            f"less than {NEEDED_DISK_BYTES >> 30} GiB are free in {root}",
+            lambda: shutil.disk_usage(root).free < NEEDED_DISK_BYTES,
+        ),
+        (
+            f"less than {NEEDED_MEMORY_BYTES >> 30} GiB of memory are available",
+            lambda: bool(psutil.virtual_memory().available < NEEDED_MEMORY_BYTES),
+        ),
+    )
+    return next((why for why, holds in hindrances if holds()), None)
+
+
+def make(java: Java, *, wait_s: float) -> Path | None:
+    """Make the archive in a work directory of its own; as `make_archive`."""
+    run_id = f"archive-{new_run_id()}"
+    with Workspace(run_id, cache_root()) as workspace:
+        return make_archive(java, workspace.path, run_id, wait_s=wait_s)
+
+
+def _give_way() -> None:
+    """Take this process the lowest priority that there is."""
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    # With autogroups (sched(7)), a session competes with others as a whole, however idle its processes are.
+    if os.getsid(0) == os.getpid():
+        with suppress(OSError):
+            AUTOGROUP.write_text("19")
+
+
+def main() -> None:
+    """Make what is missing, and say nothing: `harness doctor` tells what came of it."""
+    signal.alarm(LIMIT_S)
+    psutil.Process().ionice(psutil.IOPRIO_CLASS_IDLE)
+    with suppress(HarnessError, OSError):
+        make(find_java(), wait_s=0.0)
+    _give_way()
+    # Compiling is slow as well, and the first big audit needs it.
+    import_module("harness.audit.compilation").compile_all()
+
+
+if __name__ == "__main__":
+    main()

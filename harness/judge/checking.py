@@ -1,0 +1,197 @@
+"""Spark for one check: beside a run that is still going on, or for a run folder that is there."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from harness.errors import HarnessError, UsageError
+from harness.host import leftovers
+from harness.host.java import find_java
+from harness.host.workspace import Workspace
+from harness.judge.background import find_archive
+from harness.judge.outcome import RunResult
+from harness.judge.verdict import COMPLETE
+from harness.report.ahead import drawing_ahead
+from harness.run_folder import inventory
+from harness.run_folder.manifest import open_run_folder
+from harness.run_folder.store import new_run_id
+from harness.spark.spec import MANY_RUNS, SparkSpec, launch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from harness.host.java import Java
+    from harness.judge.check import Prepared
+    from harness.judge.outcome import Progress
+    from harness.run_folder.store import RunFolder
+    from harness.spark.options import SparkOptions
+
+log = logging.getLogger("harness")
+
+REPORT = "harness.report.page"
+"""What draws the report."""
+
+START_LIMIT_S = 300.0
+"""For a session to be there, and a first task of each executor to be done: a busy cluster may have it wait."""
+STOP_LIMIT_S = 10.0
+
+_SHOWN_LINES = 3
+_OF_PYTHON = re.compile(r"^\s*(\w+(?:Error|Exception): .+)$", re.MULTILINE)
+_LOGGED = re.compile(r" ERROR \w+: (.+)$", re.MULTILINE)
+_OF_JAVA = re.compile(r"((?:\w+\.)+\w+(?:Error|Exception): .+)$", re.MULTILINE)
+
+
+def prepare_beside(workspace: Workspace, folder: RunFolder, java: Java, spark: SparkOptions) -> Prepared:
+    """Start Spark and plan the checkers of a folder that is still being written. Raises as `session_of` does."""
+    spec = _spark_spec(workspace, folder.path / "spark.log", java, spark)
+    session = _start(spec, [folder.path])
+    from harness.judge import check  # noqa: PLC0415  (imported with the session)
+
+    log.info("Spark is up")
+    with ThreadPoolExecutor(1, thread_name_prefix="rehearse") as pool:
+        rehearsal = pool.submit(check.rehearse, session, spec.scratch_dir)
+        prepared = check.prepare(session, [folder])
+        log.info("the checkers are planned")
+        rehearsal.result()
+        log.info("the workers are rehearsed")
+    # What draws the report takes a second to load, which the cluster does not notice now.
+    import_module(REPORT)
+    return prepared
+
+
+def check_folder(path: Path, progress: Progress, spark: SparkOptions, *, partial: bool = False) -> RunResult:
+    """Judge a stored run again; ``verdict.json`` there is replaced.
+
+    ``partial``: also where evidence is not as the run left it; the verdict says so.
+
+    Raises `UsageError` for a damaged folder, and as `session_of` does.
+    """
+    folder, content = open_run_folder(path)
+    run_id = f"check-{new_run_id()}"
+    with ExitStack() as owned:
+        differences = owned.enter_context(inventory.comparing(folder, content, partial=partial))
+        drawn = owned.enter_context(drawing_ahead(folder))
+        results = None
+        if content["status"] == COMPLETE:
+            progress.stage("start Spark")
+            workspace = owned.enter_context(Workspace(run_id, folder.path))
+            session = owned.enter_context(session_of(workspace, find_java(), spark, [folder.path]))
+            from harness.judge import check  # noqa: PLC0415  (imported with the session)
+
+            sound = inventory.without(folder, differences())
+            progress.stage("check")
+            results = check.check_folders(session, [sound])
+        from harness.judge import check  # noqa: PLC0415
+
+        judgement = check.judge_run(results, folder, content, differences())
+    try:
+        check.store(folder, judgement, drawn())
+    except OSError as error:
+        # The folder may be someone else's, or an archive: the verdict is told all the same.
+        log.warning("the verdict is not stored: %s", error)
+    return RunResult(folder, judgement.verdict, {})
+
+
+@contextmanager
+def session_of(
+    workspace: Workspace,
+    java: Java,
+    spark: SparkOptions,
+    folders: Sequence[Path],
+    *,
+    many_runs: bool = False,
+) -> Iterator[SparkSession]:
+    """Start a session that writes in the workspace only, and end its JVM.
+
+    ``many_runs``: for jobs over many runs at once, one after the other, and not for one folder.
+
+    Raises `UsageError` where it does not start within `START_LIMIT_S`, or its executors cannot do their part: they
+    lack this project, or do not see the ``folders``.
+    """
+    spec = _spark_spec(workspace, workspace.path / "spark.log", java, spark)
+    if many_runs:
+        spec = replace(spec, settings=MANY_RUNS, outlives_jobs=True)
+    session = _start(spec, folders)
+    try:
+        yield session
+    finally:
+        if spark.has_executors:
+            _stop(session, workspace.run_id)
+        leftovers.end_processes(workspace.run_id, carrying=leftovers.SPARK_MARKER)
+
+
+def _spark_spec(workspace: Workspace, log_path: Path, java: Java, spark: SparkOptions) -> SparkSpec:
+    # An archive holds for the class path of a JVM that is started without spark-submit.
+    archive = find_archive(java) if spark.is_one_plain_jvm else None
+    flags = (f"-XX:SharedArchiveFile={archive}",) if archive else ()
+    return SparkSpec(workspace.run_id, workspace.path / "spark", log_path, java.path, spark, jvm_flags=flags)
+
+
+def _start(spec: SparkSpec, folders: Sequence[Path]) -> SparkSession:
+    with _jvm_ends_after(spec.run_id, START_LIMIT_S) as is_late:
+        what = f"Spark does not start on {spec.asked.master}"
+        try:
+            launched = launch(spec)
+            # What a session is for, and pyspark with it, is imported while its JVM starts.
+            import_module("harness.judge.check")
+            from harness.spark.session import start_session  # noqa: PLC0415
+
+            session = start_session(spec, launched)
+            if spec.asked.has_executors:
+                from harness.spark.probe import probe  # noqa: PLC0415
+
+                what = f"executors on {spec.asked.master} cannot run this (each needs its wheel, in a Python like this)"
+                probe(session, folders)
+        except HarnessError:
+            raise
+        except Exception as error:
+            why = (
+                f"not within {START_LIMIT_S:.0f} s; are there workers with room for its executors?"
+                if is_late.is_set()
+                else _cause(error, spec.log_path)
+            )
+            raise UsageError(f"{what}: {why}") from error
+    return session
+
+
+def _stop(session: SparkSession, run_id: str) -> None:
+    """Tell a cluster that no more is wanted of it; executors whose driver is just gone may stay in its books."""
+    with _jvm_ends_after(run_id, STOP_LIMIT_S), suppress(Exception):
+        session.stop()
+
+
+@contextmanager
+def _jvm_ends_after(run_id: str, limit_s: float) -> Iterator[threading.Event]:
+    """End the driver's JVM where the block takes longer: what waits for it then raises. Gives whether it was so."""
+    is_late = threading.Event()
+
+    def end() -> None:
+        is_late.set()
+        leftovers.end_processes(run_id, carrying=leftovers.SPARK_MARKER)
+
+    timer = threading.Timer(limit_s, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield is_late
+    finally:
+        timer.cancel()
+
+
+def _cause(error: Exception, log_path: Path) -> str:
+    """Return the words that tell the most, of a worker's Python, of the log, or of an exception of Java's."""
+    told, log = str(error), log_path.read_text(errors="replace") if log_path.exists() else ""
+    for text, pattern, index in ((told, _OF_PYTHON, -1), (log, _LOGGED, 0), (log, _OF_JAVA, -1), (told, _OF_JAVA, -1)):
+        if found := pattern.findall(text):
+            return str(found[index])
+    return "; ".join((log or told).splitlines()[-_SHOWN_LINES:]) or type(error).__name__

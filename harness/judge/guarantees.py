@@ -1,0 +1,121 @@
+"""What a verdict says of the documented guarantees: each holds, is violated, or had nothing to be judged by."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+CHECKER = "guarantees"
+"""The name in `harness.judge.check.CHECKERS` of what returns their rows."""
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """Its name as in the rows, what is compared to judge it, and why there may have been nothing."""
+
+    name: str
+    compared: str
+    vacuous: str
+
+
+GUARANTEES = (
+    Guarantee("last-value", "final states of keys", "of no key the last committed record is known"),
+    Guarantee("order", "records as written and as delivered", "no record was acknowledged, and none delivered"),
+    Guarantee("offsets", "words on what lies at an offset", "nothing is known to be below a replica's high watermark"),
+    Guarantee(
+        "tombstones",
+        "removed tombstones",
+        "no tombstone was seen to go that was the last of its key, with all known that was written since, and by clocks"
+        " that were right",
+    ),
+    Guarantee(
+        "min-compaction-lag",
+        "removals",
+        "min.compaction.lag.ms is 0, or nothing was seen to go: nothing is promised, or nothing can break it",
+    ),
+    Guarantee("control-batches", "markers gone or emptied", "no replica was seen to remove or empty a marker"),
+)
+
+
+def tell(
+    rows: Sequence[dict[str, Any]] | None,
+    distrusted: Iterable[tuple[str, int, int]],
+    why_not: str,
+    unpromised: Mapping[str, str] = MappingProxyType({}),
+) -> list[dict[str, Any]]:
+    """Return ``guarantees`` of ``verdict.json``.
+
+    ``rows`` as `checkers.guarantees.told` has them, None where none were computed, ``why_not``. What replicas tell that
+    contradict themselves (``distrusted``: topic, partition, broker) is left out. ``unpromised``: guarantees that this
+    target does not give, and why.
+    """
+    left_out = set(distrusted)
+    trusted = [row for row in rows or [] if (row["topic"], row["partition"], row["broker"]) not in left_out]
+    return [
+        _one(guarantee, [], f"not promised: {unpromised[guarantee.name]}")
+        if guarantee.name in unpromised
+        else _one(guarantee, [row for row in trusted if row["guarantee"] == guarantee.name], why_not)
+        for guarantee in GUARANTEES
+    ]
+
+
+def _one(guarantee: Guarantee, rows: Sequence[dict[str, Any]], why_not: str) -> dict[str, Any]:
+    compared = sum(row["compared"] for row in rows)
+    broken = sorted((row for row in rows if row["violated"]), key=_place)
+    if broken:
+        first = broken[0]
+        more = sum(row["violated"] for row in broken) - 1
+        reason = f"{_where(first)}: {first['explanation']}" + (f" (and {more} more)" if more else "")
+    elif compared:
+        reason = f"none of {compared} {guarantee.compared} breaks it"
+    else:
+        reason = why_not or guarantee.vacuous
+    return {
+        "guarantee": guarantee.name,
+        "holds": not broken if compared else None,
+        "reason": reason,
+        "compared": compared,
+        "violations": [_violation(row) for row in broken],
+    }
+
+
+def _violation(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the first that is broken on a replica, and how many are."""
+    fields = ("broker", "topic", "partition", "offset", "explanation")
+    return {**{name: row[name] for name in fields}, "witness": json.loads(row["witness"]), "count": row["violated"]}
+
+
+def _place(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["topic"], row["partition"], -1 if row["broker"] is None else row["broker"]
+
+
+def _where(row: dict[str, Any]) -> str:
+    broker = "" if row["broker"] is None else f"broker {row['broker']}, "
+    return f"{broker}{row['topic']}-{row['partition']}"
+
+
+def violated_on(told: Sequence[dict[str, Any]], topics: Iterable[str]) -> list[str]:
+    """Return a reason for each guarantee that is violated in one of the topics."""
+    wanted = set(topics)
+    return [
+        f"the guarantee {one['guarantee']} is violated: {_where(violation)}: {violation['explanation']}"
+        for one in told
+        for violation in [next((found for found in one["violations"] if found["topic"] in wanted), None)]
+        if violation is not None
+    ]
+
+
+def line(told: Sequence[dict[str, Any]]) -> str:
+    """Return them in one line."""
+    counts = {holds: [one["guarantee"] for one in told if one["holds"] is holds] for holds in (True, False, None)}
+    parts = [
+        *([f"violated: {', '.join(counts[False])}"] if counts[False] else []),
+        *([f"{len(counts[True])} hold"] if counts[True] else []),
+        *([f"nothing to judge by: {', '.join(counts[None])}"] if counts[None] else []),
+    ]
+    return f"guarantees: {'; '.join(parts)}"

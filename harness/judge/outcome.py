@@ -1,0 +1,30 @@
+"""What a run or a check tells while it goes on, and what there is in the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from harness.run_folder.store import RunFolder
+
+
+class Progress(Protocol):
+    """Where a run tells what it is doing."""
+
+    def stage(self, text: str) -> None:
+        """A new stage begins."""
+        ...
+
+    def jars(self, done: int, total: int) -> None:
+        """So many of so many steps of fetching jars are done."""
+        ...
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A run's folder and verdict, and with ``--keep`` where its brokers are."""
+
+    folder: RunFolder
+    verdict: dict[str, Any]
+    kept: dict[int, str]

@@ -1,0 +1,377 @@
+"""From what the checkers returned to a verdict: ``anomaly``, ``clean`` or ``unknown``, with the reason.
+
+``clean`` has to be earned by one of the rows of `EARNED`, each a set of facts about every replica. Anything
+that is neither found nor earned is ``unknown``, and so is evidence that contradicts itself.
+
+The documented guarantees (`checkers.guarantees`) are told beside the findings; they neither make an ``anomaly`` nor
+take one away. An anomaly breaks guarantees by itself, on the replica that was away: that adds nothing to it. Where no
+anomaly was found, a violated guarantee has no name that users could look up, and its proof rests on more than that of
+a finding (the observer's looks, and clocks of one host). So such a scenario is ``unknown``, and the reason names the
+guarantee; as the control partition shares the cluster, a violation there forbids ``clean`` everywhere. A guarantee
+that had nothing to be judged by forbids nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
+from harness.judge import guarantees
+from harness.judge.lasting import lasting
+from harness.plan.scenario import Critical
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from harness.run_folder.inventory import Difference
+
+SCHEMA = 1
+ANOMALY, CLEAN, UNKNOWN = "anomaly", "clean", "unknown"
+EXIT_CODES = {ANOMALY: EXIT_ANOMALY, CLEAN: EXIT_CLEAN, UNKNOWN: EXIT_UNKNOWN}
+
+RUNNING, COMPLETE = "running", "complete"
+MANIFEST_FIELDS = (
+    "run_id", "target", "anomaly", "nemesis", "absent_brokers", "scenarios", "timings_s",
+)  # fmt: skip
+
+NO_FAULT = "none"
+"""The one nemesis that takes nobody away, in run folders whose manifest does not say whether it does."""
+
+ONE_COPY = "one-copy"
+"""What `harness.systems.Control.coordination` calls it that brokers share one copy of each partition."""
+
+Fact = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Results:
+    """What the checkers returned for some runs: rows as dictionaries, and what a checker raised, by its name.
+
+    ``guarantees``: None where they were not checked.
+    """
+
+    findings: list[dict[str, Any]]
+    doubts: list[dict[str, Any]]
+    exposure: list[dict[str, Any]]
+    raised: dict[str, str]
+    outcomes: list[dict[str, Any]] = field(default_factory=list)
+    guarantees: list[dict[str, Any]] | None = None
+
+
+def assemble(
+    manifest: dict[str, Any],
+    results: Results,
+    aftermath: Sequence[dict[str, Any]] = (),
+    *,
+    missing: Sequence[Difference] = (),
+    notes: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return the content of ``verdict.json`` (DESIGN, Commands); ``aftermath``: the lines of that file.
+
+    ``missing``: evidence that the checkers did not read, as it is not what the run wrote. It forbids ``clean`` for
+    every scenario that it concerns.
+    """
+    contradicted = {_replica(doubt): doubt["reason"] for doubt in results.doubts if doubt["kind"] == "contradiction"}
+    trusted = [finding for finding in results.findings if _replica(finding) not in contradicted]
+    order = {scenario["topic"]: index for index, scenario in enumerate(manifest["scenarios"])}
+
+    def place(row: dict[str, Any]) -> tuple[int, int, int, int]:
+        return order.get(row["topic"], 0), row["partition"], row["broker"], row["offset"]
+
+    findings = [finding_of(row) for row in sorted(trusted, key=place)]
+    failure = manifest.get("failure")
+    why_unchecked = (
+        "" if results.guarantees is not None
+        else results.raised.get(guarantees.CHECKER) or failure or "it was not checked: the run did not go to its end"
+    )  # fmt: skip
+    unpromised = manifest["target"].get("unpromised", {})
+    promised = guarantees.tell(results.guarantees, contradicted, why_unchecked, unpromised)
+    scenarios = [
+        _scenario(scenario, manifest, results, findings, promised, missing)
+        for scenario in manifest["scenarios"]
+        if scenario["anomaly"] is not None
+    ]
+    overall = worst([scenario["verdict"] for scenario in scenarios])
+    if findings:
+        overall = ANOMALY
+    return {
+        "schema": SCHEMA,
+        "verdict": overall,
+        "reason": _overall_reason(overall, scenarios, findings),
+        "run_id": manifest["run_id"],
+        "command": manifest.get("command"),
+        "target": manifest["target"],
+        "nemesis": manifest["nemesis"],
+        "timings_s": manifest["timings_s"],
+        "scenarios": scenarios,
+        "findings": findings,
+        "guarantees": promised,
+        "aftermath": lasting(aftermath),
+        "doubts": [
+            {name: doubt[name] for name in ("broker", "topic", "partition", "kind", "reason")}
+            for doubt in results.doubts
+        ],
+        "checker_errors": results.raised,
+        "partial": [{"path": one.path, "problem": one.problem} for one in missing],
+        "notes": list(notes),
+    }
+
+
+def _scenario(  # noqa: PLR0917
+    scenario: dict[str, Any],
+    manifest: dict[str, Any],
+    results: Results,
+    findings: Sequence[dict[str, Any]],
+    promised: Sequence[dict[str, Any]],
+    missing: Sequence[Difference],
+) -> dict[str, Any]:
+    topic = scenario["topic"]
+    topics = {one["topic"] for one in manifest["scenarios"]}
+    incomplete = [one for one in missing if one.concerns(topic, topics) or one.concerns(manifest["control"], topics)]
+    facts = [row for row in results.exposure if row["topic"] == topic]
+    control = [row for row in results.exposure if row["topic"] == manifest["control"]]
+    found = [finding for finding in findings if finding["topic"] == topic]
+    doubts = [doubt for doubt in results.doubts if doubt["topic"] == topic]
+    failure = manifest.get("failure")
+    reasons = [
+        *([f"the run failed: {failure}"] if failure else []),
+        *([f"judged by partial evidence: {'; '.join(map(str, incomplete))}"] if incomplete else []),
+        *(f"broker {doubt['broker']}: {doubt['reason']}" for doubt in doubts),
+        *(f"checker {name} raised {error}" for name, error in results.raised.items()),
+        *guarantees.violated_on(promised, {topic, manifest["control"]}),
+    ]
+    absent = manifest["absent_brokers"] if manifest.get("takes_away", manifest["nemesis"] != NO_FAULT) else ()
+    proof = manifest.get("coordination", {})
+    earned_by, shortfall = earn(scenario, facts, control, absent=absent, is_shared=proof.get(ONE_COPY, False))
+    unproven = [name for name, is_there in proof.items() if not is_there]
+    if earned_by and unproven:
+        earned_by, shortfall = None, f"replicas were not shown to compact together: {', '.join(unproven)} is not active"
+    if found:
+        said, reason = ANOMALY, found[0]["explanation"]
+    elif reasons:
+        said, reason = UNKNOWN, "; ".join(reasons)
+    elif earned_by:
+        said, reason = CLEAN, earned_by
+    else:
+        said, reason = UNKNOWN, shortfall
+    return {
+        "scenario": scenario["name"],
+        "anomaly": scenario["anomaly"],
+        "payload": scenario["payload"],
+        "topic": topic,
+        "verdict": said,
+        "reason": reason,
+        "exposure": {"earned": earned_by, "lacking": shortfall, "replicas": [_fact(row) for row in facts]},
+    }
+
+
+def earn(
+    scenario: dict[str, Any],
+    facts: Sequence[Fact],
+    control: Sequence[Fact],
+    *,
+    absent: Sequence[int],
+    is_shared: bool = False,
+) -> tuple[str | None, str]:
+    """Return how ``clean`` is earned and "", or None and what is lacking.
+
+    ``facts``: one row per replica (and kind of critical record), as `checkers.consistency.exposure` gives them. It has
+    to be earned in each partition. ``absent``: the brokers that were away; none in a run without a fault.
+    ``is_shared``: there is one copy of each partition, which every broker serves: nobody comes back with one of its
+    own.
+    """
+    several = len(scenario["replicas"]) > 1
+    earned = []
+    for partition, brokers in scenario["replicas"].items():
+        for kind in scenario["critical"]:
+            rows = {row["broker"]: row for row in facts if (row["partition"], row["kind"]) == (int(partition), kind)}
+            judge = _earn_shared if is_shared and absent else _earn_one
+            way, lack = judge(kind, brokers, rows, [row for row in control if row["kind"] == kind], absent)
+            if way is None:
+                return None, f"partition {partition}: {lack}" if several else lack
+            earned.append(way)
+    return "; ".join(dict.fromkeys(earned)), ""
+
+
+def _unknown(kind: str, brokers: Sequence[int], rows: Mapping[int, Fact]) -> str:
+    """Return what is not known of the critical record; "" where everything is."""
+    missing = sorted(set(brokers) - set(rows))
+    if missing:
+        return f"nothing is known of the {kind} that should have been removed, on brokers {missing}"
+    if rows[brokers[0]]["critical_offset"] is None:
+        return f"the {kind} that should have been removed was never seen on any replica"
+    return ""
+
+
+def _earn_shared(
+    kind: str, brokers: Sequence[int], rows: dict[int, Fact], _control: Sequence[Fact], absent: Sequence[int]
+) -> tuple[str | None, str]:
+    """Where there is one copy, who was away has to serve what the others serve, once they have removed something."""
+    if unknown := _unknown(kind, brokers, rows):
+        return None, unknown
+    lack = _all([row for broker, row in rows.items() if broker not in absent], _removed_before_return)
+    lack = lack or _all(rows.values(), lambda row: _first_lack(row, _SERVED))
+    if not lack and len({row["served_digest"] for row in rows.values()}) > 1:
+        lack = "brokers do not serve the same batches"
+    if lack:
+        return None, f"{kind} at offset {rows[brokers[0]]['critical_offset']}: {lack}"
+    return "the others removed it while the broker was away, and every broker serves the one copy", ""
+
+
+def _earn_one(
+    kind: str, brokers: Sequence[int], rows: dict[int, Fact], control: Sequence[Fact], absent: Sequence[int]
+) -> tuple[str | None, str]:
+    if unknown := _unknown(kind, brokers, rows):
+        return None, unknown
+    offset = rows[brokers[0]]["critical_offset"]
+    away = [row for broker, row in rows.items() if broker in absent]
+    stayed = [row for broker, row in rows.items() if broker not in absent]
+    if away:
+        for row in away:
+            if lack := _first_lack(row, _RETURNED):
+                return None, f"broker {row['broker']} {lack}"
+        ways = {
+            "the others removed it while the replica was away": (
+                _all(stayed, _removed_before_return) or _all(away, _tells_what_it_took_it_for)
+            ),
+            "the others kept it though their cleaners had passed it, and removed it on the control partition": (
+                _all(stayed, _passed_and_kept) or _all(control, _removed_before_return)
+                or ("" if control else "there is no control partition")
+            ),
+            "the others kept it while the replica was away, and every replica removed it afterwards": _all(
+                [*stayed, *away], _guarded
+            ),
+        }  # fmt: skip
+    else:
+        ways = {"every replica had it and removed it": _all(stayed, _removed_while_watched)}
+    earned = next((way for way, lack in ways.items() if not lack), None)
+    return earned, "" if earned else f"{kind} at offset {offset}: {next(iter(ways.values()))}"
+
+
+_SERVED: tuple[tuple[str, Callable[[Fact], bool]], ...] = (
+    ("was not read over the wire after the rejoin", lambda row: row["was_served"]),
+    (
+        "was not read to the high watermark after the rejoin",
+        lambda row: (
+            row["log_end_after"] > row["critical_offset"] and row["high_watermark_after"] == row["log_end_after"]
+        ),
+    ),
+)
+_RETURNED: tuple[tuple[str, Callable[[Fact], bool]], ...] = (
+    ("did not have the payload when it came back", lambda row: row["had_payload"]),
+    (
+        "was not behind: it had already been past what it should have missed",
+        lambda row: not row["held_critical"] and (row["log_end_before"] or 0) <= row["critical_offset"],
+    ),
+    ("did not keep its log directory", lambda row: row["same_directory"]),
+    *_SERVED,
+)
+"""What must be shown of the replica that was away; the words say what is lacking."""
+
+
+def _removed_while_watched(row: Fact) -> str:
+    if row["log_end_before"] is None or not row["same_directory"]:
+        return "has no files of both snapshots"
+    return _removed(row) or ("" if row["was_served"] else "was not read over the wire at the end")
+
+
+def _removed_before_return(row: Fact) -> str:
+    if row["log_end_before"] is None or row["log_end_before"] <= row["critical_offset"]:
+        return "has no files from before the return that reach it"
+    return "still held it when the replica came back" if row["held_critical"] else _removed(row)
+
+
+def _tells_what_it_took_it_for(row: Fact) -> str:
+    """Of a transaction that is gone from a log without a trace, nobody can tell whether it was hidden before."""
+    told = row["kind"] != Critical.MARKER or row["has_payload"]
+    return "" if told else "no longer holds the transaction: what it took its outcome for cannot be told"
+
+
+def _removed(row: Fact) -> str:
+    if not row["seen_there"]:
+        return "was never seen to hold it"
+    if row["removed_at_ms"] is None or row["held_after"]:
+        return "was not seen to remove it"
+    return ""
+
+
+def _passed_and_kept(row: Fact) -> str:
+    if not (row["held_critical"] and row["held_after"]):
+        return "did not keep it"
+    return "" if row["passed"] else "kept it, but its cleaner is not shown to have passed it after its horizon"
+
+
+def _guarded(row: Fact) -> str:
+    return "did not remove it afterwards" if row["held_after"] or row["removed_at_ms"] is None else ""
+
+
+def _all(rows: Any, lack: Callable[[Fact], str]) -> str:
+    """Return what the first replica lacks, "" where none lacks anything; no replica at all shows nothing."""
+    told = [(row["broker"], lack(row)) for row in rows]
+    if not told:
+        return "there is no replica to show it"
+    return next((f"broker {broker} {why}" for broker, why in told if why), "")
+
+
+def _first_lack(row: Fact, conditions: Sequence[tuple[str, Callable[[Fact], bool]]]) -> str:
+    return next((words for words, holds in conditions if not holds(row)), "")
+
+
+def _overall_reason(overall: str, scenarios: Sequence[dict[str, Any]], findings: Sequence[dict[str, Any]]) -> str:
+    if findings:
+        first = findings[0]
+        more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+        return f"{first['anomaly']} on broker {first['broker']}, {first['topic']}: {first['explanation']}{more}"
+    reasons = [f"{s['scenario']}: {s['reason']}" for s in scenarios if s["verdict"] == overall]
+    return "; ".join(dict.fromkeys(reasons))
+
+
+def worst(verdicts: Sequence[str]) -> str:
+    """Return the overall verdict: anomaly > unknown > clean."""
+    return next(v for v in (ANOMALY, UNKNOWN, CLEAN) if v in verdicts)
+
+
+def _replica(row: dict[str, Any]) -> tuple[str, int, int]:
+    return row["topic"], row["partition"], row["broker"]
+
+
+def finding_of(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a checker's row as ``verdict.json`` has it."""
+    fields = ("anomaly", "candidates", "broker", "topic", "partition", "offset")
+    return {
+        **{name: row[name] for name in fields},
+        "key": _key(row["key"]),
+        "producer_id": row["producer_id"],
+        "effect": row["effect"],
+        "explanation": row["explanation"],
+        "witness": json.loads(row["witness"]),
+        # Clients tell; audits decide by what replicas received, where anything decides (`harness.audit.attribution`).
+        "decided": True,
+    }
+
+
+def finding_line(finding: dict[str, Any]) -> str:
+    """Return a finding of ``verdict.json`` in one line. It names a broker only where it is decided that it is wrong."""
+    where = f"{finding['topic']}-{finding['partition']}, offset {finding['offset']}"
+    names = [name for name in finding["candidates"] if name != finding["anomaly"]]
+    others = f" (or {' or '.join(names)})" if names else ""
+    # Verdicts that were stored before 0.2 accuse in every finding.
+    if finding.get("decided", True):
+        where = f"broker {finding['broker']}, {where}"
+    return f"{finding['anomaly']}{others}: {where}: {finding['explanation']} [{finding['effect']}]"
+
+
+def _key(key: bytes | None) -> dict[str, str] | None:
+    if key is None:
+        return None
+    try:
+        return {"text": bytes(key).decode()}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(key).decode()}
+
+
+def _fact(row: Fact) -> Fact:
+    return {name: value for name, value in row.items() if name not in {"run", "topic"}}

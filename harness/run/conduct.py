@@ -1,0 +1,288 @@
+"""A run while it goes on: who owns what, from the first broker to the verdict."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from harness.clients import ClientSpec
+from harness.errors import HarnessError, TimeLimitError, interruptible
+from harness.escape import log_formatter
+from harness.host import leftovers
+from harness.host.workspace import Workspace
+from harness.judge import verdict
+from harness.judge.outcome import RunResult
+from harness.report.ahead import drawing_ahead
+from harness.run import aftermath
+from harness.run.runner import Outage
+from harness.run_folder.store import HARNESS_LOG, point_latest
+from harness.runtimes.base import ClusterSpec, bootstrap_servers
+from harness.spark.options import SparkOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from harness.brokers.protocol.security import Security
+    from harness.clients import MakeProducer
+    from harness.cluster.cluster import Cluster
+    from harness.host.clock import Clock
+    from harness.host.java import Java
+    from harness.judge.check import Prepared
+    from harness.judge.outcome import Progress
+    from harness.run.runner import Test
+    from harness.run_folder.manifest import Manifest
+    from harness.run_folder.store import RunFolder
+    from harness.runtimes.base import Ready, Runtime
+
+log = logging.getLogger("harness")
+
+SPARK_NICENESS = 10
+SPARK_END_POLL_S = 0.2
+FAILED, TIME_LIMIT, INTERRUPTED = "failed", "time-limit", "interrupted"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run that is about to begin or to go on.
+
+    ``begin`` writes its manifest. ``classpath`` is the client's. ``ports`` are one a broker, then one a controller.
+    ``security``: how clients log in, where brokers ask for that.
+    """
+
+    test: Test
+    folder: RunFolder
+    java: Java
+    ready: Ready
+    classpath: str
+    ports: Sequence[int]
+    begin: Callable[[], Manifest]
+    is_resumed: bool = False
+    keep: bool = False
+    aftermath: bool = False
+    security: Security | None = None
+    spark: SparkOptions = field(default_factory=SparkOptions)
+
+
+def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
+    """Take a run to its verdict, and take it apart.
+
+    Raises `UsageError` for anything found wrong before the first broker starts, `HarnessError` where the
+    cluster did not come up. Later failures end in the verdict ``unknown``, with what was collected kept.
+    """
+    test, folder = job.test, job.folder
+    with interruptible(lambda: _kept(folder)), ExitStack() as owned:
+        owned.enter_context(_logging_to(folder.path / HARNESS_LOG))
+        workspace = owned.enter_context(Workspace(folder.run_id, folder.path, again=job.is_resumed))
+        if not job.keep:
+            owned.callback(_say_how_to_go_on, workspace)
+        told = job.begin()
+        runtime = job.ready.make(
+            ClusterSpec(
+                run_id=folder.run_id,
+                work_dir=workspace.path,
+                logs_dir=folder.logs_path,
+                settings=test.broker_settings,
+                brokers=test.placement.brokers,
+                controllers=test.placement.controllers,
+                ports=tuple(job.ports),
+                needs=test.nemesis.needs,
+                security=job.security,
+                clock=clock,
+                seed=test.seed,
+            )
+        )
+        owned.callback(_close, runtime, keep=job.keep)
+        # Before Spark, which changes the environment that a new process inherits.
+        client = ClientSpec(
+            run_id=folder.run_id,
+            bootstrap=bootstrap_servers(runtime),
+            java=job.java,
+            classpath=job.classpath,
+            work_dir=workspace.path,
+            log_path=folder.path / "client.log",
+            security=job.security,
+        )
+        make_producer = owned.enter_context(test.system.client(runtime, test.client).opened(client))
+        stages = _Stages(clock, progress)
+        meanwhile = not test.timers.is_resumable
+        prepared = owned.enter_context(_checkers(workspace, job, meanwhile=meanwhile))
+
+        def on_window() -> None:
+            if test.timers.is_resumable and job.ready.is_resumable and test.nemesis.away_again is not None:
+                workspace.let_resume(resumable=True)
+
+        outage = Outage(test, runtime, make_producer, folder, clock=clock, progress=stages.begin, on_window=on_window)
+        _go(outage.resume if job.is_resumed else outage.run, outage, told, stages)
+        if told.content["status"] == verdict.COMPLETE:
+            workspace.let_resume(resumable=False)
+            if outage.cluster is not None:
+                told.content["coordination"] = outage.cluster.control.coordination()
+            if job.aftermath and outage.cluster is not None:
+                _follow(outage.cluster, test, make_producer, told=told, stages=stages)
+                told.list_evidence()
+        if not job.keep:
+            _close(runtime)
+        stages.begin("check")
+        from harness.judge.check import judge_run, run_checkers, store  # noqa: PLC0415  (loaded by now)
+
+        with drawing_ahead(folder) as drawn:
+            results = run_checkers(prepared()) if told.content["status"] == verdict.COMPLETE else None
+        judgement = judge_run(results, folder, told.content)
+        stages.end()
+        said = judgement.verdict
+        said["timings_s"] = stages.timings_s
+        told.time(stages.timings_s)
+        store(folder, judgement, drawn())
+        _be_latest(folder)
+        kept = {}
+        if job.keep:
+            workspace.keep()
+            kept = {broker: str(runtime.address(broker)) for broker in runtime.brokers}
+        return RunResult(folder, said, kept)
+
+
+def _close(runtime: Runtime, *, keep: bool = False) -> None:
+    """Let go of the brokers. What fails here is told, and takes nothing from the verdict."""
+    try:
+        runtime.close(keep=keep)
+    except (HarnessError, OSError) as error:
+        log.warning("the brokers were not let go of as they should be: %s", error)
+
+
+def _kept(folder: RunFolder) -> str:
+    """Say what an interrupted run leaves."""
+    try:
+        status = json.loads(folder.manifest_path.read_text())["status"]
+    except (OSError, ValueError, KeyError):
+        status = verdict.RUNNING
+    if status == verdict.COMPLETE:
+        return f"the run is kept in {folder.path}/, and `harness check {folder.path}` judges it"
+    return f"what was collected is kept in {folder.path}/, without a verdict"
+
+
+def _be_latest(folder: RunFolder) -> None:
+    try:
+        point_latest(folder.path)
+    except OSError as error:
+        log.warning("latest does not point at %s: %s", folder.path, error.strerror or error)
+
+
+def _say_how_to_go_on(workspace: Workspace) -> None:
+    owner = leftovers.read_owner(workspace.path)
+    if owner is not None and owner.resumable:
+        log.warning("this run can go on with `harness run --resume %s`", owner.run_dir)
+
+
+def _go(through: Callable[[], None], outage: Outage, told: Manifest, stages: _Stages) -> None:
+    """Go through the outage and write down how it ended. Raises what leaves nothing to judge."""
+    try:
+        through()
+    except TimeLimitError as error:
+        told.finish(TIME_LIMIT, stages.timings_s, str(error))
+    except Exception as error:
+        why = str(error) if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
+        told.finish(FAILED, stages.timings_s, why)
+        log.exception("the run failed")
+        if not outage.is_observing:
+            raise
+    except BaseException:
+        told.finish(INTERRUPTED, stages.timings_s, "interrupted")
+        raise
+    else:
+        told.finish(verdict.COMPLETE, stages.timings_s)
+
+
+def _follow(
+    cluster: Cluster,
+    test: Test,
+    make_producer: MakeProducer,
+    *,
+    told: Manifest,
+    stages: _Stages,
+) -> None:
+    """Watch what lasts. What fails here is told, and takes nothing from the verdict."""
+    expiration_ms = int(test.broker_settings.get(aftermath.EXPIRATION, aftermath.KAFKA_DEFAULT_EXPIRATION_MS))
+    try:
+        aftermath.follow(test, cluster, make_producer, told.folder, expiration_ms=expiration_ms, progress=stages.begin)
+    except (HarnessError, OSError) as error:
+        log.warning("the aftermath was not followed to its end: %s", error)
+        told.content["aftermath_failure"] = str(error)
+        told.write()
+
+
+class _Stages:
+    """Tells the progress and the log what begins, and adds up seconds per stage."""
+
+    def __init__(self, clock: Clock, progress: Progress) -> None:
+        self._clock = clock
+        self._progress = progress
+        self._current: tuple[str, float] | None = None
+        self.timings_s: dict[str, float] = {}
+
+    def begin(self, text: str) -> None:
+        self.end()
+        self._current = (text, self._clock.now_s())
+        log.info("%s", text)
+        self._progress.stage(text)
+
+    def end(self) -> None:
+        if self._current is not None:
+            name, since_s = self._current
+            self.timings_s[name] = round(self.timings_s.get(name, 0.0) + self._clock.now_s() - since_s, 3)
+            self.timings_s["total"] = round(self._clock.now_s(), 3)
+            self._current = None
+
+
+@contextmanager
+def _checkers(workspace: Workspace, job: Job, *, meanwhile: bool) -> Iterator[Callable[[], Prepared]]:
+    """Give what has the checkers planned, in Spark in the background; ``meanwhile`` brokers boot and clean.
+
+    Otherwise Spark is started when they are asked for, so as not to idle for days.
+    """
+
+    def prepare() -> Prepared:
+        # Brokers come first: their timers run on wall-clock time. Spark's JVM inherits this thread's niceness.
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), SPARK_NICENESS)
+        from harness.judge.checking import prepare_beside  # noqa: PLC0415  (brokers boot while pyspark is imported)
+
+        return prepare_beside(workspace, job.folder, job.java, job.spark)
+
+    with ThreadPoolExecutor(1, thread_name_prefix="spark") as pool:
+        futures: list[Future[Prepared]] = [pool.submit(prepare)] if meanwhile else []
+
+        def prepared() -> Prepared:
+            if not futures:
+                futures.append(pool.submit(prepare))
+            return futures[0].result()
+
+        try:
+            yield prepared
+        finally:
+            # Its JVM is ended and not stopped: nothing in it is needed any more, finished or not.
+            while not all(future.done() for future in futures):
+                leftovers.end_processes(workspace.run_id, carrying=leftovers.SPARK_MARKER)
+                wait(futures, timeout=SPARK_END_POLL_S)
+            leftovers.end_processes(workspace.run_id, carrying=leftovers.SPARK_MARKER)
+
+
+@contextmanager
+def _logging_to(path: Path) -> Iterator[None]:
+    handler = logging.FileHandler(path)
+    handler.setFormatter(log_formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    previous = log.level
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.setLevel(previous)
+        root.removeHandler(handler)
+        handler.close()

@@ -1,0 +1,127 @@
+"""``harness run --resume``: goes on with a run that was cut off while its window was open.
+
+The window is where a run with long timers spends its days: nothing is left to be done but to wait until the
+brokers that stayed have removed what is critical. What goes on is the run folder (history, observations,
+manifest) and the brokers' data, which are kept for that; every process starts anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from harness.command_line.request import RunOptions
+from harness.errors import UsageError
+from harness.host import leftovers
+from harness.host.clock import RealClock
+from harness.judge.verdict import COMPLETE
+from harness.plan.schedule import schedule_of
+from harness.run.conduct import conduct
+from harness.run.start import assemble
+from harness.run_folder import inventory
+from harness.run_folder.manifest import HIDDEN, Manifest, open_run
+from harness.spark.options import SparkOptions
+from harness.targets import at_version
+from nemesis import find_nemesis
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from harness.judge.outcome import Progress, RunResult
+    from harness.run_folder.store import RunFolder
+
+NEEDED = (
+    "target", "anomaly", "nemesis", "timers", "topic_settings", "broker_settings", "brokers", "absent_brokers",
+    "replication_factor", "partitions", "seed", "client", "runtime",
+)  # fmt: skip
+"""What has to be in a manifest for its run to go on."""
+
+
+@dataclass(frozen=True)
+class ResumeOptions:
+    """What the user asked for."""
+
+    run_dir: Path
+    time_limit_s: float | None = None
+    keep: bool = False
+    aftermath: bool = False
+    port_base: int | None = None
+    command_config: Path | None = None
+    spark: SparkOptions = field(default_factory=SparkOptions)
+
+
+def resume(options: ResumeOptions, progress: Progress) -> RunResult:
+    """Go on with a run and judge what was collected. Raises `UsageError` where there is nothing to go on with."""
+    clock = RealClock(time_limit_s=options.time_limit_s)
+    folder, content = _open_cut_off(options.run_dir)
+    began_with = options_of(content, options)
+    nemesis = find_nemesis(began_with.nemesis)
+    if nemesis.away_again is None:
+        raise UsageError(
+            f"{folder.path} cannot go on: what the nemesis {nemesis.name} did ended with the harness; run it anew"
+        )
+    if HIDDEN in began_with.broker_settings.values():
+        raise UsageError(
+            f"{folder.path} cannot go on: secrets among its brokers' settings were not stored; run it anew"
+        )
+    if content.get("security") and options.command_config is None:
+        raise UsageError(f"{folder.path} needs the login that it began with: give --command-config")
+    made = assemble(began_with, progress)
+
+    def begin() -> Manifest:
+        told = Manifest(folder, content)
+        told.go_on()
+        return told
+
+    return conduct(made.job(folder, begin, is_resumed=True), clock, progress)
+
+
+def options_of(content: Mapping[str, Any], options: ResumeOptions) -> RunOptions:
+    """Return the options of the run that a manifest describes, with those with which it goes on.
+
+    Settings are all of them, the timers' too: what was in effect stays so, whatever timers this release has.
+    """
+    told, image = content.get("schedule"), content["runtime"].get("image")
+    return RunOptions(
+        target=at_version(content["target"]["name"], content["target"]["version"]).name,
+        anomaly=content["anomaly"],
+        schedule=schedule_of(told, "the manifest") if told else None,
+        nemesis=content["nemesis"],
+        client=content["client"],
+        timers=content["timers"],
+        brokers=len(content["brokers"]),
+        replication_factor=content["replication_factor"],
+        partitions=content["partitions"],
+        absent=len(content["absent_brokers"]),
+        seed=content["seed"],
+        topic_settings=content["topic_settings"],
+        broker_settings=content["broker_settings"],
+        time_limit_s=options.time_limit_s,
+        keep=options.keep,
+        aftermath=options.aftermath,
+        port_base=options.port_base,
+        runtime=content["runtime"]["name"],
+        image=image["reference"] if image else None,
+        command_config=options.command_config,
+        spark=options.spark,
+    )
+
+
+def _open_cut_off(run_dir: Path) -> tuple[RunFolder, dict[str, Any]]:
+    """Return a run's folder and manifest where it can go on. Raises `UsageError` with the reason where not."""
+    folder, content, recorded = open_run(run_dir, NEEDED)
+    if content["status"] == COMPLETE:
+        raise UsageError(f"{run_dir} went to its end; `harness check` judges it again")
+    owner = leftovers.read_owner(leftovers.work_root() / folder.run_id)
+    if (owner or recorded).lives():
+        raise UsageError(f"{run_dir} is still going on (process {(owner or recorded).pid})")
+    if owner is None:
+        raise UsageError(f"{run_dir} cannot go on: its brokers' data are gone; run it anew")
+    if owner.kept:
+        raise UsageError(f"{run_dir} cannot go on: its cluster was kept; `harness clean {folder.run_id}` removes it")
+    if not owner.resumable:
+        raise UsageError(f"{run_dir} cannot go on: it was cut off before its window opened; run it anew")
+    with inventory.comparing(folder, content) as differences:
+        differences()
+    return folder, content

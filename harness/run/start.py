@@ -1,0 +1,194 @@
+"""``harness run``: from options to a run that is conducted to its verdict."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.brokers.protocol.security import read_security
+from harness.clients import find_client
+from harness.command_line.request import command_line
+from harness.errors import UsageError
+from harness.host.clock import RealClock
+from harness.host.java import find_java
+from harness.judge.background import find_archive
+from harness.plan.catalog import CONTROL
+from harness.plan.placement import place, ports_for
+from harness.plan.schedule import looked_for, write_schedule
+from harness.plan.timers import find_timers
+from harness.run import aftermath
+from harness.run.conduct import Job, conduct
+from harness.run.contradictions import raise_if_contradictory
+from harness.run.runner import Test
+from harness.run_folder import manifest
+from harness.run_folder.store import create_run_folder, new_run_id
+from harness.runtimes import choose
+from harness.runtimes.base import Wanted
+from harness.systems import find_system
+from harness.targets import SIMULATED, exact_name, find_target
+from harness.targets.jars import jars_for_client
+from harness.targets.settings import note_on
+from models.cluster.settings import raise_if_unknown
+from nemesis import find_nemesis
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from harness.brokers.protocol.security import Security
+    from harness.command_line.request import RunOptions
+    from harness.host.java import Java
+    from harness.judge.outcome import Progress, RunResult
+    from harness.run_folder.manifest import Manifest
+    from harness.run_folder.store import RunFolder
+    from harness.runtimes.base import Ready
+    from harness.targets import Target
+    from harness.targets.jars import JarSet
+
+SCHEDULE = "schedule"
+"""Stands for the anomaly where a schedule was given."""
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """All that a run takes, found and fit, before anything of it is started."""
+
+    options: RunOptions
+    target: Target
+    test: Test
+    java: Java
+    runtime_name: str
+    ready: Ready
+    jars: JarSet | None
+    ports: Sequence[int]
+    security: Security | None
+
+    def job(self, folder: RunFolder, begin: Callable[[], Manifest], *, is_resumed: bool = False) -> Job:
+        """Return the run as it begins, or goes on, in a folder."""
+        return Job(
+            test=self.test,
+            folder=folder,
+            java=self.java,
+            ready=self.ready,
+            classpath=self.jars.classpath if self.jars else "",
+            ports=self.ports,
+            begin=begin,
+            is_resumed=is_resumed,
+            keep=self.options.keep,
+            aftermath=self.options.aftermath,
+            security=self.security,
+            spark=self.options.spark,
+        )
+
+
+def run(options: RunOptions, progress: Progress) -> RunResult:
+    """Run the scenarios in one outage and judge what was collected. Raises as `conduct` does."""
+    clock = RealClock(time_limit_s=options.time_limit_s)
+    raise_if_contradictory(options)
+    made = assemble(options, progress)
+    if note := (options.topic_settings or options.broker_settings) and note_on(made.target):
+        progress.stage(note)
+    anomaly = options.anomaly or SCHEDULE
+    folder = create_run_folder(options.results, made.target.name, anomaly, new_run_id())
+    if options.schedule is not None:
+        write_schedule(folder.schedule_path, options.schedule)
+
+    def begin() -> Manifest:
+        return manifest.begin(
+            folder,
+            target=made.target,
+            anomaly=anomaly,
+            schedule=options.schedule,
+            test=made.test,
+            java=made.java,
+            runtime=made.ready.told,
+            jars=made.jars,
+            security=made.security,
+            command=command_line(repeatable(made, folder)),
+        )
+
+    return conduct(made.job(folder, begin), made.ready.clock(clock), progress)
+
+
+def assemble(options: RunOptions, progress: Progress) -> Assembly:
+    """Find all that a run takes, whether it begins or goes on. Raises `UsageError` for what is missing or unfit."""
+    target, test = find_target(options.target), test_of(options)
+    if options.aftermath:
+        aftermath.raise_if_pointless(test)
+    client = find_client(test.client)
+    security = read_security(options.command_config) if options.command_config else None
+    if target.system in SIMULATED:
+        raise_if_unknown(test.topic_settings, test.broker_settings)
+    java = find_java()
+    wanted = Wanted(target, java, progress.jars, needs=test.nemesis.needs, image=options.image, access=options.access)
+    choice = choose(options.runtime, wanted)
+    if choice.reason is not None:
+        progress.stage(f"runtime {choice.name} ({choice.reason})")
+    if options.spark.is_one_plain_jvm:
+        find_archive(java)  # where it has to be made, that begins before jars are fetched
+    ready = choice.prepare(wanted)
+    needs_jars = client.needs_jars and not test.system.has_own_clients
+    jars = ready.jars or jars_for_client(target, needed=needs_jars, on_progress=progress.jars)
+    ports = ports_for(test.placement, options.port_base)
+    return Assembly(options, target, test, java, choice.name, ready, jars, ports, security)
+
+
+def repeatable(made: Assembly, folder: RunFolder) -> RunOptions:
+    """Return the options with what was left open decided as it was: seed, runtime, and the version of a short name.
+
+    Files are named so that they are found from any directory; a schedule is that of the run folder. Secrets among the
+    brokers' settings are hidden, as everywhere in a run folder.
+    """
+    options = made.options
+    access = options.access
+    return replace(
+        options,
+        target=exact_name(made.target),
+        seed=made.test.seed,
+        runtime=made.runtime_name,
+        broker_settings=manifest.without_secrets(options.broker_settings),
+        schedule_path=folder.schedule_path.absolute() if options.schedule else None,
+        command_config=options.command_config.absolute() if options.command_config else None,
+        access=replace(access, key=_absolute(access.key), known_hosts=_absolute(access.known_hosts))
+        if access
+        else None,
+    )
+
+
+def _absolute(path: str | None) -> str | None:
+    return None if path is None else str(Path(path).absolute())
+
+
+def test_of(options: RunOptions) -> Test:
+    """Return the test that the options ask for. Raises `UsageError` for names and numbers that do not fit."""
+    target, timers, nemesis = find_target(options.target), find_timers(options.timers), find_nemesis(options.nemesis)
+    system = find_system(target.system)
+    placement = place(
+        brokers=options.brokers,
+        replication_factor=options.replication_factor,
+        partitions=options.partitions,
+        absent=options.absent,
+        quorum=nemesis.quorum,
+        has_odd_replicas=system.has_odd_replicas,
+    )
+    if system.nemeses is not None and nemesis.name not in system.nemeses:
+        raise UsageError(
+            f"--nemesis {nemesis.name}: {system.name} cannot be put through it; choose {', '.join(system.nemeses)}"
+        )
+    if reason := system.why_unfit(placement):
+        raise UsageError(reason)
+    if reason := nemesis.why_unfit(placement):
+        raise UsageError(f"--nemesis {nemesis.name}: {reason}")
+    topic_settings, broker_settings = system.settings(target, timers, nemesis.broker_settings)
+    return Test(
+        scenarios=(*looked_for(options.anomaly, options.schedule), CONTROL),
+        nemesis=nemesis,
+        timers=system.timers(timers),
+        topic_settings={**topic_settings, **options.topic_settings},
+        broker_settings={**broker_settings, **options.broker_settings},
+        placement=placement,
+        seed=secrets.randbelow(2**31) if options.seed is None else options.seed,
+        client=options.client,
+        system_name=target.system,
+    )
