@@ -22,10 +22,10 @@ from rich.console import Console
 from rich.table import Table
 from segments_data import TOPIC, Shape, write_replicas
 
-from harness.audit.compilation import compile_all
 from harness.brokers.segments.batches import Batch, iter_entries, iter_records
 from harness.host.java import find_java
 from harness.judge import background
+from harness.judge.compilation import compile_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

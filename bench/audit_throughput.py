@@ -37,7 +37,7 @@ from harness.brokers.segments.batches import CONTROL
 from harness.brokers.segments.blocks import iter_blocks
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.judge.checking import session_of
+from harness.judge.session import session_of
 from harness.judge.verdict import CLEAN, EXIT_CODES
 from harness.run_folder.store import new_run_id
 from harness.spark.options import SparkOptions

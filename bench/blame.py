@@ -37,7 +37,7 @@ from harness.clients import ClientError
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, HarnessError
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.judge.checking import session_of
+from harness.judge.session import session_of
 from harness.run_folder.store import new_run_id
 from harness.spark.options import SparkOptions
 

@@ -27,7 +27,7 @@ from harness.explore.sweep import dealing, rows_of, told
 from harness.explore.tally import Tally
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.judge.checking import session_of
+from harness.judge.session import session_of
 from harness.run_folder.store import new_run_id
 from harness.spark.options import SparkOptions
 from models.steps import play

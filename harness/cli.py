@@ -17,7 +17,8 @@ from harness.audit.cli import audit
 from harness.command_line.common import format_option, results_option
 from harness.command_line.console import JSON, ConsoleProgress, show
 from harness.command_line.parameters import RUN_FOLDER, TARGET, Count, FilePath, Text
-from harness.command_line.request import request_of, run_options
+from harness.command_line.request import command_line, request_of, run_options
+from harness.command_line.spark import PARAMETERS, spark_options
 from harness.conformance.cli import conform
 from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_USAGE, HarnessError, UsageError, interruptible
 from harness.escape import log_formatter, visible
@@ -26,7 +27,6 @@ from harness.host import leftovers
 from harness.judge.verdict import EXIT_CODES
 from harness.nightly.cli import nightly
 from harness.plan import catalog
-from harness.spark.options import PARAMETERS, spark_options
 from harness.terminal import Table, stderr, stdout, styled
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def run(context: click.Context, /, output: str, run_dir: Path | None, **paramete
     progress = ConsoleProgress()
     try:
         if run_dir is None:
-            result = go(request_of(parameters, given), progress)
+            result = go(request_of(parameters, given), progress, command_line)
         else:
             taken = {field.name for field in fields(ResumeOptions)}
             refused = [
@@ -99,7 +99,7 @@ def run(context: click.Context, /, output: str, run_dir: Path | None, **paramete
 @format_option
 def check(run_dir: Path, output: str, spark: SparkOptions, *, partial: bool) -> int:
     """Judge a stored run again, from its folder alone."""
-    from harness.judge.checking import check_folder  # noqa: PLC0415
+    from harness.run.check import check_folder  # noqa: PLC0415
 
     progress = ConsoleProgress()
     result = check_folder(run_dir, progress, spark, partial=partial)

@@ -1,4 +1,7 @@
-"""What breaks, and when: one fault a file, each with `leave` and `come_back`, in one table."""
+"""Faults: one a file, each with `leave` and `come_back`, in one table.
+
+A fault says what happens to which brokers or links; `harness.run` decides when, and `harness.runtimes` carries it out.
+"""
 
 from __future__ import annotations
 

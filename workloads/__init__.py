@@ -1,1 +1,4 @@
-"""Who writes what: the payload of each scenario, the filler around it, and the reader at the end."""
+"""What clients write: the payload of each scenario, the filler around it, and the ballast of a topic.
+
+The scenarios are data in `harness.plan`; the client libraries are in `harness.clients`.
+"""

@@ -1,1 +1,5 @@
-"""Audits: are the replicas of somebody's cluster already diverged?"""
+"""`harness audit`: have the replicas of a user's cluster diverged?
+
+Reads copies of disks or a live cluster, runs the checkers, and writes findings with attribution and advice.
+Detection is in `checkers.anomalies`, attribution in `checkers.attribution`; the words are here.
+"""

@@ -12,9 +12,10 @@ from harness.brokers.segments.tombstones import BY_NULL, TOMBSTONES
 from harness.command_line.common import format_option
 from harness.command_line.console import JSON, MB, TEXT, ConsoleProgress, show_findings
 from harness.command_line.parameters import TOPIC, FilePath, Number, Text, file_to_read
+from harness.command_line.spark import spark_options
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, UsageError, interruptible
 from harness.judge.verdict import ANOMALY, EXIT_CODES
-from harness.spark.options import SparkOptions, spark_options
+from harness.spark.options import SparkOptions
 from harness.suggest import quoted
 from harness.terminal import stdout
 

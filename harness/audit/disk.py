@@ -6,13 +6,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.audit.compilation import compile_beside
 from harness.audit.judge import Beside, assemble, is_big, judge_copies
 from harness.audit.knowledge import knowledge_of_metadata
 from harness.brokers.copies.copies import find_copies
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.judge.checking import session_of
+from harness.judge.compilation import compile_beside
+from harness.judge.session import session_of
 from harness.run_folder.store import new_run_id
 
 if TYPE_CHECKING:

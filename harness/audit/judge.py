@@ -26,7 +26,8 @@ from harness.audit.attribution import Disputes, attribute
 from harness.audit.knowledge import Knowledge
 from harness.audit.span_attribution import attribute_spans
 from harness.judge.check import THREADS, dictionaries, each
-from harness.judge.verdict import ANOMALY, CLEAN, SCHEMA, UNKNOWN, finding_line, worst
+from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, finding_line, worst
+from harness.run_folder.store import SCHEMA
 from harness.spark.threads import threads
 
 if TYPE_CHECKING:

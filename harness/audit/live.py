@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from checkers.finding import VISIBLE
 from harness.audit.advice import ANY_BROKER
 from harness.audit.cluster import describe
-from harness.audit.compilation import compile_beside
 from harness.audit.coordinators import ask_coordinators
 from harness.audit.judge import NO_ROWS, Beside, assemble, judge_copies
 from harness.audit.knowledge import Knowledge, knowledge_of_cluster
@@ -29,7 +28,8 @@ from harness.errors import UsageError
 from harness.host.clock import RealClock
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.judge.checking import session_of
+from harness.judge.compilation import compile_beside
+from harness.judge.session import session_of
 from harness.run_folder.store import RunFolder, new_run_id
 
 if TYPE_CHECKING:

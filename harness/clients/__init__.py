@@ -1,4 +1,8 @@
-"""The client libraries that workloads write with, one file each, in one table."""
+"""The client libraries that workloads write with, one file each, in one table; and the reader at the end.
+
+A client records every operation in the history. What is written is in `workloads`; requests that no client library
+has are in `harness.brokers.protocol`.
+"""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ class SimulatedProducer:
 
 
 class SimulatedReading:
-    """Implements `workloads.reader.Reading`, by the rules of the Java consumer's ``CompletedFetch``."""
+    """Implements `harness.clients.reader.Reading`, by the rules of the Java consumer's ``CompletedFetch``."""
 
     def __init__(self, reader: Reader, partitions: Sequence[TopicPartition]) -> None:
         """Begin to read from the broker of ``reader``."""

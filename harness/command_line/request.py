@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -31,8 +30,8 @@ from harness.command_line.parameters import (
 )
 from harness.errors import UsageError
 from harness.plan.placement import FEWEST_BROKERS, MOST_BROKERS, MOST_PARTITIONS
+from harness.run.options import RunOptions
 from harness.runtimes import AUTO
-from harness.spark.options import SparkOptions
 from harness.suggest import quoted
 from harness.targets.settings import BROKER, SCOPES, TOPIC
 
@@ -41,46 +40,12 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from harness.host.nodes import Access
-    from harness.plan.schedule import Schedule
 
 Command = TypeVar("Command", bound="Callable[..., int]")
 
 _REFERENCE = re.compile(r"[a-zA-Z0-9][\w.:/@-]{0,400}", re.ASCII)
 OF_HOSTS = ("ssh_user", "ssh_port", "ssh_key", "ssh_known_hosts", "ssh_pins")
 """Parameters that say how hosts are logged in to."""
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """What the user asked for; ``topic_settings`` and ``broker_settings`` win over the timers'.
-
-    A ``schedule`` takes the place of ``anomaly``, which is "" then; ``schedule_path``: where it was read.
-    """
-
-    target: str
-    anomaly: str
-    schedule: Schedule | None = None
-    schedule_path: Path | None = field(default=None, compare=False)
-    nemesis: str = "kill"
-    client: str = "librdkafka"
-    timers: str = "fast"
-    brokers: int = 3
-    replication_factor: int = 3
-    partitions: int = 1
-    absent: int = 1
-    results: Path = Path("results")
-    seed: int | None = None
-    topic_settings: Mapping[str, str] = field(default_factory=dict)
-    broker_settings: Mapping[str, str] = field(default_factory=dict)
-    time_limit_s: float | None = None
-    keep: bool = False
-    aftermath: bool = False
-    port_base: int | None = None
-    runtime: str = AUTO
-    image: str | None = None
-    access: Access | None = None
-    command_config: Path | None = None
-    spark: SparkOptions = field(default_factory=SparkOptions)
 
 
 @dataclass(frozen=True)

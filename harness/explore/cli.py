@@ -11,9 +11,9 @@ from click.core import ParameterSource
 from harness.command_line.common import format_option
 from harness.command_line.console import JSON, STYLES
 from harness.command_line.parameters import MOST_SEED, Count, FilePath, Text
+from harness.command_line.spark import spark_options
 from harness.errors import UsageError
 from harness.judge.verdict import EXIT_CODES
-from harness.spark.options import spark_options
 from harness.terminal import Table, stderr, stdout, styled
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from harness.explore.sweep import dealing, told
 from harness.explore.tally import Tally, found_by_checkers
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.judge.checking import session_of
+from harness.judge.session import session_of
 from harness.plan.schedule import Schedule, scenario_of
 from harness.run_folder.store import new_run_id
 

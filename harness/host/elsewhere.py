@@ -12,7 +12,7 @@ COMPOSE_FILE = "compose.yaml"
 NODES_FILE = "nodes.json"
 """In that of a run on other hosts, from before anything is written there."""
 
-MODULES = {COMPOSE_FILE: "harness.host.engine", NODES_FILE: "harness.runtimes.ssh"}
+MODULES = {COMPOSE_FILE: "harness.host.engine", NODES_FILE: "harness.host.node_runs"}
 """The module with ``end`` and ``remove``; to be imported only where it is needed, as that takes a moment."""
 
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 DUMP_TIMEOUT_S = 300.0
 """For a JVM with the lowest priority to write some 150 MB."""
+WORKERS = "checkers.workers"
+"""What forks the Python workers of every session that checks."""
 DRAFTS = "spark-drafts"
 """The folder beside the archives where they are written; whoever makes one has it locked."""
 
@@ -91,7 +93,7 @@ def _rehearse(java: Java, scratch: Path, run_id: str, draft: Path) -> None:
 
     log_path = scratch / "spark.log"
     flags = (f"-XX:ArchiveClassesAtExit={draft}",)
-    session = start_session(SparkSpec(run_id, scratch / "spark", log_path, java.path, jvm_flags=flags))
+    session = start_session(SparkSpec(run_id, scratch / "spark", log_path, java.path, jvm_flags=flags, workers=WORKERS))
     jvm: Any = session.sparkContext._gateway.proc  # type: ignore[union-attr]  # noqa: SLF001  (it is nowhere else)
     check.run_checkers(check.prepare(session, [RunFolder(scratch / "empty")]))
     session.stop()

@@ -104,7 +104,7 @@ def main() -> None:
         make(find_java(), wait_s=0.0)
     _give_way()
     # Compiling is slow as well, and the first big audit needs it.
-    import_module("harness.audit.compilation").compile_all()
+    import_module("harness.judge.compilation").compile_all()
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from harness.judge import verdict
 from harness.judge.guarantees import CHECKER
 from harness.judge.verdict import Results
 from harness.run_folder import inventory
-from harness.run_folder.store import REPORT, RunFolder
+from harness.run_folder.store import RunFolder
 from harness.spark.threads import threads
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from checkers.replay.judged import Judged
-    from harness.report.page import Drawn
     from harness.run_folder.inventory import Difference
 
 T = TypeVar("T")
@@ -153,22 +152,16 @@ def judge_run(
     return Judgement(said, found.outcomes)
 
 
-def store(folder: RunFolder, judgement: Judgement, drawn: Drawn | None = None) -> None:
-    """Write what is to be kept, and the report, in place of what was there. Raises OSError where that cannot be.
+def store(folder: RunFolder, judgement: Judgement) -> None:
+    """Write what is to be kept in place of what was there. Raises OSError where that cannot be.
 
-    ``drawn``: what of the report was drawn before. A former verdict that differs is kept under another name.
+    A former verdict that differs is kept under another name.
     """
     former = folder.keep_former_verdict(judgement.verdict)
     if former is not None:
         log.warning("the former verdict differs, and is kept as %s", former.name)
     folder.write_lines(folder.outcomes_path, judgement.outcomes)
     folder.write_json(folder.verdict_path, judgement.verdict)
-    try:
-        from harness.report.page import write_report  # noqa: PLC0415  (slow imports, and nothing else needs them)
-
-        write_report(folder, judgement.verdict, drawn)
-    except Exception as error:  # noqa: BLE001  (a page that cannot be drawn takes nothing from the verdict)
-        log.warning("%s is not written: %s: %s", folder.path / REPORT, type(error).__name__, error)
 
 
 def read_aftermath(folder: RunFolder) -> list[dict[str, Any]]:

@@ -21,27 +21,19 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 from harness.judge import guarantees
 from harness.judge.lasting import lasting
-from harness.plan.scenario import Critical
+from harness.plan.scenario import ONE_COPY, Critical
+from harness.run_folder.store import SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from harness.run_folder.inventory import Difference
 
-SCHEMA = 1
 ANOMALY, CLEAN, UNKNOWN = "anomaly", "clean", "unknown"
 EXIT_CODES = {ANOMALY: EXIT_ANOMALY, CLEAN: EXIT_CLEAN, UNKNOWN: EXIT_UNKNOWN}
 
-RUNNING, COMPLETE = "running", "complete"
-MANIFEST_FIELDS = (
-    "run_id", "target", "anomaly", "nemesis", "absent_brokers", "scenarios", "timings_s",
-)  # fmt: skip
-
 NO_FAULT = "none"
 """The one nemesis that takes nobody away, in run folders whose manifest does not say whether it does."""
-
-ONE_COPY = "one-copy"
-"""What `harness.systems.Control.coordination` calls it that brokers share one copy of each partition."""
 
 Fact = dict[str, Any]
 

@@ -1,4 +1,5 @@
-"""A matrix of runs, night after night, and whether every cell of it is as expected.
+"""`harness nightly`: a matrix of runs, and whether every cell of it is as expected.
 
-matrix -> plan of outages -> a ledger of what each of them said -> cells -> summary, as JSON, Markdown and JUnit XML.
+matrix -> plan of outages -> a ledger of the results -> cells -> summary, as JSON, Markdown and JUnit XML.
+Each run of a night is a `harness run` of its own.
 """

@@ -137,7 +137,7 @@ def _new_night(
     from harness.nightly.latest import newest_patches  # noqa: PLC0415
     from harness.nightly.ledger import NIGHTLY, Ledger, Plan  # noqa: PLC0415
     from harness.nightly.matrix import read_matrix  # noqa: PLC0415
-    from harness.run_folder.manifest import commit_of_checkout  # noqa: PLC0415
+    from harness.run.begin import commit_of_checkout  # noqa: PLC0415
     from harness.run_folder.store import new_run_id  # noqa: PLC0415
 
     matrix = read_matrix(matrix_file, given, newest_patches() if latest else lambda _: None)

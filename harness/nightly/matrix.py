@@ -23,11 +23,12 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from harness.clients import find_client
-from harness.command_line.request import RunOptions, parse_settings
+from harness.command_line.request import parse_settings
 from harness.errors import UsageError
 from harness.nightly.files import read_toml
 from harness.plan.catalog import ALL, SCENARIOS, scenarios_for
 from harness.run.contradictions import raise_if_contradictory
+from harness.run.options import RunOptions
 from harness.run.start import test_of
 from harness.runtimes import SIM, find_runtime
 from harness.suggest import nearest

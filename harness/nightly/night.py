@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import psutil
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE
-from harness.judge.verdict import COMPLETE, finding_line
+from harness.judge.verdict import finding_line
 from harness.nightly.ledger import Attempt, Said
-from harness.run_folder.store import MANIFEST
+from harness.run_folder.store import COMPLETE, MANIFEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+ONE_COPY = "one-copy"
+"""What `harness.systems.Control.coordination` calls it that brokers share one copy of each partition."""
+
 
 class Anomaly(StrEnum):
     """The four ways in which replicas of a compacted partition come to disagree for ever."""

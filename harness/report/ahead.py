@@ -1,16 +1,21 @@
-"""What takes longest of a report, and needs no verdict, is drawn while the checkers run."""
+"""The report of a run: what takes longest of it, and needs no verdict, is drawn while the checkers run."""
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from harness.run_folder.store import REPORT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from harness.report.page import Drawn
     from harness.run_folder.store import RunFolder
+
+log = logging.getLogger("harness")
 
 
 @contextmanager
@@ -29,3 +34,13 @@ def _draw(folder: RunFolder) -> Drawn | None:
 
         return draw(folder)
     return None
+
+
+def write_if_possible(folder: RunFolder, verdict: Mapping[str, Any], drawn: Drawn | None) -> None:
+    """Write the page; where it cannot be drawn, the log says so: that takes nothing from the verdict."""
+    try:
+        from harness.report.page import write_report  # noqa: PLC0415  (slow imports, and nothing else needs them)
+
+        write_report(folder, verdict, drawn)
+    except Exception as error:  # noqa: BLE001
+        log.warning("%s is not written: %s: %s", folder.path / REPORT, type(error).__name__, error)

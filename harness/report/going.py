@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.host import leftovers
-from harness.judge.verdict import RUNNING
 from harness.report.runs import run_folders
-from harness.run_folder.store import HARNESS_LOG, MANIFEST
+from harness.run_folder.store import HARNESS_LOG, MANIFEST, RUNNING
 
 if TYPE_CHECKING:
     from pathlib import Path

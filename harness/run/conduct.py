@@ -9,6 +9,7 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from harness.clients import ClientSpec
@@ -16,12 +17,11 @@ from harness.errors import HarnessError, TimeLimitError, interruptible
 from harness.escape import log_formatter
 from harness.host import leftovers
 from harness.host.workspace import Workspace
-from harness.judge import verdict
 from harness.judge.outcome import RunResult
-from harness.report.ahead import drawing_ahead
+from harness.report.ahead import drawing_ahead, write_if_possible
 from harness.run import aftermath
 from harness.run.runner import Outage
-from harness.run_folder.store import HARNESS_LOG, point_latest
+from harness.run_folder.store import COMPLETE, HARNESS_LOG, RUNNING, point_latest
 from harness.runtimes.base import ClusterSpec, bootstrap_servers
 from harness.spark.options import SparkOptions
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("harness")
 
 SPARK_NICENESS = 10
+REPORT_MODULE = "harness.report.page"
 SPARK_END_POLL_S = 0.2
 FAILED, TIME_LIMIT, INTERRUPTED = "failed", "time-limit", "interrupted"
 
@@ -120,7 +121,7 @@ def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
 
         outage = Outage(test, runtime, make_producer, folder, clock=clock, progress=stages.begin, on_window=on_window)
         _go(outage.resume if job.is_resumed else outage.run, outage, told, stages)
-        if told.content["status"] == verdict.COMPLETE:
+        if told.content["status"] == COMPLETE:
             workspace.let_resume(resumable=False)
             if outage.cluster is not None:
                 told.content["coordination"] = outage.cluster.control.coordination()
@@ -133,13 +134,14 @@ def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
         from harness.judge.check import judge_run, run_checkers, store  # noqa: PLC0415  (loaded by now)
 
         with drawing_ahead(folder) as drawn:
-            results = run_checkers(prepared()) if told.content["status"] == verdict.COMPLETE else None
+            results = run_checkers(prepared()) if told.content["status"] == COMPLETE else None
         judgement = judge_run(results, folder, told.content)
         stages.end()
         said = judgement.verdict
         said["timings_s"] = stages.timings_s
         told.time(stages.timings_s)
-        store(folder, judgement, drawn())
+        store(folder, judgement)
+        write_if_possible(folder, said, drawn())
         _be_latest(folder)
         kept = {}
         if job.keep:
@@ -161,8 +163,8 @@ def _kept(folder: RunFolder) -> str:
     try:
         status = json.loads(folder.manifest_path.read_text())["status"]
     except (OSError, ValueError, KeyError):
-        status = verdict.RUNNING
-    if status == verdict.COMPLETE:
+        status = RUNNING
+    if status == COMPLETE:
         return f"the run is kept in {folder.path}/, and `harness check {folder.path}` judges it"
     return f"what was collected is kept in {folder.path}/, without a verdict"
 
@@ -196,7 +198,7 @@ def _go(through: Callable[[], None], outage: Outage, told: Manifest, stages: _St
         told.finish(INTERRUPTED, stages.timings_s, "interrupted")
         raise
     else:
-        told.finish(verdict.COMPLETE, stages.timings_s)
+        told.finish(COMPLETE, stages.timings_s)
 
 
 def _follow(
@@ -250,9 +252,12 @@ def _checkers(workspace: Workspace, job: Job, *, meanwhile: bool) -> Iterator[Ca
     def prepare() -> Prepared:
         # Brokers come first: their timers run on wall-clock time. Spark's JVM inherits this thread's niceness.
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), SPARK_NICENESS)
-        from harness.judge.checking import prepare_beside  # noqa: PLC0415  (brokers boot while pyspark is imported)
+        from harness.judge.session import prepare_beside  # noqa: PLC0415  (brokers boot while pyspark is imported)
 
-        return prepare_beside(workspace, job.folder, job.java, job.spark)
+        prepared = prepare_beside(workspace, job.folder, job.java, job.spark)
+        # What draws the report takes a second to load, which the cluster does not notice now.
+        import_module(REPORT_MODULE)
+        return prepared
 
     with ThreadPoolExecutor(1, thread_name_prefix="spark") as pool:
         futures: list[Future[Prepared]] = [pool.submit(prepare)] if meanwhile else []

@@ -12,7 +12,7 @@ from harness.targets.settings import BROKER, TOPIC, raise_if_unfit
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from harness.command_line.request import RunOptions
+    from harness.run.options import RunOptions
     from harness.targets import Target
 
 RUNTIMES_OF: Final[Mapping[str, Sequence[str]]] = {

@@ -10,16 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from harness.command_line.request import RunOptions
 from harness.errors import UsageError
 from harness.host import leftovers
 from harness.host.clock import RealClock
-from harness.judge.verdict import COMPLETE
 from harness.plan.schedule import schedule_of
 from harness.run.conduct import conduct
+from harness.run.options import RunOptions
 from harness.run.start import assemble
 from harness.run_folder import inventory
 from harness.run_folder.manifest import HIDDEN, Manifest, open_run
+from harness.run_folder.store import COMPLETE
 from harness.spark.options import SparkOptions
 from harness.targets import at_version
 from nemesis import find_nemesis

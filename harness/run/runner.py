@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from harness.clients.reader import read_committed
 from harness.cluster import snapshot
 from harness.cluster.cluster import Cluster
 from harness.cluster.observe import Observer
@@ -25,7 +26,6 @@ from nemesis import Grounds
 from workloads.ballast import Ballast
 from workloads.filler import Filler, FillerSpec
 from workloads.payload import Payload
-from workloads.reader import read_committed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

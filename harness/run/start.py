@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from harness.brokers.protocol.security import read_security
 from harness.clients import find_client
-from harness.command_line.request import command_line
 from harness.errors import UsageError
 from harness.host.clock import RealClock
 from harness.host.java import find_java
@@ -18,11 +17,10 @@ from harness.plan.catalog import CONTROL
 from harness.plan.placement import place, ports_for
 from harness.plan.schedule import looked_for, write_schedule
 from harness.plan.timers import find_timers
-from harness.run import aftermath
+from harness.run import aftermath, begin
 from harness.run.conduct import Job, conduct
 from harness.run.contradictions import raise_if_contradictory
 from harness.run.runner import Test
-from harness.run_folder import manifest
 from harness.run_folder.store import create_run_folder, new_run_id
 from harness.runtimes import choose
 from harness.runtimes.base import Wanted
@@ -37,9 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from harness.brokers.protocol.security import Security
-    from harness.command_line.request import RunOptions
     from harness.host.java import Java
     from harness.judge.outcome import Progress, RunResult
+    from harness.run.options import RunOptions
     from harness.run_folder.manifest import Manifest
     from harness.run_folder.store import RunFolder
     from harness.runtimes.base import Ready
@@ -82,8 +80,11 @@ class Assembly:
         )
 
 
-def run(options: RunOptions, progress: Progress) -> RunResult:
-    """Run the scenarios in one outage and judge what was collected. Raises as `conduct` does."""
+def run(options: RunOptions, progress: Progress, command_line: Callable[[RunOptions], str]) -> RunResult:
+    """Run the scenarios in one outage and judge what was collected. Raises as `conduct` does.
+
+    ``command_line``: returns the command that asks for the same run.
+    """
     clock = RealClock(time_limit_s=options.time_limit_s)
     raise_if_contradictory(options)
     made = assemble(options, progress)
@@ -94,8 +95,8 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
     if options.schedule is not None:
         write_schedule(folder.schedule_path, options.schedule)
 
-    def begin() -> Manifest:
-        return manifest.begin(
+    def begin_manifest() -> Manifest:
+        return begin.begin(
             folder,
             target=made.target,
             anomaly=anomaly,
@@ -108,7 +109,7 @@ def run(options: RunOptions, progress: Progress) -> RunResult:
             command=command_line(repeatable(made, folder)),
         )
 
-    return conduct(made.job(folder, begin), made.ready.clock(clock), progress)
+    return conduct(made.job(folder, begin_manifest), made.ready.clock(clock), progress)
 
 
 def assemble(options: RunOptions, progress: Progress) -> Assembly:
@@ -147,7 +148,7 @@ def repeatable(made: Assembly, folder: RunFolder) -> RunOptions:
         target=exact_name(made.target),
         seed=made.test.seed,
         runtime=made.runtime_name,
-        broker_settings=manifest.without_secrets(options.broker_settings),
+        broker_settings=begin.without_secrets(options.broker_settings),
         schedule_path=folder.schedule_path.absolute() if options.schedule else None,
         command_config=options.command_config.absolute() if options.command_config else None,
         access=replace(access, key=_absolute(access.key), known_hosts=_absolute(access.known_hosts))

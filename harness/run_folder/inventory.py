@@ -18,13 +18,13 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.errors import UsageError
-from harness.judge.verdict import COMPLETE
 from harness.run_folder.store import (
     AFTER_REJOIN,
     AFTERMATH,
     AFTERMATH_HISTORY,
     BATCHES,
     BROKERS,
+    COMPLETE,
     FETCHED,
     HISTORY,
     OBSERVATIONS,

@@ -1,50 +1,38 @@
-"""``manifest.json``: what was run, with what, by whom, and how it ended. Written here, and read again."""
+"""``manifest.json``: what was run, with what, by whom, and how it ended. How one begins is in `harness.run.begin`."""
 
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 import logging
-import platform
-import re
-import subprocess
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.brokers.segments.batches import CorruptLogError, iter_batches
 from harness.brokers.segments.transactions import transaction_version
 from harness.errors import UsageError
 from harness.host import leftovers
-from harness.judge.verdict import MANIFEST_FIELDS, RUNNING, SCHEMA
-from harness.plan.catalog import CONTROL
-from harness.report import drawing
 from harness.run_folder import inventory
-from harness.run_folder.store import MANIFEST, TOPOLOGY, RunFolder
+from harness.run_folder.store import MANIFEST, RUNNING, RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
-    from harness.brokers.protocol.security import Security
     from harness.brokers.segments.batches import Batch
-    from harness.host.java import Java
-    from harness.plan.schedule import Schedule
-    from harness.run.runner import Test
-    from harness.targets import Target
-    from harness.targets.jars import JarSet
 
 log = logging.getLogger("harness")
 
-PACKAGES = ("confluent-kafka", "kafka-python", "pyspark", "pyarrow")
-DISTRIBUTION = "compaction-harness"
-GIT_TIMEOUT_S = 5.0
+FIELDS = (
+    "run_id", "target", "anomaly", "nemesis", "absent_brokers", "scenarios", "timings_s",
+)  # fmt: skip
+"""What every finished run's manifest has."""
 HIDDEN = "(hidden)"
+"""Stands for a secret."""
 DIGEST = "digest"
 """Of the manifest: that of all its other fields."""
-SECRET = re.compile(r"password|secret|jaas\.config|keystore\.key$|certificate\.chain$")
 
 
 @dataclass
@@ -89,94 +77,6 @@ class Manifest:
         self.write()
 
 
-def begin(
-    folder: RunFolder,
-    *,
-    target: Target,
-    anomaly: str,
-    schedule: Schedule | None = None,
-    test: Test,
-    java: Java,
-    runtime: Mapping[str, Any],
-    jars: JarSet | None,
-    security: Security | None = None,
-    command: str | None = None,
-) -> Manifest:
-    """Write the manifest of a run that starts now. ``jars``: those that brokers or clients of this host run on.
-
-    ``command``: the command line that runs the same again.
-    """
-    me = leftovers.owner_of_this_process(folder.run_id, folder.path)
-    links = sorted(test.nemesis.shape(test.placement).edges) if test.nemesis.shape else None
-    manifest = Manifest(
-        folder,
-        {
-            "schema": SCHEMA,
-            "run_id": folder.run_id,
-            "status": RUNNING,
-            "failure": None,
-            "command": command,
-            "target": {
-                "name": target.name,
-                "version": target.version,
-                "note": target.note,
-                "unpromised": dict(target.unpromised),
-            },
-            "coordination": dict.fromkeys(test.system.proof, False),
-            "anomaly": anomaly,
-            "schedule": vars(schedule) if schedule else None,
-            "nemesis": test.nemesis.name,
-            "takes_away": test.nemesis.takes_away,
-            "topology": links,
-            "client": test.client,
-            "timers": test.timers.name,
-            "seed": test.seed,
-            "topic_settings": dict(test.topic_settings),
-            "broker_settings": without_secrets(test.broker_settings),
-            "brokers": list(test.placement.brokers),
-            "absent_brokers": list(test.placement.absent),
-            "replication_factor": test.placement.replication_factor,
-            "partitions": test.placement.partitions,
-            "control": CONTROL.name,
-            "scenarios": [
-                {
-                    "name": scenario.name,
-                    "anomaly": scenario.anomaly,
-                    "payload": scenario.payload,
-                    "summary": scenario.summary,
-                    "topic": scenario.name,
-                    "replicas": {
-                        str(partition): list(brokers)
-                        for (topic, partition), brokers in test.replicas.items()
-                        if topic == scenario.name
-                    },
-                    "critical": list(scenario.critical),
-                }
-                for scenario in test.scenarios
-            ],
-            "versions": {
-                "harness": _version(DISTRIBUTION),
-                "commit": commit_of_checkout(),
-                "python": platform.python_version(),
-                "java": java.version_text,
-                "platform": platform.platform(),
-                **{name: _version(name) for name in PACKAGES},
-            },
-            "runtime": dict(runtime),
-            "security": {"protocol": security.protocol, "mechanism": security.mechanism} if security else None,
-            "jars": jars.digests if jars else {},
-            "jars_pinned": jars.pinned if jars else None,
-            "owner": me,
-            "timings_s": {},
-        },
-    )
-    manifest.write()
-    if links is not None:
-        picture = drawing.topology(links, test.placement.brokers, test.placement.absent)
-        (folder.path / TOPOLOGY).write_text(picture)
-    return manifest
-
-
 def open_run(path: Path, needed: Sequence[str]) -> tuple[RunFolder, dict[str, Any], leftovers.Owner]:
     """Return a stored run's folder, its manifest with all that is ``needed`` in it, and the owner this names.
 
@@ -207,7 +107,7 @@ def open_run(path: Path, needed: Sequence[str]) -> tuple[RunFolder, dict[str, An
 
 def open_run_folder(path: Path) -> tuple[RunFolder, dict[str, Any]]:
     """Return a finished run's folder and manifest. Raises `UsageError` for anything that is not one."""
-    folder, content, owner = open_run(path, MANIFEST_FIELDS)
+    folder, content, owner = open_run(path, FIELDS)
     if content["status"] == RUNNING:
         kept = leftovers.read_owner(leftovers.work_root() / folder.run_id)
         why = (
@@ -221,11 +121,6 @@ def open_run_folder(path: Path) -> tuple[RunFolder, dict[str, Any]]:
     return folder, content
 
 
-def without_secrets(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return settings with the values hidden that Kafka hides too (those of type PASSWORD)."""
-    return {name: HIDDEN if SECRET.search(name) else value for name, value in settings.items()}
-
-
 def _digest(content: Mapping[str, Any]) -> str:
     # As it will be read again: without tuples, and without keys that are numbers.
     told = json.loads(json.dumps({name: value for name, value in content.items() if name != DIGEST}))
@@ -236,25 +131,3 @@ def _batches(segment: Path) -> Iterator[Batch]:
     """Walk a stored segment; it may end in a batch that was being written."""
     with suppress(CorruptLogError):
         yield from iter_batches(segment.read_bytes(), source=str(segment), verify_crc=False)
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def commit_of_checkout() -> str | None:
-    """Return the checkout's commit; None where the harness is installed and not run from a checkout."""
-    root = Path(__file__).resolve().parents[2]
-    if not (root / ".git").exists():
-        return None
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(root), "rev-parse", "HEAD"],
-            capture_output=True, text=True, timeout=GIT_TIMEOUT_S, check=False,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() or None

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+SCHEMA = 1
+"""Of ``manifest.json`` and ``verdict.json``."""
+RUNNING, COMPLETE = "running", "complete"
+"""A run's status while it goes on, and where it went to its end."""
 LATEST = "latest"
 TIME_FORMAT = "%Y-%m-%dT%H-%M-%SZ"
 """Of UTC times in names of files and folders."""

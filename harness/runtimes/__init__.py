@@ -1,4 +1,8 @@
-"""Where a cluster's brokers live: runtimes with the verbs of `harness.runtimes.base.Runtime`, in one table."""
+"""Where brokers run, in one table: processes, containers, other hosts, simulation.
+
+Every runtime has the methods of `harness.runtimes.base.Runtime`. Links, firewalls, disks and clocks are here where they
+are a broker's, and in `harness.host` where they are the host's.
+"""
 
 from __future__ import annotations
 

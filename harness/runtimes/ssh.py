@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from harness.brokers.protocol.wire import Address
 from harness.errors import BootError, HarnessError, UsageError
-from harness.host import java, ports
+from harness.host import java, node_firewall, ports
 from harness.host.elsewhere import NODES_FILE
-from harness.host.nodes import Connection, from_json
-from harness.runtimes import node_firewall
+from harness.host.node_runs import log_in, log_out, node_marker, on_each, remove, run_dir
 from harness.runtimes.base import Need, Ready, raise_if_lacking
 from harness.runtimes.log_dir import COPY_ATTEMPTS, LOG_DIR_FILES, is_live
 from harness.runtimes.reach import Reach
@@ -31,28 +30,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from harness.host.nodes import Access, Node
+    from harness.host.nodes import Access, Connection
     from harness.runtimes.base import ClusterSpec, Wanted
     from harness.targets.jars import JarSet
 
 T = TypeVar("T")
 
-WORK_ROOT, JAR_CACHE = "/tmp/compaction-harness-nodes", ".cache/compaction-harness/jars"  # noqa: S108  (on the node)
+JAR_CACHE = ".cache/compaction-harness/jars"
 LOOK_EVERY_S, LOOK_TIMEOUT_S = 1.0, 10.0
 SHUTDOWN_TIMEOUT_S = 60
 LOG_LINES = 500
 
 IS_ALIVE = "is_alive() { [ -r /proc/$1/stat ] && ! grep -q ') Z ' /proc/$1/stat; };"
 """A process that has ended and was not waited for yet is none."""
-
-END_PROCESSES = """
-for process in /proc/[0-9]*; do
-    if tr '\\0' '\\n' 2>/dev/null < "$process/cmdline" | grep -qxF -e {marker}; then
-        kill -KILL "${{process#/proc/}}" 2>/dev/null && echo "${{process#/proc/}}"
-    fi
-done
-"""
-"""Ends every process of a run on a node, found by the marker on its command line, and prints their ids."""
 
 
 WHY_NOT: dict[Need, Callable[[], str | None]] = {
@@ -84,71 +74,6 @@ def prepare(wanted: Wanted) -> Ready:
         return SshRuntime(spec, access, jars)
 
     return Ready({"name": "ssh", "nodes": found}, make, jars, is_resumable=False)
-
-
-def log_in(access: Access) -> list[Connection]:
-    """Log in to every node, at once. Raises `UsageError` for the first that refuses."""
-    made: list[Connection] = []
-
-    def one(node: Node) -> None:
-        made.append(Connection(node, access))
-
-    try:
-        with ThreadPoolExecutor(len(access.nodes)) as pool:
-            list(pool.map(one, access.nodes))
-    except HarnessError:
-        log_out(made)
-        raise
-    return sorted(made, key=lambda connection: access.nodes.index(connection.node))
-
-
-def log_out(connections: Sequence[Connection]) -> None:
-    """Close every login."""
-    for connection in connections:
-        connection.close()
-
-
-def on_each(connections: Sequence[Connection], action: Callable[[Connection], T]) -> list[T]:
-    """Do something on every node at once; return what it gave, in their order. Raises the first error."""
-    with ThreadPoolExecutor(len(connections)) as pool:
-        return list(pool.map(action, connections))
-
-
-def end(directory: Path, run_id: str) -> int:
-    """End every process of a run on its nodes, and take its rules back; return how many were ended.
-
-    ``directory``: the run's work directory, which names the nodes. Raises `HarnessError` where one cannot be reached.
-    """
-
-    def end_there(connection: Connection) -> int:
-        node_firewall.remove(connection, run_id)
-        return _end(connection, run_id)
-
-    return _sum_on_nodes(directory, end_there)
-
-
-def remove(directory: Path, run_id: str) -> int:
-    """As `end`, and remove what the run wrote there."""
-
-    def remove_there(connection: Connection) -> int:
-        node_firewall.remove(connection, run_id)
-        ended = _end(connection, run_id)
-        connection.run("rm", "-rf", _run_dir(run_id))
-        return ended
-
-    return _sum_on_nodes(directory, remove_there)
-
-
-def _sum_on_nodes(directory: Path, action: Callable[[Connection], int]) -> int:
-    try:
-        access = from_json((directory / NODES_FILE).read_text())
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise HarnessError(f"{directory / NODES_FILE} does not tell the run's nodes: {error}") from error
-    connections = log_in(access)
-    try:
-        return sum(on_each(connections, action))
-    finally:
-        log_out(connections)
 
 
 class SshRuntime:
@@ -406,7 +331,7 @@ class SshRuntime:
         return sorted({at.port for at in (*self._addresses.values(), *self._controllers.values())})
 
     def _home(self, broker: int) -> str:
-        return f"{_run_dir(self._spec.run_id)}/broker-{broker}"
+        return f"{run_dir(self._spec.run_id)}/broker-{broker}"
 
 
 def _look(connection: Connection) -> str:
@@ -418,21 +343,3 @@ def _look(connection: Connection) -> str:
     if found is None or found[0] < java.MIN_VERSION:
         raise UsageError(f"{connection.node} has Java {found[1] if found else 'of no known version'}; {java.REMEDY}")
     return found[1]
-
-
-def _end(connection: Connection, run_id: str) -> int:
-    """SIGKILL every process of the run on a node; return how many there were."""
-    marker = shlex.quote(node_marker(run_id))
-    return len(connection.shell(END_PROCESSES.format(marker=marker)).split())
-
-
-def node_marker(run_id: str) -> str:
-    """Return the JVM argument by which brokers on nodes are known.
-
-    Another one than that of this host's processes, which may be a node too: Spark outlives the brokers.
-    """
-    return f"-Dharness.node.run={run_id}"
-
-
-def _run_dir(run_id: str) -> str:
-    return f"{WORK_ROOT}/{run_id}"

@@ -1,4 +1,4 @@
-"""``--spark-master`` and ``--spark-conf``: which Spark the checkers run on, for every command that checks.
+"""Which Spark the checkers run on: what ``--spark-master`` and ``--spark-conf`` ask for.
 
 A worker needs what this process has: the same wheel of this project, with its dependencies, in a Python of the same
 minor version, which ``spark.pyspark.python`` names (else PYSPARK_PYTHON, else the path of the Python that runs here).
@@ -7,26 +7,19 @@ Folders that are checked have to be where every worker finds them, under the sam
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import socket
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import click
-
-from harness.command_line.parameters import Text
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
 LOCAL = "local[2]"
-PARAMETERS = frozenset({"spark_master", "spark_conf"})
-"""Click's names for the two options."""
-
 OWN = {
     "spark.master": "give --spark-master",
     "spark.submit.deployMode": "the driver is this process",
@@ -72,31 +65,6 @@ class SparkOptions:
     def has_executors(self) -> bool:
         """Whether processes other than the driver do the work."""
         return not _ONE_PROCESS.fullmatch(self.master)
-
-
-def spark_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Add both options to a command, which gets ``spark``, a `SparkOptions`, in their place."""
-
-    @click.option(
-        "--spark-master",
-        type=Text(),
-        default=LOCAL,
-        show_default=True,
-        metavar="URL",
-        help="The Spark to check on: spark://HOST:PORT, yarn, k8s://URL, local[N].",
-    )
-    @click.option(
-        "--spark-conf",
-        type=Text(),
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="A setting of Spark's, such as memory; repeatable.",
-    )
-    @functools.wraps(command)
-    def with_spark(*arguments: Any, spark_master: str, spark_conf: tuple[str, ...], **more: Any) -> int:
-        return command(*arguments, spark=parse_spark(spark_master, spark_conf), **more)
-
-    return with_spark
 
 
 def parse_spark(master: str, pairs: Iterable[str]) -> SparkOptions:

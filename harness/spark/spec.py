@@ -26,7 +26,6 @@ SMALL_DATA = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.python.daemon.module": "checkers.workers",
     # Otherwise each join and aggregate serializes itself, to clean a closure that need not be cleaned.
     "spark.sql.execution.usePartitionEvaluator": "true",
     "spark.sql.lightweightPlanChangeValidation": "false",
@@ -70,7 +69,8 @@ class SparkSpec:
 
     ``asked``: what the user asks for, which wins over ``settings``. ``jvm_flags`` come on top of `JVM_FLAGS`.
     ``outlives_jobs``: the JVM is told of each object that Python lets go of. That takes time, and without it a
-    session that goes on for hundreds of checks has its heap filled by their plans.
+    session that goes on for hundreds of checks has its heap filled by their plans. ``workers``: the module that forks
+    Python workers; Spark's own where it is None.
     """
 
     run_id: str
@@ -81,6 +81,7 @@ class SparkSpec:
     settings: Mapping[str, str] = field(default_factory=lambda: SMALL_DATA)
     jvm_flags: tuple[str, ...] = ()
     outlives_jobs: bool = False
+    workers: str | None = None
 
 
 def launch(spec: SparkSpec) -> tuple[subprocess.Popen[bytes], Path] | None:
@@ -127,6 +128,7 @@ def options_of(spec: SparkSpec) -> dict[str, str]:
         "spark.app.name": f"compaction-harness {spec.run_id}",
         **QUIET,
         **spec.settings,
+        **({"spark.python.daemon.module": spec.workers} if spec.workers else {}),
         **(LOOPBACK if spec.asked.is_on_this_host else {}),
         **(WITH_EXECUTORS if spec.asked.has_executors else {}),
         "spark.driver.memory": DRIVER_MEMORY,

@@ -1,4 +1,8 @@
-"""The systems under test: what Kafka and Redpanda are set up and asked with differently, in one table."""
+"""The systems under test, in one table: what differs between Kafka, Redpanda and simulated clusters.
+
+Topic settings, how cleaning is seen, which client and which reader. Versions are in `harness.targets`; where brokers
+run is in `harness.runtimes`.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from harness.brokers.protocol.admin import Admin
 from harness.clients import find_client
+from harness.clients.reader import LibrdkafkaReading
 from harness.runtimes.base import live_addresses
 from harness.targets import KAFKA, REDPANDA, SIMULATED
-from workloads.reader import LibrdkafkaReading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -18,11 +22,11 @@ if TYPE_CHECKING:
     from harness.brokers.protocol.admin import PartitionState
     from harness.brokers.protocol.replica import Reader, TopicPartition
     from harness.clients import Client
+    from harness.clients.reader import Reading
     from harness.plan.placement import Placement
     from harness.plan.timers import Timers
     from harness.runtimes.base import Runtime
     from harness.targets import Target
-    from workloads.reader import Reading
 
 
 class Control(Protocol):

@@ -13,7 +13,7 @@ from harness.brokers.protocol.redpanda_admin import COORDINATED_COMPACTION
 from harness.clients import Client
 from harness.clients.simulated import SimulatedClient, SimulatedReading
 from harness.errors import UsageError
-from harness.judge.verdict import ONE_COPY
+from harness.plan.scenario import ONE_COPY
 from harness.plan.timers import FREEZE
 from harness.suggest import nearest
 from harness.systems import System, kafka
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
     from harness.brokers.protocol.admin import Admin
     from harness.brokers.protocol.replica import Reader, TopicPartition
+    from harness.clients.reader import Reading
     from harness.plan.timers import Timers
     from harness.runtimes.base import Runtime
     from harness.runtimes.sim import SimRuntime
-    from workloads.reader import Reading
 
 COORDINATOR: Final = ("__transaction_state", 0)
 """Its place moves where it is told to; what it knows is never away."""

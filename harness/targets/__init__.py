@@ -1,4 +1,8 @@
-"""What is tested: one row a line of versions, with the newest patch, for which its short name stands."""
+"""Targets: one row for each line of Kafka or Redpanda versions, with the newest patch of it.
+
+Locks of jars, images and the settings that each version knows. How a target is started is in `harness.runtimes`;
+what differs between systems is in `harness.systems`.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,8 @@ from harness.judge import verdict
 from harness.judge.check import prepare, run_checkers
 from harness.judge.verdict import Results
 from harness.plan.catalog import SCENARIOS
-from harness.run_folder import manifest
+from harness.run import begin
+from harness.run_folder.store import COMPLETE
 from harness.targets import find_target
 
 if TYPE_CHECKING:
@@ -70,10 +71,10 @@ def verdicts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> d
 
 def _run(path: Path, target: str, options: Mapping[str, Any]) -> tuple[RunFolder, dict[str, Any]]:
     run = simulate(path, target, **options)
-    begun = manifest.begin(
+    begun = begin.begin(
         run.folder, target=find_target(target), anomaly="all", test=run.test, java=find_java(), runtime={}, jars=None
     )
-    begun.finish(verdict.COMPLETE, {})
+    begun.finish(COMPLETE, {})
     proof = dict.fromkeys(run.test.system.proof, True)
     return run.folder, {**begun.content, "coordination": proof}
 

@@ -17,6 +17,7 @@ import pytest
 from harness.brokers.protocol.admin import Admin
 from harness.brokers.segments.encode import encode_batch
 from harness.brokers.segments.records import Record
+from harness.clients.reader import LibrdkafkaReading, read_committed
 from harness.errors import HarnessError
 from harness.host.clock import RealClock
 from harness.host.java import find_java
@@ -27,7 +28,6 @@ from harness.runtimes.base import ClusterSpec
 from harness.runtimes.local import LocalRuntime
 from harness.targets import find_target
 from harness.targets.jars import jars_for
-from workloads.reader import LibrdkafkaReading, read_committed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,7 +20,7 @@ from sandbox import GONE_S, Sandbox, wait_until
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN, EXIT_USAGE
 from harness.host import commands
 from harness.host.network import create_network, remove_network
-from harness.runtimes.ssh import WORK_ROOT, node_marker
+from harness.host.node_runs import WORK_ROOT, node_marker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

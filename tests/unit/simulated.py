@@ -7,8 +7,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.command_line.request import RunOptions
 from harness.host.clock import RealClock
+from harness.run.options import RunOptions
 from harness.run.runner import Outage
 from harness.run.start import test_of
 from harness.run_folder.store import RunFolder

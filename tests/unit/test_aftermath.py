@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.command_line.request import RunOptions
 from harness.errors import UsageError
 from harness.run import start as run
 from harness.run.aftermath import REMEDIES, Aftermath, raise_if_pointless
+from harness.run.options import RunOptions
 
 if TYPE_CHECKING:
     from harness.run.runner import Test

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
-from harness.command_line.request import RunOptions
 from harness.report.drawing import AWAY, topology
 from harness.run import start as run
+from harness.run.options import RunOptions
 
 SVG = "{http://www.w3.org/2000/svg}"
 

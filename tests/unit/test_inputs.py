@@ -21,10 +21,11 @@ import pytest
 
 from harness import cli
 from harness.command_line.parameters import Count, FilePath, Names, Number, Text
-from harness.command_line.request import OPTIONS, RunOptions, command_line
+from harness.command_line.request import OPTIONS, command_line
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE, UsageError
 from harness.host.ports import free_ports
 from harness.run import start as run
+from harness.run.options import RunOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,11 +6,11 @@ import pytest
 from fakes.cluster import RecordedCluster
 from fakes.observer import BALLAST_END, PAYLOAD_END
 
-from harness.command_line.request import RunOptions
 from harness.errors import UsageError, WaitTimeoutError
 from harness.plan.placement import Placement, place
 from harness.plan.timers import TIMERS
 from harness.run import start as run
+from harness.run.options import RunOptions
 from harness.runtimes.base import Need
 from harness.runtimes.reach import Reach
 from nemesis import NEMESES, Grounds, Nemesis, find_nemesis, throttle, topology

@@ -19,9 +19,9 @@ from harness.brokers.segments.batches import iter_batches
 from harness.brokers.segments.encode import encode_batch
 from harness.brokers.segments.records import Record
 from harness.brokers.segments.redpanda import HEADER, RAFT_DATA
-from harness.command_line.request import RunOptions
 from harness.errors import HarnessError, UsageError
 from harness.run import start as run
+from harness.run.options import RunOptions
 from harness.systems.redpanda import RedpandaControl
 from harness.targets import TARGETS, images
 

@@ -13,12 +13,13 @@ import pytest
 from fakes.progress import FakeProgress
 
 from harness import cli
-from harness.command_line.request import OPTIONS, RunOptions, command_line
+from harness.command_line.request import OPTIONS, command_line
 from harness.host.nodes import Access, Node
 from harness.plan.schedule import Schedule, write_schedule
 from harness.plan.timers import TIMERS
+from harness.run import begin
 from harness.run import start as run
-from harness.run_folder import manifest
+from harness.run.options import RunOptions
 from harness.run_folder.manifest import HIDDEN
 from harness.run_folder.store import RunFolder
 from harness.runtimes import Choice, choose, docker
@@ -92,7 +93,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:
     """Have what the command line asks for written down in place of a run."""
     found: list[RunOptions] = []
 
-    def go(options: RunOptions, _: Any) -> NoReturn:
+    def go(options: RunOptions, *_: Any) -> NoReturn:
         found.append(options)
         raise Asked
 
@@ -183,7 +184,7 @@ def test_redpanda_keeps_what_is_special_in_its_exact_name(tmp_path: Path) -> Non
 def test_the_manifest_has_the_command(tmp_path: Path) -> None:
     java: Any = SimpleNamespace(version_text="17")
     made = assembled(RunOptions("kafka-4.4", "stuck-lso"))
-    told = manifest.begin(
+    told = begin.begin(
         RunFolder(tmp_path), target=made.target, anomaly="stuck-lso", test=made.test, java=java,
         runtime=made.ready.told, jars=None, command="harness run …",
     )  # fmt: skip

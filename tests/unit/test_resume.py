@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness import cli
-from harness.command_line.request import RunOptions
 from harness.errors import EXIT_USAGE, UsageError
 from harness.host import leftovers
-from harness.run import resume
+from harness.run import begin, resume
 from harness.run import start as run
+from harness.run.options import RunOptions
 from harness.run_folder import manifest
 from harness.run_folder.store import RunFolder
 from harness.runtimes import Choice
@@ -57,7 +57,7 @@ class CutOff:
         java: Any = SimpleNamespace(version_text="17.0.9")
         jars: Any = SimpleNamespace(digests={}, pinned=True)
         target = find_target("kafka-4.4")
-        manifest.begin(
+        begin.begin(
             self.folder,
             target=target,
             anomaly="stuck-lso",

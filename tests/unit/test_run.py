@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from harness.command_line.request import RunOptions, parse_settings
+from harness.command_line.request import parse_settings
 from harness.errors import UsageError
 from harness.plan.catalog import CONTROL, SCENARIOS
 from harness.plan.timers import FAST
 from harness.run import start as run
+from harness.run.options import RunOptions
 from nemesis import NEMESES
 
 

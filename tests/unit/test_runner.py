@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from fakes.cluster import FakeCluster, FakePayload
 
-from harness.command_line.request import RunOptions
 from harness.errors import HarnessError
 from harness.plan.catalog import CONTROL
 from harness.plan.scenario import Critical
 from harness.run import start as run
 from harness.run import window
+from harness.run.options import RunOptions
 from harness.run.runner import Outage
 
 EVERYWHERE = {(broker, partition, offset) for broker in (1, 3) for partition in (0, 1) for offset in (10, 20)}

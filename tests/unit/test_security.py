@@ -22,7 +22,7 @@ from cryptography.x509.oid import NameOID
 from harness.brokers.protocol.security import read_security
 from harness.brokers.protocol.wire import Address
 from harness.errors import UsageError
-from harness.run_folder import manifest
+from harness.run import begin
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -173,5 +173,5 @@ def test_brokers_ask_for_the_login_that_the_file_has(tmp_path: Path, pem_store: 
 
 
 def test_settings_are_stored_without_secrets() -> None:
-    stored = manifest.without_secrets({"ssl.keystore.password": "x", "a.sasl.jaas.config": "x", "num.io.threads": "2"})
+    stored = begin.without_secrets({"ssl.keystore.password": "x", "a.sasl.jaas.config": "x", "num.io.threads": "2"})
     assert stored == {"ssl.keystore.password": "(hidden)", "a.sasl.jaas.config": "(hidden)", "num.io.threads": "2"}

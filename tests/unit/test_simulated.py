@@ -10,8 +10,9 @@ from fakes.progress import FakeProgress
 from simulated import simulate
 
 from harness.brokers.segments.batches import iter_batches, iter_records
-from harness.command_line.request import RunOptions
+from harness.command_line.request import command_line
 from harness.errors import UsageError
+from harness.run.options import RunOptions
 from harness.run.start import run
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from harness.systems.simulated import FAULTS
@@ -128,10 +129,10 @@ def test_transactions_of_the_java_client_raise_the_epoch(tmp_path: Path) -> None
 )
 def test_what_cannot_be_simulated_is_refused(options: dict[str, Any], why: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=why):
-        run(RunOptions("sim-kafka", "stuck-lso", results=tmp_path, **options), FakeProgress())
+        run(RunOptions("sim-kafka", "stuck-lso", results=tmp_path, **options), FakeProgress(), command_line)
     assert not list(tmp_path.iterdir())
 
 
 def test_real_targets_are_not_simulated(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"--runtime sim: kafka-4\.4 is real, and not one of sim-kafka"):
-        run(RunOptions("kafka-4.4", "stuck-lso", results=tmp_path, runtime="sim"), FakeProgress())
+        run(RunOptions("kafka-4.4", "stuck-lso", results=tmp_path, runtime="sim"), FakeProgress(), command_line)

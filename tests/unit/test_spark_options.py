@@ -12,7 +12,7 @@ import pytest
 from harness.errors import UsageError
 from harness.host import leftovers
 from harness.host.leftovers import SPARK_MARKER
-from harness.judge import checking
+from harness.judge import session
 from harness.spark.flags import DRIVER_MEMORY
 from harness.spark.options import LOCAL, SparkOptions, parse_spark
 from harness.spark.probe import unseen
@@ -144,9 +144,9 @@ def no_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_end")
 def test_a_cluster_without_room_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checking, "START_LIMIT_S", 0.01)
+    monkeypatch.setattr(session, "START_LIMIT_S", 0.01)
     with pytest.raises(UsageError, match=r"^Spark does not start on spark://master:7077: not within 0 s; are there"):
-        checking._start(spec(CLUSTER), [])
+        session._start(spec(CLUSTER), [])
 
 
 @pytest.mark.parametrize(
@@ -166,4 +166,4 @@ def test_a_cluster_without_room_is_not_waited_for_without_end(monkeypatch: pytes
 def test_the_cause_that_is_told(error: str, log: str, cause: str, tmp_path: Path) -> None:
     path = tmp_path / "spark.log"
     path.write_text(log)
-    assert checking._cause(RuntimeError(error), path) == cause
+    assert session._cause(RuntimeError(error), path) == cause

@@ -108,7 +108,7 @@ LIVE = ("audit", "live", "--topic", "t", "--bootstrap-server", "h:1")
             ("nightly", "--targets", "kafka-3.9", "--anomalies", "all"),
             "what ran is kept in results",
         ),
-        ("judge.checking.check_folder", ("check", "run"), "there is no result"),
+        ("run.check.check_folder", ("check", "run"), "there is no result"),
     ],
 )
 def test_an_interrupt_says_what_is_true_of_its_command(  # noqa: PLR0917

@@ -1,4 +1,8 @@
-"""Where copies of replicas lie: folders of this host, S3, HDFS. What reads them knows paths alone."""
+"""Where copies of replicas are stored: folders of this host, S3, HDFS.
+
+Each is a tree of paths with the part of `pathlib.Path` that readers of segments use; so they need not know which it is.
+What is in the files is parsed in `harness.brokers.segments`.
+"""
 
 from __future__ import annotations
 

@@ -6,22 +6,15 @@ import logging
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from harness.errors import HarnessError, UsageError
 from harness.host import leftovers
-from harness.host.java import find_java
-from harness.host.workspace import Workspace
+from harness.judge.archive import WORKERS
 from harness.judge.background import find_archive
-from harness.judge.outcome import RunResult
-from harness.judge.verdict import COMPLETE
-from harness.report.ahead import drawing_ahead
-from harness.run_folder import inventory
-from harness.run_folder.manifest import open_run_folder
-from harness.run_folder.store import new_run_id
 from harness.spark.spec import MANY_RUNS, SparkSpec, launch
 
 if TYPE_CHECKING:
@@ -31,15 +24,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from harness.host.java import Java
+    from harness.host.workspace import Workspace
     from harness.judge.check import Prepared
-    from harness.judge.outcome import Progress
     from harness.run_folder.store import RunFolder
     from harness.spark.options import SparkOptions
 
 log = logging.getLogger("harness")
-
-REPORT = "harness.report.page"
-"""What draws the report."""
 
 START_LIMIT_S = 300.0
 """For a session to be there, and a first task of each executor to be done: a busy cluster may have it wait."""
@@ -64,42 +54,7 @@ def prepare_beside(workspace: Workspace, folder: RunFolder, java: Java, spark: S
         log.info("the checkers are planned")
         rehearsal.result()
         log.info("the workers are rehearsed")
-    # What draws the report takes a second to load, which the cluster does not notice now.
-    import_module(REPORT)
     return prepared
-
-
-def check_folder(path: Path, progress: Progress, spark: SparkOptions, *, partial: bool = False) -> RunResult:
-    """Judge a stored run again; ``verdict.json`` there is replaced.
-
-    ``partial``: also where evidence is not as the run left it; the verdict says so.
-
-    Raises `UsageError` for a damaged folder, and as `session_of` does.
-    """
-    folder, content = open_run_folder(path)
-    run_id = f"check-{new_run_id()}"
-    with ExitStack() as owned:
-        differences = owned.enter_context(inventory.comparing(folder, content, partial=partial))
-        drawn = owned.enter_context(drawing_ahead(folder))
-        results = None
-        if content["status"] == COMPLETE:
-            progress.stage("start Spark")
-            workspace = owned.enter_context(Workspace(run_id, folder.path))
-            session = owned.enter_context(session_of(workspace, find_java(), spark, [folder.path]))
-            from harness.judge import check  # noqa: PLC0415  (imported with the session)
-
-            sound = inventory.without(folder, differences())
-            progress.stage("check")
-            results = check.check_folders(session, [sound])
-        from harness.judge import check  # noqa: PLC0415
-
-        judgement = check.judge_run(results, folder, content, differences())
-    try:
-        check.store(folder, judgement, drawn())
-    except OSError as error:
-        # The folder may be someone else's, or an archive: the verdict is told all the same.
-        log.warning("the verdict is not stored: %s", error)
-    return RunResult(folder, judgement.verdict, {})
 
 
 @contextmanager
@@ -134,7 +89,9 @@ def _spark_spec(workspace: Workspace, log_path: Path, java: Java, spark: SparkOp
     # An archive holds for the class path of a JVM that is started without spark-submit.
     archive = find_archive(java) if spark.is_one_plain_jvm else None
     flags = (f"-XX:SharedArchiveFile={archive}",) if archive else ()
-    return SparkSpec(workspace.run_id, workspace.path / "spark", log_path, java.path, spark, jvm_flags=flags)
+    return SparkSpec(
+        workspace.run_id, workspace.path / "spark", log_path, java.path, spark, jvm_flags=flags, workers=WORKERS
+    )
 
 
 def _start(spec: SparkSpec, folders: Sequence[Path]) -> SparkSession:

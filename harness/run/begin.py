@@ -1,0 +1,146 @@
+"""The manifest of a run that begins: all that is known before its first broker starts."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import re
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.host import leftovers
+from harness.plan.catalog import CONTROL
+from harness.report import drawing
+from harness.run_folder.manifest import HIDDEN, Manifest
+from harness.run_folder.store import RUNNING, SCHEMA, TOPOLOGY, RunFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from harness.brokers.protocol.security import Security
+    from harness.host.java import Java
+    from harness.plan.schedule import Schedule
+    from harness.run.runner import Test
+    from harness.targets import Target
+    from harness.targets.jars import JarSet
+
+PACKAGES = ("confluent-kafka", "kafka-python", "pyspark", "pyarrow")
+DISTRIBUTION = "compaction-harness"
+GIT_TIMEOUT_S = 5.0
+SECRET = re.compile(r"password|secret|jaas\.config|keystore\.key$|certificate\.chain$")
+
+
+def begin(
+    folder: RunFolder,
+    *,
+    target: Target,
+    anomaly: str,
+    schedule: Schedule | None = None,
+    test: Test,
+    java: Java,
+    runtime: Mapping[str, Any],
+    jars: JarSet | None,
+    security: Security | None = None,
+    command: str | None = None,
+) -> Manifest:
+    """Write the manifest of a run that starts now. ``jars``: those that brokers or clients of this host run on.
+
+    ``command``: the command line that runs the same again.
+    """
+    me = leftovers.owner_of_this_process(folder.run_id, folder.path)
+    links = sorted(test.nemesis.shape(test.placement).edges) if test.nemesis.shape else None
+    manifest = Manifest(
+        folder,
+        {
+            "schema": SCHEMA,
+            "run_id": folder.run_id,
+            "status": RUNNING,
+            "failure": None,
+            "command": command,
+            "target": {
+                "name": target.name,
+                "version": target.version,
+                "note": target.note,
+                "unpromised": dict(target.unpromised),
+            },
+            "coordination": dict.fromkeys(test.system.proof, False),
+            "anomaly": anomaly,
+            "schedule": vars(schedule) if schedule else None,
+            "nemesis": test.nemesis.name,
+            "takes_away": test.nemesis.takes_away,
+            "topology": links,
+            "client": test.client,
+            "timers": test.timers.name,
+            "seed": test.seed,
+            "topic_settings": dict(test.topic_settings),
+            "broker_settings": without_secrets(test.broker_settings),
+            "brokers": list(test.placement.brokers),
+            "absent_brokers": list(test.placement.absent),
+            "replication_factor": test.placement.replication_factor,
+            "partitions": test.placement.partitions,
+            "control": CONTROL.name,
+            "scenarios": [
+                {
+                    "name": scenario.name,
+                    "anomaly": scenario.anomaly,
+                    "payload": scenario.payload,
+                    "summary": scenario.summary,
+                    "topic": scenario.name,
+                    "replicas": {
+                        str(partition): list(brokers)
+                        for (topic, partition), brokers in test.replicas.items()
+                        if topic == scenario.name
+                    },
+                    "critical": list(scenario.critical),
+                }
+                for scenario in test.scenarios
+            ],
+            "versions": {
+                "harness": _version(DISTRIBUTION),
+                "commit": commit_of_checkout(),
+                "python": platform.python_version(),
+                "java": java.version_text,
+                "platform": platform.platform(),
+                **{name: _version(name) for name in PACKAGES},
+            },
+            "runtime": dict(runtime),
+            "security": {"protocol": security.protocol, "mechanism": security.mechanism} if security else None,
+            "jars": jars.digests if jars else {},
+            "jars_pinned": jars.pinned if jars else None,
+            "owner": me,
+            "timings_s": {},
+        },
+    )
+    manifest.write()
+    if links is not None:
+        picture = drawing.topology(links, test.placement.brokers, test.placement.absent)
+        (folder.path / TOPOLOGY).write_text(picture)
+    return manifest
+
+
+def without_secrets(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return settings with the values hidden that Kafka hides too (those of type PASSWORD)."""
+    return {name: HIDDEN if SECRET.search(name) else value for name, value in settings.items()}
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def commit_of_checkout() -> str | None:
+    """Return the checkout's commit; None where the harness is installed and not run from a checkout."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), "rev-parse", "HEAD"],
+            capture_output=True, text=True, timeout=GIT_TIMEOUT_S, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None

@@ -1,0 +1,34 @@
+"""Folders of the project: few entries, each says what it is for, and no import runs back up."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = sorted(path.parent for top in ("harness", "checkers") for path in (ROOT / top).rglob("__init__.py"))
+
+
+def layers() -> list[str]:
+    """Return what is named in the layers of pyproject.toml."""
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
+    return re.findall(r"[\w.]+", " ".join(contract["layers"]))
+
+
+def test_every_entry_of_the_harness_has_a_layer() -> None:
+    entries = {path.stem for path in (ROOT / "harness").iterdir() if not path.name.startswith("__")}
+    assert sorted(f"harness.{entry}" for entry in entries) == sorted(name for name in layers() if "." in name)
+
+
+def test_the_harness_has_few_modules_beside_its_folders() -> None:
+    assert len([path for path in (ROOT / "harness").iterdir() if path.is_file()]) <= 10
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: str(room.relative_to(ROOT)))
+def test_every_folder_says_what_is_in_it_and_what_is_not(room: Path) -> None:
+    text = ast.get_docstring(ast.parse((room / "__init__.py").read_text())) or ""
+    assert len([line for line in text.splitlines() if line]) >= 3
