@@ -9,27 +9,40 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nemesis import kill, throttle
+from nemesis.fault import Nemesis
 
 if TYPE_CHECKING:
-    from nemesis import Grounds
+    from nemesis.fault import NemesisContext
 
 
-def leave(grounds: Grounds) -> None:
+def inject(context: NemesisContext) -> None:
     """Kill the brokers, write until they are behind, and start them again under a throttle."""
-    cluster = grounds.cluster
-    kill.leave(grounds)
+    cluster = context.cluster
+    kill.inject(context)
     cluster.wait_absent_left()
-    grounds.write_ballast()
-    throttle.throttle(grounds)
-    kill.come_back(grounds)
+    context.write_ballast()
+    throttle.throttle(context)
+    kill.heal(context)
     cluster.wait_registered()
     since_s = cluster.clock.now_s()
     cluster.wait(
-        lambda: all(cluster.observer.looked_since(broker, since_s) for broker in grounds.absent),
+        lambda: all(cluster.observer.looked_since(broker, since_s) for broker in context.absent),
         "the restarted brokers to serve their replicas",
     )
 
 
-def come_back(grounds: Grounds) -> None:
+def heal(context: NemesisContext) -> None:
     """Let the catch-up run to its end."""
-    throttle.lift(grounds)
+    throttle.lift(context)
+
+
+NEMESIS = Nemesis(
+    name="catch-up",
+    summary="SIGKILL and a restart at once, and a catch-up that is throttled past the window",
+    leaving="kill broker {broker}, restart it, throttled",
+    returning="lift the throttle on broker {broker}",
+    inject=inject,
+    heal=heal,
+    reinject=throttle.reinject,
+    broker_settings=throttle.BROKER_SETTINGS,
+)

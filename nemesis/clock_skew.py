@@ -8,19 +8,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from harness.runtimes.base import Need
+from nemesis.fault import Nemesis
+
 if TYPE_CHECKING:
-    from nemesis import Grounds
+    from nemesis.fault import NemesisContext
 
 AHEAD_S = 3600
 
 
-def leave(grounds: Grounds) -> None:
+def inject(context: NemesisContext) -> None:
     """Put the clocks forward."""
-    for broker in grounds.absent:
-        grounds.cluster.runtime.skew(broker, AHEAD_S)
+    for broker in context.absent:
+        context.cluster.runtime.skew(broker, AHEAD_S)
 
 
-def come_back(grounds: Grounds) -> None:
+def heal(context: NemesisContext) -> None:
     """Put them right."""
-    for broker in grounds.absent:
-        grounds.cluster.runtime.skew(broker, 0)
+    for broker in context.absent:
+        context.cluster.runtime.skew(broker, 0)
+
+
+NEMESIS = Nemesis(
+    name="clock-skew",
+    summary="nobody is away: the broker's clock is an hour ahead (needs libfaketime)",
+    leaving="put the clock of broker {broker} forward",
+    returning="put the clock of broker {broker} right",
+    inject=inject,
+    heal=heal,
+    takes_away=False,
+    needs=frozenset({Need.CLOCK}),
+)

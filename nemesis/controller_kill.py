@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nemesis import kill
+from nemesis.fault import Nemesis
 
 if TYPE_CHECKING:
     from harness.plan.placement import Placement
-    from nemesis import Grounds
+    from nemesis.fault import NemesisContext
 
 QUORUM = 3
 
@@ -24,10 +25,10 @@ def why_unfit(placement: Placement) -> str | None:
     return None
 
 
-def leave(grounds: Grounds) -> None:
+def inject(context: NemesisContext) -> None:
     """Kill the absent brokers, then the controller, and wait until another one is elected and it is back."""
-    cluster = grounds.cluster
-    kill.leave(grounds)
+    cluster = context.cluster
+    kill.inject(context)
     cluster.wait_absent_left()
     cluster.wait(lambda: cluster.active_controller() is not None, "an active controller")
     active = cluster.active_controller()
@@ -40,3 +41,16 @@ def leave(grounds: Grounds) -> None:
         cluster.runtime.start(active)
         cluster.wait_registered(cluster.placement.staying)
     cluster.wait_in_isr(cluster.placement.staying)
+
+
+NEMESIS = Nemesis(
+    name="controller-kill",
+    summary="SIGKILL, and the active controller is killed and restarted meanwhile (four brokers)",
+    leaving="kill broker {broker}, then the controller",
+    returning="restart broker {broker}",
+    inject=inject,
+    heal=kill.heal,
+    reinject=kill.reinject,
+    quorum=QUORUM,
+    why_unfit=why_unfit,
+)

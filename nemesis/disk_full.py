@@ -7,28 +7,43 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from harness.runtimes.base import Need
+from nemesis.fault import Nemesis
+
 if TYPE_CHECKING:
-    from nemesis import Grounds
+    from nemesis.fault import NemesisContext
 
 
-def leave(grounds: Grounds) -> None:
+def inject(context: NemesisContext) -> None:
     """Fill the brokers' disks, and write until they have noticed."""
-    runtime = grounds.cluster.runtime
-    for broker in grounds.absent:
+    runtime = context.cluster.runtime
+    for broker in context.absent:
         runtime.fill_disk(broker)
-    grounds.write_ballast()
-    grounds.cluster.wait(
-        lambda: not any(runtime.is_up(broker) for broker in grounds.absent),
+    context.write_ballast()
+    context.cluster.wait(
+        lambda: not any(runtime.is_up(broker) for broker in context.absent),
         "the brokers without disk space to end",
     )
 
 
-def come_back(grounds: Grounds) -> None:
+def heal(context: NemesisContext) -> None:
     """Make room, and start them."""
-    for broker in grounds.absent:
-        grounds.cluster.runtime.free_disk(broker)
-        grounds.cluster.runtime.start(broker)
+    for broker in context.absent:
+        context.cluster.runtime.free_disk(broker)
+        context.cluster.runtime.start(broker)
 
 
-def away_again(grounds: Grounds) -> None:
+def reinject(context: NemesisContext) -> None:
     """Leave them down."""
+
+
+NEMESIS = Nemesis(
+    name="disk-full",
+    summary="the disk is full, the broker ends, and is started once the window is over (needs root)",
+    leaving="fill the disk of broker {broker}",
+    returning="make room for broker {broker} and start it",
+    inject=inject,
+    heal=heal,
+    reinject=reinject,
+    needs=frozenset({Need.DISK}),
+)

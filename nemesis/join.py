@@ -9,25 +9,39 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nemesis import throttle
+from nemesis.fault import Nemesis
 
 if TYPE_CHECKING:
-    from nemesis import Grounds
+    from nemesis.fault import NemesisContext
 
 
-def leave(grounds: Grounds) -> None:
+def inject(context: NemesisContext) -> None:
     """Add the replicas, throttled, and wait until each has copied the payload."""
-    cluster = grounds.cluster
+    cluster = context.cluster
     ends = cluster.acknowledged_ends()
     payload_ends = {tp: ends[tp] for tp in cluster.exposed}
-    grounds.write_ballast()
-    throttle.throttle(grounds)
+    context.write_ballast()
+    throttle.throttle(context)
     cluster.admin.reassign({tp: cluster.replicas[tp] for tp in cluster.exposed})
     cluster.wait(
-        lambda: all(cluster.reaches(b, tp, end) for tp, end in payload_ends.items() for b in grounds.absent),
+        lambda: all(cluster.reaches(b, tp, end) for tp, end in payload_ends.items() for b in context.absent),
         "the new replicas to have copied the payload",
     )
 
 
-def come_back(grounds: Grounds) -> None:
+def heal(context: NemesisContext) -> None:
     """Let the copy run to its end."""
-    throttle.lift(grounds)
+    throttle.lift(context)
+
+
+NEMESIS = Nemesis(
+    name="join",
+    summary="no fault: a replica is added, and its first copy is throttled past the window",
+    leaving="add replicas on broker {broker}, throttled",
+    returning="lift the throttle on broker {broker}",
+    inject=inject,
+    heal=heal,
+    joins=True,
+    reinject=throttle.reinject,
+    broker_settings=throttle.BROKER_SETTINGS,
+)

@@ -4,21 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nemesis.fault import Nemesis
+
 if TYPE_CHECKING:
-    from nemesis import Grounds
+    from nemesis.fault import NemesisContext
 
 
-def leave(grounds: Grounds) -> None:
+def inject(context: NemesisContext) -> None:
     """Kill the brokers."""
-    for broker in grounds.absent:
-        grounds.cluster.runtime.kill(broker)
+    for broker in context.absent:
+        context.cluster.runtime.kill(broker)
 
 
-def come_back(grounds: Grounds) -> None:
+def heal(context: NemesisContext) -> None:
     """Start them again."""
-    for broker in grounds.absent:
-        grounds.cluster.runtime.start(broker)
+    for broker in context.absent:
+        context.cluster.runtime.start(broker)
 
 
-def away_again(grounds: Grounds) -> None:
+def reinject(context: NemesisContext) -> None:
     """Leave them down."""
+
+
+NEMESIS = Nemesis(
+    name="kill",
+    summary="SIGKILL, and a restart once the window is over",
+    leaving="kill broker {broker}",
+    returning="restart broker {broker}",
+    inject=inject,
+    heal=heal,
+    reinject=reinject,
+)

@@ -9,19 +9,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nemesis.fault import FIREWALL, Nemesis
+
 if TYPE_CHECKING:
-    from nemesis import Grounds
+    from nemesis.fault import NemesisContext
 
 FRACTION = 0.2
 """As Jepsen's flaky network. With a third, TCP stalls again and again for longer than the fast timers allow."""
 
 
-def leave(grounds: Grounds) -> None:
+def inject(context: NemesisContext) -> None:
     """Begin to lose packets."""
-    for broker in grounds.absent:
-        grounds.cluster.runtime.lose(broker, FRACTION)
+    for broker in context.absent:
+        context.cluster.runtime.lose(broker, FRACTION)
 
 
-def come_back(grounds: Grounds) -> None:
+def heal(context: NemesisContext) -> None:
     """Lose none any more."""
-    grounds.cluster.runtime.clear_links()
+    context.cluster.runtime.clear_links()
+
+
+NEMESIS = Nemesis(
+    name="lossy",
+    summary="nobody is away: the broker's link loses a fifth of all packets (needs root)",
+    leaving="lose packets of broker {broker}",
+    returning="lose no more packets of broker {broker}",
+    inject=inject,
+    heal=heal,
+    takes_away=False,
+    needs=FIREWALL,
+)

@@ -4,20 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nemesis.fault import Nemesis
+
 if TYPE_CHECKING:
-    from nemesis import Grounds
+    from nemesis.fault import NemesisContext
 
 
-def leave(grounds: Grounds) -> None:
+def inject(context: NemesisContext) -> None:
     """Do nothing."""
 
 
-def come_back(grounds: Grounds) -> None:
+def heal(context: NemesisContext) -> None:
     """Do nothing."""
 
 
-def away_again(grounds: Grounds) -> None:
+def reinject(context: NemesisContext) -> None:
     """Start them, as nobody is away."""
-    for broker in grounds.absent:
-        grounds.cluster.runtime.start(broker)
-    grounds.cluster.wait_absent_back()
+    for broker in context.absent:
+        context.cluster.runtime.start(broker)
+    context.cluster.wait_absent_back()
+
+
+NEMESIS = Nemesis(
+    name="none",
+    summary="no fault: the healthy control",
+    leaving="no fault",
+    returning="no fault",
+    inject=inject,
+    heal=heal,
+    takes_away=False,
+    reinject=reinject,
+)

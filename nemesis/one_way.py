@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nemesis import topology
+from nemesis import partition, topology
+from nemesis.fault import FIREWALL, Nemesis
 
 if TYPE_CHECKING:
     from harness.plan.placement import Placement
-    from nemesis import Grounds
+    from nemesis.fault import NemesisContext
 
 
 def shape(placement: Placement) -> topology.Graph:
@@ -24,6 +25,20 @@ def shape(placement: Placement) -> topology.Graph:
     return graph
 
 
-def leave(grounds: Grounds) -> None:
+def inject(context: NemesisContext) -> None:
     """Silence them."""
-    topology.impose(grounds, shape(grounds.cluster.placement))
+    topology.impose(context, shape(context.cluster.placement))
+
+
+NEMESIS = Nemesis(
+    name="one-way",
+    summary="the broker hears everybody, and nobody hears it (needs root)",
+    leaving="silence broker {broker}",
+    returning="let broker {broker} be heard",
+    inject=inject,
+    heal=topology.lift,
+    lives_on=True,
+    needs=FIREWALL,
+    broker_settings=partition.BROKER_SETTINGS,
+    shape=shape,
+)

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nemesis.fault import LINK, Nemesis
+
 if TYPE_CHECKING:
-    from nemesis import Grounds
+    from nemesis.fault import NemesisContext
 
 BROKER_SETTINGS = {
     # A follower that is cut off waits this long (30 s by default) for an answer to the Fetch it has sent, then
@@ -20,13 +22,26 @@ BROKER_SETTINGS = {
 }
 
 
-def leave(grounds: Grounds) -> None:
+def inject(context: NemesisContext) -> None:
     """Cut the brokers off, from each other too."""
-    for broker in grounds.absent:
-        grounds.cluster.runtime.cut(broker)
+    for broker in context.absent:
+        context.cluster.runtime.cut(broker)
 
 
-def come_back(grounds: Grounds) -> None:
+def heal(context: NemesisContext) -> None:
     """Connect them again."""
-    for broker in grounds.absent:
-        grounds.cluster.runtime.heal(broker)
+    for broker in context.absent:
+        context.cluster.runtime.heal(broker)
+
+
+NEMESIS = Nemesis(
+    name="partition",
+    summary="a link that is down until the window is over: the broker runs on alone (needs root)",
+    leaving="cut broker {broker} off",
+    returning="connect broker {broker} again",
+    inject=inject,
+    heal=heal,
+    lives_on=True,
+    needs=LINK,
+    broker_settings=BROKER_SETTINGS,
+)

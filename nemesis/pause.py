@@ -9,17 +9,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nemesis.fault import Nemesis
+
 if TYPE_CHECKING:
-    from nemesis import Grounds
+    from nemesis.fault import NemesisContext
 
 
-def leave(grounds: Grounds) -> None:
+def inject(context: NemesisContext) -> None:
     """Freeze the brokers."""
-    for broker in grounds.absent:
-        grounds.cluster.runtime.pause(broker)
+    for broker in context.absent:
+        context.cluster.runtime.pause(broker)
 
 
-def come_back(grounds: Grounds) -> None:
+def heal(context: NemesisContext) -> None:
     """Let them go on."""
-    for broker in grounds.absent:
-        grounds.cluster.runtime.resume(broker)
+    for broker in context.absent:
+        context.cluster.runtime.resume(broker)
+
+
+NEMESIS = Nemesis(
+    name="pause",
+    summary="SIGSTOP, and SIGCONT once the window is over",
+    leaving="pause broker {broker}",
+    returning="resume broker {broker}",
+    inject=inject,
+    heal=heal,
+    lives_on=True,
+)

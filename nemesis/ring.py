@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nemesis import topology
+from nemesis import partition, topology
+from nemesis.fault import FIREWALL, Nemesis
 
 if TYPE_CHECKING:
     from harness.plan.placement import Placement
-    from nemesis import Grounds
+    from nemesis.fault import NemesisContext
 
 FEWEST, STAYING = 5, 3
 
@@ -33,6 +34,21 @@ def why_unfit(placement: Placement) -> str | None:
     return None
 
 
-def leave(grounds: Grounds) -> None:
+def inject(context: NemesisContext) -> None:
     """Leave every broker its two neighbours."""
-    topology.impose(grounds, shape(grounds.cluster.placement))
+    topology.impose(context, shape(context.cluster.placement))
+
+
+NEMESIS = Nemesis(
+    name="ring",
+    summary="every broker hears its two neighbours only (needs root; five brokers or more)",
+    leaving="close the ring, broker {broker} opposite",
+    returning="open the ring to broker {broker}",
+    inject=inject,
+    heal=topology.lift,
+    lives_on=True,
+    needs=FIREWALL,
+    broker_settings=partition.BROKER_SETTINGS,
+    shape=shape,
+    why_unfit=why_unfit,
+)

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nemesis.fault import Nemesis
+
 if TYPE_CHECKING:
-    from nemesis import Grounds
+    from nemesis.fault import NemesisContext
 
 
-def leave(grounds: Grounds) -> None:
+def inject(context: NemesisContext) -> None:
     """Shut the absent brokers down."""
-    for broker in grounds.absent:
-        grounds.cluster.runtime.stop(broker)
+    for broker in context.absent:
+        context.cluster.runtime.stop(broker)
 
 
-def come_back(grounds: Grounds) -> None:
+def heal(context: NemesisContext) -> None:
     """Start them, then restart every other broker in turn."""
-    cluster = grounds.cluster
-    for broker in grounds.absent:
+    cluster = context.cluster
+    for broker in context.absent:
         cluster.runtime.start(broker)
     cluster.wait_absent_back()
     for broker in cluster.placement.staying:
@@ -31,5 +33,16 @@ def come_back(grounds: Grounds) -> None:
         cluster.wait_absent_back()
 
 
-def away_again(grounds: Grounds) -> None:
+def reinject(context: NemesisContext) -> None:
     """Leave them down."""
+
+
+NEMESIS = Nemesis(
+    name="rolling",
+    summary="a rolling restart in which the broker stays down until the window is over",
+    leaving="shut broker {broker} down",
+    returning="start broker {broker}, and restart the others in turn",
+    inject=inject,
+    heal=heal,
+    reinject=reinject,
+)

@@ -7,19 +7,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from harness.runtimes.base import Need
+from nemesis.fault import Nemesis
+
 if TYPE_CHECKING:
-    from nemesis import Grounds
+    from nemesis.fault import NemesisContext
 
 DELAY_MS = 150
 """Shorter than the fast timers' session, so that heartbeats arrive in time."""
 
 
-def leave(grounds: Grounds) -> None:
+def inject(context: NemesisContext) -> None:
     """Slow the links down."""
-    for broker in grounds.absent:
-        grounds.cluster.runtime.delay(broker, DELAY_MS)
+    for broker in context.absent:
+        context.cluster.runtime.delay(broker, DELAY_MS)
 
 
-def come_back(grounds: Grounds) -> None:
+def heal(context: NemesisContext) -> None:
     """Let them be fast again."""
-    grounds.cluster.runtime.clear_links()
+    context.cluster.runtime.clear_links()
+
+
+NEMESIS = Nemesis(
+    name="slow",
+    summary="nobody is away: the broker's link is slow (needs root, and a kernel with netem)",
+    leaving="slow the link of broker {broker}",
+    returning="let the link of broker {broker} be fast",
+    inject=inject,
+    heal=heal,
+    takes_away=False,
+    needs=frozenset({Need.DELAY}),
+)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nemesis import topology
+from nemesis import partition, topology
+from nemesis.fault import FIREWALL, Nemesis
 
 if TYPE_CHECKING:
     from harness.plan.placement import Placement
-    from nemesis import Grounds
+    from nemesis.fault import NemesisContext
 
 
 def shape(placement: Placement) -> topology.Graph:
@@ -25,6 +26,21 @@ def why_unfit(placement: Placement) -> str | None:
     return None
 
 
-def leave(grounds: Grounds) -> None:
+def inject(context: NemesisContext) -> None:
     """Split them."""
-    topology.impose(grounds, shape(grounds.cluster.placement))
+    topology.impose(context, shape(context.cluster.placement))
+
+
+NEMESIS = Nemesis(
+    name="split",
+    summary="a minority that hears itself, and a majority (needs root; two absent brokers or more)",
+    leaving="split off broker {broker}",
+    returning="join broker {broker} to the others",
+    inject=inject,
+    heal=topology.lift,
+    lives_on=True,
+    needs=FIREWALL,
+    broker_settings=partition.BROKER_SETTINGS,
+    shape=shape,
+    why_unfit=why_unfit,
+)

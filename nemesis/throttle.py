@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nemesis import Grounds
+    from nemesis.fault import NemesisContext
 
 REPLICAS = "{side}.replication.throttled.replicas"
 RATE = "{side}.replication.throttled.rate"
@@ -22,29 +22,29 @@ EVERY_REPLICA = "*"
 BROKER_SETTINGS = {"replica.fetch.max.bytes": "32768"}
 
 
-def throttle(grounds: Grounds) -> None:
+def throttle(context: NemesisContext) -> None:
     """Hold back every replica that is not in its ISR. A rate is a broker's, over all that it copies or sends."""
-    cluster = grounds.cluster
-    rate = grounds.copy_bytes_per_s * len(cluster.exposed)
-    cluster.admin.alter_topics(_topics(grounds), {REPLICAS.format(side=s): EVERY_REPLICA for s in (LEADER, FOLLOWER)})
+    cluster = context.cluster
+    rate = context.copy_bytes_per_s * len(cluster.exposed)
+    cluster.admin.alter_topics(_topics(context), {REPLICAS.format(side=s): EVERY_REPLICA for s in (LEADER, FOLLOWER)})
     cluster.admin.alter_brokers(
-        {RATE.format(side=LEADER): str(rate * len(grounds.absent)), RATE.format(side=FOLLOWER): str(rate)}
+        {RATE.format(side=LEADER): str(rate * len(context.absent)), RATE.format(side=FOLLOWER): str(rate)}
     )
 
 
-def lift(grounds: Grounds) -> None:
+def lift(context: NemesisContext) -> None:
     """Let them copy as fast as they can."""
-    cluster = grounds.cluster
+    cluster = context.cluster
     cluster.admin.alter_brokers({RATE.format(side=s): None for s in (LEADER, FOLLOWER)})
-    cluster.admin.alter_topics(_topics(grounds), {REPLICAS.format(side=s): None for s in (LEADER, FOLLOWER)})
+    cluster.admin.alter_topics(_topics(context), {REPLICAS.format(side=s): None for s in (LEADER, FOLLOWER)})
 
 
-def away_again(grounds: Grounds) -> None:
+def reinject(context: NemesisContext) -> None:
     """Start them; the cluster has kept the throttle."""
-    for broker in grounds.absent:
-        grounds.cluster.runtime.start(broker)
-    grounds.cluster.wait_registered()
+    for broker in context.absent:
+        context.cluster.runtime.start(broker)
+    context.cluster.wait_registered()
 
 
-def _topics(grounds: Grounds) -> list[str]:
-    return sorted({topic for topic, _ in grounds.cluster.exposed})
+def _topics(context: NemesisContext) -> list[str]:
+    return sorted({topic for topic, _ in context.cluster.exposed})

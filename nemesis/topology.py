@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import networkx as nx
 
-    from nemesis import Grounds
+    from nemesis.fault import NemesisContext
 
     Graph: TypeAlias = nx.DiGraph[int]
 
@@ -51,11 +51,11 @@ def lost(topology: Graph) -> list[tuple[int, int]]:
     return sorted(nx.complement(topology).edges)
 
 
-def impose(grounds: Grounds, topology: Graph) -> None:
+def impose(context: NemesisContext, topology: Graph) -> None:
     """Drop everything that is sent over links that the topology lacks."""
-    grounds.cluster.runtime.block(lost(topology))
+    context.cluster.runtime.block(lost(topology))
 
 
-def lift(grounds: Grounds) -> None:
+def lift(context: NemesisContext) -> None:
     """Let everybody hear everybody again."""
-    grounds.cluster.runtime.clear_links()
+    context.cluster.runtime.clear_links()

@@ -116,7 +116,7 @@ def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
         prepared = owned.enter_context(_checkers(workspace, job, meanwhile=meanwhile))
 
         def on_window() -> None:
-            if test.timers.is_resumable and job.ready.is_resumable and test.nemesis.away_again is not None:
+            if test.timers.is_resumable and job.ready.is_resumable and test.nemesis.reinject is not None:
                 workspace.let_resume(resumable=True)
 
         outage = Outage(test, runtime, make_producer, folder, clock=clock, progress=stages.begin, on_window=on_window)

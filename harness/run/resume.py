@@ -57,7 +57,7 @@ def resume(options: ResumeOptions, progress: Progress) -> RunResult:
     folder, content = _open_cut_off(options.run_dir)
     began_with = options_of(content, options)
     nemesis = find_nemesis(began_with.nemesis)
-    if nemesis.away_again is None:
+    if nemesis.reinject is None:
         raise UsageError(
             f"{folder.path} cannot go on: what the nemesis {nemesis.name} did ended with the harness; run it anew"
         )

@@ -22,7 +22,7 @@ from harness.run_folder.history import History
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from harness.systems import find_system
 from harness.targets import KAFKA
-from nemesis import Grounds
+from nemesis.fault import NemesisContext
 from workloads.ballast import Ballast
 from workloads.filler import Filler, FillerSpec
 from workloads.payload import Payload
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from harness.run_folder.store import RunFolder
     from harness.runtimes.base import Runtime
     from harness.systems import System
-    from nemesis import Nemesis
+    from nemesis.fault import Nemesis
 
 FILLER_RECORDS = 4
 """So many filler records reach every replica after the rejoin."""
@@ -87,7 +87,7 @@ class Parts:
     history: History
     filler: Filler
     payloads: Sequence[Payload]
-    grounds: Grounds
+    context: NemesisContext
 
 
 class Outage:
@@ -186,7 +186,7 @@ class Outage:
             history=history,
             filler=Filler(spec, self._make_producer, history, self._clock),
             payloads=[Payload(s, test.placement.partitions, self._make_producer, history) for s in test.scenarios],
-            grounds=Grounds(cluster, timers.copy_bytes_per_s, ballast.write),
+            context=NemesisContext(cluster, timers.copy_bytes_per_s, ballast.write),
         )
 
     def _boot(self, cluster: Cluster) -> None:
@@ -197,12 +197,12 @@ class Outage:
     def _boot_again(self, parts: Parts) -> None:
         """Start the brokers on the data that they left; the absent ones as they were."""
         nemesis, cluster = self._test.nemesis, parts.cluster
-        if nemesis.away_again is None:
+        if nemesis.reinject is None:
             raise HarnessError(f"a run with the nemesis {nemesis.name} cannot go on: the fault ended with the harness")
         self._progress("boot again")
         self._runtime.start_again(cluster.placement.staying)
         cluster.wait_registered(cluster.placement.staying)
-        nemesis.away_again(parts.grounds)
+        nemesis.reinject(parts.context)
         if nemesis.takes_away:
             cluster.away = frozenset(cluster.placement.absent)
 
@@ -239,7 +239,7 @@ class Outage:
         if nemesis.lives_on:
             cluster.rest_cleaners_of_absent()
         with self._noted(parts.history, "leave", Phase.OUTAGE):
-            nemesis.leave(parts.grounds)
+            nemesis.inject(parts.context)
             if nemesis.takes_away:
                 cluster.wait_absent_left()
                 cluster.away = frozenset(self._test.placement.absent)
@@ -273,7 +273,7 @@ class Outage:
         snapshot.take(cluster, self._folder, BEFORE_RETURN)
         self._progress(nemesis.returning.format(broker=_listed(self._test.placement.absent)))
         with self._noted(parts.history, "come back", Phase.AFTER):
-            nemesis.come_back(parts.grounds)
+            nemesis.heal(parts.context)
             cluster.wait_absent_back()
             cluster.away = frozenset()
         if nemesis.lives_on:

@@ -128,7 +128,7 @@ def test_faults_that_cannot_be_had_are_no_failure(monkeypatch: pytest.MonkeyPatc
         assert check(name).ok
         assert check(name).found == "run as root"
     assert check("clocks").remedy == "only --nemesis clock-skew needs it with --runtime local"
-    assert check("iptables").remedy.startswith("only --nemesis split, one-way, bridge, ring, lossy needs it")
+    assert check("iptables").remedy.startswith("only --nemesis bridge, lossy, one-way, ring, split needs it")
 
 
 def test_containers_that_cannot_be_had_are_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:

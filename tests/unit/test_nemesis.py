@@ -13,7 +13,8 @@ from harness.run import start as run
 from harness.run.options import RunOptions
 from harness.runtimes.base import Need
 from harness.runtimes.reach import Reach
-from nemesis import NEMESES, Grounds, Nemesis, find_nemesis, throttle, topology
+from nemesis import NEMESES, find_nemesis, throttle, topology
+from nemesis.fault import Nemesis, NemesisContext
 
 PACE = 1000
 FIVE = place(brokers=5, replication_factor=3, partitions=1, absent=2)
@@ -33,9 +34,9 @@ def on_brokers(leader: str | None, follower: str | None) -> str:
     )
 
 
-def grounds(placement: Placement | None = None) -> tuple[RecordedCluster, Grounds]:
+def context_of(placement: Placement | None = None) -> tuple[RecordedCluster, NemesisContext]:
     cluster = RecordedCluster(placement or Placement())
-    return cluster, Grounds(cluster, PACE, lambda: cluster.actions.append("ballast"))
+    return cluster, NemesisContext(cluster, PACE, lambda: cluster.actions.append("ballast"))
 
 
 @pytest.mark.parametrize("nemesis", NEMESES.values(), ids=list(NEMESES))
@@ -48,7 +49,7 @@ def test_it_is_found_by_its_name_and_has_words(nemesis: Nemesis) -> None:
 
 
 def test_an_unknown_name_is_told_with_the_nearest() -> None:
-    with pytest.raises(UsageError, match=r"no nemesis 'catchup'; did you mean catch-up.*\? \(known: kill, pause"):
+    with pytest.raises(UsageError, match=r"no nemesis 'catchup'; did you mean catch-up.*\? \(known: bridge, catch-up"):
         find_nemesis("catchup")
 
 
@@ -59,12 +60,12 @@ def test_an_unknown_name_is_told_with_the_nearest() -> None:
 def test_everybody_who_is_to_be_absent_goes_and_comes_back(
     name: str, away: str, back: str, placement: Placement
 ) -> None:
-    cluster, subject = grounds(placement)
+    cluster, subject = context_of(placement)
     nemesis = find_nemesis(name)
-    nemesis.leave(subject)
+    nemesis.inject(subject)
     assert cluster.actions == [f"{away} {broker}" for broker in placement.absent]
     cluster.actions.clear()
-    nemesis.come_back(subject)
+    nemesis.heal(subject)
     assert cluster.actions == [f"{back} {broker}" for broker in placement.absent]
 
 
@@ -78,11 +79,11 @@ def test_everybody_who_is_to_be_absent_goes_and_comes_back(
     ],
 )
 def test_a_topology_is_what_its_lost_links_leave(name: str, lost: str) -> None:
-    cluster, subject = grounds(FIVE)
+    cluster, subject = context_of(FIVE)
     nemesis = find_nemesis(name)
     assert nemesis.why_unfit(FIVE) is None
-    nemesis.leave(subject)
-    nemesis.come_back(subject)
+    nemesis.inject(subject)
+    nemesis.heal(subject)
     assert cluster.actions == [f"block {lost}", "clear links"]
     assert nemesis.shape is not None
     assert not {f"{source}>{hearer}" for source, hearer in nemesis.shape(FIVE).edges} & set(lost.split(", "))
@@ -119,11 +120,11 @@ def test_brokers_that_cannot_stand_so_are_refused(name: str, shape: dict[str, in
 
 
 def test_a_rolling_restart_gets_to_the_others_once_the_absent_are_back() -> None:
-    cluster, subject = grounds()
+    cluster, subject = context_of()
     nemesis = find_nemesis("rolling")
-    nemesis.leave(subject)
+    nemesis.inject(subject)
     assert cluster.actions == ["stop 2"]
-    nemesis.come_back(subject)
+    nemesis.heal(subject)
     back = "wait for broker 2 to rejoin every ISR"
     registered = "wait for brokers [1, 2, 3] to register"
     turns = [["stop 1", "start 1", registered, back], ["stop 3", "start 3", registered, back]]
@@ -133,8 +134,8 @@ def test_a_rolling_restart_gets_to_the_others_once_the_absent_are_back() -> None
 def test_the_controller_is_killed_while_the_broker_is_away_and_comes_back_at_once() -> None:
     placement = place(brokers=4, replication_factor=3, partitions=1, absent=1, quorum=3)
     assert placement.controllers == (1, 3, 4)
-    cluster, subject = grounds(placement)
-    find_nemesis("controller-kill").leave(subject)
+    cluster, subject = context_of(placement)
+    find_nemesis("controller-kill").inject(subject)
     assert [told for told in cluster.actions if not told.startswith("who")] == [
         "kill 2",
         "wait for broker 2 to leave every ISR",
@@ -149,31 +150,31 @@ def test_the_controller_is_killed_while_the_broker_is_away_and_comes_back_at_onc
 
 
 def test_a_full_disk_is_written_to_until_the_broker_has_ended() -> None:
-    cluster, subject = grounds()
+    cluster, subject = context_of()
     nemesis = find_nemesis("disk-full")
-    nemesis.leave(subject)
+    nemesis.inject(subject)
     assert cluster.actions == ["fill the disk of 2", "ballast", "wait for the brokers without disk space to end"]
     cluster.actions.clear()
-    nemesis.come_back(subject)
+    nemesis.heal(subject)
     assert cluster.actions == ["free the disk of 2", "start 2"]
 
 
 def test_a_clock_that_is_ahead_is_put_right() -> None:
-    cluster, subject = grounds()
+    cluster, subject = context_of()
     nemesis = find_nemesis("clock-skew")
     assert not nemesis.takes_away
-    nemesis.leave(subject)
-    nemesis.come_back(subject)
+    nemesis.inject(subject)
+    nemesis.heal(subject)
     assert cluster.actions == ["skew 2 by 3600 s", "skew 2 by 0 s"]
 
 
 def test_poor_links_take_nobody_away() -> None:
-    cluster, subject = grounds(TWO_AWAY)
+    cluster, subject = context_of(TWO_AWAY)
     for name in ("lossy", "slow"):
         nemesis = find_nemesis(name)
         assert not nemesis.takes_away
-        nemesis.leave(subject)
-        nemesis.come_back(subject)
+        nemesis.inject(subject)
+        nemesis.heal(subject)
     lossy = ["lose 0.2 of 2", "lose 0.2 of 3", "clear links"]
     assert cluster.actions == [*lossy, "delay 2 by 150 ms", "delay 3 by 150 ms", "clear links"]
 
@@ -184,15 +185,15 @@ def test_a_partition_ends_hung_fetches_soon_enough() -> None:
 
 
 def test_nothing_is_nothing() -> None:
-    cluster, subject = grounds()
+    cluster, subject = context_of()
     nemesis = find_nemesis("none")
-    nemesis.leave(subject)
-    nemesis.come_back(subject)
+    nemesis.inject(subject)
+    nemesis.heal(subject)
     assert cluster.actions == []
 
 
 def test_the_throttle_is_on_exposed_topics_at_a_pace_for_all_their_partitions() -> None:
-    cluster, subject = grounds(TWO_AWAY)
+    cluster, subject = context_of(TWO_AWAY)
     throttle.throttle(subject)
     assert cluster.actions == [
         on_topics("*"),
@@ -201,7 +202,7 @@ def test_the_throttle_is_on_exposed_topics_at_a_pace_for_all_their_partitions() 
 
 
 def test_lifting_takes_back_all_that_the_throttle_has_set() -> None:
-    cluster, subject = grounds(TWO_AWAY)
+    cluster, subject = context_of(TWO_AWAY)
     throttle.lift(subject)
     assert cluster.actions == [
         on_brokers(leader=None, follower=None),
@@ -210,8 +211,8 @@ def test_lifting_takes_back_all_that_the_throttle_has_set() -> None:
 
 
 def test_joining_replicas_are_added_behind_the_ballast_and_have_the_payload_when_the_outage_begins() -> None:
-    cluster, subject = grounds()
-    find_nemesis("join").leave(subject)
+    cluster, subject = context_of()
+    find_nemesis("join").inject(subject)
     assert cluster.actions == [
         "ballast",
         on_topics("*"),
@@ -225,15 +226,15 @@ def test_joining_replicas_are_added_behind_the_ballast_and_have_the_payload_when
 
 
 def test_each_of_the_joining_brokers_has_to_have_the_payload() -> None:
-    cluster, subject = grounds(TWO_AWAY)
+    cluster, subject = context_of(TWO_AWAY)
     cluster.observer.ends = {3: -1000}
     with pytest.raises(WaitTimeoutError, match="the new replicas to have copied the payload"):
-        find_nemesis("join").leave(subject)
+        find_nemesis("join").inject(subject)
 
 
 def test_a_throttled_catch_up_begins_with_an_outage_that_leaves_the_broker_behind() -> None:
-    cluster, subject = grounds()
-    find_nemesis("catch-up").leave(subject)
+    cluster, subject = context_of()
+    find_nemesis("catch-up").inject(subject)
     assert cluster.actions == [
         "kill 2",
         "wait for broker 2 to leave every ISR",
@@ -249,8 +250,8 @@ def test_a_throttled_catch_up_begins_with_an_outage_that_leaves_the_broker_behin
 
 @pytest.mark.parametrize("name", ["join", "catch-up"])
 def test_the_return_of_a_throttled_replica_is_the_end_of_the_throttle(name: str) -> None:
-    cluster, subject = grounds()
-    find_nemesis(name).come_back(subject)
+    cluster, subject = context_of()
+    find_nemesis(name).heal(subject)
     lifted = cluster.actions.copy()
     cluster.actions.clear()
     throttle.lift(subject)
@@ -259,11 +260,11 @@ def test_the_return_of_a_throttled_replica_is_the_end_of_the_throttle(name: str)
 
 def again(name: str) -> RecordedCluster:
     """Take up a run whose absent brokers are all down."""
-    cluster, subject = grounds(TWO_AWAY)
+    cluster, subject = context_of(TWO_AWAY)
     cluster.runtime.down = set(TWO_AWAY.absent)
-    away_again = find_nemesis(name).away_again
-    assert away_again is not None
-    away_again(subject)
+    reinject = find_nemesis(name).reinject
+    assert reinject is not None
+    reinject(subject)
     return cluster
 
 
@@ -283,4 +284,4 @@ def test_where_nobody_was_away_everybody_is_back_when_the_run_is_resumed() -> No
 def test_what_a_process_or_a_link_was_told_is_lost_with_the_harness() -> None:
     passing = {name for name, nemesis in NEMESES.items() if nemesis.needs - {Need.DISK}}
     assert {"partition", "split", "lossy", "slow", "clock-skew"} <= passing
-    assert {name for name, nemesis in NEMESES.items() if nemesis.away_again is None} == {"pause"} | passing
+    assert {name for name, nemesis in NEMESES.items() if nemesis.reinject is None} == {"pause"} | passing

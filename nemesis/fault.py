@@ -1,0 +1,64 @@
+"""What a fault is: how it begins and ends, what it needs, and the words for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from harness.runtimes.base import Need
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from harness.cluster.cluster import Cluster
+    from harness.plan.placement import Placement
+    from nemesis import topology
+
+LINK, FIREWALL = frozenset({Need.LINK}), frozenset({Need.FIREWALL})
+
+
+@dataclass(frozen=True)
+class NemesisContext:
+    """What a nemesis acts on. ``copy_bytes_per_s``: the pace per partition for one that slows copying down.
+
+    ``write_ballast`` gives a copying replica something to be busy with.
+    """
+
+    cluster: Cluster
+    copy_bytes_per_s: int
+    write_ballast: Callable[[], None]
+
+    @property
+    def absent(self) -> tuple[int, ...]:
+        """The brokers to be taken away."""
+        return self.cluster.placement.absent
+
+
+@dataclass(frozen=True)
+class Nemesis:
+    """A fault that takes the absent brokers away and gives them back.
+
+    ``takes_away`` is False where everybody is there all the time, as in the healthy control. ``joins``: the absent
+    brokers hold no replica before it acts. ``lives_on``: their processes are there all the time, out of reach.
+    ``reinject`` puts the absent brokers, all down, back to where `inject` had left them, for a run that is resumed;
+    None where that cannot be had. ``needs``: what a runtime must have for it. ``quorum``: how many controllers.
+    ``broker_settings``: what brokers need so that it can act. ``shape``: the topology that it leaves. ``why_unfit``
+    says why it cannot be with brokers placed like that. ``leaving`` and ``returning`` are the words for the progress
+    display, to be formatted with ``broker``.
+    """
+
+    name: str
+    summary: str
+    leaving: str
+    returning: str
+    inject: Callable[[NemesisContext], None]
+    heal: Callable[[NemesisContext], None]
+    takes_away: bool = True
+    joins: bool = False
+    lives_on: bool = False
+    needs: frozenset[Need] = frozenset()
+    quorum: int = 1
+    reinject: Callable[[NemesisContext], None] | None = None
+    broker_settings: Mapping[str, str] = field(default_factory=dict)
+    shape: Callable[[Placement], topology.Graph] | None = None
+    why_unfit: Callable[[Placement], str | None] = lambda _: None
