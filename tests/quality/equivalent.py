@@ -31,9 +31,9 @@ EQUIVALENT: Final[dict[str, str]] = {
     "exposure.criticals: .where(f.col('f') == 'produce') -> nothing": "only what was produced has a partition",
     "exposure.criticals: f.col('marker_offset') > f.col('payload_offset') -> "
     "f.col('marker_offset') >= f.col('payload_offset')": NO_DATA_THERE,
-    "guarantees.control_batches._gone: data_at < offset -> data_at <= offset": NO_DATA_THERE,
-    "guarantees.control_batches._gone: decided_by > offset -> decided_by >= offset": "that marker is gone",
-    "guarantees.order._written: f.col('first.acked_at') < f.col('invoked_at') -> "
+    "control_batches._gone: data_at < offset -> data_at <= offset": NO_DATA_THERE,
+    "control_batches._gone: decided_by > offset -> decided_by >= offset": "that marker is gone",
+    "order._written: f.col('first.acked_at') < f.col('invoked_at') -> "
     "f.col('first.acked_at') <= f.col('invoked_at')": "no line of a history tells both",
     "hidden._undone_deletes: here_offset < true_offset -> here_offset <= true_offset": "a tombstone is not alive",
     "lineage.stale_tails: greatest -> least": "nothing lies between where an epoch began and the tail",
@@ -49,11 +49,11 @@ EQUIVALENT: Final[dict[str, str]] = {
     ),
     "reduce._judged_keys: .where('broker IS NOT NULL') -> nothing": "what counts keys names no offsets to be looked at",
     "reduce._judged_keys: .where('transactional') -> nothing": "what is in no transaction is looked up by no producer",
-    "replay.believed_records: .where(f.col('offset').isNotNull()) -> nothing": (
+    "batch_outcomes.believed_records: .where(f.col('offset').isNotNull()) -> nothing": (
         "what is no record lies at no offset from the log start on"
     ),
-    "replay.open_transactions: min_by -> max_by": "the reduction looks at more records than it needs to",
-    "replay.replay: .where('first_in_batch') -> nothing": "every record of a batch says the same of it",
+    "batch_outcomes.open_transactions: min_by -> max_by": "the reduction looks at more records than it needs to",
+    "batch_outcomes.replay: .where('first_in_batch') -> nothing": "every record of a batch says the same of it",
     "scan._stretches: count >= _AT_ONCE -> count > _AT_ONCE": "a batch more or less at once",
     "sieve._flags: NOT_COMMITTED | IS_OPEN -> IS_OPEN": "a key that is open everywhere is let go by the checkers",
     "sieve._flags: NOT_COMMITTED | IS_OPEN -> NOT_COMMITTED": A_CLOSER_LOOK,

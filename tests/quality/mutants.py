@@ -64,7 +64,7 @@ class Mutant:
     @property
     def name(self) -> str:
         """What tells it from any other, as long as the function stays as it is."""
-        place = f"{self.module.removeprefix('checkers.')}.{self.function}"
+        place = f"{self.module.rpartition('.')[2]}.{self.function}"
         return f"{place}: {self.was} -> {self.now or 'nothing'}" + (f" #{self.nth + 1}" if self.nth else "")
 
 

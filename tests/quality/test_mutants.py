@@ -31,13 +31,44 @@ if TYPE_CHECKING:
     from trial import Stand
 
 CHECKERS: Final = (
-    "aborted_to_committed", "beliefs", "blame", "committed_to_aborted", "coverage", "doubts", "exposure",
-    "finding", "guarantees.compaction_lag", "guarantees.control_batches", "guarantees.last_value",
-    "guarantees.offsets", "guarantees.order", "guarantees.told", "guarantees.tombstones", "guarantees.watched",
-    "hanging_transaction", "hidden", "judged", "key_states", "lineage", "missed_marker", "other_spans",
-    "own_state", "own_words", "pick", "plain", "reduce", "replay", "scan", "settled", "sieve", "stuck_lso",
-    "survivors", "tombstone_divergence", "truth", "unexplained",
-)  # fmt: skip
+    "anomalies.aborted_to_committed",
+    "anomalies.committed_to_aborted",
+    "anomalies.hanging_transaction",
+    "anomalies.missed_marker",
+    "anomalies.stuck_lso",
+    "anomalies.tombstone_divergence",
+    "anomalies.unexplained",
+    "attribution.blame",
+    "attribution.coverage",
+    "attribution.key_states",
+    "consistency.doubts",
+    "consistency.exposure",
+    "consistency.other_spans",
+    "consistency.own_state",
+    "consistency.own_words",
+    "finding",
+    "guarantees.compaction_lag",
+    "guarantees.control_batches",
+    "guarantees.last_value",
+    "guarantees.offsets",
+    "guarantees.order",
+    "guarantees.told",
+    "guarantees.tombstones",
+    "guarantees.watched",
+    "reduction.beliefs",
+    "reduction.pick",
+    "reduction.plain",
+    "reduction.reduce",
+    "reduction.scan",
+    "reduction.settled",
+    "reduction.sieve",
+    "replay.batch_outcomes",
+    "replay.hidden",
+    "replay.judged",
+    "replay.lineage",
+    "replay.survivors",
+    "replay.truth",
+)
 """What says what is wrong, what that is given, and how big data are reduced to it."""
 
 CASES: Final = ((LEGAL, 0), (SAME_OUTCOME, 1), (ABORTED_DELETE, 0), (ABORTED_TO_COMMITTED, 0))
@@ -121,4 +152,4 @@ def test_modules_are_put_back() -> None:
     with in_place(unchanged(checkers.replay.truth)):
         assert id(sys.modules["checkers.replay.truth"]) != before["checkers.replay.truth"]
     assert {name: id(module) for name, module in sys.modules.items()} == before
-    assert sys.modules["checkers"].truth is checkers.replay.truth
+    assert sys.modules["checkers.replay"].truth is checkers.replay.truth

@@ -59,11 +59,27 @@ if TYPE_CHECKING:
 Rows = dict[str, list[dict[str, Any]]]
 RUNS, COPIES = "runs", "copies"
 REDUCING: Final = frozenset(
-    f"checkers.{name}" for name in ("beliefs", "files", "groups", "pick", "plain", "reduce", "scan", "settled", "sieve")
+    f"checkers.{name}"
+    for name in (
+        "evidence.files",
+        "evidence.groups",
+        "reduction.beliefs",
+        "reduction.pick",
+        "reduction.plain",
+        "reduction.reduce",
+        "reduction.scan",
+        "reduction.settled",
+        "reduction.sieve",
+    )
 )
 """The modules that are used for big copies alone."""
 
-UNITS: Final = {f"checkers.{name}": f"test_{name}" for name in ("blame", "coverage", "key_states", "other_spans")}
+UNITS: Final = {
+    "checkers.attribution.blame": "test_blame",
+    "checkers.attribution.coverage": "test_coverage",
+    "checkers.attribution.key_states": "test_key_states",
+    "checkers.consistency.other_spans": "test_other_spans",
+}
 """Modules that have tests of their own in ``tests/unit`` which need nothing but Spark, if anything."""
 
 _THREADS = 2
@@ -185,7 +201,9 @@ def _rows_of(stand: Stand, mutant: Mutant, code: Code, kind: str) -> Rows:
 
 
 def _users(code: Code) -> dict[str, frozenset[str]]:
-    uses = nx.DiGraph([(name, used) for name, module in code.modules.items() for used in _imported(module)])
+    uses = nx.DiGraph()
+    uses.add_nodes_from(code.modules)
+    uses.add_edges_from((name, used) for name, module in code.modules.items() for used in _imported(module))
     return {name: frozenset({name, *nx.ancestors(uses, name)}) for name in code.modules}
 
 
