@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
@@ -10,7 +11,11 @@ from checkers.evidence.tables import REPLICA
 from harness.escape import escape_bytes_sql, escape_sql
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import Column, DataFrame
+
+    from checkers.replay.judged import Judged
 
 VISIBLE, LATENT = "visible", "latent"
 
@@ -20,6 +25,21 @@ UNEXPLAINED_DIVERGENCE = "unexplained-divergence"
 
 SHOWN_CHARACTERS = 60
 """Of a key within a sentence, or bytes where it is no text."""
+
+
+@dataclass(frozen=True)
+class Finder:
+    """What looks for one anomaly: the ``FINDER`` at the end of a module of `checkers.anomalies`.
+
+    ``name``: as in verdicts. ``check`` returns findings. ``in_runs``: looked for in run folders too, else in audits
+    alone. ``means``: what a finding means for whoever runs the cluster, a sentence with ``{broker}``, ``{partition}``
+    and ``{producer_id}``; empty where another finder of that name has it.
+    """
+
+    name: str
+    check: Callable[[Judged], DataFrame]
+    means: str = ""
+    in_runs: bool = True
 
 
 def findings(

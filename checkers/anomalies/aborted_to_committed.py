@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, in_one
-from checkers.finding import LATENT, VISIBLE, findings, printable
+from checkers.finding import LATENT, VISIBLE, Finder, findings, printable
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED
 from harness.plan.scenario import Anomaly
 
@@ -102,3 +102,14 @@ def _by_removal(judged: Judged, alone: Alone) -> DataFrame:
             "older_value_there_at": f.col("older_there"),
         },
     )
+
+
+FINDER = Finder(
+    name=Anomaly.ABORTED_TO_COMMITTED,
+    check=check,
+    means=(
+        "broker {broker} counts data of an aborted transaction as committed: read_committed consumers are delivered "
+        "them, and an aborted delete removes the key's value. It missed the ABORT and took the next marker of the "
+        "producer for the end of the transaction"
+    ),
+)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, in_one
-from checkers.finding import LATENT, VISIBLE, findings, printable
+from checkers.finding import LATENT, VISIBLE, Finder, findings, printable
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED
 from harness.plan.scenario import Anomaly
 
@@ -128,3 +128,13 @@ def _spans(judged: Judged) -> DataFrame:
             "evidence": f.array(f.lit("span")),
         },
     )
+
+
+FINDER = Finder(
+    name=Anomaly.COMMITTED_TO_ABORTED,
+    check=check,
+    means=(
+        "broker {broker} hides committed data from read_committed consumers, and its cleaner removes them: it missed "
+        "the COMMIT and took the next ABORT of the producer for the end of the transaction"
+    ),
+)

@@ -16,7 +16,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, in_one
-from checkers.finding import HANGING_TRANSACTION, VISIBLE, findings
+from checkers.finding import HANGING_TRANSACTION, VISIBLE, Finder, findings
 from harness.brokers.segments.transaction_state import FINISHED
 
 if TYPE_CHECKING:
@@ -62,3 +62,15 @@ def check(judged: Judged) -> DataFrame:
             "high_watermark_here": f.col("high_watermark"),
         },
     )
+
+
+FINDER = Finder(
+    name=HANGING_TRANSACTION,
+    check=check,
+    in_runs=False,
+    means=(
+        "read_committed consumers of {partition} get nothing from there on, on any broker: no marker was ever written "
+        "for the transaction of producer {producer_id}, whose coordinator is done with it (KIP-664; KIP-890 prevents "
+        "new ones)"
+    ),
+)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, in_one
-from checkers.finding import LATENT, UNEXPLAINED_DIVERGENCE, findings, printable
+from checkers.finding import LATENT, UNEXPLAINED_DIVERGENCE, Finder, findings, printable
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED
 from harness.plan.scenario import Anomaly
 
@@ -78,3 +78,10 @@ def _as(judged: Judged, alone: Alone, belief: str, anomaly: Anomaly) -> DataFram
             "overtaken_by_a_higher_epoch_at": f.col("overtaken_at"),
         },
     )
+
+
+FINDER = Finder(
+    name=UNEXPLAINED_DIVERGENCE,
+    check=check,
+    in_runs=False,
+)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, held, in_one
-from checkers.finding import VISIBLE, findings, printable
+from checkers.finding import VISIBLE, Finder, findings, printable
 from checkers.replay.batch_outcomes import OPEN
 from harness.plan.scenario import Anomaly
 
@@ -174,3 +174,13 @@ def _released(judged: Judged, opened: DataFrame) -> DataFrame:
     columns = [*REPLICA, "producer_id", "released_by"]
     both = by_log.select(*columns).unionByName(by_snapshot.select(*columns))
     return both.groupBy(*REPLICA, "producer_id").agg(f.min("released_by").alias("released_by"))
+
+
+FINDER = Finder(
+    name=Anomaly.STUCK_LSO,
+    check=check,
+    means=(
+        "read_committed consumers of broker {broker} get nothing from there on, and its cleaner is stuck, too: it "
+        "missed the marker that ended the transaction of producer {producer_id}. It does not heal by itself"
+    ),
+)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, in_one
-from checkers.finding import LATENT, VISIBLE, findings, printable
+from checkers.finding import LATENT, VISIBLE, Finder, findings, printable
 from checkers.replay.batch_outcomes import COMMITTED
 from harness.plan.scenario import Anomaly
 
@@ -124,3 +124,13 @@ def _by_removal(judged: Judged, alone: Alone) -> DataFrame:
             "marker_taken_here_at": f.col("decided_by"),
         },
     )
+
+
+FINDER = Finder(
+    name=Anomaly.TOMBSTONE_DIVERGENCE,
+    check=check,
+    means=(
+        "a key that was deleted still has its value on broker {broker}: it was away, or not yet in the ISR, while the "
+        "tombstone was written and removed"
+    ),
+)

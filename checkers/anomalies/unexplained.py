@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, in_one
-from checkers.finding import UNEXPLAINED_DIVERGENCE, VISIBLE, findings, number, printable
+from checkers.finding import UNEXPLAINED_DIVERGENCE, VISIBLE, Finder, findings, number, printable
 from checkers.replay.batch_outcomes import COMMITTED, OPEN
 
 if TYPE_CHECKING:
@@ -86,3 +86,11 @@ def _lost(alone: Alone) -> DataFrame:
             "last_here_at": f.col("older_there"),
         },
     )
+
+
+FINDER = Finder(
+    name=UNEXPLAINED_DIVERGENCE,
+    check=check,
+    in_runs=False,
+    means="the replicas differ in a way that compaction does not make",
+)

@@ -11,8 +11,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from checkers.finding import HANGING_TRANSACTION, UNEXPLAINED_DIVERGENCE
-from harness.plan.scenario import Anomaly
+from checkers.anomalies import MEANS
+from checkers.finding import HANGING_TRANSACTION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,31 +24,6 @@ ANY_BROKER: Final = "HOST:PORT"
 HELD: Final = {"min.cleanable.dirty.ratio": "1", "max.compaction.lag.ms": "9223372036854775807"}
 """Settings that pause a topic's compaction; seen to do so on 4.4.0."""
 
-MEANS: Final[Mapping[str, str]] = {
-    Anomaly.TOMBSTONE_DIVERGENCE: (
-        "a key that was deleted still has its value on broker {broker}: it was away, or not yet in the ISR, while the "
-        "tombstone was written and removed"
-    ),
-    Anomaly.ABORTED_TO_COMMITTED: (
-        "broker {broker} counts data of an aborted transaction as committed: read_committed consumers are delivered "
-        "them, and an aborted delete removes the key's value. It missed the ABORT and took the next marker of the "
-        "producer for the end of the transaction"
-    ),
-    Anomaly.COMMITTED_TO_ABORTED: (
-        "broker {broker} hides committed data from read_committed consumers, and its cleaner removes them: it missed "
-        "the COMMIT and took the next ABORT of the producer for the end of the transaction"
-    ),
-    Anomaly.STUCK_LSO: (
-        "read_committed consumers of broker {broker} get nothing from there on, and its cleaner is stuck, too: it "
-        "missed the marker that ended the transaction of producer {producer_id}. It does not heal by itself"
-    ),
-    HANGING_TRANSACTION: (
-        "read_committed consumers of {partition} get nothing from there on, on any broker: no marker was ever written "
-        "for the transaction of producer {producer_id}, whose coordinator is done with it (KIP-664; KIP-890 prevents "
-        "new ones)"
-    ),
-    UNEXPLAINED_DIVERGENCE: "the replicas differ in a way that compaction does not make",
-}
 UNDECIDED_MEANS: Final = (
     "consumers get another state of the key from another replica, and the evidence does not show which one is right: a "
     "replica that lacks a value may have missed something, or carried out what the others missed"

@@ -5,15 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from checkers.anomalies import (
-    aborted_to_committed,
-    committed_to_aborted,
-    hanging_transaction,
-    missed_marker,
-    stuck_lso,
-    tombstone_divergence,
-    unexplained,
-)
+from checkers.anomalies import FINDERS
 from checkers.attribution.key_states import disputed_records, key_states
 from checkers.consistency import other_spans, own_state
 from checkers.consistency.own_words import with_told_aborts
@@ -41,21 +33,13 @@ if TYPE_CHECKING:
 
 Rows = list[dict[str, Any]]
 
-FINDERS: Mapping[str, Callable[[Judged], DataFrame]] = {
-    "stuck_lso": stuck_lso.check,
-    "hanging_transaction": hanging_transaction.check,
-    "aborted_to_committed": aborted_to_committed.check,
-    "committed_to_aborted": committed_to_aborted.check,
-    "tombstone_divergence": tombstone_divergence.check,
-    "missed_marker": missed_marker.check,
-    "unexplained": unexplained.check,
-}
+CHECKS: Mapping[str, Callable[[Judged], DataFrame]] = {name: finder.check for name, finder in FINDERS.items()}
 
 REPLICA_FACTS = ("log_start", "log_end", "high_watermark", "bound", "stable_end", "whole_beyond")
 KEY_STATES = "key_states"
 
 CHECKERS: Mapping[str, Callable[[Judged], DataFrame]] = {
-    **FINDERS,
+    **CHECKS,
     "doubts": own_state.check,
     "unsure": other_spans.check,
     "replicas": lambda judged: judged.replicas.select(*REPLICA, *REPLICA_FACTS, "has_transactions"),
@@ -111,7 +95,7 @@ def judge_reduced(reduced: Reduced) -> dict[str, Rows]:
     found: dict[str, Rows] = {"raised": []}
     if reduced.evidence is not None:
         judged = judge(reduced.evidence, reduced.replicas)
-        found = _computed(judged, FINDERS)
+        found = _computed(judged, CHECKS)
     return {**NO_ROWS, **found, **reduced.told, "left_out": left_out}
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from harness.audit.judge import FINDERS
+from checkers.anomalies import FINDERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
+from checkers.anomalies import FINDERS
 from checkers.consistency.doubts import CONTRADICTION
 from harness.explore.sweep import ORACLE
-from harness.judge.check import FINDERS
 from harness.judge.guarantees import CHECKER
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, earn
 from models.world import ABSENT, ADDED

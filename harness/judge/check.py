@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from checkers.anomalies import aborted_to_committed, committed_to_aborted, stuck_lso, tombstone_divergence
+from checkers.anomalies import FINDERS
 from checkers.consistency import doubts, exposure
 from checkers.evidence.tables import PLANNERS, held, load, raise_if_damaged
 from checkers.guarantees import every
@@ -38,14 +38,10 @@ CHECKERS: dict[str, Callable[[Judged], DataFrame]] = {
     CHECKER: every.check,
     "doubts": doubts.check,
     "exposure": exposure.check,
-    "stuck_lso": stuck_lso.check,
-    "aborted_to_committed": aborted_to_committed.check,
-    "committed_to_aborted": committed_to_aborted.check,
-    "tombstone_divergence": tombstone_divergence.check,
+    **{name: finder.check for name, finder in FINDERS.items() if finder.in_runs},
 }
 OUTCOMES = "outcomes"
 TABLES = {**CHECKERS, OUTCOMES: outcomes.tell}
-FINDERS = ("stuck_lso", "aborted_to_committed", "committed_to_aborted", "tombstone_divergence")
 THREADS = 4
 
 

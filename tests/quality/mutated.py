@@ -64,10 +64,11 @@ def _put(mutant: Mutant) -> ModuleType:
     module = ModuleType(mutant.module)
     module.__file__ = mutant.code.co_filename
     sys.modules[mutant.module] = module
+    # Before its package, which may collect what its modules define.
+    exec(mutant.code, module.__dict__)  # noqa: S102  (the code of the project itself, but for one change)
     above, _, last = mutant.module.rpartition(".")
     import_module(above)
     setattr(sys.modules[above], last, module)
-    exec(mutant.code, module.__dict__)  # noqa: S102  (the code of the project itself, but for one change)
     return module
 
 

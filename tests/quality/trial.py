@@ -35,10 +35,11 @@ from mutated import Code, in_place
 from test_audit import dealt, found_in, is_missed_marker
 
 import checkers.replay.truth
+from checkers.anomalies import FINDERS
 from checkers.evidence.tables import load, load_copies
 from harness.audit.judge import KEY_STATES
 from harness.brokers.copies.copies import find_copies
-from harness.judge.check import FINDERS, dictionaries
+from harness.judge.check import dictionaries
 from harness.run_folder.store import RunFolder
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ def _rows_of(stand: Stand, mutant: Mutant, code: Code, kind: str) -> Rows:
 
 
 def _users(code: Code) -> dict[str, frozenset[str]]:
-    uses = nx.DiGraph()
+    uses: nx.DiGraph[str] = nx.DiGraph()
     uses.add_nodes_from(code.modules)
     uses.add_edges_from((name, used) for name, module in code.modules.items() for used in _imported(module))
     return {name: frozenset({name, *nx.ancestors(uses, name)}) for name in code.modules}
@@ -276,7 +277,7 @@ def _failed_units(stand: Stand, mutant: Mutant, _: Code) -> str | None:
 def _failed_runs(stand: Stand, mutant: Mutant, code: Code) -> str | None:
     rows = _rows_of(stand, mutant, code, RUNS)
     by_run = test_checkers.by_run
-    findings = [row for name in FINDERS for row in rows[name]]
+    findings = [row for name in FINDERS for row in rows.get(name, [])]
     said = test_checkers.Said(by_run(findings), by_run(rows["doubts"]), by_run(rows["exposure"]))
     return _failing(test_checkers, said=said) or _failing(test_guarantees, guaranteed=by_run(rows["guarantees"]))
 

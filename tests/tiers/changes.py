@@ -20,6 +20,8 @@ import networkx as nx
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping
 
+REGISTRY: Final = "iter_modules(__path__)"
+"""In a package that imports every module of its own."""
 PACKAGES: Final = ("harness", "workloads", "nemesis", "checkers", "compose", "models")
 TESTS: Final = "tests"
 EVERYTHING: Final = "pyproject.toml"
@@ -145,10 +147,16 @@ def _users(root: Path, files: Iterable[str], change: Change) -> nx.DiGraph[str]:
     for path in data:
         users.add_edges_from((path, package) for package in _packages_above(root, path))
     for path in files:
+        text = (root / path).read_text()
         try:
-            names = list(_used(ast.parse((root / path).read_text())))
+            names = list(_used(ast.parse(text)))
         except SyntaxError:
             continue
+        if REGISTRY in text:
+            beside = PurePosixPath(path).parent
+            users.add_edges_from(
+                (other, path) for other in files if PurePosixPath(other).parent == beside and other != path
+            )
         for name in names:
             used = paths.get(name) or by_name.get(name.rpartition("/")[2])
             if used is not None and used != path:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from repository import commit_all, git
 from tiers import features
-from tiers.changes import FARTHEST, UnknownChangesError, changed_since, dependencies, head_if_clean
+from tiers.changes import FARTHEST, REGISTRY, UnknownChangesError, changed_since, dependencies, head_if_clean
 from tiers.measurements import Measurements, read, write
 from tiers.selection import CHANGED, MORE, NEW, QUICK, SAMPLE, Candidate, select
 
@@ -196,6 +196,15 @@ def test_a_test_that_names_the_changed_module_is_nearest(checkout: Path) -> None
     assert found.distance([RUNS], "test_faults[kafka-3.9-one-way-java]") == 0
     assert found.distance([RUNS], "test_faults[kafka-3.9-pause]") == 2
     assert found.distance(["tests/unit/test_words.py"], "test_one_way") is None, "it does not depend on it"
+
+
+def test_a_package_that_imports_all_of_its_modules_depends_on_each(checkout: Path) -> None:
+    registry = f"import pkgutil\nNAMES = [module.name for module in pkgutil.{REGISTRY}]\n"
+    (checkout / "nemesis/__init__.py").write_text(registry)
+    (checkout / "tests/unit/test_words.py").write_text("import nemesis\n")
+    commit_all(checkout)
+    found = after(checkout, nemesis__one_way_dot_py="import harness.clock, sys\n")
+    assert found.distances["tests/unit/test_words.py"] == 2
 
 
 def test_a_file_that_cannot_be_parsed_depends_on_nothing(checkout: Path) -> None:
