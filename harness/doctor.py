@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import importlib.metadata
 import platform
+import re
 import shutil
 import socket
 import sys
@@ -16,13 +17,13 @@ from typing import TYPE_CHECKING
 from harness.errors import HarnessError
 from harness.host import java
 from harness.runtimes import local
-from harness.runtimes.base import Need
+from harness.runtimes.abilities import Need
 from harness.targets import TARGETS, WITH_JARS, Target
 from harness.targets.jars import is_cached
 from nemesis import NEMESES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 MIN_PYTHON = (3, 11)
 MIN_DISK_BYTES = 2 * 1024**3
@@ -30,47 +31,10 @@ MIN_MEMORY_BYTES = 4 * 1024**3
 _PORTS = 4
 """A client listener for each of three brokers, and one for the controller."""
 
-# fmt: off
-PACKAGES = (  # what is imported, and what pip calls it
-    ("click", "click"),
-    ("confluent_kafka", "confluent-kafka"),
-    ("cramjam", "cramjam"),
-    ("crc32c", "crc32c"),
-    ("cryptography", "cryptography"),
-    ("docker", "docker"),
-    ("flask", "flask"),
-    ("javaproperties", "javaproperties"),
-    ("jinja2", "jinja2"),
-    ("junitparser", "junitparser"),
-    ("kafka", "kafka-python"),
-    ("markdown_it", "markdown-it-py"),
-    ("markupsafe", "markupsafe"),
-    ("matplotlib", "matplotlib"),
-    ("networkx", "networkx"),
-    ("numba", "numba"),
-    ("numpy", "numpy"),
-    ("pandas", "pandas"),
-    ("paramiko", "paramiko"),
-    ("psutil", "psutil"),
-    ("pyarrow", "pyarrow"),
-    ("pyspark", "pyspark"),
-    ("requests", "requests"),
-    ("rich", "rich"),
-    ("werkzeug", "werkzeug"),
-)
-# fmt: on
+DISTRIBUTION = "compaction-harness"
 
 Found = tuple[str, str]
 """What was found, and what to do."""
-
-FAULTS = {
-    Need.LINK: "network namespaces",
-    Need.FIREWALL: "iptables in them",
-    Need.DELAY: "slow links (netem)",
-    Need.DISK: "small disks (tmpfs)",
-    Need.CLOCK: "clocks (libfaketime)",
-}
-"""What some nemeses need on this host, in its own words."""
 
 
 @dataclass(frozen=True)
@@ -92,11 +56,11 @@ def diagnose() -> list[Check]:
     return [
         _python(),
         _java(),
-        *(_package(module, distribution) for module, distribution in PACKAGES),
+        *_packages(),
         _disk(),
         _memory(),
         _ports(),
-        *(_fault(need) for need in FAULTS),
+        *(_fault(need) for need in Need),
         *_containers(),
         _archive(),
         *(_jars(target) for target in WITH_JARS.values()),
@@ -124,14 +88,31 @@ def _java() -> Check:
     return _check(f"Java {java.MIN_VERSION}+", ok=ok, found=text, remedy=java.REMEDY)
 
 
-def _package(module: str, distribution: str) -> Check:
-    """Import it for real: a wheel for another platform is found, and does not load."""
+def _packages() -> list[Check]:
+    """Look at every package that this one requires, by its own metadata."""
+    required = importlib.metadata.requires(DISTRIBUTION) or []
+    names = sorted(re.split(r"[^\w.-]", line)[0] for line in required if "extra ==" not in line)
+    modules: dict[str, list[str]] = {}
+    for module, distributions in importlib.metadata.packages_distributions().items():
+        for distribution in distributions:
+            modules.setdefault(_normalized(distribution), []).append(module)
+    return [_package(name, modules.get(_normalized(name), [])) for name in names]
+
+
+def _package(distribution: str, modules: Sequence[str]) -> Check:
+    """Import the package: one for another platform is found, and does not load. ``modules``: its top-level ones."""
     name, remedy = f"package {distribution}", f"{sys.executable} -m pip install {distribution}"
     try:
-        importlib.import_module(module)
-        return Check(name, ok=True, found=importlib.metadata.version(distribution), remedy="")
+        version = importlib.metadata.version(distribution)
+        # Some bring more than one; the one of that name is what is imported here.
+        importlib.import_module(min(modules, key=lambda module: (_normalized(module) not in distribution, module)))
+        return Check(name, ok=True, found=version, remedy="")
     except Exception as error:  # noqa: BLE001  a broken package may raise anything when it is imported
         return Check(name, ok=False, found=f"{type(error).__name__}: {error}", remedy=remedy)
+
+
+def _normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _disk() -> Check:
@@ -173,7 +154,7 @@ def _fault(need: Need) -> Check:
     reason = local.WHY_NOT[need]()
     nemeses = ", ".join(nemesis.name for nemesis in NEMESES.values() if need in nemesis.needs)
     remedy = "" if reason is None else f"only --nemesis {nemeses} needs it with --runtime local"
-    return Check(FAULTS[need], ok=True, found=reason or "can be had", remedy=remedy)
+    return Check(str(need), ok=True, found=reason or "can be had", remedy=remedy)
 
 
 def _containers() -> list[Check]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.runtimes.base import Need
+from harness.runtimes.abilities import Clocks, Need
 from nemesis.fault import Nemesis
 
 if TYPE_CHECKING:
@@ -20,13 +20,13 @@ AHEAD_S = 3600
 def inject(context: NemesisContext) -> None:
     """Put the clocks forward."""
     for broker in context.absent:
-        context.cluster.runtime.skew(broker, AHEAD_S)
+        context.ability(Clocks).skew(broker, AHEAD_S)
 
 
 def heal(context: NemesisContext) -> None:
     """Put them right."""
     for broker in context.absent:
-        context.cluster.runtime.skew(broker, 0)
+        context.ability(Clocks).skew(broker, 0)
 
 
 NEMESIS = Nemesis(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.runtimes.base import Need
+from harness.runtimes.abilities import Disks, Need
 from nemesis.fault import Nemesis
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def inject(context: NemesisContext) -> None:
     """Fill the brokers' disks, and write until they have noticed."""
     runtime = context.cluster.runtime
     for broker in context.absent:
-        runtime.fill_disk(broker)
+        context.ability(Disks).fill_disk(broker)
     context.write_ballast()
     context.cluster.wait(
         lambda: not any(runtime.is_up(broker) for broker in context.absent),
@@ -29,7 +29,7 @@ def inject(context: NemesisContext) -> None:
 def heal(context: NemesisContext) -> None:
     """Make room, and start them."""
     for broker in context.absent:
-        context.cluster.runtime.free_disk(broker)
+        context.ability(Disks).free_disk(broker)
         context.cluster.runtime.start(broker)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from harness.runtimes.base import Need
+from harness.runtimes.abilities import Need, ability
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from harness.cluster.cluster import Cluster
     from harness.plan.placement import Placement
     from nemesis import topology
+
+Ability = TypeVar("Ability")
 
 LINK, FIREWALL = frozenset({Need.LINK}), frozenset({Need.FIREWALL})
 
@@ -27,6 +29,10 @@ class NemesisContext:
     cluster: Cluster
     copy_bytes_per_s: int
     write_ballast: Callable[[], None]
+
+    def ability(self, protocol: type[Ability]) -> Ability:
+        """Return the runtime as one that has the ability. Raises `HarnessError` for a runtime that lacks it."""
+        return ability(self.cluster.runtime, protocol)
 
     @property
     def absent(self) -> tuple[int, ...]:

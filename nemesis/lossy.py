@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from harness.runtimes.abilities import LossyLinks
 from nemesis.fault import FIREWALL, Nemesis
 
 if TYPE_CHECKING:
@@ -21,12 +22,12 @@ FRACTION = 0.2
 def inject(context: NemesisContext) -> None:
     """Begin to lose packets."""
     for broker in context.absent:
-        context.cluster.runtime.lose(broker, FRACTION)
+        context.ability(LossyLinks).lose(broker, FRACTION)
 
 
 def heal(context: NemesisContext) -> None:
     """Lose none any more."""
-    context.cluster.runtime.clear_links()
+    context.ability(LossyLinks).clear_links()
 
 
 NEMESIS = Nemesis(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from harness.runtimes.abilities import Links
 from nemesis.fault import LINK, Nemesis
 
 if TYPE_CHECKING:
@@ -25,13 +26,13 @@ BROKER_SETTINGS = {
 def inject(context: NemesisContext) -> None:
     """Cut the brokers off, from each other too."""
     for broker in context.absent:
-        context.cluster.runtime.cut(broker)
+        context.ability(Links).cut(broker)
 
 
 def heal(context: NemesisContext) -> None:
     """Connect them again."""
     for broker in context.absent:
-        context.cluster.runtime.heal(broker)
+        context.ability(Links).heal(broker)
 
 
 NEMESIS = Nemesis(

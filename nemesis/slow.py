@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.runtimes.base import Need
+from harness.runtimes.abilities import Need, SlowLinks
 from nemesis.fault import Nemesis
 
 if TYPE_CHECKING:
@@ -20,12 +20,12 @@ DELAY_MS = 150
 def inject(context: NemesisContext) -> None:
     """Slow the links down."""
     for broker in context.absent:
-        context.cluster.runtime.delay(broker, DELAY_MS)
+        context.ability(SlowLinks).delay(broker, DELAY_MS)
 
 
 def heal(context: NemesisContext) -> None:
     """Let them be fast again."""
-    context.cluster.runtime.clear_links()
+    context.ability(SlowLinks).clear_links()
 
 
 NEMESIS = Nemesis(

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from harness.runtimes.abilities import Firewalls
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -53,9 +55,9 @@ def lost(topology: Graph) -> list[tuple[int, int]]:
 
 def impose(context: NemesisContext, topology: Graph) -> None:
     """Drop everything that is sent over links that the topology lacks."""
-    context.cluster.runtime.block(lost(topology))
+    context.ability(Firewalls).block(lost(topology))
 
 
 def lift(context: NemesisContext) -> None:
     """Let everybody hear everybody again."""
-    context.cluster.runtime.clear_links()
+    context.ability(Firewalls).clear_links()

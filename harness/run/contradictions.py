@@ -5,38 +5,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from harness.errors import UsageError
-from harness.runtimes import AUTO, DOCKER, LOCAL, SIM, SSH
-from harness.targets import KAFKA, REDPANDA, SIMULATED, find_target
+from harness.runtimes import AUTO, COMMAND_CONFIG, IMAGE, KEEP, NODES, PORT_BASE, SSH, runtimes_of, runtimes_with
+from harness.targets import REDPANDA, SIMULATED, find_target
 from harness.targets.settings import BROKER, TOPIC, raise_if_unfit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from harness.run.options import RunOptions
     from harness.targets import Target
 
-RUNTIMES_OF: Final[Mapping[str, Sequence[str]]] = {
-    KAFKA: (LOCAL, DOCKER, SSH),
-    REDPANDA: (DOCKER,),
-    **dict.fromkeys(SIMULATED, (SIM,)),
+IS_GIVEN: Final[Mapping[str, Callable[[RunOptions], bool]]] = {
+    IMAGE: lambda options: options.image is not None,
+    NODES: lambda options: options.access is not None,
+    PORT_BASE: lambda options: options.port_base is not None,
+    KEEP: lambda options: options.keep,
+    COMMAND_CONFIG: lambda options: options.command_config is not None,
 }
-"""Where brokers of a system can live: Redpanda's come as images only, and simulated ones are part of this process."""
-
-TAKEN_BY: Final[Mapping[str, tuple[Callable[[RunOptions], bool], Sequence[str]]]] = {
-    "--image": (lambda options: options.image is not None, (DOCKER,)),
-    "--nodes": (lambda options: options.access is not None, (SSH,)),
-    "--port-base": (lambda options: options.port_base is not None, (LOCAL, DOCKER, SSH)),
-    "--keep": (lambda options: options.keep, (LOCAL, DOCKER, SSH)),
-    "--command-config": (lambda options: options.command_config is not None, (LOCAL, DOCKER, SSH)),
-}
-"""Options that not every runtime has a use for: whether one is given, and which runtimes have."""
+"""Options that not every runtime takes: whether one is given."""
 
 
 def raise_if_contradictory(options: RunOptions) -> None:
     """Raise `UsageError` for the first contradiction, and for a setting that the target's brokers would not take."""
     target = find_target(options.target)
     raise_if_unfit(target, {TOPIC: options.topic_settings, BROKER: options.broker_settings})
-    runtimes = RUNTIMES_OF[target.system]
+    runtimes = runtimes_of(target.system)
     if options.runtime != AUTO and options.runtime not in runtimes:
         raise UsageError(f"--runtime {options.runtime}: {_where(target)}; choose {' or '.join(runtimes)}")
     if options.runtime == SSH and options.access is None:
@@ -48,9 +41,10 @@ def raise_if_contradictory(options: RunOptions) -> None:
     possible, chosen = set(runtimes), f"--target {target.name}"
     if options.runtime != AUTO:
         possible, chosen = {options.runtime}, f"--runtime {options.runtime}"
-    for flag, (is_given, takers) in TAKEN_BY.items():
+    for flag, is_given in IS_GIVEN.items():
         if not is_given(options):
             continue
+        takers = runtimes_with(flag)
         if not possible & set(takers):
             raise UsageError(f"{flag} is for --runtime {' or '.join(takers)}, and contradicts {chosen}")
         if not possible <= set(takers):

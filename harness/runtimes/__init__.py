@@ -7,12 +7,13 @@ are a broker's, and in `harness.host` where they are the host's.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
 from harness.host.elsewhere import may_have_engine
 from harness.suggest import nearest
-from harness.targets import KAFKA, SIMULATED
+from harness.targets import KAFKA, REDPANDA, SIMULATED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +21,36 @@ if TYPE_CHECKING:
     from harness.runtimes.base import Ready, Wanted
 
 AUTO, LOCAL, DOCKER, SSH, SIM = "auto", "local", "docker", "ssh", "sim"
+
+PORT_BASE, KEEP, COMMAND_CONFIG = "--port-base", "--keep", "--command-config"
+IMAGE, NODES = "--image", "--nodes"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A runtime: the module whose ``prepare`` makes it ready, the systems that it runs, and the options that it takes.
+
+    ``options``: only those that not every runtime takes.
+    """
+
+    module: str
+    systems: tuple[str, ...]
+    options: frozenset[str]
+
+    def prepare(self, wanted: Wanted) -> Ready:
+        """Make the runtime ready; its module is imported only now. Raises `UsageError` for what it lacks."""
+        ready: Ready = import_module(self.module).prepare(wanted)
+        return ready
+
+
+# Redpanda's brokers come as images only, and simulated ones are part of this process.
+RUNTIMES = {
+    LOCAL: Row("harness.runtimes.local", (KAFKA,), frozenset({PORT_BASE, KEEP, COMMAND_CONFIG})),
+    DOCKER: Row("harness.runtimes.docker", (KAFKA, REDPANDA), frozenset({PORT_BASE, KEEP, COMMAND_CONFIG, IMAGE})),
+    SSH: Row("harness.runtimes.ssh", (KAFKA,), frozenset({PORT_BASE, KEEP, COMMAND_CONFIG, NODES})),
+    SIM: Row("harness.runtimes.sim", SIMULATED, frozenset()),
+}
+"""Every runtime by its name. A new one is a module and a row."""
 
 
 @dataclass(frozen=True)
@@ -45,16 +76,21 @@ def choose(name: str, wanted: Wanted) -> Choice:
 
 def find_runtime(name: str) -> Callable[[Wanted], Ready]:
     """Return what makes a runtime of that name ready. Raises `UsageError` with the nearest names."""
-    table: dict[str, Callable[[Wanted], Ready]] = {
-        AUTO: lambda wanted: choose(AUTO, wanted).prepare(wanted),
-        LOCAL: _local,
-        DOCKER: _docker,
-        SSH: _ssh,
-        SIM: _sim,
-    }
-    if name not in table:
-        raise UsageError(nearest("runtime", name, list(table)))
-    return table[name]
+    if name == AUTO:
+        return lambda wanted: choose(AUTO, wanted).prepare(wanted)
+    if name not in RUNTIMES:
+        raise UsageError(nearest("runtime", name, [AUTO, *RUNTIMES]))
+    return RUNTIMES[name].prepare
+
+
+def runtimes_of(system: str) -> tuple[str, ...]:
+    """Return the names of the runtimes that can run brokers of a system."""
+    return tuple(name for name, row in RUNTIMES.items() if system in row.systems)
+
+
+def runtimes_with(option: str) -> tuple[str, ...]:
+    """Return the names of the runtimes that take an option of ``harness run``."""
+    return tuple(name for name, row in RUNTIMES.items() if option in row.options)
 
 
 def _chosen(wanted: Wanted) -> tuple[str, str]:
@@ -73,27 +109,3 @@ def _chosen(wanted: Wanted) -> tuple[str, str]:
 
     lack = why_not_at_hand(wanted)
     return (LOCAL, lack) if lack else (DOCKER, f"the container engine has an image of {target.name}")
-
-
-def _local(wanted: Wanted) -> Ready:
-    from harness.runtimes.local import prepare  # noqa: PLC0415
-
-    return prepare(wanted)
-
-
-def _docker(wanted: Wanted) -> Ready:
-    from harness.runtimes.docker import prepare  # noqa: PLC0415
-
-    return prepare(wanted)
-
-
-def _ssh(wanted: Wanted) -> Ready:
-    from harness.runtimes.ssh import prepare  # noqa: PLC0415
-
-    return prepare(wanted)
-
-
-def _sim(wanted: Wanted) -> Ready:
-    from harness.runtimes.sim import prepare  # noqa: PLC0415
-
-    return prepare(wanted)

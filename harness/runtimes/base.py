@@ -1,12 +1,9 @@
-"""The verbs that every runtime has, whatever its brokers are made of."""
+"""The methods that every runtime has; what only some have is in `harness.runtimes.abilities`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
-
-from harness.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -17,18 +14,9 @@ if TYPE_CHECKING:
     from harness.host.clock import Clock, RealClock
     from harness.host.java import Java
     from harness.host.nodes import Access
+    from harness.runtimes.abilities import Need
     from harness.targets import Target
     from harness.targets.jars import JarSet
-
-
-class Need(StrEnum):
-    """What a fault takes that not every runtime has everywhere; the value is the word for it in a refusal."""
-
-    LINK = "a link of its own for each broker"
-    FIREWALL = "a firewall before each broker"
-    DELAY = "the kernel's network emulator"
-    DISK = "a disk of its own for each broker"
-    CLOCK = "a clock of its own for each broker"
 
 
 @dataclass(frozen=True)
@@ -85,14 +73,6 @@ class Ready:
     clock: Callable[[RealClock], Clock] = lambda real: real
 
 
-def raise_if_lacking(wanted: Wanted, why_lacking: Mapping[Need, Callable[[], str | None]]) -> None:
-    """Ask for each need why it cannot be had here. Raises `UsageError` with the first reason."""
-    for need in sorted(wanted.needs):
-        reason = why_lacking[need]() if need in why_lacking else "this runtime has no such thing"
-        if reason is not None:
-            raise UsageError(f"this nemesis takes {need}: {reason}")
-
-
 def bootstrap_servers(runtime: Runtime) -> str:
     """Return every broker's address, as client libraries take them."""
     return ",".join(str(runtime.address(broker)) for broker in runtime.brokers)
@@ -144,42 +124,6 @@ class Runtime(Protocol):
         """Let a frozen broker go on."""
         ...
 
-    def cut(self, broker: int) -> None:
-        """Isolate a broker from everyone, its process running. Raises `HarnessError` where that is impossible."""
-        ...
-
-    def heal(self, broker: int) -> None:
-        """Connect an isolated broker again."""
-        ...
-
-    def block(self, links: Sequence[tuple[int, int]]) -> None:
-        """Drop what the first of each pair sends to the second. Raises `HarnessError` where that is impossible."""
-        ...
-
-    def lose(self, broker: int, fraction: float) -> None:
-        """Drop this fraction of what is sent to and by a broker. Raises `HarnessError` where that is impossible."""
-        ...
-
-    def delay(self, broker: int, delay_ms: int) -> None:
-        """Hold up everything that a broker sends. Raises `HarnessError` where that is impossible."""
-        ...
-
-    def clear_links(self) -> None:
-        """Take back what was done to links by `block`, `lose` and `delay`."""
-        ...
-
-    def fill_disk(self, broker: int) -> None:
-        """Leave a broker no room to write; it is expected to end. Raises `HarnessError` where that is impossible."""
-        ...
-
-    def free_disk(self, broker: int) -> None:
-        """Give a broker's disk its room back."""
-        ...
-
-    def skew(self, broker: int, offset_s: int) -> None:
-        """Put a broker's clock so many seconds ahead. Raises `HarnessError` where that is impossible."""
-        ...
-
     def is_up(self, broker: int) -> bool:
         """Whether the broker is meant to be running and part of the cluster.
 
@@ -189,10 +133,6 @@ class Runtime(Protocol):
 
     def address(self, broker: int) -> Address:
         """Where clients reach this broker."""
-        ...
-
-    def admin_address(self, broker: int) -> Address:
-        """Where the broker's HTTP API is. Raises `HarnessError` for brokers that have none."""
         ...
 
     def raise_if_died(self) -> None:

@@ -23,7 +23,8 @@ from harness.errors import BootError, HarnessError
 from harness.host import commands, engine, leftovers, ports
 from harness.host.elsewhere import COMPOSE_FILE
 from harness.runtimes import firewall, netem
-from harness.runtimes.base import Need, Ready, raise_if_lacking
+from harness.runtimes.abilities import Need, raise_if_lacking
+from harness.runtimes.base import Ready
 from harness.runtimes.log_dir import COPY_ATTEMPTS
 from harness.runtimes.reach import Reach
 from harness.runtimes.recipe import CLIENT_PORT, recipe_for, service
@@ -242,17 +243,6 @@ class DockerRuntime:
         while self._delayed:
             netem.clear(self._inside(self._delayed.pop()))
         self._reach.clear()
-
-    def fill_disk(self, broker: int) -> None:
-        """Refuse: the data are on a disk that is others' too."""
-        raise HarnessError(f"the disk of broker {broker} cannot be filled: its container shares it")
-
-    def free_disk(self, broker: int) -> None:
-        """Do nothing, as none was filled."""
-
-    def skew(self, broker: int, offset_s: int) -> None:
-        """Refuse: the clock is the host's."""
-        raise HarnessError(f"the clock of broker {broker} cannot be off by {offset_s} s: its container shares it")
 
     def is_up(self, broker: int) -> bool:
         """Whether the broker's container is meant to run, and to be reached."""

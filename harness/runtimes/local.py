@@ -18,7 +18,8 @@ from harness.brokers.protocol.wire import Address
 from harness.errors import BootError, HarnessError
 from harness.host import disk, leftovers, network, ports
 from harness.runtimes import faketime, firewall, netem
-from harness.runtimes.base import Need, Ready, raise_if_lacking
+from harness.runtimes.abilities import Need, raise_if_lacking
+from harness.runtimes.base import Ready
 from harness.runtimes.log_dir import COPY_ATTEMPTS, LOG_DIR_FILES, is_live
 from harness.runtimes.reach import Reach
 from harness.runtimes.server_log import tail
@@ -214,10 +215,6 @@ class LocalRuntime:
     def is_up(self, broker: int) -> bool:
         """Whether the broker's process is meant to run, and to be reached."""
         return broker in self._processes and broker not in self._paused and self._reach.has(broker)
-
-    def admin_address(self, broker: int) -> Address:
-        """Refuse: Kafka's brokers have no HTTP API."""
-        raise HarnessError(f"broker {broker} has no HTTP API")
 
     def raise_if_died(self) -> None:
         """Raise `BootError` with the last log lines of a broker that ended by itself."""

@@ -106,10 +106,6 @@ class SimRuntime:
         """Connect it again."""
         self.cluster.heal(broker)
 
-    def block(self, links: Sequence[tuple[int, int]]) -> None:
-        """Raise `HarnessError`: links are cut for both directions and everybody, or not at all."""
-        raise HarnessError(NOT_MODELLED.format(f"single links {links}"))
-
     def lose(self, broker: int, fraction: float) -> None:
         """Lose this fraction of a broker's messages."""
         self.cluster.network.lost[broker] = fraction
@@ -122,14 +118,6 @@ class SimRuntime:
         """Take that back."""
         self.cluster.network.clear()
 
-    def fill_disk(self, broker: int) -> None:
-        """Raise `HarnessError`: disks have no end here."""
-        raise HarnessError(NOT_MODELLED.format(f"a full disk of broker {broker}"))
-
-    def free_disk(self, broker: int) -> None:
-        """Raise `HarnessError` as `fill_disk` does."""
-        self.fill_disk(broker)
-
     def skew(self, broker: int, offset_s: int) -> None:
         """Put a broker's clock ahead."""
         self.cluster.brokers[broker].skew_ms = offset_s * 1000
@@ -141,10 +129,6 @@ class SimRuntime:
     def address(self, broker: int) -> Address:
         """Return a place that nobody can connect to."""
         return Address("simulated", broker)
-
-    def admin_address(self, broker: int) -> Address:
-        """Raise `HarnessError`: there is no HTTP API."""
-        raise HarnessError(f"broker {broker} is simulated and has no HTTP API")
 
     def raise_if_died(self) -> None:
         """No simulated broker ends by itself."""

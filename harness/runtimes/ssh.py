@@ -19,7 +19,8 @@ from harness.errors import BootError, HarnessError, UsageError
 from harness.host import java, node_firewall, ports
 from harness.host.elsewhere import NODES_FILE
 from harness.host.node_runs import log_in, log_out, node_marker, on_each, remove, run_dir
-from harness.runtimes.base import Need, Ready, raise_if_lacking
+from harness.runtimes.abilities import Need, raise_if_lacking
+from harness.runtimes.base import Ready
 from harness.runtimes.log_dir import COPY_ATTEMPTS, LOG_DIR_FILES, is_live
 from harness.runtimes.reach import Reach
 from harness.runtimes.server_log import tail
@@ -193,34 +194,15 @@ class SshRuntime:
         """Have the node's firewall drop packets of this cluster's ports at random."""
         node_firewall.lose(self._connections[broker], self._spec.run_id, self._ports(), fraction)
 
-    def delay(self, broker: int, delay_ms: int) -> None:
-        """Refuse: the node's interface is not this run's alone."""
-        raise HarnessError(f"broker {broker} cannot be slowed by {delay_ms} ms: its node's interface is others' too")
-
     def clear_links(self) -> None:
         """Take every node's rules back."""
         for connection in self._connections.values():
             node_firewall.remove(connection, self._spec.run_id)
         self._reach.clear()
 
-    def fill_disk(self, broker: int) -> None:
-        """Refuse: the data are on a disk that is others' too."""
-        raise HarnessError(f"the disk of broker {broker} cannot be filled: its node shares it")
-
-    def free_disk(self, broker: int) -> None:
-        """Do nothing, as none was filled."""
-
-    def skew(self, broker: int, offset_s: int) -> None:
-        """Refuse: the clock is the host's."""
-        raise HarnessError(f"the clock of broker {broker} cannot be off by {offset_s} s: its node shares it")
-
     def is_up(self, broker: int) -> bool:
         """Whether the broker's process is meant to run, and to be reached."""
         return broker in self._process_ids and broker not in self._paused and self._reach.has(broker)
-
-    def admin_address(self, broker: int) -> Address:
-        """Refuse: Kafka's brokers have no HTTP API."""
-        raise HarnessError(f"broker {broker} has no HTTP API")
 
     def raise_if_died(self) -> None:
         """Raise `BootError` with the last log lines of a broker that ended by itself."""

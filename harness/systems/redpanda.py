@@ -23,6 +23,7 @@ from harness.brokers.protocol.wire import Connection
 from harness.brokers.segments.redpanda import is_segment, to_kafka
 from harness.errors import HarnessError
 from harness.plan.timers import DAY_MS
+from harness.runtimes.abilities import AdminApi, ability
 from harness.runtimes.base import live_addresses, live_brokers
 from harness.systems import System
 
@@ -86,7 +87,7 @@ class RedpandaControl:
         self._runtime = runtime
         self._kafka = admin
         self._redpanda = RedpandaAdmin(
-            lambda: {broker: runtime.admin_address(broker) for broker in live_brokers(runtime)},
+            lambda: {broker: ability(runtime, AdminApi).admin_address(broker) for broker in live_brokers(runtime)},
         )
         self._own_interval_ms: int | None = None
         self._frozen_at = 0

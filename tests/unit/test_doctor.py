@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from harness import doctor
-from harness.doctor import FAULTS, PACKAGES, Check, diagnose
+from harness.doctor import Check, diagnose
 from harness.errors import UsageError
 from harness.host import engine
 from harness.host.java import find_java
 from harness.judge import background
 from harness.judge.archive import archive_path
 from harness.runtimes import local
-from harness.runtimes.base import Need
+from harness.runtimes.abilities import Need
 from harness.targets import WITH_JARS
 
 
@@ -32,7 +32,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def _own_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make no namespace and ask no engine each time that somebody is to be diagnosed."""
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/engine.sock")
-    for need in FAULTS:
+    for need in Need:
         monkeypatch.setitem(local.WHY_NOT, need, lambda: None)
 
 
@@ -117,18 +117,23 @@ def test_no_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_package_that_is_installed_with_it_is_looked_at() -> None:
     required = [line for line in importlib.metadata.requires("compaction-harness") or () if "extra" not in line]
     names = {re.match(r"[\w-]+", line)[0] for line in required}  # type: ignore[index]
-    assert {distribution for _, distribution in PACKAGES} == names
+    assert {one.name.removeprefix("package ") for one in diagnose() if one.name.startswith("package ")} == names
+
+
+def test_a_package_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "requires", lambda _name: ["no-such-package>=1"])
+    assert not check("package no-such-package").ok
+    assert "No package metadata was found" in check("package no-such-package").found
 
 
 def test_faults_that_cannot_be_had_are_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert set(FAULTS) == set(Need)
-    assert (check("clocks").found, check("clocks").remedy) == ("can be had", "")
-    for need, name in FAULTS.items():
+    assert (check(Need.CLOCK).found, check(Need.CLOCK).remedy) == ("can be had", "")
+    for need in Need:
         monkeypatch.setitem(local.WHY_NOT, need, lambda: "run as root")
-        assert check(name).ok
-        assert check(name).found == "run as root"
-    assert check("clocks").remedy == "only --nemesis clock-skew needs it with --runtime local"
-    assert check("iptables").remedy.startswith("only --nemesis bridge, lossy, one-way, ring, split needs it")
+        assert check(need).ok
+        assert check(need).found == "run as root"
+    assert check(Need.CLOCK).remedy == "only --nemesis clock-skew needs it with --runtime local"
+    assert check(Need.FIREWALL).remedy.startswith("only --nemesis bridge, lossy, one-way, ring, split needs it")
 
 
 def test_containers_that_cannot_be_had_are_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:

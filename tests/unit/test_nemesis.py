@@ -11,7 +11,7 @@ from harness.plan.placement import Placement, place
 from harness.plan.timers import TIMERS
 from harness.run import start as run
 from harness.run.options import RunOptions
-from harness.runtimes.base import Need
+from harness.runtimes.abilities import Need
 from harness.runtimes.reach import Reach
 from nemesis import NEMESES, find_nemesis, throttle, topology
 from nemesis.fault import Nemesis, NemesisContext

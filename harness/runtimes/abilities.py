@@ -1,0 +1,129 @@
+"""What not every runtime can do to its brokers: one protocol each, and the `Need` by which a nemesis asks for it.
+
+A runtime implements the protocols of the abilities that it has, and has a table `Need` -> why it is not available here
+(None where it is). A nemesis lists its needs, so that a run without them is refused before anything starts; while it
+acts it gets the ability with `ability`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
+
+from harness.errors import HarnessError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from harness.brokers.protocol.wire import Address
+    from harness.runtimes.base import Runtime, Wanted
+
+Ability = TypeVar("Ability")
+
+
+class Need(StrEnum):
+    """What a fault takes that not every runtime has everywhere; the value is the word for it in a refusal."""
+
+    LINK = "a link of its own for each broker"
+    FIREWALL = "a firewall before each broker"
+    DELAY = "the kernel's network emulator"
+    DISK = "a disk of its own for each broker"
+    CLOCK = "a clock of its own for each broker"
+
+
+@runtime_checkable
+class Links(Protocol):
+    """Brokers that can be isolated one by one (`Need.LINK`)."""
+
+    def cut(self, broker: int) -> None:
+        """Isolate a broker from everyone, its process running. Raises `HarnessError` where that is impossible."""
+        ...
+
+    def heal(self, broker: int) -> None:
+        """Connect an isolated broker again."""
+        ...
+
+
+@runtime_checkable
+class Firewalls(Protocol):
+    """Links between brokers that can drop packets (`Need.FIREWALL`)."""
+
+    def block(self, links: Sequence[tuple[int, int]]) -> None:
+        """Drop what the first of each pair sends to the second. Raises `HarnessError` where that is impossible."""
+        ...
+
+    def clear_links(self) -> None:
+        """Undo `block`, and what the other abilities did to links."""
+        ...
+
+
+@runtime_checkable
+class LossyLinks(Protocol):
+    """Links that can lose packets at random (`Need.FIREWALL`)."""
+
+    def lose(self, broker: int, fraction: float) -> None:
+        """Drop this fraction of what is sent to and by a broker. Raises `HarnessError` where that is impossible."""
+        ...
+
+    def clear_links(self) -> None:
+        """Undo `lose`, and what the other abilities did to links."""
+        ...
+
+
+@runtime_checkable
+class SlowLinks(Protocol):
+    """Links that can be slow (`Need.DELAY`)."""
+
+    def delay(self, broker: int, delay_ms: int) -> None:
+        """Hold up everything that a broker sends. Raises `HarnessError` where that is impossible."""
+        ...
+
+    def clear_links(self) -> None:
+        """Undo `delay`, and what the other abilities did to links."""
+        ...
+
+
+@runtime_checkable
+class Disks(Protocol):
+    """A disk for each broker (`Need.DISK`)."""
+
+    def fill_disk(self, broker: int) -> None:
+        """Leave a broker no room to write; the broker is expected to end. Raises `HarnessError`."""
+        ...
+
+    def free_disk(self, broker: int) -> None:
+        """Give a broker's disk its room back."""
+        ...
+
+
+@runtime_checkable
+class Clocks(Protocol):
+    """A clock for each broker (`Need.CLOCK`)."""
+
+    def skew(self, broker: int, offset_s: int) -> None:
+        """Put a broker's clock so many seconds ahead. Raises `HarnessError` where that is impossible."""
+        ...
+
+
+@runtime_checkable
+class AdminApi(Protocol):
+    """Brokers with an HTTP API, as Redpanda's."""
+
+    def admin_address(self, broker: int) -> Address:
+        """Where the broker's HTTP API is. Raises `HarnessError` for a broker that has none."""
+        ...
+
+
+def ability(runtime: Runtime, protocol: type[Ability]) -> Ability:
+    """Return the runtime as one that has the ability. Raises `HarnessError` for a runtime that lacks it."""
+    if not isinstance(runtime, protocol):
+        raise HarnessError(f"brokers of this runtime have no {protocol.__name__}: {protocol.__doc__}")
+    return runtime
+
+
+def raise_if_lacking(wanted: Wanted, why_lacking: Mapping[Need, Callable[[], str | None]]) -> None:
+    """Ask for each need why it cannot be had here. Raises `UsageError` with the first reason."""
+    for need in sorted(wanted.needs):
+        reason = why_lacking[need]() if need in why_lacking else "this runtime has no such thing"
+        if reason is not None:
+            raise UsageError(f"this nemesis takes {need}: {reason}")
