@@ -29,7 +29,7 @@ from harness.targets import SIMULATED, exact_name, find_target
 from harness.targets.jars import jars_for_client
 from harness.targets.settings import note_on
 from models.cluster.settings import raise_if_unknown
-from nemesis import find_nemesis
+from nemesis import NEMESES, find_nemesis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -173,10 +173,9 @@ def test_of(options: RunOptions) -> Test:
         quorum=nemesis.quorum,
         has_odd_replicas=system.has_odd_replicas,
     )
-    if system.nemeses is not None and nemesis.name not in system.nemeses:
-        raise UsageError(
-            f"--nemesis {nemesis.name}: {system.name} cannot be put through it; choose {', '.join(system.nemeses)}"
-        )
+    if nemesis.name in system.unsupported_nemeses:
+        supported = ", ".join(name for name in NEMESES if name not in system.unsupported_nemeses)
+        raise UsageError(f"--nemesis {nemesis.name}: {system.name} cannot be put through it; choose {supported}")
     if reason := system.why_unfit(placement):
         raise UsageError(reason)
     if reason := nemesis.why_unfit(placement):

@@ -121,7 +121,7 @@ class System:
     brokers. ``admin`` and ``control`` ask its brokers; ``consumer`` begins to read partitions as a read_committed
     consumer of the broker that leads them, and ``client`` is what workloads write with, by its name; it needs nothing
     from outside where the system ``has_own_clients``. ``timers``: how it takes those asked for. ``why_unfit`` says why
-    a placement cannot be; ``nemeses``: those that it can be put through, all where it is None. ``proof``: what
+    a placement cannot be; ``unsupported_nemeses``: those that it cannot be put through. ``proof``: what
     `Control.coordination` has to show before a run can be clean. ``has_odd_replicas``: of each partition.
     ``least_window_s``: how long removal has to be given, whatever the timers say.
     """
@@ -135,7 +135,7 @@ class System:
     has_own_clients: bool = False
     timers: Callable[[Timers], Timers] = lambda timers: timers
     why_unfit: Callable[[Placement], str | None] = lambda _: None
-    nemeses: tuple[str, ...] | None = None
+    unsupported_nemeses: frozenset[str] = frozenset()
     proof: tuple[str, ...] = ()
     has_odd_replicas: bool = False
     least_window_s: float = 0.0

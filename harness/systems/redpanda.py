@@ -74,7 +74,7 @@ LEAST_WINDOW_S = 60.0
 """Replicas report every twenty-fourth of the retention, their leader answers three seconds later, and a marker goes two
 rolled segments after that."""
 
-FAULTS = ("kill", "pause", "partition", "split", "one-way", "lossy", "slow", "rolling", "none")
+UNSUPPORTED_NEMESES = frozenset({"bridge", "catch-up", "clock-skew", "controller-kill", "disk-full", "join", "ring"})
 
 
 class RedpandaControl:
@@ -223,7 +223,7 @@ SYSTEM = System(
     settings=_settings,
     control=RedpandaControl,
     why_unfit=_why_unfit,
-    nemeses=FAULTS,
+    unsupported_nemeses=UNSUPPORTED_NEMESES,
     proof=(COORDINATED_COMPACTION, TX_BATCH_REMOVAL),
     has_odd_replicas=True,
     least_window_s=LEAST_WINDOW_S,

@@ -35,7 +35,8 @@ COORDINATOR: Final = ("__transaction_state", 0)
 """Its place moves where it is told to; what it knows is never away."""
 CLEANER_BACKOFF, A_LONG_REST_MS = "log.cleaner.backoff.ms", str(10**12)
 
-FAULTS: Final = ("kill", "pause", "partition", "join", "catch-up", "rolling", "lossy", "slow", "clock-skew", "none")
+UNSUPPORTED_NEMESES: Final = frozenset({"bridge", "controller-kill", "disk-full", "one-way", "ring", "split"})
+"""Single links, disks that fill and controllers are not modelled."""
 VERSION_2: Final = {"librdkafka": False, "java": True}
 """By client: whether its transactions raise the epoch (KIP-890)."""
 
@@ -219,7 +220,7 @@ def _system(name: str, proof: tuple[str, ...] = ()) -> System:
         client=_client,
         has_own_clients=True,
         timers=_timers,
-        nemeses=FAULTS,
+        unsupported_nemeses=UNSUPPORTED_NEMESES,
         proof=proof,
     )
 

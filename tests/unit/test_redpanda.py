@@ -211,7 +211,7 @@ def test_settings_are_mapped_from_the_timers(target: str) -> None:
     [
         ({"replication_factor": 2}, "--replication-factor 2: Redpanda takes odd numbers only"),
         ({"brokers": 5, "absent": 2}, "--absent 2: with 3 replicas of a partition no majority is left"),
-        ({"nemesis": "join"}, "--nemesis join: Redpanda cannot be put through it; choose kill, pause, partition"),
+        ({"nemesis": "join"}, "--nemesis join: Redpanda cannot be put through it; choose kill, lossy, none, one-way"),
         ({"nemesis": "controller-kill"}, "--nemesis controller-kill: Redpanda cannot be put through it"),
     ],
 )
