@@ -207,12 +207,12 @@ def targets() -> int:
     from harness.targets import KAFKA, SIMULATED, TARGETS, Target  # noqa: PLC0415
     from harness.targets.jars import is_cached  # noqa: PLC0415
 
-    def held(target: Target) -> str:
+    def jars_column(target: Target) -> str:
         if target.system != KAFKA:
             return "none" if target.system in SIMULATED else "an image"
         return "cached" if is_cached(target) else "to be fetched"
 
-    rows = [(target.name, target.version, held(target), target.note) for target in TARGETS.values()]
+    rows = [(target.name, target.version, jars_column(target), target.note) for target in TARGETS.values()]
     stdout().table(Table(("target", "version", "jars", "note"), rows))
     return EXIT_CLEAN
 

@@ -150,7 +150,7 @@ def _ports() -> Check:
 
 
 def _fault(need: Need) -> Check:
-    """Tell whether brokers can be given it. That they cannot is information: only some nemeses need it."""
+    """Return whether brokers can be given it. That they cannot is information: only some nemeses need it."""
     reason = local.WHY_NOT[need]()
     nemeses = ", ".join(nemesis.name for nemesis in NEMESES.values() if need in nemesis.needs)
     remedy = "" if reason is None else f"only --nemesis {nemeses} needs it with --runtime local"
@@ -158,10 +158,10 @@ def _fault(need: Need) -> Check:
 
 
 def _containers() -> list[Check]:
-    """Tell what of ``--runtime docker`` is there. That nothing is, is information: no other runtime needs it."""
+    """Return what of ``--runtime docker`` is there. That nothing is, is information: no other runtime needs it."""
     unneeded = "only --runtime docker needs it"
     try:
-        from harness.host import engine  # noqa: PLC0415  (a package that is missing is told above)
+        from harness.host import engine  # noqa: PLC0415  (a package that is missing is reported above)
         from harness.targets import images  # noqa: PLC0415
     except ImportError as error:
         return [Check("container engine", ok=True, found=f"not known: {error}", remedy=unneeded)]
@@ -172,7 +172,7 @@ def _containers() -> list[Check]:
     def compose() -> Found:
         return " ".join(engine.find_compose()), ""
 
-    def held() -> Found:
+    def local_images() -> Found:
         client = engine.connect()
         found = [target.name for target in TARGETS.values() if images.find(client, target)]
         lacking = [name for name in WITH_JARS if name not in found]
@@ -181,17 +181,17 @@ def _containers() -> list[Check]:
 
     def look(name: str, at: Callable[[], Found]) -> Check:
         try:
-            with engine.told("it does not say"):
+            with engine.errors_as("it does not say"):
                 found, remedy = at()
         except HarnessError as error:
             found, remedy = str(error), unneeded
         return Check(name, ok=True, found=found, remedy=remedy)
 
-    return [look("container engine", version), look("compose", compose), look("images at hand", held)]
+    return [look("container engine", version), look("compose", compose), look("images at hand", local_images)]
 
 
 def _archive() -> Check:
-    """Tell whether Spark starts fast. That it does not yet is information: the first run has the archive made."""
+    """Return whether Spark starts fast. That it does not yet is information: the first run has the archive made."""
     name = "class archive of Spark"
     try:
         background = importlib.import_module("harness.judge.background")
@@ -206,7 +206,7 @@ def _archive() -> Check:
 
 
 def _jars(target: Target) -> Check:
-    """Tell whether the jars are there. That they are not is information: a run fetches them."""
+    """Return whether the jars are there. That they are not is information: a run fetches them."""
     cached = is_cached(target)
     remedy = "" if cached else f"harness doctor --fetch {target.name}"
     found = "cached" if cached else "not cached: the first run fetches them"

@@ -5,7 +5,7 @@ forge another line of a result, characters that reverse the text after them or t
 table, `UNSEEN`. There are two functions, because a text is escaped in two places:
 
 - `escape` (and `escape_sql` for sentences that Spark makes) is for **one value** that becomes part of a sentence. It
-  doubles backslashes, too, so that the text tells exactly which value it was.
+  doubles backslashes, too, so that the text identifies the value exactly.
 - `visible` is for a **whole text on its way out**: a line of a terminal, a cell of a table, a line of a log, a text in
   XML, Markdown or HTML. It leaves backslashes alone, so that it changes nothing of what is escaped already.
 
@@ -74,10 +74,10 @@ def shortened(value: bytes | None) -> str | None:
     """Return a key or a value as `escape` does, at most `SHOWN_CHARACTERS` long, with its size where it is longer."""
     if value is None:
         return None
-    told = escape(value[: 4 * SHOWN_CHARACTERS])
-    if len(told) > SHOWN_CHARACTERS or len(value) > 4 * SHOWN_CHARACTERS:
-        return f"{told[:SHOWN_CHARACTERS]}… ({len(value):,} bytes)"
-    return told
+    shown = escape(value[: 4 * SHOWN_CHARACTERS])
+    if len(shown) > SHOWN_CHARACTERS or len(value) > 4 * SHOWN_CHARACTERS:
+        return f"{shown[:SHOWN_CHARACTERS]}… ({len(value):,} bytes)"
+    return shown
 
 
 def escape_sql(text: str) -> str:

@@ -36,7 +36,7 @@ def inject(context: NemesisContext) -> None:
         cluster.runtime.kill(active)
         cluster.wait(lambda: cluster.active_controller() not in {None, active}, "another controller to be elected")
         # The new one counts sessions from its own beginning. Until it gives the killed one up, that is in every ISR,
-        # and nobody could tell when it is back.
+        # so that its return could not be seen.
         cluster.wait(lambda: active not in cluster.registered(), f"the killed controller {active} to be given up")
         cluster.runtime.start(active)
         cluster.wait_registered(cluster.placement.staying)

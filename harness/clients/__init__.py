@@ -33,7 +33,7 @@ class ClientError(Exception):
     """An operation that failed. ``certainly``: it did not happen; otherwise it may have."""
 
     def __init__(self, text: str, *, certainly: bool = False) -> None:
-        """Say what the library said."""
+        """Return the error as the library worded it."""
         super().__init__(text)
         self.certainly = certainly
 

@@ -93,7 +93,7 @@ class JavaProducer:
     def send(
         self, to: TopicPartition, key: str, value: str | None, headers: list[tuple[str, bytes]], answered: Answered
     ) -> None:
-        """Send a record; its answer is told in `flush`."""
+        """Send a record; its acknowledgement is recorded in `flush`."""
         carried = self._jvm.org.apache.kafka.common.header.internals.RecordHeaders()
         for name, content in headers:
             carried.add(name, content)

@@ -69,7 +69,7 @@ class LibrdkafkaProducer:
     def send(
         self, to: TopicPartition, key: str, value: str | None, headers: list[tuple[str, bytes]], answered: Answered
     ) -> None:
-        """Send a record; its answer is told by this thread, in a later `send` or in `flush`."""
+        """Send a record; its acknowledgement is recorded by this thread, in a later `send` or in `flush`."""
 
         def delivered(error: Any, message: Any) -> None:
             answered(None if error is None else str(error), message.offset() if error is None else -1)
@@ -92,7 +92,7 @@ class LibrdkafkaProducer:
         return left
 
     def _poll(self, timeout_s: float) -> None:
-        """Have answers told. A fatal error raised here is told again by every operation that it concerns."""
+        """Serve acknowledgements. A fatal error raised here is raised again by every operation that it concerns."""
         with suppress(KafkaException):
             self._producer.poll(timeout_s)
 

@@ -124,7 +124,7 @@ class LibrdkafkaReading:
     def is_at_end(self) -> bool:
         """Read on; whether every partition's end is reached.
 
-        librdkafka tells the end only where its position is the last stable offset. Where the cleaner has left
+        librdkafka reports the end only where its position is the last stable offset. Where the cleaner has left
         a gap below that, the position never gets there: then the end is where the leader has nothing more.
         """
         messages = self._consumer.consume(1000, timeout=POLL_S)

@@ -104,9 +104,9 @@ class Producer:
         """Wait until everything sent is acknowledged. Raises `HarnessError` for what was not."""
         left = self._producer.flush()
         if left or self._errors:
-            told = "; ".join(self._errors) or f"{left} records are not acknowledged after {OPERATION_TIMEOUT_S:g} s"
+            failures = "; ".join(self._errors) or f"{left} records are not acknowledged after {OPERATION_TIMEOUT_S:g} s"
             self._errors.clear()
-            raise HarnessError(f"{self._spec.process}: {told}")
+            raise HarnessError(f"{self._spec.process}: {failures}")
 
     def _bracket(self, f: str, operation: Callable[[], None]) -> None:
         event = self._history.invoke(f=f, **self._who())

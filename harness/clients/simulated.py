@@ -65,7 +65,7 @@ class SimulatedProducer:
         self._wait_ended()
 
     def begin_transaction(self) -> None:
-        """Begin a transaction, which no broker is told."""
+        """Begin a transaction, of which no broker learns."""
 
     def commit_transaction(self) -> None:
         """Commit it."""
@@ -192,8 +192,8 @@ def deliver(state: ReplicaState) -> tuple[list[dict[str, Any]], int]:
         while begins and begins[-1][1] <= batch.last_offset:
             running.add(begins.pop()[0])
         if batch.is_control:
-            told = marker(batch, source=source)
-            if told is not None and told.type == ABORT:
+            control = marker(batch, source=source)
+            if control is not None and control.type == ABORT:
                 running.discard(batch.producer_id)
         elif not (batch.is_transactional and batch.producer_id in running):
             delivered += [

@@ -1,4 +1,4 @@
-"""Commands of this host that the harness calls: found, run with a bound, and told in their own words."""
+"""Commands of this host that the harness calls: found, run with a time limit, and quoted in error messages."""
 
 from __future__ import annotations
 
@@ -43,6 +43,6 @@ def run(*command: str, timeout_s: float = TIMEOUT_S, variables: Mapping[str, str
     except (OSError, subprocess.TimeoutExpired) as error:
         raise HarnessError(f"`{' '.join(command)}`: {error}") from error
     if done.returncode != 0:
-        said = " ".join((done.stderr or done.stdout).split()) or f"exit code {done.returncode}"
-        raise HarnessError(f"`{' '.join(command)}`: {said}")
+        message = " ".join((done.stderr or done.stdout).split()) or f"exit code {done.returncode}"
+        raise HarnessError(f"`{' '.join(command)}`: {message}")
     return done.stdout or done.stderr

@@ -53,8 +53,8 @@ def connect() -> docker.DockerClient:
         client = docker.from_env(timeout=TIMEOUT_S)
         client.ping()
     except (DockerException, RequestException) as error:
-        said = str(error)
-        why = next((remedy for name, remedy in REMEDIES.items() if name in said), said)
+        message = str(error)
+        why = next((remedy for name, remedy in REMEDIES.items() if name in message), message)
         raise UsageError(f"no container engine can be used: {why}") from error
     return client
 
@@ -74,9 +74,9 @@ def find_compose() -> tuple[str, ...]:
     )
 
 
-def explain(said: str) -> str:
+def explain(message: str) -> str:
     """Return what to do about what compose says; its own words where that is not known."""
-    return next((remedy for words, remedy in COMPOSE_REMEDIES.items() if words in said), said)
+    return next((remedy for words, remedy in COMPOSE_REMEDIES.items() if words in message), message)
 
 
 class NotThereError(HarnessError):
@@ -84,7 +84,7 @@ class NotThereError(HarnessError):
 
 
 @contextmanager
-def told(what: str) -> Iterator[None]:
+def errors_as(what: str) -> Iterator[None]:
     """Turn the client's exceptions into a `HarnessError` that begins with ``what``."""
     try:
         yield
@@ -103,7 +103,7 @@ def remove(_directory: Path, run_id: str) -> int:
     """
     client = connect()
     mine = labelled(run_id)
-    with told(f"the containers of {run_id} cannot be removed"):
+    with errors_as(f"the containers of {run_id} cannot be removed"):
         containers = client.containers.list(all=True, filters=mine, ignore_removed=True)
         for container in containers:
             with _gone():
@@ -119,7 +119,7 @@ def remove(_directory: Path, run_id: str) -> int:
 
 def end(_directory: Path, run_id: str) -> int:
     """End the run's containers and keep them with their data; return how many there are. Raises `HarnessError`."""
-    with told(f"the containers of {run_id} cannot be ended"):
+    with errors_as(f"the containers of {run_id} cannot be ended"):
         containers = connect().containers.list(filters=labelled(run_id), ignore_removed=True)
         for container in containers:
             with _gone():
@@ -134,7 +134,7 @@ def runs_with_containers() -> set[str]:
     except UsageError:
         return set()
     anybodys: dict[str, str | list[str] | bool] = {"label": LABEL}
-    with told("containers cannot be listed"):
+    with errors_as("containers cannot be listed"):
         containers = client.containers.list(all=True, filters=anybodys, ignore_removed=True)
         found = [container.labels for container in containers]
         found += [network.attrs["Labels"] for network in client.networks.list(filters=anybodys)]

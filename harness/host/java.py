@@ -29,7 +29,7 @@ class Java:
 
 
 def parse_version(output: str) -> tuple[int, str] | None:
-    """Return (major version, version text) from what ``java -version`` prints, None if it tells none.
+    """Return (major version, version text) from what ``java -version`` prints, None if it prints none.
 
     Java 8 and older call themselves ``1.8.0_392``: their major version is the second number.
     """

@@ -96,7 +96,7 @@ def reclaim_work_dir(run_id: str, run_dir: Path) -> Path:
 
 
 def owner_of_this_process(run_id: str, run_dir: Path) -> dict[str, Any]:
-    """Return the fields of `Owner` that tell this process and run."""
+    """Return the fields of `Owner` that identify this process and run."""
     me = psutil.Process()
     return {"pid": me.pid, "started_s": me.create_time(), "run_id": run_id, "run_dir": str(run_dir.absolute())}
 
@@ -247,7 +247,7 @@ def is_resumable(directory: Path) -> bool:
 
 
 def read_owner(directory: Path) -> Owner | None:
-    """Return who owns the directory; None where that cannot be told."""
+    """Return who owns the directory; None where the file cannot be read."""
     try:
         return Owner(**json.loads((directory / "owner.json").read_text()))
     except (OSError, ValueError, TypeError):

@@ -88,7 +88,7 @@ def _sum_on_nodes(directory: Path, action: Callable[[Connection], int]) -> int:
     try:
         access = from_json((directory / NODES_FILE).read_text())
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise HarnessError(f"{directory / NODES_FILE} does not tell the run's nodes: {error}") from error
+        raise HarnessError(f"{directory / NODES_FILE} does not list the run's nodes: {error}") from error
     connections = log_in(access)
     try:
         return sum(on_each(connections, action))

@@ -66,9 +66,9 @@ class Access:
 
 def from_json(text: str) -> Access:
     """Return what `Access.to_json` wrote. Raises ValueError, KeyError or TypeError for anything else."""
-    held = json.loads(text)
-    nodes = tuple(Node(**node) for node in held.pop("nodes"))
-    return Access(nodes, **{**held, "pins": tuple(held["pins"])})
+    fields = json.loads(text)
+    nodes = tuple(Node(**node) for node in fields.pop("nodes"))
+    return Access(nodes, **{**fields, "pins": tuple(fields["pins"])})
 
 
 def parse_nodes(texts: Sequence[str], *, user: str | None = None, port: int = PORT) -> tuple[Node, ...]:
@@ -147,14 +147,14 @@ class Connection:
         """
         try:
             _, out, err = self._client.exec_command(script, timeout=timeout_s)
-            said, complained = out.read().decode(errors="replace"), err.read().decode(errors="replace")
+            stdout, stderr = out.read().decode(errors="replace"), err.read().decode(errors="replace")
             code = out.channel.recv_exit_status()
         except (OSError, EOFError, SSHException) as error:
             raise HarnessError(f"{self.node} does not answer any more: {error or type(error).__name__}") from error
         if code != 0:
-            words = " ".join((complained or said).split()) or f"exit code {code}"
+            words = " ".join((stderr or stdout).split()) or f"exit code {code}"
             raise HarnessError(f"{self.node}: `{script}`: {words}")
-        return said or complained
+        return stdout or stderr
 
     def close(self) -> None:
         """Log out."""

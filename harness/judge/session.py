@@ -96,7 +96,7 @@ def _spark_spec(workspace: Workspace, log_path: Path, java: Java, spark: SparkOp
 
 def _start(spec: SparkSpec, folders: Sequence[Path]) -> SparkSession:
     with _jvm_ends_after(spec.run_id, START_LIMIT_S) as is_late:
-        what = f"Spark does not start on {spec.asked.master}"
+        what = f"Spark does not start on {spec.options.master}"
         try:
             launched = launch(spec)
             # What a session is for, and pyspark with it, is imported while its JVM starts.
@@ -104,10 +104,12 @@ def _start(spec: SparkSpec, folders: Sequence[Path]) -> SparkSession:
             from harness.spark.session import start_session  # noqa: PLC0415
 
             session = start_session(spec, launched)
-            if spec.asked.has_executors:
+            if spec.options.has_executors:
                 from harness.spark.probe import probe  # noqa: PLC0415
 
-                what = f"executors on {spec.asked.master} cannot run this (each needs its wheel, in a Python like this)"
+                what = (
+                    f"executors on {spec.options.master} cannot run this (each needs its wheel, in a Python like this)"
+                )
                 probe(session, folders)
         except HarnessError:
             raise

@@ -1,7 +1,7 @@
 """A way to something wrong, as a file: what a model did step by step, for real brokers to go through.
 
 ``{"schema": 1, "anomaly": "stuck-lso", "found_on": "sim-kafka", "case": "…", "steps": ["t puts K", "2 leaves", …]}``.
-The steps are those that `models.small` takes. Real cleaners cannot be told when to run, and a day cannot be told to
+The steps are those that `models.small` takes. Real cleaners cannot be ordered to run, and a day cannot be ordered to
 pass: a run waits until they have removed what the schedule has them remove, as any run does. So what is left of a
 schedule is what clients do, and when: before the outage, in it, and once what is missed is gone.
 """
@@ -40,36 +40,36 @@ class Schedule:
 
 def write_schedule(path: Path, schedule: Schedule) -> None:
     """Write the file. Raises `UsageError` where that cannot be."""
-    told = {"schema": SCHEMA, **vars(schedule)}
+    content = {"schema": SCHEMA, **vars(schedule)}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def read_schedule(path: Path) -> Schedule:
-    """Return what a file tells. Raises `UsageError` with what is wrong with it."""
+    """Return the schedule in a file. Raises `UsageError` with what is wrong with it."""
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise UsageError(f"{path} is no JSON: {error}") from error
-    if not isinstance(told, dict) or told.get("schema") != SCHEMA:
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise UsageError(f"{path} is no schedule of this release: its schema is not {SCHEMA}")
-    return schedule_of(told, str(path))
+    return schedule_of(content, str(path))
 
 
-def schedule_of(told: dict[str, Any], source: str) -> Schedule:
+def schedule_of(content: dict[str, Any], source: str) -> Schedule:
     """Return the schedule that was read from a source. Raises `UsageError` for one that lacks something."""
-    steps = told.get("steps")
-    missing = [name for name in ("anomaly", "found_on", "case") if not isinstance(told.get(name), str)]
+    steps = content.get("steps")
+    missing = [name for name in ("anomaly", "found_on", "case") if not isinstance(content.get(name), str)]
     if not isinstance(steps, list) or not all(isinstance(step, str) and step for step in steps):
         missing.append("steps")
     if missing:
         raise UsageError(f"{source} is no schedule: {missing[0]} is missing, or not what it has to be")
-    return Schedule(told["anomaly"], told["found_on"], told["case"], tuple(told["steps"]))
+    return Schedule(content["anomaly"], content["found_on"], content["case"], tuple(content["steps"]))
 
 
 def looked_for(anomaly: str, schedule: Schedule | None) -> Sequence[Scenario]:

@@ -52,7 +52,7 @@ def check_folder(path: Path, progress: Progress, spark: SparkOptions, *, partial
     try:
         check.store(folder, judgement)
     except OSError as error:
-        # The folder may be someone else's, or an archive: the verdict is told all the same.
+        # The folder may be someone else's, or an archive: the verdict is returned all the same.
         log.warning("the verdict is not stored: %s", error)
     else:
         write_if_possible(folder, judgement.verdict, drawn())

@@ -78,12 +78,12 @@ def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
     cluster did not come up. Later failures end in the verdict ``unknown``, with what was collected kept.
     """
     test, folder = job.test, job.folder
-    with interruptible(lambda: _kept(folder)), ExitStack() as owned:
+    with interruptible(lambda: _interruption_message(folder)), ExitStack() as owned:
         owned.enter_context(_logging_to(folder.path / HARNESS_LOG))
         workspace = owned.enter_context(Workspace(folder.run_id, folder.path, again=job.is_resumed))
         if not job.keep:
-            owned.callback(_say_how_to_go_on, workspace)
-        told = job.begin()
+            owned.callback(_log_how_to_resume, workspace)
+        manifest = job.begin()
         runtime = job.ready.make(
             ClusterSpec(
                 run_id=folder.run_id,
@@ -120,46 +120,46 @@ def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
                 workspace.let_resume(resumable=True)
 
         outage = Outage(test, runtime, make_producer, folder, clock=clock, progress=stages.begin, on_window=on_window)
-        _go(outage.resume if job.is_resumed else outage.run, outage, told, stages)
-        if told.content["status"] == COMPLETE:
+        _carry_out(outage.resume if job.is_resumed else outage.run, outage, manifest, stages)
+        if manifest.content["status"] == COMPLETE:
             workspace.let_resume(resumable=False)
             if outage.cluster is not None:
-                told.content["coordination"] = outage.cluster.control.coordination()
+                manifest.content["coordination"] = outage.cluster.control.coordination()
             if job.aftermath and outage.cluster is not None:
-                _follow(outage.cluster, test, make_producer, told=told, stages=stages)
-                told.list_evidence()
+                _follow(outage.cluster, test, make_producer, manifest=manifest, stages=stages)
+                manifest.list_evidence()
         if not job.keep:
             _close(runtime)
         stages.begin("check")
         from harness.judge.check import judge_run, run_checkers, store  # noqa: PLC0415  (loaded by now)
 
         with drawing_ahead(folder) as drawn:
-            results = run_checkers(prepared()) if told.content["status"] == COMPLETE else None
-        judgement = judge_run(results, folder, told.content)
+            results = run_checkers(prepared()) if manifest.content["status"] == COMPLETE else None
+        judgement = judge_run(results, folder, manifest.content)
         stages.end()
-        said = judgement.verdict
-        said["timings_s"] = stages.timings_s
-        told.time(stages.timings_s)
+        verdict = judgement.verdict
+        verdict["timings_s"] = stages.timings_s
+        manifest.time(stages.timings_s)
         store(folder, judgement)
-        write_if_possible(folder, said, drawn())
-        _be_latest(folder)
+        write_if_possible(folder, verdict, drawn())
+        _point_latest_here(folder)
         kept = {}
         if job.keep:
             workspace.keep()
             kept = {broker: str(runtime.address(broker)) for broker in runtime.brokers}
-        return RunResult(folder, said, kept)
+        return RunResult(folder, verdict, kept)
 
 
 def _close(runtime: Runtime, *, keep: bool = False) -> None:
-    """Let go of the brokers. What fails here is told, and takes nothing from the verdict."""
+    """Let go of the brokers. A failure here is logged, and takes nothing from the verdict."""
     try:
         runtime.close(keep=keep)
     except (HarnessError, OSError) as error:
         log.warning("the brokers were not let go of as they should be: %s", error)
 
 
-def _kept(folder: RunFolder) -> str:
-    """Say what an interrupted run leaves."""
+def _interruption_message(folder: RunFolder) -> str:
+    """Return what an interrupted run leaves, for its user."""
     try:
         status = json.loads(folder.manifest_path.read_text())["status"]
     except (OSError, ValueError, KeyError):
@@ -169,36 +169,36 @@ def _kept(folder: RunFolder) -> str:
     return f"what was collected is kept in {folder.path}/, without a verdict"
 
 
-def _be_latest(folder: RunFolder) -> None:
+def _point_latest_here(folder: RunFolder) -> None:
     try:
         point_latest(folder.path)
     except OSError as error:
         log.warning("latest does not point at %s: %s", folder.path, error.strerror or error)
 
 
-def _say_how_to_go_on(workspace: Workspace) -> None:
+def _log_how_to_resume(workspace: Workspace) -> None:
     owner = leftovers.read_owner(workspace.path)
     if owner is not None and owner.resumable:
         log.warning("this run can go on with `harness run --resume %s`", owner.run_dir)
 
 
-def _go(through: Callable[[], None], outage: Outage, told: Manifest, stages: _Stages) -> None:
-    """Go through the outage and write down how it ended. Raises what leaves nothing to judge."""
+def _carry_out(phases: Callable[[], None], outage: Outage, manifest: Manifest, stages: _Stages) -> None:
+    """Run the phases and record in the manifest how they ended. Raises errors that leave nothing to judge."""
     try:
-        through()
+        phases()
     except TimeLimitError as error:
-        told.finish(TIME_LIMIT, stages.timings_s, str(error))
+        manifest.finish(TIME_LIMIT, stages.timings_s, str(error))
     except Exception as error:
         why = str(error) if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
-        told.finish(FAILED, stages.timings_s, why)
+        manifest.finish(FAILED, stages.timings_s, why)
         log.exception("the run failed")
         if not outage.is_observing:
             raise
     except BaseException:
-        told.finish(INTERRUPTED, stages.timings_s, "interrupted")
+        manifest.finish(INTERRUPTED, stages.timings_s, "interrupted")
         raise
     else:
-        told.finish(COMPLETE, stages.timings_s)
+        manifest.finish(COMPLETE, stages.timings_s)
 
 
 def _follow(
@@ -206,21 +206,23 @@ def _follow(
     test: Test,
     make_producer: MakeProducer,
     *,
-    told: Manifest,
+    manifest: Manifest,
     stages: _Stages,
 ) -> None:
-    """Watch what lasts. What fails here is told, and takes nothing from the verdict."""
+    """Watch what lasts. A failure here is logged, and takes nothing from the verdict."""
     expiration_ms = int(test.broker_settings.get(aftermath.EXPIRATION, aftermath.KAFKA_DEFAULT_EXPIRATION_MS))
     try:
-        aftermath.follow(test, cluster, make_producer, told.folder, expiration_ms=expiration_ms, progress=stages.begin)
+        aftermath.follow(
+            test, cluster, make_producer, manifest.folder, expiration_ms=expiration_ms, progress=stages.begin
+        )
     except (HarnessError, OSError) as error:
         log.warning("the aftermath was not followed to its end: %s", error)
-        told.content["aftermath_failure"] = str(error)
-        told.write()
+        manifest.content["aftermath_failure"] = str(error)
+        manifest.write()
 
 
 class _Stages:
-    """Tells the progress and the log what begins, and adds up seconds per stage."""
+    """Reports each stage to the progress display and the log, and adds up seconds per stage."""
 
     def __init__(self, clock: Clock, progress: Progress) -> None:
         self._clock = clock

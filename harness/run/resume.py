@@ -70,9 +70,9 @@ def resume(options: ResumeOptions, progress: Progress) -> RunResult:
     made = assemble(began_with, progress)
 
     def begin() -> Manifest:
-        told = Manifest(folder, content)
-        told.go_on()
-        return told
+        manifest = Manifest(folder, content)
+        manifest.go_on()
+        return manifest
 
     return conduct(made.job(folder, begin, is_resumed=True), clock, progress)
 
@@ -82,11 +82,11 @@ def options_of(content: Mapping[str, Any], options: ResumeOptions) -> RunOptions
 
     Settings are all of them, the timers' too: what was in effect stays so, whatever timers this release has.
     """
-    told, image = content.get("schedule"), content["runtime"].get("image")
+    schedule, image = content.get("schedule"), content["runtime"].get("image")
     return RunOptions(
         target=at_version(content["target"]["name"], content["target"]["version"]).name,
         anomaly=content["anomaly"],
-        schedule=schedule_of(told, "the manifest") if told else None,
+        schedule=schedule_of(schedule, "the manifest") if schedule else None,
         nemesis=content["nemesis"],
         client=content["client"],
         timers=content["timers"],

@@ -103,7 +103,7 @@ def run(options: RunOptions, progress: Progress, command_line: Callable[[RunOpti
             schedule=options.schedule,
             test=made.test,
             java=made.java,
-            runtime=made.ready.told,
+            runtime=made.ready.facts,
             jars=made.jars,
             security=made.security,
             command=command_line(repeatable(made, folder)),

@@ -52,7 +52,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         if whole != text:
             path.write_text(whole)
         for line in whole.splitlines():
-            lines.append(json.loads(line))  # noqa: PERF401  (how many there are tells where one is none)
+            lines.append(json.loads(line))  # noqa: PERF401  (their number locates a line that is no JSON)
     except OSError as error:
         raise UsageError(f"the run folder is damaged: {path}: {error.strerror}") from error
     except ValueError as error:

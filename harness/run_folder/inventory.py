@@ -90,7 +90,7 @@ def take_inventory(folder: RunFolder) -> dict[str, dict[str, Any]]:
 
 
 def notes(manifest: Mapping[str, Any]) -> list[str]:
-    """Return what has to be said of a verdict on this run."""
+    """Return what a verdict has to note on this run."""
     return [NOT_LISTED] if manifest.get(FIELD) is None else []
 
 
@@ -136,7 +136,7 @@ def _listed(folder: RunFolder, manifest: Mapping[str, Any]) -> dict[str, tuple[i
     if manifest.get(FIELD) is None:
         return None
     try:
-        return {name: (int(told["size_bytes"]), str(told["blake2b"])) for name, told in manifest[FIELD].items()}
+        return {name: (int(entry["size_bytes"]), str(entry["blake2b"])) for name, entry in manifest[FIELD].items()}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UsageError(
             f"the run folder is damaged: {folder.manifest_path} has no list of files as {FIELD}"
@@ -236,7 +236,7 @@ def _raise_if_different(
     for difference in differences:
         if difference.path == HISTORY:
             raise UsageError(
-                f"the run folder is damaged: {folder.path}: {difference}: without what clients were told, no replica"
+                f"the run folder is damaged: {folder.path}: {difference}: without the clients' history, no replica"
                 f" can be called wrong; compare the replicas with each other: {_audit(folder, manifest)}"
             )
 

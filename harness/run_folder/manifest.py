@@ -123,8 +123,8 @@ def open_run_folder(path: Path) -> tuple[RunFolder, dict[str, Any]]:
 
 def _digest(content: Mapping[str, Any]) -> str:
     # As it will be read again: without tuples, and without keys that are numbers.
-    told = json.loads(json.dumps({name: value for name, value in content.items() if name != DIGEST}))
-    return hashlib.blake2b(json.dumps(told, sort_keys=True).encode(), digest_size=inventory.DIGEST_BYTES).hexdigest()
+    fields = json.loads(json.dumps({name: value for name, value in content.items() if name != DIGEST}))
+    return hashlib.blake2b(json.dumps(fields, sort_keys=True).encode(), digest_size=inventory.DIGEST_BYTES).hexdigest()
 
 
 def _batches(segment: Path) -> Iterator[Batch]:

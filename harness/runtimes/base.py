@@ -60,13 +60,13 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Ready:
-    """A runtime that was found fit for a run: what its manifest says of it, and how to make it.
+    """A runtime that was found fit for a run: the ``facts`` for its manifest, and how to make it.
 
     ``jars``: those that the brokers run on, where they are this host's. ``is_resumable``: data stay when the harness
     ends in mid-run. ``clock``: the one that a run goes by, made of the real one with its limit.
     """
 
-    told: dict[str, Any]
+    facts: dict[str, Any]
     make: Callable[[ClusterSpec], Runtime]
     jars: JarSet | None = None
     is_resumable: bool = True

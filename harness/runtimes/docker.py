@@ -64,7 +64,7 @@ WHY_NOT = {
     Need.DISK: lambda: "containers share the disk of the engine; --runtime local has one",
     Need.CLOCK: lambda: "containers share the clock of their host; --runtime local has one",
 }
-"""What a nemesis may need, and what tells why it cannot be had."""
+"""What a nemesis may need, and the reason why it is not available here, if any."""
 
 
 def prepare(wanted: Wanted) -> Ready:
@@ -79,7 +79,7 @@ def prepare(wanted: Wanted) -> Ready:
         runtime.adopt()
         return runtime
 
-    with engine.told("the container engine names no version"):
+    with engine.errors_as("the container engine names no version"):
         version = client.version()["Version"]
     return Ready({"name": "docker", "engine": version, "image": vars(image)}, make)
 
@@ -182,44 +182,44 @@ class DockerRuntime:
 
     def start(self, broker: int) -> None:
         """Start a broker's container; the broker is not ready yet when this returns."""
-        with engine.told(f"broker {broker} cannot be started"):
+        with engine.errors_as(f"broker {broker} cannot be started"):
             self._containers[broker].start()
         self._running.add(broker)
 
     def stop(self, broker: int) -> None:
         """SIGTERM the broker, the first process of its container, and wait until it has shut down."""
         self._running.discard(broker)
-        with engine.told(f"broker {broker} cannot be shut down"):
+        with engine.errors_as(f"broker {broker} cannot be shut down"):
             self._containers[broker].stop(timeout=SHUTDOWN_TIMEOUT_S)
 
     def kill(self, broker: int) -> None:
         """SIGKILL the broker, the first process of its container."""
         self._running.discard(broker)
-        with engine.told(f"broker {broker} cannot be killed"):
+        with engine.errors_as(f"broker {broker} cannot be killed"):
             self._containers[broker].kill()
             self._containers[broker].wait(timeout=STOP_TIMEOUT_S)
 
     def pause(self, broker: int) -> None:
         """Freeze the container (the cgroup freezer)."""
         self._paused.add(broker)
-        with engine.told(f"broker {broker} cannot be paused"):
+        with engine.errors_as(f"broker {broker} cannot be paused"):
             self._containers[broker].pause()
 
     def resume(self, broker: int) -> None:
         """Let the container go on."""
-        with engine.told(f"broker {broker} cannot be resumed"):
+        with engine.errors_as(f"broker {broker} cannot be resumed"):
             self._containers[broker].unpause()
         self._paused.discard(broker)
 
     def cut(self, broker: int) -> None:
         """Disconnect the container from the run's network."""
         self._reach.cut(broker)
-        with engine.told(f"broker {broker} cannot be cut off"):
+        with engine.errors_as(f"broker {broker} cannot be cut off"):
             self._network().disconnect(self._containers[broker])
 
     def heal(self, broker: int) -> None:
         """Connect it again, under the name by which the others know it."""
-        with engine.told(f"broker {broker} cannot be connected again"):
+        with engine.errors_as(f"broker {broker} cannot be connected again"):
             self._network().connect(self._containers[broker], aliases=[service(broker)])
         self._reach.heal(broker)
 
@@ -252,7 +252,7 @@ class DockerRuntime:
         """Raise `BootError` with the last log lines of a broker whose container ended by itself."""
         if self._now_s() - self._looked_s < LOOK_EVERY_S:
             return
-        with engine.told("containers cannot be looked at"):
+        with engine.errors_as("containers cannot be looked at"):
             found = self._client.api.containers(all=True, filters=engine.labelled(self._spec.run_id))
         self._looked_s = self._now_s()
         states = {container["Id"]: container["State"] for container in found}
@@ -304,7 +304,7 @@ class DockerRuntime:
             for broker, container in containers.items():
                 path = self._spec.logs_dir / str(broker) / "server.log"
                 path.parent.mkdir(parents=True, exist_ok=True)
-                with engine.told(f"the log of broker {broker} cannot be read"), path.open("wb") as log:
+                with engine.errors_as(f"the log of broker {broker} cannot be read"), path.open("wb") as log:
                     log.writelines(container.logs(stream=True, follow=False))
         finally:
             if containers and not keep:
@@ -339,7 +339,7 @@ class DockerRuntime:
 
     def _services(self) -> dict[str, Container]:
         mine = engine.labelled(self._spec.run_id)
-        with engine.told("the containers cannot be found"):
+        with engine.errors_as("the containers cannot be found"):
             containers = self._client.containers.list(all=True, filters=mine)
         return {container.labels["com.docker.compose.service"]: container for container in containers}
 
@@ -363,18 +363,18 @@ class DockerRuntime:
             return
         found = self._services()
         for name in self._recipe.beside:
-            with engine.told(f"{name} cannot be started"):
+            with engine.errors_as(f"{name} cannot be started"):
                 found[name].start()
 
     def _inside(self, broker: int) -> list[str]:
         """Return what a command line begins with to run in the network namespace of a container."""
-        with engine.told(f"broker {broker} cannot be looked at"):
+        with engine.errors_as(f"broker {broker} cannot be looked at"):
             self._containers[broker].reload()
         return ["nsenter", "--target", str(self._containers[broker].attrs["State"]["Pid"]), "--net", "--"]
 
     def _inner_address(self, broker: int) -> str:
         """Return the address by which the other containers see this one."""
-        with engine.told(f"broker {broker} cannot be looked at"):
+        with engine.errors_as(f"broker {broker} cannot be looked at"):
             self._containers[broker].reload()
         (network,) = self._containers[broker].attrs["NetworkSettings"]["Networks"].values()
         return str(network["IPAddress"])
@@ -386,14 +386,14 @@ class DockerRuntime:
             member = tarfile.TarInfo(self._recipe.config.name)
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
-        with engine.told(f"broker {broker} cannot be configured"):
+        with engine.errors_as(f"broker {broker} cannot be configured"):
             self._containers[broker].put_archive(str(self._recipe.config.parent), packed.getvalue())
 
     @contextmanager
     def _archive(self, broker: int, path: str) -> Iterator[tarfile.TarFile]:
         """Give what is at a path of the container, running or not. Raises `NotThereError`, or `tarfile.ReadError`."""
         with TemporaryFile(dir=self._spec.work_dir) as packed:
-            with engine.told(f"{path} of broker {broker} cannot be copied"):
+            with engine.errors_as(f"{path} of broker {broker} cannot be copied"):
                 chunks, _ = self._containers[broker].get_archive(path, chunk_size=CHUNK_BYTES)
                 packed.writelines(chunks)
             packed.seek(0)
@@ -404,7 +404,7 @@ class DockerRuntime:
         if state == "gone":
             return f"broker {broker} ended: its container is gone, which somebody else must have removed"
         container = self._containers[broker]
-        with engine.told(f"broker {broker} ended, and cannot be looked at"):
+        with engine.errors_as(f"broker {broker} ended, and cannot be looked at"):
             container.reload()
             ended = container.attrs["State"]
             log = container.logs(tail=LOG_LINES).decode(errors="replace")

@@ -43,7 +43,7 @@ WHY_NOT = {
     Need.DISK: disk.why_impossible,
     Need.CLOCK: faketime.why_impossible,
 }
-"""What a nemesis may need, and what tells why it cannot be had."""
+"""What a nemesis may need, and the reason why it is not available, if any."""
 
 ON_LINKS = frozenset({Need.LINK, Need.FIREWALL, Need.DELAY})
 

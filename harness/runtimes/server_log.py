@@ -9,5 +9,5 @@ TELLING = ("ERROR", "FATAL", "Exception")
 def tail(log: str) -> str:
     """Return a log's last telling lines, indented: those with an error where there are any."""
     lines = log.splitlines()
-    told = [line for line in lines if any(word in line for word in TELLING)]
-    return "\n".join(f"  {line}" for line in (told or lines)[-LINES:])
+    telling = [line for line in lines if any(word in line for word in TELLING)]
+    return "\n".join(f"  {line}" for line in (telling or lines)[-LINES:])

@@ -45,7 +45,7 @@ def rules_for(target: Target) -> ClusterRules:
 def prepare(wanted: Wanted) -> Ready:
     """Be ready for a simulated target."""
     return Ready(
-        told={"name": "sim", "clock": "virtual"},
+        facts={"name": "sim", "clock": "virtual"},
         make=lambda spec: SimRuntime(spec, rules_for(wanted.target)),
         is_resumable=False,
         clock=virtual_clock,

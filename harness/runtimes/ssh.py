@@ -53,7 +53,7 @@ WHY_NOT: dict[Need, Callable[[], str | None]] = {
     Need.DISK: lambda: "the disk of a node is others' too",
     Need.CLOCK: lambda: "the clock of a node is others' too",
 }
-"""What a nemesis may need, and what tells why it cannot be had; whether a node has a firewall is seen there."""
+"""What a nemesis may need, and the reason why it is not available, if any. A node's firewall is looked at there."""
 
 
 def prepare(wanted: Wanted) -> Ready:
@@ -143,8 +143,8 @@ class SshRuntime:
         """Start a broker on the data it has, detached from the login; it is not ready yet when this returns."""
         command = self._command(broker, kafka.BROKER_CLASS, f"{self._home(broker)}/server.properties")
         log = shlex.quote(f"{self._home(broker)}/server.log")
-        said = self._connections[broker].shell(f"setsid {command} >> {log} 2>&1 < /dev/null & echo $!")
-        self._process_ids[broker] = int(said)
+        process_id = self._connections[broker].shell(f"setsid {command} >> {log} 2>&1 < /dev/null & echo $!")
+        self._process_ids[broker] = int(process_id)
 
     def stop(self, broker: int) -> None:
         """SIGTERM the broker, and wait until it has shut down."""
@@ -209,10 +209,10 @@ class SshRuntime:
         if self._now_s() - self._looked_s < LOOK_EVERY_S:
             return
         for broker, process_id in self._process_ids.items():
-            told = self._connections[broker].shell(
+            last_lines = self._connections[broker].shell(
                 f"{IS_ALIVE} is_alive {process_id} || echo ended", timeout_s=LOOK_TIMEOUT_S
             )
-            if told:
+            if last_lines:
                 log = self._connections[broker].run("tail", "-n", str(LOG_LINES), f"{self._home(broker)}/server.log")
                 where = f"broker {broker} on {self._connections[broker].node}"
                 raise BootError(f"{where} ended by itself; the end of its log:\n{tail(log)}")

@@ -43,7 +43,7 @@ def start_jvm(
 
     It is in a process group of its own: Ctrl-C in a terminal does not reach it.
     """
-    said_in = Path(tempfile.mkdtemp(dir=directory, prefix="gateway-")) / "address"
+    handshake_path = Path(tempfile.mkdtemp(dir=directory, prefix="gateway-")) / "address"
     class_path = os.fspath(spark_home() / "jars" / "*")
     process = subprocess.Popen(
         [os.fspath(java), "-cp", class_path, f"-Xmx{memory}", *flags, *MODULE_FLAGS, MAIN_CLASS],
@@ -51,25 +51,25 @@ def start_jvm(
         stdout=log,
         stderr=log,
         cwd=directory,
-        env={**os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(said_in)},
+        env={**os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(handshake_path)},
         process_group=0,
     )
-    return process, said_in
+    return process, handshake_path
 
 
-def connect(process: subprocess.Popen[bytes], said_in: Path) -> Any:
+def connect(process: subprocess.Popen[bytes], handshake_path: Path) -> Any:
     """Return pyspark's gateway to it, as ``launch_gateway`` does. Raises ConnectionError where it ended before."""
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415  (the JVM starts while this is imported)
     from pyspark.serializers import UTF8Deserializer, read_int  # noqa: PLC0415
 
-    while not said_in.exists():
+    while not handshake_path.exists():
         if process.poll() is not None:
             raise ConnectionError(f"its JVM ended by itself (exit code {process.returncode})")
         time.sleep(_POLL_S)
-    with said_in.open("rb") as said:
+    with handshake_path.open("rb") as handshake:
         address = {
-            "PYSPARK_GATEWAY_PORT": str(read_int(said)),
-            "PYSPARK_GATEWAY_SECRET": UTF8Deserializer().loads(said),
+            "PYSPARK_GATEWAY_PORT": str(read_int(handshake)),
+            "PYSPARK_GATEWAY_SECRET": UTF8Deserializer().loads(handshake),
         }
     with _environment(address):
         gateway = launch_gateway()

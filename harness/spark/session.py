@@ -33,13 +33,13 @@ LOOKED_UP = ("functions", "org.apache.spark.sql.functions", "PythonUtils", "Pyth
 
 
 def start_session(spec: SparkSpec, launched: tuple[subprocess.Popen[bytes], Path] | None = None) -> SparkSession:
-    """Start the session; all it writes goes to ``scratch_dir``, all it says to ``log_path``.
+    """Start the session; all it writes goes to ``scratch_dir``, its output to ``log_path``.
 
     ``launched``: its JVM, where that was started before. Once in a process: pyspark never lets go of its gateway.
     """
     # What a JVM that is ended on purpose leaves unanswered is no news.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    set_environment(spec.asked)
+    set_environment(spec.options)
     options = options_of(spec)
     public_conf, whole = (SparkConf(loadDefaults=False) for _ in range(2))
     public_conf.setAll(list(public(options).items()))

@@ -73,7 +73,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format known to a session, and turn on the push-down of filters to Python sources."""
+    """Register the format with a session, and turn on the push-down of filters to Python sources."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(KafkaSegments)
 
@@ -105,21 +105,21 @@ class KafkaSegments(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of option ``columns``, or all."""
-        known = _known(self._table)
+        table_schema = _table_schema(self._table)
         chosen = self.options.get("columns")
-        names = known.names if chosen is None else [name.strip() for name in chosen.split(",")]
-        _refuse_unknown(names, known)
-        return from_arrow_schema(pa.schema([known.field(name) for name in names]))
+        names = table_schema.names if chosen is None else [name.strip() for name in chosen.split(",")]
+        _refuse_unknown(names, table_schema)
+        return from_arrow_schema(pa.schema([table_schema.field(name) for name in names]))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of these columns."""
         path = self.options.get("path")
         if path is None:
             raise UsageError(f"{NAME} is given no path: .load(PATH)")
-        known = _known(self._table)
+        table_schema = _table_schema(self._table)
         wanted = to_arrow_schema(schema)
-        _refuse_unknown(wanted.names, known)
-        for field in from_arrow_schema(pa.schema([known.field(name) for name in wanted.names])):
+        _refuse_unknown(wanted.names, table_schema)
+        for field in from_arrow_schema(pa.schema([table_schema.field(name) for name in wanted.names])):
             if schema[field.name].dataType != field.dataType:
                 raise UsageError(f"column {field.name} is of type {field.dataType.simpleString()}")
         return _Reader(path, dict(self.options), self._table, self._tombstones, wanted)
@@ -209,7 +209,7 @@ def _topic_partition(folder: Path) -> tuple[str | None, int | None]:
 
 
 def _may_hold(file: SegmentFile, condition: Filter) -> bool:
-    """Whether a file may hold a row that meets a condition; of what is not known here, it may."""
+    """Whether a file may hold a row that meets a condition; a condition on another column excludes no file."""
     match condition:
         case EqualTo((("topic" | "partition" | "segment" | "file") as name,), value):
             return bool(_place(file)[name] == value)
@@ -237,13 +237,13 @@ def _place(file: SegmentFile) -> dict[str, Any]:
     return {"topic": file.topic, "partition": file.partition, "segment": file.segment, "file": str(file.path)}
 
 
-def _known(table: Table) -> pa.Schema:
+def _table_schema(table: Table) -> pa.Schema:
     return pa.schema([*PLACE, *SCHEMAS[table]])
 
 
-def _refuse_unknown(names: Sequence[str], known: pa.Schema) -> None:
-    if unknown := [name for name in names if name not in known.names]:
-        raise UsageError(f"{NAME} has no column {', '.join(unknown)}: it has {', '.join(known.names)}")
+def _refuse_unknown(names: Sequence[str], table_schema: pa.Schema) -> None:
+    if unknown := [name for name in names if name not in table_schema.names]:
+        raise UsageError(f"{NAME} has no column {', '.join(unknown)}: it has {', '.join(table_schema.names)}")
 
 
 def _one_of(options: MutableMapping[str, str], name: str, choices: Sequence[str]) -> str:

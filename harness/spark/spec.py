@@ -67,8 +67,8 @@ QUIET = {
 class SparkSpec:
     """Where Spark runs and where it may write; ``run_id`` marks its JVMs as the run's.
 
-    ``asked``: what the user asks for, which wins over ``settings``. ``jvm_flags`` come on top of `JVM_FLAGS`.
-    ``outlives_jobs``: the JVM is told of each object that Python lets go of. That takes time, and without it a
+    ``options``: what the user asks for, which wins over ``settings``. ``jvm_flags`` come on top of `JVM_FLAGS`.
+    ``outlives_jobs``: Python tells the JVM about each object that it releases. That takes time, and without it a
     session that goes on for hundreds of checks has its heap filled by their plans. ``workers``: the module that forks
     Python workers; Spark's own where it is None.
     """
@@ -77,7 +77,7 @@ class SparkSpec:
     scratch_dir: Path
     log_path: Path
     java: Path | None = None
-    asked: SparkOptions = field(default_factory=SparkOptions)
+    options: SparkOptions = field(default_factory=SparkOptions)
     settings: Mapping[str, str] = field(default_factory=lambda: SMALL_DATA)
     jvm_flags: tuple[str, ...] = ()
     outlives_jobs: bool = False
@@ -87,36 +87,36 @@ class SparkSpec:
 def launch(spec: SparkSpec) -> tuple[subprocess.Popen[bytes], Path] | None:
     """Start the JVM of a Spark that is one plain JVM; None of any other. See `start_jvm`.
 
-    All it says goes to ``log_path``.
+    All output goes to ``log_path``.
     """
-    if not spec.asked.is_one_plain_jvm:
+    if not spec.options.is_one_plain_jvm:
         return None
-    set_environment(spec.asked)
+    set_environment(spec.options)
     spec.scratch_dir.mkdir(parents=True, exist_ok=True)
     java, memory = spec.java or find_java().path, options_of(spec)["spark.driver.memory"]
     with spec.log_path.open("ab") as log:
         return start_jvm(java, memory, driver_flags(spec), directory=spec.scratch_dir, log=log)
 
 
-def set_environment(asked: SparkOptions) -> None:
+def set_environment(options: SparkOptions) -> None:
     """Tell pyspark and its JVM which Python workers run, which else is the first python3 of the PATH, and the host."""
-    theirs = None if asked.is_on_this_host else os.environ.get("PYSPARK_PYTHON")
-    os.environ["PYSPARK_PYTHON"] = asked.conf.get("spark.pyspark.python", theirs or sys.executable)
+    theirs = None if options.is_on_this_host else os.environ.get("PYSPARK_PYTHON")
+    os.environ["PYSPARK_PYTHON"] = options.conf.get("spark.pyspark.python", theirs or sys.executable)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    if asked.is_on_this_host:
+    if options.is_on_this_host:
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK["spark.driver.host"])
 
 
 def driver_flags(spec: SparkSpec) -> tuple[str, ...]:
     """Return the flags of the driver's JVM, but for what a user adds."""
-    heap_flags = () if "spark.driver.memory" in spec.asked.conf else HEAP_FLAGS
+    heap_flags = () if "spark.driver.memory" in spec.options.conf else HEAP_FLAGS
     markers = (process_marker(spec.run_id), SPARK_MARKER)
     return (*markers, f"-Djava.io.tmpdir={spec.scratch_dir}", *JVM_FLAGS, *heap_flags, *spec.jvm_flags)
 
 
 def options_of(spec: SparkSpec) -> dict[str, str]:
     """Return all settings; a user's flags for a JVM follow ours."""
-    conf = spec.asked.conf
+    conf = spec.options.conf
     markers = (process_marker(spec.run_id), SPARK_MARKER)
     flags = {
         "spark.driver.extraJavaOptions": driver_flags(spec),
@@ -124,13 +124,13 @@ def options_of(spec: SparkSpec) -> dict[str, str]:
         "spark.executor.extraJavaOptions": markers,
     }  # fmt: skip
     return {
-        "spark.master": spec.asked.master,
+        "spark.master": spec.options.master,
         "spark.app.name": f"compaction-harness {spec.run_id}",
         **QUIET,
         **spec.settings,
         **({"spark.python.daemon.module": spec.workers} if spec.workers else {}),
-        **(LOOPBACK if spec.asked.is_on_this_host else {}),
-        **(WITH_EXECUTORS if spec.asked.has_executors else {}),
+        **(LOOPBACK if spec.options.is_on_this_host else {}),
+        **(WITH_EXECUTORS if spec.options.has_executors else {}),
         "spark.driver.memory": DRIVER_MEMORY,
         **conf,
         **{name: " ".join((*ours, conf.get(name, ""))).strip() for name, ours in flags.items()},

@@ -41,11 +41,11 @@ class Control(Protocol):
         ...
 
     def registered(self) -> set[int]:
-        """Return the brokers that are part of the cluster now. Raises `HarnessError` while nobody tells."""
+        """Return the brokers that are part of the cluster now. Raises `HarnessError` while no broker answers."""
         ...
 
     def active_controller(self) -> int | None:
-        """Return who leads the controllers; None while nobody does. Raises `HarnessError` while nobody tells."""
+        """Return who leads the controllers; None while nobody does. Raises `HarnessError` while no broker answers."""
         ...
 
     def states(self, topics: Sequence[str]) -> dict[TopicPartition, PartitionState]:
@@ -93,7 +93,7 @@ class Control(Protocol):
         ...
 
     def identities(self) -> dict[int, str]:
-        """Return what tells a broker's data from those of another life, by broker, where no file does."""
+        """Return what distinguishes a broker's data from those of an earlier cluster, by broker, where no file does."""
         ...
 
     def file_logs(self, folder: Path, *, is_up: bool) -> None:

@@ -95,7 +95,7 @@ class KafkaControl:
         return WireReader(Connection(self._runtime.address(broker)))
 
     def compaction(self, _partition: TopicPartition) -> dict[int, dict[str, int | None]]:
-        """Return nothing: a checkpoint file tells how far the cleaner came."""
+        """Return nothing: a checkpoint file has the offset up to which the cleaner has come."""
         return {}
 
     def identities(self) -> dict[int, str]:

@@ -1,4 +1,4 @@
-"""Redpanda under test: what Kafka's protocol does not tell is asked of the admin API.
+"""Redpanda under test: what Kafka's protocol does not have is read from the admin API.
 
 Source: Redpanda's documentation, and its source as of 25.1 (metadata names every replica as in sync; leaders alone
 answer DescribeProducers; Fetch pays no attention to replica ids). Run against stand-ins only: no binary is to be had
@@ -154,7 +154,7 @@ class RedpandaControl:
     def reader(self, broker: int) -> Reader:
         """Connect to the broker.
 
-        What is open it does not tell: leaders alone do, and in words that were not compared with their logs yet.
+        It does not list open transactions: only leaders do, and their answers were not compared with their logs yet.
         """
         return WireReader(Connection(self._runtime.address(broker)), tells_open=False)
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from harness.runtimes.sim import SimRuntime
 
 COORDINATOR: Final = ("__transaction_state", 0)
-"""Its place moves where it is told to; what it knows is never away."""
+"""Its leadership moves on request; the transactions that it coordinates are never out of reach."""
 CLEANER_BACKOFF, A_LONG_REST_MS = "log.cleaner.backoff.ms", str(10**12)
 
 UNSUPPORTED_NEMESES: Final = frozenset({"bridge", "controller-kill", "disk-full", "one-way", "ring", "split"})

@@ -21,7 +21,7 @@ class SimulatedReader:
         """Remember whom to ask."""
         self._cluster = cluster
         self._broker = broker
-        self._told: dict[tuple[TopicPartition, int], tuple[int, ReplicaState]] = {}
+        self._answers: dict[tuple[TopicPartition, int], tuple[int, ReplicaState]] = {}
 
     def read(
         self, partitions: Iterable[TopicPartition], *, replica_id: int = DEBUG_REPLICA_ID
@@ -47,14 +47,14 @@ class SimulatedReader:
         if self._broker not in partition.replication.replicas:
             return "NotLeaderOrFollowerError"
         version = partition.versions.get(self._broker, 0)
-        told = self._told.get((tp, replica_id))
-        if told is None or told[0] != version:
-            told = (
+        answer = self._answers.get((tp, replica_id))
+        if answer is None or answer[0] != version:
+            answer = (
                 version,
                 self._read(self._cluster.served(partition, self._broker), is_consumer=replica_id != DEBUG_REPLICA_ID),
             )
-            self._told[tp, replica_id] = told
-        return told[1]
+            self._answers[tp, replica_id] = answer
+        return answer[1]
 
     def _read(self, replica: Replica, *, is_consumer: bool) -> ReplicaState:
         stable_offset = replica.last_stable_offset

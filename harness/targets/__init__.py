@@ -99,16 +99,16 @@ def find_target(name: str) -> Target:
     """
     if name in TARGETS:
         return TARGETS[name]
-    told, line = _NAME.fullmatch(name), line_of(name)
-    if told is None or line not in TARGETS:
+    parts, line = _NAME.fullmatch(name), line_of(name)
+    if parts is None or line not in TARGETS:
         raise UsageError(
             _other_versions(name) or f"{nearest('target', name, list(TARGETS))}; an exact patch is kafka-4.1.1, say"
         )
-    return replace(TARGETS[line], name=name, version=f"{told['line']}{told['patch']}")
+    return replace(TARGETS[line], name=name, version=f"{parts['line']}{parts['patch']}")
 
 
 def _other_versions(name: str) -> str | None:
-    """Return what is said of a version beyond those that are tested of a system; None for any other name."""
+    """Return a sentence about a version that is older or newer than those of a system; None for any other name."""
     system, _, version = name.partition("-")
     numbers = _VERSION.match(version)
     rows = [row for row in TARGETS.values() if row.system == system and row.name == line_of(f"{row.name}.0")]
@@ -132,14 +132,14 @@ def _line(row: Target) -> tuple[int, int]:
 
 def line_of(name: str) -> str:
     """Return the name of the line that a target is of: of an exact patch the row that it is taken from, else itself."""
-    told = _NAME.fullmatch(name)
-    return f"{told['system']}-{told['line']}{told['kind'] or ''}" if told else name
+    parts = _NAME.fullmatch(name)
+    return f"{parts['system']}-{parts['line']}{parts['kind'] or ''}" if parts else name
 
 
 def title_of(name: str, version: str) -> str:
     """Return what a column of that target is called: system, version, and what is special beside it."""
-    told = _NAME.fullmatch(name)
-    return f"{told['system']} {version} {(told['kind'] or '').removeprefix('-')}".rstrip() if told else name
+    parts = _NAME.fullmatch(name)
+    return f"{parts['system']} {version} {(parts['kind'] or '').removeprefix('-')}".rstrip() if parts else name
 
 
 def at_version(name: str, version: str) -> Target:
@@ -147,13 +147,13 @@ def at_version(name: str, version: str) -> Target:
 
     Raises `UsageError` as `find_target` does.
     """
-    target, told = find_target(name), _NAME.fullmatch(name)
-    if target.version == version or told is None:
+    target, parts = find_target(name), _NAME.fullmatch(name)
+    if target.version == version or parts is None:
         return target
-    return find_target(f"{told['system']}-{version}{told['kind'] or ''}")
+    return find_target(f"{parts['system']}-{version}{parts['kind'] or ''}")
 
 
 def exact_name(target: Target) -> str:
     """Return the name of a target with its exact patch, which stands for the same in every release."""
-    told = _NAME.fullmatch(target.name)
-    return f"{told['system']}-{target.version}{told['kind'] or ''}" if told else target.name
+    parts = _NAME.fullmatch(target.name)
+    return f"{parts['system']}-{target.version}{parts['kind'] or ''}" if parts else target.name

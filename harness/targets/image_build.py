@@ -84,7 +84,7 @@ def build(client: DockerClient, target: Target, jars: JarSet, java: Java) -> ima
         with tarfile.open(fileobj=layer, mode="w") as tar:
             _fill(tar, _java_home(java), jars.paths)
         layer.seek(0)
-        with engine.told(f"the image {reference} cannot be imported"):
+        with engine.errors_as(f"the image {reference} cannot be imported"):
             answer = client.api.import_image_from_data(layer, repository=repository, tag=tag, changes=[*CHANGES, label])
     made = images.find(client, target, reference)
     if made is None:
@@ -116,8 +116,8 @@ def _fill(tar: tarfile.TarFile, java_home: Path, jars: Iterable[Path]) -> None:
 
 
 def _java_home(java: Java) -> Path:
-    said = commands.run(str(java.path), "-XshowSettings:properties", "-version")
-    match = re.search(r"^\s*java\.home = (.+)$", said, re.MULTILINE)
+    settings = commands.run(str(java.path), "-XshowSettings:properties", "-version")
+    match = re.search(r"^\s*java\.home = (.+)$", settings, re.MULTILINE)
     if match is None:
         raise UsageError(f"{java.path} does not say where its runtime is (java.home)")
     return Path(match[1])

@@ -91,5 +91,5 @@ def pull(client: DockerClient, reference: str, lack: str, remedy: str) -> None:
     try:
         client.images.pull(reference)
     except (NotFound, APIError, DockerException, RequestException) as error:
-        said = error.explanation if isinstance(error, APIError) else error
-        raise UsageError(f"{lack}, and {reference} cannot be pulled ({said}); {remedy}") from error
+        why = error.explanation if isinstance(error, APIError) else error
+        raise UsageError(f"{lack}, and {reference} cannot be pulled ({why}); {remedy}") from error

@@ -107,7 +107,7 @@ def test_no_compose_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     ids=["not there", "refused", "silent"],
 )
 def test_what_the_engine_says_becomes_one_sentence(error: Exception, kind: type[HarnessError], told: str) -> None:
-    with pytest.raises(HarnessError) as raised, engine.told("x is lost"):
+    with pytest.raises(HarnessError) as raised, engine.errors_as("x is lost"):
         raise error
     assert type(raised.value) is kind
     assert str(raised.value) == told

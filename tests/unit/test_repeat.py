@@ -186,7 +186,7 @@ def test_the_manifest_has_the_command(tmp_path: Path) -> None:
     made = assembled(RunOptions("kafka-4.4", "stuck-lso"))
     told = begin.begin(
         RunFolder(tmp_path), target=made.target, anomaly="stuck-lso", test=made.test, java=java,
-        runtime=made.ready.told, jars=None, command="harness run …",
+        runtime=made.ready.facts, jars=None, command="harness run …",
     )  # fmt: skip
     assert told.content["command"] == "harness run …"
 

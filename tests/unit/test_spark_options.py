@@ -76,7 +76,7 @@ def test_masters_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def spec(master: str = LOCAL, **conf: str) -> SparkSpec:
     named = {f"spark.{name.replace('_', '.')}": value for name, value in conf.items()}
-    return SparkSpec("run-1", Path("/scratch"), Path("/log"), asked=SparkOptions(master, named))
+    return SparkSpec("run-1", Path("/scratch"), Path("/log"), options=SparkOptions(master, named))
 
 
 def test_a_session_of_this_host_stays_on_loopback() -> None:
