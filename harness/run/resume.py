@@ -14,7 +14,7 @@ from harness.errors import UsageError
 from harness.host import leftovers
 from harness.host.clock import RealClock
 from harness.plan.schedule import schedule_of
-from harness.run.conduct import conduct
+from harness.run.lifecycle import conduct
 from harness.run.options import RunOptions
 from harness.run.start import assemble
 from harness.run_folder import inventory

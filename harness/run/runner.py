@@ -90,7 +90,7 @@ class Parts:
     context: NemesisContext
 
 
-class Outage:
+class Run:
     """One run on one cluster: all scenarios, a topic each, in one outage."""
 
     def __init__(

@@ -18,8 +18,8 @@ from harness.plan.placement import place, ports_for
 from harness.plan.schedule import looked_for, write_schedule
 from harness.plan.timers import find_timers
 from harness.run import aftermath, begin
-from harness.run.conduct import Job, conduct
 from harness.run.contradictions import raise_if_contradictory
+from harness.run.lifecycle import Job, conduct
 from harness.run.runner import Test
 from harness.run_folder.store import create_run_folder, new_run_id
 from harness.runtimes import choose

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.host.clock import RealClock
 from harness.run.options import RunOptions
-from harness.run.runner import Outage
+from harness.run.runner import Run
 from harness.run.start import test_of
 from harness.run_folder.store import RunFolder
 from harness.runtimes.base import ClusterSpec
@@ -46,7 +46,7 @@ class Simulated:
 
 
 def simulate(path: Path, target: str, anomaly: str = "all", **options: Any) -> Simulated:
-    """Go through a run with seed 1, or another one. Raises as `Outage.run` does."""
+    """Go through a run with seed 1, or another one. Raises as `Run.run` does."""
     test = test_of(RunOptions(target, anomaly, **{"seed": 1, **options}))
     path.mkdir(parents=True)
     clock = virtual_clock(RealClock())
@@ -56,5 +56,5 @@ def simulate(path: Path, target: str, anomaly: str = "all", **options: Any) -> S
     told: list[str] = []
     runtime = SimRuntime(spec, rules_for(find_target(target)))
     with closing(runtime), test.system.client(runtime, test.client).opened(NOBODY) as make:
-        Outage(test, runtime, make, RunFolder(path), clock=clock, progress=told.append).run()
+        Run(test, runtime, make, RunFolder(path), clock=clock, progress=told.append).run()
     return Simulated(RunFolder(path), test, told, clock.now_s())

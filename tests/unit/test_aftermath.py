@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.errors import UsageError
-from harness.run import start as run
+from harness.run import start
 from harness.run.aftermath import REMEDIES, Aftermath, raise_if_pointless
 from harness.run.options import RunOptions
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def asked(anomaly: str = "stuck-lso", **options: Any) -> Test:
-    return run.test_of(RunOptions("kafka-4.4", anomaly, **{"partitions": 3, **options}))
+    return start.test_of(RunOptions("kafka-4.4", anomaly, **{"partitions": 3, **options}))
 
 
 @pytest.mark.parametrize("anomaly", ["stuck-lso", "all"])

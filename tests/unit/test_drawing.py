@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 from harness.report.drawing import AWAY, topology
-from harness.run import start as run
+from harness.run import start
 from harness.run.options import RunOptions
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -13,7 +13,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def drawn(nemesis: str, **shape: int) -> tuple[ET.Element, int]:
     """Return the picture of a nemesis, and how many links it leaves."""
-    test = run.test_of(RunOptions("kafka-4.4", "stuck-lso", nemesis=nemesis, **shape))  # type: ignore[arg-type]
+    test = start.test_of(RunOptions("kafka-4.4", "stuck-lso", nemesis=nemesis, **shape))  # type: ignore[arg-type]
     assert test.nemesis.shape is not None
     links = set(test.nemesis.shape(test.placement).edges)
     return ET.fromstring(topology(links, test.placement.brokers, test.placement.absent)), len(links)  # noqa: S314

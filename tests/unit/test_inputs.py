@@ -24,7 +24,7 @@ from harness.command_line.parameters import Count, FilePath, Names, Number, Text
 from harness.command_line.request import OPTIONS, command_line
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE, UsageError
 from harness.host.ports import free_ports
-from harness.run import start as run
+from harness.run import start
 from harness.run.options import RunOptions
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ def test_no_option_of_a_run_is_dropped_for_another(
         requests.append(options)
         raise Began
 
-    monkeypatch.setattr(run, "assemble", assemble)
+    monkeypatch.setattr(start, "assemble", assemble)
     options = {str(p.name): p for p in COMMANDS["run",].params if p.name not in NOT_IN_PAIRS}
     assert options.keys() == SAMPLES.keys()
 

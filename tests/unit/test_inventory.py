@@ -182,7 +182,7 @@ def test_without_a_history_nobody_is_called_wrong(ended: Manifest) -> None:
     (ended.folder.path / "history.jsonl").unlink()
     folders = (f"--broker {broker}={ended.folder.path}/brokers/{broker}/{AFTER_REJOIN}" for broker in (1, 2, 3))
     assert refusal(ended, partial=True).endswith(
-        f"history.jsonl is missing: without what clients were told, no replica can be called wrong; "
+        f"history.jsonl is missing: without the clients' history, no replica can be called wrong; "
         f"compare the replicas with each other: harness audit disk --topic '*' {' '.join(folders)}"
     )
 

@@ -9,7 +9,7 @@ from fakes.observer import BALLAST_END, PAYLOAD_END
 from harness.errors import UsageError, WaitTimeoutError
 from harness.plan.placement import Placement, place
 from harness.plan.timers import TIMERS
-from harness.run import start as run
+from harness.run import start
 from harness.run.options import RunOptions
 from harness.runtimes.abilities import Need
 from harness.runtimes.reach import Reach
@@ -116,7 +116,7 @@ def test_who_is_absent_hears_no_leader_and_no_controller_that_hears_it(name: str
 def test_brokers_that_cannot_stand_so_are_refused(name: str, shape: dict[str, int], told: str) -> None:
     options = RunOptions("kafka-3.9", "all", nemesis=name, **shape)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=f"--nemesis {name}: .*{told}"):
-        run.test_of(options)
+        start.test_of(options)
 
 
 def test_a_rolling_restart_gets_to_the_others_once_the_absent_are_back() -> None:

@@ -20,7 +20,7 @@ from harness.brokers.segments.encode import encode_batch
 from harness.brokers.segments.records import Record
 from harness.brokers.segments.redpanda import HEADER, RAFT_DATA
 from harness.errors import HarnessError, UsageError
-from harness.run import start as run
+from harness.run import start
 from harness.run.options import RunOptions
 from harness.systems.redpanda import RedpandaControl
 from harness.targets import TARGETS, images
@@ -192,7 +192,7 @@ REDPANDA = [target.name for target in TARGETS.values() if target.system == "redp
 
 @pytest.mark.parametrize("target", REDPANDA)
 def test_settings_are_mapped_from_the_timers(target: str) -> None:
-    test = run.test_of(RunOptions(target, "stuck-lso", nemesis="partition", broker_settings={"x_y": "1"}))
+    test = start.test_of(RunOptions(target, "stuck-lso", nemesis="partition", broker_settings={"x_y": "1"}))
     cloud = {"redpanda.storage.mode": "cloud"} if target.endswith("-cloud") else {}
     assert test.topic_settings == {
         "cleanup.policy": "compact", "delete.retention.ms": "300", "segment.ms": "100",
@@ -217,7 +217,7 @@ def test_settings_are_mapped_from_the_timers(target: str) -> None:
 )
 def test_what_cannot_be_is_refused(options: dict[str, Any], told: str) -> None:
     with pytest.raises(UsageError, match=told):
-        run.test_of(RunOptions("redpanda-25.3", "stuck-lso", **options))
+        start.test_of(RunOptions("redpanda-25.3", "stuck-lso", **options))
 
 
 def containers_of(target: str, path: Path, monkeypatch: pytest.MonkeyPatch, **spec: Any) -> ContainerCluster:

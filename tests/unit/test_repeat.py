@@ -17,8 +17,7 @@ from harness.command_line.request import OPTIONS, command_line
 from harness.host.nodes import Access, Node
 from harness.plan.schedule import Schedule, write_schedule
 from harness.plan.timers import TIMERS
-from harness.run import begin
-from harness.run import start as run
+from harness.run import begin, start
 from harness.run.options import RunOptions
 from harness.run_folder.manifest import HIDDEN
 from harness.run_folder.store import RunFolder
@@ -97,7 +96,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:
         found.append(options)
         raise Asked
 
-    monkeypatch.setattr(run, "run", go)
+    monkeypatch.setattr(start, "run", go)
     return found
 
 
@@ -133,12 +132,12 @@ def test_every_field_that_decides_is_drawn_and_rendered(folder: Path) -> None:
     )
 
 
-def assembled(options: RunOptions, **more: Any) -> run.Assembly:
+def assembled(options: RunOptions, **more: Any) -> start.Assembly:
     """Return a run that is about to begin: a stand-in for what was found on the machine."""
     nothing: Any = SimpleNamespace()
     ready = Ready({"name": "local"}, lambda _: nothing)
-    test = run.test_of(options)
-    made = run.Assembly(options, find_target(options.target), test, nothing, "local", ready, None, (), None)
+    test = start.test_of(options)
+    made = start.Assembly(options, find_target(options.target), test, nothing, "local", ready, None, (), None)
     return replace(made, **more)
 
 
@@ -146,7 +145,7 @@ def test_what_was_left_open_is_written_as_it_was_decided(tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     options = RunOptions("kafka-4.4", "stuck-lso", command_config=Path("login.properties"))
     made = assembled(options)
-    again = run.repeatable(made, RunFolder(tmp_path / "run"))
+    again = start.repeatable(made, RunFolder(tmp_path / "run"))
     assert again == replace(
         options,
         target="kafka-4.4.0",
@@ -154,14 +153,14 @@ def test_what_was_left_open_is_written_as_it_was_decided(tmp_path: Path, monkeyp
         seed=made.test.seed,
         command_config=tmp_path / "login.properties",
     )
-    assert run.test_of(again) == made.test
+    assert start.test_of(again) == made.test
 
 
 def test_a_schedule_is_that_of_the_run_folder(tmp_path: Path, requests: list[RunOptions]) -> None:
     folder = RunFolder(tmp_path / "run")
     options = RunOptions("kafka-4.4", "", schedule=SCHEDULE, schedule_path=Path("gone.json"))
     write_schedule(folder.schedule_path, SCHEDULE)
-    again = parsed(command_line(run.repeatable(assembled(options), folder)), requests)
+    again = parsed(command_line(start.repeatable(assembled(options), folder)), requests)
     assert again.schedule == SCHEDULE
     assert again.schedule_path == folder.schedule_path
 
@@ -169,7 +168,7 @@ def test_a_schedule_is_that_of_the_run_folder(tmp_path: Path, requests: list[Run
 def test_secrets_are_not_in_the_command(tmp_path: Path) -> None:
     secret = {"ssl.keystore.password": "hush", "num.io.threads": "3"}
     made = assembled(RunOptions("kafka-4.4", "all", broker_settings=secret))
-    command = command_line(run.repeatable(made, RunFolder(tmp_path)))
+    command = command_line(start.repeatable(made, RunFolder(tmp_path)))
     assert "hush" not in command
     assert f"'broker.ssl.keystore.password={HIDDEN}'" in command
     assert "broker.num.io.threads=3" in command
@@ -177,7 +176,7 @@ def test_secrets_are_not_in_the_command(tmp_path: Path) -> None:
 
 def test_redpanda_keeps_what_is_special_in_its_exact_name(tmp_path: Path) -> None:
     made = assembled(RunOptions("redpanda-26.2-cloud", "stuck-lso"))
-    assert run.repeatable(made, RunFolder(tmp_path)).target == "redpanda-26.2.2-cloud"
+    assert start.repeatable(made, RunFolder(tmp_path)).target == "redpanda-26.2.2-cloud"
     assert find_target("redpanda-26.2.2-cloud").has_store
 
 
@@ -222,9 +221,9 @@ def test_auto_says_what_it_chose_and_why(
 
 def test_the_choice_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     ready = Ready({"name": "local"}, lambda _: pytest.fail("nothing is made"), None)
-    monkeypatch.setattr(run, "find_java", lambda: None)
-    monkeypatch.setattr(run, "find_archive", lambda _: None)
-    monkeypatch.setattr(run, "choose", lambda *_: Choice("local", lambda _: ready, "there is no engine"))
+    monkeypatch.setattr(start, "find_java", lambda: None)
+    monkeypatch.setattr(start, "find_archive", lambda _: None)
+    monkeypatch.setattr(start, "choose", lambda *_: Choice("local", lambda _: ready, "there is no engine"))
     progress = FakeProgress()
-    run.assemble(RunOptions("kafka-4.4", "stuck-lso"), progress)
+    start.assemble(RunOptions("kafka-4.4", "stuck-lso"), progress)
     assert progress.stages == ["runtime local (there is no engine)"]

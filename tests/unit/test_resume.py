@@ -13,8 +13,7 @@ import pytest
 from harness import cli
 from harness.errors import EXIT_USAGE, UsageError
 from harness.host import leftovers
-from harness.run import begin, resume
-from harness.run import start as run
+from harness.run import begin, resume, start
 from harness.run.options import RunOptions
 from harness.run_folder import manifest
 from harness.run_folder.store import RunFolder
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from harness.run.conduct import Job
+    from harness.run.lifecycle import Job
     from harness.run.runner import Test
 
 RUN_ID = "2026-11-21T18-06-51Z-548a"
@@ -42,7 +41,7 @@ def _private_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def made(**options: Any) -> Test:
-    return run.test_of(RunOptions("kafka-4.4", "stuck-lso", **{**LONG, **options}))
+    return start.test_of(RunOptions("kafka-4.4", "stuck-lso", **{**LONG, **options}))
 
 
 class CutOff:
@@ -128,9 +127,9 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
         return Ready({"name": "local"}, lambda _: pytest.fail("no run is conducted"), jars)
 
     monkeypatch.setattr(resume, "conduct", conduct)
-    monkeypatch.setattr(run, "find_java", lambda: None)
-    monkeypatch.setattr(run, "find_archive", lambda _: None)
-    monkeypatch.setattr(run, "choose", lambda name, _wanted: Choice(name, prepare))
+    monkeypatch.setattr(start, "find_java", lambda: None)
+    monkeypatch.setattr(start, "find_archive", lambda _: None)
+    monkeypatch.setattr(start, "choose", lambda name, _wanted: Choice(name, prepare))
     return found
 
 

@@ -11,10 +11,9 @@ from fakes.cluster import FakeCluster, FakePayload
 from harness.errors import HarnessError
 from harness.plan.catalog import CONTROL
 from harness.plan.scenario import Critical
-from harness.run import start as run
-from harness.run import window
+from harness.run import start, window
 from harness.run.options import RunOptions
-from harness.run.runner import Outage
+from harness.run.runner import Run
 
 EVERYWHERE = {(broker, partition, offset) for broker in (1, 3) for partition in (0, 1) for offset in (10, 20)}
 
@@ -32,10 +31,10 @@ def waited(cluster: FakeCluster, *unseen: Critical) -> list[str]:
     """Wait for the window, and return what progress was told."""
     told: list[str] = []
     nothing: Any = None
-    test = run.test_of(RunOptions("kafka-4.4", "stuck-lso"))
-    outage = Outage(test, nothing, nothing, nothing, clock=cluster.clock, progress=told.append)
+    test = start.test_of(RunOptions("kafka-4.4", "stuck-lso"))
+    run = Run(test, nothing, nothing, nothing, clock=cluster.clock, progress=told.append)
     parts: Any = SimpleNamespace(cluster=cluster, payloads=[FakePayload(*unseen)])
-    outage._wait_removed(parts)
+    run._wait_removed(parts)
     return told
 
 

@@ -20,7 +20,7 @@ from harness.host.workspace import Workspace
 from harness.judge.outcome import RunResult
 from harness.report.ahead import drawing_ahead, write_if_possible
 from harness.run import aftermath
-from harness.run.runner import Outage
+from harness.run.runner import Run
 from harness.run_folder.store import COMPLETE, HARNESS_LOG, RUNNING, point_latest
 from harness.runtimes.base import ClusterSpec, bootstrap_servers
 from harness.spark.options import SparkOptions
@@ -119,14 +119,14 @@ def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
             if test.timers.is_resumable and job.ready.is_resumable and test.nemesis.reinject is not None:
                 workspace.let_resume(resumable=True)
 
-        outage = Outage(test, runtime, make_producer, folder, clock=clock, progress=stages.begin, on_window=on_window)
-        _carry_out(outage.resume if job.is_resumed else outage.run, outage, manifest, stages)
+        run = Run(test, runtime, make_producer, folder, clock=clock, progress=stages.begin, on_window=on_window)
+        _carry_out(run.resume if job.is_resumed else run.run, run, manifest, stages)
         if manifest.content["status"] == COMPLETE:
             workspace.let_resume(resumable=False)
-            if outage.cluster is not None:
-                manifest.content["coordination"] = outage.cluster.control.coordination()
-            if job.aftermath and outage.cluster is not None:
-                _follow(outage.cluster, test, make_producer, manifest=manifest, stages=stages)
+            if run.cluster is not None:
+                manifest.content["coordination"] = run.cluster.control.coordination()
+            if job.aftermath and run.cluster is not None:
+                _follow(run.cluster, test, make_producer, manifest=manifest, stages=stages)
                 manifest.list_evidence()
         if not job.keep:
             _close(runtime)
@@ -182,7 +182,7 @@ def _log_how_to_resume(workspace: Workspace) -> None:
         log.warning("this run can go on with `harness run --resume %s`", owner.run_dir)
 
 
-def _carry_out(phases: Callable[[], None], outage: Outage, manifest: Manifest, stages: _Stages) -> None:
+def _carry_out(phases: Callable[[], None], run: Run, manifest: Manifest, stages: _Stages) -> None:
     """Run the phases and record in the manifest how they ended. Raises errors that leave nothing to judge."""
     try:
         phases()
@@ -192,7 +192,7 @@ def _carry_out(phases: Callable[[], None], outage: Outage, manifest: Manifest, s
         why = str(error) if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
         manifest.finish(FAILED, stages.timings_s, why)
         log.exception("the run failed")
-        if not outage.is_observing:
+        if not run.is_observing:
             raise
     except BaseException:
         manifest.finish(INTERRUPTED, stages.timings_s, "interrupted")

@@ -14,7 +14,7 @@ from fakes.progress import FakeManifest, FakeProgress
 from harness.errors import EXIT_FAILED, HarnessError, InterruptError, TimeLimitError, interruptible
 from harness.host import leftovers
 from harness.judge import session
-from harness.run import aftermath, conduct
+from harness.run import aftermath, lifecycle
 from harness.run_folder.store import RunFolder, create_run_folder
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def stages(clock: TickingClock | None = None) -> conduct._Stages:
-    return conduct._Stages(clock or TickingClock(), FakeProgress())
+def stages(clock: TickingClock | None = None) -> lifecycle._Stages:
+    return lifecycle._Stages(clock or TickingClock(), FakeProgress())
 
 
 def go(told: Any, error: BaseException | None, *, is_observing: bool) -> None:
@@ -34,7 +34,7 @@ def go(told: Any, error: BaseException | None, *, is_observing: bool) -> None:
             raise error
 
     outage: Any = SimpleNamespace(is_observing=is_observing)
-    conduct._carry_out(through, outage, told, stages())
+    lifecycle._carry_out(through, outage, told, stages())
 
 
 def test_a_run_that_went_through_is_complete() -> None:
@@ -88,7 +88,7 @@ def test_an_interrupt_says_what_is_kept_and_where(tmp_path: Path, manifest: dict
     folder = RunFolder(tmp_path)
     if manifest is not None:
         folder.write_json(folder.manifest_path, manifest)
-    with pytest.raises(InterruptError) as raised, interruptible(lambda: conduct._interruption_message(folder)):
+    with pytest.raises(InterruptError) as raised, interruptible(lambda: lifecycle._interruption_message(folder)):
         raise KeyboardInterrupt
     assert str(raised.value) == f"interrupted; {words.format(path=tmp_path)}"
     assert raised.value.exit_code == EXIT_FAILED
@@ -98,17 +98,17 @@ def test_latest_points_at_a_run_only_once_it_has_a_verdict(tmp_path: Path) -> No
     first, second = (create_run_folder(tmp_path, "kafka-4.4", "all", name) for name in ("first", "second"))
     latest = first.path.with_name("latest")
     assert not latest.is_symlink()
-    conduct._point_latest_here(first)
+    lifecycle._point_latest_here(first)
     assert latest.resolve() == first.path
     assert latest.resolve() != second.path
-    conduct._point_latest_here(second)
+    lifecycle._point_latest_here(second)
     assert latest.resolve() == second.path
 
 
 def test_a_verdict_holds_where_no_link_can_be_made(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = create_run_folder(tmp_path, "kafka-4.4", "all", "first")
     folder.path.with_name("latest").mkdir()
-    conduct._point_latest_here(folder)
+    lifecycle._point_latest_here(folder)
     assert "latest does not point at" in caplog.text
 
 
@@ -134,7 +134,7 @@ def test_an_aftermath_that_fails_is_told_and_takes_nothing_away(
     told = FakeManifest(content={"status": "complete"})
     nothing: Any = None
     test: Any = SimpleNamespace(broker_settings={})
-    conduct._follow(nothing, test, nothing, manifest=told, stages=stages())
+    lifecycle._follow(nothing, test, nothing, manifest=told, stages=stages())
     assert told.content == {"status": "complete", "aftermath_failure": str(error)}
     assert told.written == 1
 
@@ -148,7 +148,7 @@ def test_the_aftermath_waits_for_the_expiration_that_brokers_have(
     nothing: Any = None
     test: Any = SimpleNamespace(broker_settings=settings)
     told = FakeManifest()
-    conduct._follow(nothing, test, nothing, manifest=told, stages=stages())
+    lifecycle._follow(nothing, test, nothing, manifest=told, stages=stages())
     assert asked == [expiration_ms]
 
 
@@ -167,7 +167,7 @@ def checkers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., A
 
     def opened(workspace: Any, *, meanwhile: bool) -> Any:
         job: Any = SimpleNamespace(folder=None, java=None, spark=None)
-        return conduct._checkers(workspace, job, meanwhile=meanwhile)
+        return lifecycle._checkers(workspace, job, meanwhile=meanwhile)
 
     return opened
 
