@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, in_one
+from checkers.evidence.tables import PARTITION, REPLICA, colocated
 from checkers.finding import LATENT, VISIBLE, Finder, findings, printable
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED
 from harness.plan.scenario import Anomaly
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def check(judged: Judged) -> DataFrame:
     """Return findings; the offset is the first committed record that is hidden, or where the transaction began."""
     rows = _records(judged)
-    return rows if judged.alone is None else rows.unionByName(_spans(judged))
+    return rows if judged.replica_only is None else rows.unionByName(_spans(judged))
 
 
 def _records(judged: Judged) -> DataFrame:
@@ -100,7 +100,7 @@ def _spans(judged: Judged) -> DataFrame:
         .where("offset < bound")
     )
     hidden = (
-        in_one(spans.join(judged.markers, [*PARTITION, "producer_id"]))
+        colocated(spans.join(judged.markers, [*PARTITION, "producer_id"]))
         .where("marker_offset > offset")
         .groupBy(*REPLICA, "producer_id", "offset", "span_to")
         .agg(f.min("marker_offset").alias("marker_offset"), f.min_by("outcome", "marker_offset").alias("outcome"))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, in_one
+from checkers.evidence.tables import PARTITION, REPLICA, colocated
 from checkers.finding import HANGING_TRANSACTION, VISIBLE, Finder, findings
 from harness.brokers.segments.transaction_state import FINISHED
 
@@ -31,7 +31,7 @@ def check(judged: Judged) -> DataFrame:
         "replicas", f.count("*").over(Window.partitionBy(*PARTITION))
     )
     opened = (
-        in_one(judged.opened.join(replicas, REPLICA))
+        colocated(judged.opened.join(replicas, REPLICA))
         .where("first_offset < bound")
         .withColumn("holders", f.count("*").over(Window.partitionBy(*PARTITION, "producer_id")))
         .where("holders = replicas")
@@ -43,7 +43,7 @@ def check(judged: Judged) -> DataFrame:
     )
     finished = latest.where(f.col("state").isin(*FINISHED))
     return findings(
-        opened.join(in_one(finished), ["run", "producer_id"])
+        opened.join(colocated(finished), ["run", "producer_id"])
         .withColumn("offset", f.col("first_offset"))
         .withColumn("key", f.lit(None).cast("binary")),
         HANGING_TRANSACTION,

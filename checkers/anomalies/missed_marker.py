@@ -6,7 +6,7 @@ If what was missed said the same, it went well by luck, and is `unexplained-dive
 beside that among the ``candidates``. What the log still holds open is `stuck_lso`'s.
 
 Does not verify: transactions of which any replica shows the marker (those are judged by it), or that
-`survivors` tells more of.
+`undeleted_values` tells more of.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, in_one
+from checkers.evidence.tables import PARTITION, REPLICA, colocated
 from checkers.finding import LATENT, UNEXPLAINED_DIVERGENCE, Finder, findings, printable
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED
 from harness.plan.scenario import Anomaly
@@ -23,27 +23,27 @@ from harness.plan.scenario import Anomaly
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from checkers.replay.judged import Alone, Judged
+    from checkers.replay.judged import Judged, ReplicaOnlyEvidence
 
 
 def check(judged: Judged) -> DataFrame:
     """Return findings; the offset is that of the transaction's first batch that is still there."""
-    if judged.alone is None:
+    if judged.replica_only is None:
         raise ValueError("clients tell what each transaction's end was")
-    return _as(judged, judged.alone, COMMITTED, Anomaly.ABORTED_TO_COMMITTED).unionByName(
-        _as(judged, judged.alone, ABORTED, Anomaly.COMMITTED_TO_ABORTED)
+    return _as(judged, judged.replica_only, COMMITTED, Anomaly.ABORTED_TO_COMMITTED).unionByName(
+        _as(judged, judged.replica_only, ABORTED, Anomaly.COMMITTED_TO_ABORTED)
     )
 
 
-def _as(judged: Judged, alone: Alone, belief: str, anomaly: Anomaly) -> DataFrame:
+def _as(judged: Judged, replica_only: ReplicaOnlyEvidence, belief: str, anomaly: Anomaly) -> DataFrame:
     shown = (
-        alone.overtaken.join(judged.markers, [*PARTITION, "producer_id"])
+        replica_only.overtaken.join(judged.markers, [*PARTITION, "producer_id"])
         .where("marker_offset > offset AND marker_offset < overtaken_at")
         .select(*REPLICA, "producer_id", "offset")
     )
-    told = alone.survivors.select(*REPLICA, "producer_id", "decided_by")
+    told = replica_only.undeleted_values.select(*REPLICA, "producer_id", "decided_by")
     keys = (
-        alone.overtaken.select(*REPLICA, "producer_id", f.col("offset").alias("from"), "last_offset")
+        replica_only.overtaken.select(*REPLICA, "producer_id", f.col("offset").alias("from"), "last_offset")
         .join(judged.records.select(*REPLICA, "offset", "key"), REPLICA)
         .where("offset BETWEEN from AND last_offset")
         .groupBy(*REPLICA, "producer_id", f.col("from").alias("offset"))
@@ -51,12 +51,12 @@ def _as(judged: Judged, alone: Alone, belief: str, anomaly: Anomaly) -> DataFram
     )
     bounds = judged.replicas.select(*REPLICA, "bound", "log_start")
     missed = (
-        alone.overtaken.where(f.col("belief") == belief)
+        replica_only.overtaken.where(f.col("belief") == belief)
         .join(bounds, REPLICA)
         .where("last_offset < bound AND offset >= log_start")
         .join(shown, [*REPLICA, "producer_id", "offset"], "left_anti")
         .join(told, [*REPLICA, "producer_id", "decided_by"], "left_anti")
-        .join(in_one(keys), [*REPLICA, "producer_id", "offset"], "left")
+        .join(colocated(keys), [*REPLICA, "producer_id", "offset"], "left")
     )
     return findings(
         missed,

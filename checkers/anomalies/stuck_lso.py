@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, held, in_one
+from checkers.evidence.tables import PARTITION, REPLICA, checkpointed, colocated
 from checkers.finding import VISIBLE, Finder, findings, printable
 from checkers.replay.batch_outcomes import OPEN
 from harness.plan.scenario import Anomaly
@@ -40,8 +40,10 @@ if TYPE_CHECKING:
 def check(judged: Judged) -> DataFrame:
     """Return findings; the offset is where read_committed is frozen."""
     said = judged.replicas.select(*REPLICA, "log_end", "bound", "high_watermark", "last_stable_offset")
-    opened = held(judged.opened.join(said, REPLICA).where("first_offset < bound"))
-    markers = judged.markers if judged.alone is None else in_one(judged.markers.unionByName(_remnants(judged)))
+    opened = checkpointed(judged.opened.join(said, REPLICA).where("first_offset < bound"))
+    markers = (
+        judged.markers if judged.replica_only is None else colocated(judged.markers.unionByName(_remnants(judged)))
+    )
     marked = (
         opened.join(markers, [*PARTITION, "producer_id"])
         .where("marker_offset > first_offset AND marker_offset < log_end")
@@ -63,7 +65,7 @@ def check(judged: Judged) -> DataFrame:
         .groupBy(*REPLICA, "producer_id")
         .agg(f.min("other").alias("other"), f.min_by("other_lso", "other").alias("other_lso"))
     )
-    records = judged.known.select(*PARTITION, "offset", "key", "txn", "truth")
+    records = judged.written.select(*PARTITION, "offset", "key", "txn", "truth")
     first_record = (
         opened.join(records, PARTITION)
         .where("offset BETWEEN first_offset AND first_last_offset")
@@ -71,9 +73,9 @@ def check(judged: Judged) -> DataFrame:
         .agg(*(f.min_by(name, "offset").alias(name) for name in ("key", "txn", "truth")))
     )
     stuck = (
-        opened.join(in_one(marked), [*REPLICA, "producer_id"], "left")
-        .join(in_one(passed), [*REPLICA, "producer_id"], "left")
-        .join(in_one(first_record), [*REPLICA, "producer_id"], "left")
+        opened.join(colocated(marked), [*REPLICA, "producer_id"], "left")
+        .join(colocated(passed), [*REPLICA, "producer_id"], "left")
+        .join(colocated(first_record), [*REPLICA, "producer_id"], "left")
         .transform(lambda rows: _told_alone(rows, judged, opened))
         .where(
             "marker_offset IS NOT NULL OR (truth IS NOT NULL AND other IS NOT NULL) OR released_by IS NOT NULL"
@@ -123,11 +125,13 @@ def _remnants(judged: Judged) -> DataFrame:
 
 def _told_alone(rows: DataFrame, judged: Judged, opened: DataFrame) -> DataFrame:
     """Add ``released_by`` and ``overtaken_at``: what replicas tell where no client is known."""
-    if judged.alone is None:
+    if judged.replica_only is None:
         nothing = f.lit(None)
         return rows.withColumns({"released_by": nothing.cast("int"), "overtaken_at": nothing.cast("long")})
-    overtaken = judged.alone.overtaken.where(f.col("belief") == OPEN).select(*REPLICA, "producer_id", "overtaken_at")
-    return rows.join(in_one(_released(judged, opened)), [*REPLICA, "producer_id"], "left").join(
+    overtaken = judged.replica_only.overtaken.where(f.col("belief") == OPEN).select(
+        *REPLICA, "producer_id", "overtaken_at"
+    )
+    return rows.join(colocated(_released(judged, opened)), [*REPLICA, "producer_id"], "left").join(
         overtaken, [*REPLICA, "producer_id"], "left"
     )
 
@@ -147,10 +151,10 @@ def _released(judged: Judged, opened: DataFrame) -> DataFrame:
         .agg(f.max("last_offset").alias("last_marker"))
     )
     by_log = (
-        in_one(opened.join(others.where("nothing_beyond"), PARTITION))
+        colocated(opened.join(others.where("nothing_beyond"), PARTITION))
         .where("start_there <= first_offset")
         .join(held_there, [*PARTITION, "released_by", "producer_id"], "left")
-        .join(in_one(later_marker), [*PARTITION, "released_by", "producer_id"], "left")
+        .join(colocated(later_marker), [*PARTITION, "released_by", "producer_id"], "left")
         .where("open_there IS NULL OR open_there > first_offset")
         .where("coalesce(last_marker < log_end, true)")
     )
@@ -163,12 +167,12 @@ def _released(judged: Judged, opened: DataFrame) -> DataFrame:
     )
     taken = remembered.select(*PARTITION, "released_by", "as_of").distinct()
     by_snapshot = (
-        in_one(opened.join(taken, PARTITION))
+        colocated(opened.join(taken, PARTITION))
         .join(
             others.where("nothing_beyond").select(*PARTITION, "released_by", "start_there"), [*PARTITION, "released_by"]
         )
         .where("released_by != broker AND start_there <= first_offset AND as_of > first_offset AND as_of <= log_end")
-        .join(in_one(remembered), [*PARTITION, "released_by", "as_of", "producer_id"], "left")
+        .join(colocated(remembered), [*PARTITION, "released_by", "as_of", "producer_id"], "left")
         .where("open_then IS NULL OR open_then > first_offset")
     )
     columns = [*REPLICA, "producer_id", "released_by"]

@@ -13,7 +13,8 @@ the replica has the transaction's own marker. Or it was aborted, and a replica t
 value for it, is wrong (aborted-to-committed): a client tells. Without clients the names are ``candidates``.
 
 Where no client is known and the tombstone is gone everywhere: a value that another replica has removed without
-anything of the key left there (see `survivors`). In a partition with transactions, all three names are ``candidates``.
+anything of the key left there (see `undeleted_values`). In a partition with transactions, all three names are
+``candidates``.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, in_one
+from checkers.evidence.tables import PARTITION, REPLICA, colocated
 from checkers.finding import LATENT, VISIBLE, Finder, findings, printable
 from checkers.replay.batch_outcomes import COMMITTED
 from harness.plan.scenario import Anomaly
@@ -30,13 +31,13 @@ from harness.plan.scenario import Anomaly
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from checkers.replay.judged import Alone, Judged
+    from checkers.replay.judged import Judged, ReplicaOnlyEvidence
 
 
 def check(judged: Judged) -> DataFrame:
     """Return findings; the offset is that of the value that should be gone."""
     rows = _by_tombstone(judged)
-    return rows if judged.alone is None else rows.unionByName(_by_removal(judged, judged.alone))
+    return rows if judged.replica_only is None else rows.unionByName(_by_removal(judged, judged.replica_only))
 
 
 def _by_tombstone(judged: Judged) -> DataFrame:
@@ -44,7 +45,7 @@ def _by_tombstone(judged: Judged) -> DataFrame:
     held_now = judged.records.select(*REPLICA, f.col("offset").alias("true_offset"))
     misjudged = judged.hidden.select(*REPLICA, f.col("offset").alias("true_offset")).distinct()
     seen_before = judged.evidence.before_return.select(*REPLICA, f.lit(True).alias("seen_before")).distinct()
-    tombstones = judged.known.select(
+    tombstones = judged.written.select(
         *PARTITION, f.col("offset").alias("true_offset"), "transactional", "txn", "producer_id", "first_marker"
     )
     markers_here = judged.evidence.final.where("marker IS NOT NULL").select(
@@ -61,7 +62,7 @@ def _by_tombstone(judged: Judged) -> DataFrame:
     names = f.array_compact(
         f.array(
             f.lit(str(Anomaly.TOMBSTONE_DIVERGENCE)),
-            f.lit(None if judged.alone is None else str(Anomaly.ABORTED_TO_COMMITTED)),
+            f.lit(None if judged.replica_only is None else str(Anomaly.ABORTED_TO_COMMITTED)),
             f.when(
                 f.col("seen_before").isNull() & f.col("marker_here").isNull(), f.lit(str(Anomaly.COMMITTED_TO_ABORTED))
             ),
@@ -93,8 +94,8 @@ def _unless_sure(names: Column) -> Column:
     return f.when(f.size(names) > 1, names).otherwise(f.array().cast("array<string>"))
 
 
-def _by_removal(judged: Judged, alone: Alone) -> DataFrame:
-    removed = in_one(alone.survivors.where("older_there IS NULL")).join(
+def _by_removal(judged: Judged, replica_only: ReplicaOnlyEvidence) -> DataFrame:
+    removed = colocated(replica_only.undeleted_values.where("older_there IS NULL")).join(
         judged.replicas.select(*REPLICA, "stable_end", "has_transactions"), REPLICA
     )
     names = f.array_compact(

@@ -3,7 +3,7 @@
 Verifies: every key whose last committed record is known against the last one that each replica believes committed.
 Explained, and not of this: what is alive here was aborted; the true record is hidden or open here; it is a tombstone
 that is missing, which is tombstone-divergence by definition. Where no client is known also: a value that one replica
-has lost although an older one of the key is alive there, and no abort can have removed it (see `survivors`).
+has lost although an older one of the key is alive there, and no abort can have removed it (see `undeleted_values`).
 
 Does not verify: why. A log that was truncated, a disk that lost writes, and a bug that nobody has named look alike.
 """
@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, in_one
+from checkers.evidence.tables import PARTITION, REPLICA, colocated
 from checkers.finding import UNEXPLAINED_DIVERGENCE, VISIBLE, Finder, findings, number, printable
 from checkers.replay.batch_outcomes import COMMITTED, OPEN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from checkers.replay.judged import Alone, Judged
+    from checkers.replay.judged import Judged, ReplicaOnlyEvidence
 
 
 def check(judged: Judged) -> DataFrame:
     """Return findings; the offset is that of the last committed record."""
     rows = _states(judged)
-    return rows if judged.alone is None else rows.unionByName(_lost(judged.alone))
+    return rows if judged.replica_only is None else rows.unionByName(_lost(judged.replica_only))
 
 
 def _states(judged: Judged) -> DataFrame:
@@ -56,8 +56,8 @@ def _states(judged: Judged) -> DataFrame:
     )
 
 
-def _lost(alone: Alone) -> DataFrame:
-    lost = alone.survivors.where("older_there IS NOT NULL AND (own_marker OR NOT transactional)").select(
+def _lost(replica_only: ReplicaOnlyEvidence) -> DataFrame:
+    lost = replica_only.undeleted_values.where("older_there IS NOT NULL AND (own_marker OR NOT transactional)").select(
         *PARTITION,
         f.col("removed_by").alias("broker"),
         f.col("broker").alias("held_by"),
@@ -68,7 +68,7 @@ def _lost(alone: Alone) -> DataFrame:
         "older_there",
     )
     return findings(
-        in_one(lost),
+        colocated(lost),
         UNEXPLAINED_DIVERGENCE,
         effect=f.lit(VISIBLE),
         proven=~f.col("transactional"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, in_one
+from checkers.evidence.tables import PARTITION, REPLICA, colocated
 from checkers.replay.batch_outcomes import COMMITTED, OPEN
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ def key_states(judged: Judged, disputed: list[tuple[Any, ...]]) -> DataFrame:
     last = f.struct("offset", "tombstone", "leader_epoch")
     at = f.struct("belief", "tombstone", "transactional", "leader_epoch", "decided_in_leader_epoch")
     return (
-        in_one(judged.records)
-        .join(in_one(wanted), [*PARTITION, "key"])
+        colocated(judged.records)
+        .join(colocated(wanted), [*PARTITION, "key"])
         .groupBy(*REPLICA, "key", "disputed")
         .agg(
             f.max(f.when(f.col("belief") == COMMITTED, last)).alias("last"),

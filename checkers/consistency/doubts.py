@@ -4,7 +4,7 @@
 
 * the batches it served at the end are not those on its disk, where those are what is judged;
 * its last observed log (number of batches and digest) is not the stored one;
-* the transactions that it holds open, or its last stable offset, are not what its log gives (`own_words`);
+* the transactions that it holds open, or its last stable offset, are not what its log gives (`wire_answers`);
 * a read_committed consumer of it was delivered other offsets below the bound than its log gives.
 
 ``unexplained``: what `unexplained` finds. In a run, whose clients are known, that is a gap in what is known.
@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.anomalies import unexplained
-from checkers.consistency import own_words
+from checkers.consistency import wire_answers
 from checkers.evidence.parse import FETCH
-from checkers.evidence.tables import REPLICA, digest_share, in_one
+from checkers.evidence.tables import REPLICA, colocated, digest_share
 from checkers.finding import reason
 from checkers.replay.batch_outcomes import COMMITTED
 from harness.run_folder.store import AFTER_REJOIN
@@ -40,7 +40,7 @@ def check(judged: Judged) -> DataFrame:
     """Return REPLICA, ``kind``, ``reason``."""
     rows = (
         _other_batches(judged)
-        .unionByName(own_words.compare(judged.replicas, judged.opened))
+        .unionByName(wire_answers.compare(judged.replicas, judged.opened))
         .unionByName(_delivered_is_not_derived(judged))
     )
     contradictions = rows.select(*REPLICA, f.lit(CONTRADICTION).alias("kind"), "reason")
@@ -94,7 +94,7 @@ def _other_batches(judged: Judged) -> DataFrame:
             ),
         )
     )
-    return in_one(batches).join(last, REPLICA, "left").select(*REPLICA, f.explode(reasons).alias("reason"))
+    return colocated(batches).join(last, REPLICA, "left").select(*REPLICA, f.explode(reasons).alias("reason"))
 
 
 def _delivered_is_not_derived(judged: Judged) -> DataFrame:
@@ -114,7 +114,7 @@ def _delivered_is_not_derived(judged: Judged) -> DataFrame:
         .select(*REPLICA, "offset", f.lit(True).alias("derived"))
     )
     return (
-        in_one(in_one(delivered).join(derived, [*REPLICA, "offset"], "full"))
+        colocated(colocated(delivered).join(derived, [*REPLICA, "offset"], "full"))
         .where("delivered IS NULL OR derived IS NULL")
         .groupBy(*REPLICA)
         .agg(f.min("offset").alias("offset"), f.min_by("delivered", "offset").alias("delivered"))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.parse import FETCH
-from checkers.evidence.tables import PARTITION, REPLICA, digest_share, in_one
+from checkers.evidence.tables import PARTITION, REPLICA, colocated, digest_share
 from harness.plan.scenario import Critical, Phase
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 
@@ -32,12 +32,12 @@ def criticals(judged: Judged) -> DataFrame:
     ``payload_offset`` is the record that the tombstone deletes, or the transaction's first record.
     """
     payload = judged.evidence.history.where("part = 'payload' AND type = 'ok'")
-    known = judged.known.select(*PARTITION, "offset", "key", "producer_id")
+    written = judged.written.select(*PARTITION, "offset", "key", "producer_id")
     deletes = payload.where((f.col("phase") == Phase.OUTAGE) & f.col("tombstone")).select(
         *PARTITION, f.encode("key", "utf-8").alias("key"), f.col("offset").alias("critical_offset")
     )
     tombstones = (
-        deletes.join(known.drop("producer_id"), [*PARTITION, "key"])
+        deletes.join(written.drop("producer_id"), [*PARTITION, "key"])
         .where("offset < critical_offset")
         .groupBy(*PARTITION, "critical_offset")
         .agg(f.max("offset").alias("payload_offset"))
@@ -53,7 +53,7 @@ def criticals(judged: Judged) -> DataFrame:
         .agg(f.min("offset").alias("payload_offset"))
         .drop("transactional_id", "txn")
     )
-    producers = known.select(*PARTITION, f.col("offset").alias("payload_offset"), "producer_id")
+    producers = written.select(*PARTITION, f.col("offset").alias("payload_offset"), "producer_id")
     markers = (
         first_records.join(producers, [*PARTITION, "payload_offset"], "left")
         .join(judged.markers.drop("outcome"), [*PARTITION, "producer_id"], "left")
@@ -80,7 +80,7 @@ def check(judged: Judged) -> DataFrame:
     (`harness.brokers.segments.digest.batch_digest`).
     """
     evidence = judged.evidence
-    wanted = in_one(criticals(judged))
+    wanted = colocated(criticals(judged))
     before, after = _held(evidence.before_return), _held(evidence.final)
     rows = (
         wanted.join(judged.replicas.select(*REPLICA, "log_end", "high_watermark"), PARTITION)
@@ -95,13 +95,13 @@ def check(judged: Judged) -> DataFrame:
     still = after.select(*REPLICA, f.col("at").alias("critical_offset"), f.lit(True).alias("held_after"))
     ends = evidence.before_return.groupBy(*REPLICA).agg((f.max("last_offset") + 1).alias("log_end_before"))
     return (
-        in_one(rows)
+        colocated(rows)
         .join(ends, REPLICA, "left")
         .join(at_payload, [*REPLICA, "payload_offset"], "left")
         .join(has_payload, [*REPLICA, "payload_offset"], "left")
         .join(at_critical, [*REPLICA, "critical_offset"], "left")
         .join(still, [*REPLICA, "critical_offset"], "left")
-        .join(in_one(_seen(judged)), [*REPLICA, "critical_offset"], "left")
+        .join(colocated(_seen(judged)), [*REPLICA, "critical_offset"], "left")
         .join(_cleaned_until(judged), REPLICA, "left")
         .join(_directories(judged), REPLICA, "left")
         .join(_served(judged), REPLICA, "left")
@@ -167,7 +167,7 @@ def _cleaned_until(judged: Judged) -> DataFrame:
     checkpoints = judged.evidence.states.where(f.col("snapshot") == BEFORE_RETURN).select(*REPLICA, "cleaner_offset")
     cleaned = judged.evidence.before_return.join(checkpoints, REPLICA).where("last_offset < cleaner_offset")
     youngest = cleaned.groupBy(*REPLICA).agg(f.max("max_timestamp_ms").alias("youngest_ms"))
-    return checkpoints.join(in_one(youngest), REPLICA, "left")
+    return checkpoints.join(colocated(youngest), REPLICA, "left")
 
 
 def _directories(judged: Judged) -> DataFrame:

@@ -19,7 +19,7 @@ from pyspark.sql import functions as f
 
 from checkers.evidence.parse import FETCH
 from checkers.evidence.schemas import ABORTS
-from checkers.evidence.tables import REPLICA, held, in_one
+from checkers.evidence.tables import REPLICA, checkpointed, colocated
 from checkers.finding import reason
 from harness.run_folder.store import AFTER_REJOIN
 
@@ -34,7 +34,7 @@ def compare(replicas: DataFrame, opened: DataFrame) -> DataFrame:
     return _open_is_not_open(replicas, opened).unionByName(_stable_past_open(replicas, opened))
 
 
-def with_told_aborts(evidence: Evidence) -> Evidence:
+def with_served_aborts(evidence: Evidence) -> Evidence:
     """Return the evidence with the aborted transactions that brokers named when they served a log.
 
     A broker names a transaction's first offset; a read_committed consumer takes it to last until the producer's next
@@ -45,14 +45,14 @@ def with_told_aborts(evidence: Evidence) -> Evidence:
         *REPLICA, "producer_id", f.col("last_offset").alias("marker_offset")
     )
     spans = (
-        in_one(told.select(*REPLICA, f.col("txn")[0].alias("producer_id"), f.col("txn")[1].alias("first_offset")))
-        .join(in_one(markers), [*REPLICA, "producer_id"])
+        colocated(told.select(*REPLICA, f.col("txn")[0].alias("producer_id"), f.col("txn")[1].alias("first_offset")))
+        .join(colocated(markers), [*REPLICA, "producer_id"])
         .where("marker_offset > first_offset")
         .groupBy(*REPLICA, "producer_id", "first_offset")
         .agg(f.min("marker_offset").alias("last_offset"))
         .withColumns({"snapshot": f.lit(AFTER_REJOIN), "source": f.lit(FETCH), "problem": f.lit(None).cast("string")})
     )
-    return replace(evidence, aborts=held(evidence.aborts.unionByName(spans.select(*ABORTS.names))))
+    return replace(evidence, aborts=checkpointed(evidence.aborts.unionByName(spans.select(*ABORTS.names))))
 
 
 def _open_is_not_open(replicas: DataFrame, opened: DataFrame) -> DataFrame:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, in_one
+from checkers.evidence.tables import PARTITION, REPLICA, colocated
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,7 +38,7 @@ def compare(aborts: DataFrame, epochs: DataFrame, replicas: DataFrame) -> DataFr
     """Return the same of `ABORTS`, `EPOCHS` and of replicas as in `judged.Judged`."""
     one = f.struct("first_offset", "broker", "log_start")
     differing = (
-        in_one(aborts)
+        colocated(aborts)
         .join(replicas.select(*REPLICA, "log_start", "bound"), REPLICA)
         .where("last_offset < bound")
         .groupBy(*PARTITION, "producer_id", "last_offset")
@@ -62,11 +62,11 @@ def compare(aborts: DataFrame, epochs: DataFrame, replicas: DataFrame) -> DataFr
             ).alias("reason"),
         )
     )
-    # Where a replica has an epoch begin is never before it did (see `lineage`).
+    # Where a replica has an epoch begin is never before it did (see `unreplicated_tails`).
     began = epochs.select(*PARTITION, "leader_epoch", "start_offset")
     return (
-        in_one(differing)
-        .join(in_one(began), PARTITION, "left")
+        colocated(differing)
+        .join(colocated(began), PARTITION, "left")
         .groupBy(*differing.columns)
         .agg(f.max(f.when(f.col("start_offset") <= f.col("longest_from"), f.col("leader_epoch"))).alias("leader_epoch"))
         .drop("longest_from")

@@ -1,6 +1,6 @@
 """What a broker kept beside a log against what the log gives: both are its own word, and have to agree.
 
-Verifies, for copies of folders, and for what was read from a running cluster by what its brokers said (`own_words`):
+Verifies, for copies of folders, and for what was read from a running cluster by what its brokers said (`wire_answers`):
 
 * the transactions that its newest producer snapshot holds open, where that was taken at or after the last segment's
   first offset (what lies before may have been cleaned since): each is open in the log or ended after the snapshot,
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.consistency import own_words
-from checkers.evidence.tables import REPLICA, in_one
+from checkers.consistency import wire_answers
+from checkers.evidence.tables import REPLICA, colocated
 from checkers.finding import number, reason
 from checkers.replay.batch_outcomes import ABORTED, from_here_on
 
@@ -45,14 +45,14 @@ def compare(evidence: Evidence, replicas: DataFrame, opened: DataFrame, beliefs:
     return (
         _snapshots(evidence, replicas, opened)
         .unionByName(_indexes(evidence, replicas, beliefs))
-        .unionByName(own_words.compare(replicas, opened))
+        .unionByName(wire_answers.compare(replicas, opened))
     )
 
 
 def _snapshots(evidence: Evidence, replicas: DataFrame, opened: DataFrame) -> DataFrame:
     newest = evidence.producers.groupBy(*REPLICA).agg(f.max("as_of").alias("as_of"))
     last_segments = replicas.select(*REPLICA, "last_segment", "log_start")
-    comparable = in_one(newest).join(last_segments, REPLICA).where("as_of >= last_segment")
+    comparable = colocated(newest).join(last_segments, REPLICA).where("as_of >= last_segment")
     said = evidence.producers.select(*REPLICA, "as_of", "producer_id", f.col("first_offset").alias("said")).join(
         comparable, [*REPLICA, "as_of"], "left_semi"
     )
@@ -70,8 +70,8 @@ def _snapshots(evidence: Evidence, replicas: DataFrame, opened: DataFrame) -> Da
         .select(*REPLICA, "producer_id", f.col("first_offset").alias("given"))
     )
     return (
-        in_one(said.drop("as_of").join(given, [*REPLICA, "producer_id"], "full"))
-        .join(in_one(ended), [*REPLICA, "producer_id"], "left_anti")
+        colocated(said.drop("as_of").join(given, [*REPLICA, "producer_id"], "full"))
+        .join(colocated(ended), [*REPLICA, "producer_id"], "left_anti")
         .join(last_segments, REPLICA)
         # A log start that was moved takes a transaction's first batches from the log alone.
         .where("NOT said <=> given AND NOT coalesce(said < log_start, false)")
