@@ -1,20 +1,21 @@
-"""tombstone-divergence: a replica never saw a key's tombstone and keeps serving the deleted value.
+"""tombstone-divergence: a replica never had a key's tombstone and keeps serving the deleted value.
 
-Verifies: every key whose last committed record is, in truth, a tombstone below the bound, against the last
-record that each replica believes committed. It is wrong for a replica to have an older value alive and to
-hold no record at the tombstone's offset, neither committed nor aborted nor open.
+Verifies: every key whose last committed record is, in truth, a tombstone below the bound, against the last record that
+each replica believes committed. A replica is wrong if it serves an older value and has no record at the tombstone's
+offset, neither committed nor aborted nor open.
 
-Legal and not flagged: a tombstone that is still there, a value that is still there *with* its tombstone, a
-value that is gone, logs that start later.
+Legal and not reported: a tombstone that is still there, a value that is still there *with* its tombstone, a value that
+is gone, logs that start later.
 
-A transactional tombstone may also have been there and been misjudged (committed-to-aborted). Where the
-replica's ``.txnindex`` or its files before the return show that, it is not this anomaly; nor can it have been where
-the replica has the transaction's own marker. Or it was aborted, and a replica that still has it, or has removed the
-value for it, is wrong (aborted-to-committed): a client tells. Without clients the names are ``candidates``.
+A replica may also have had a transactional tombstone and have taken it for aborted (committed-to-aborted). Where the
+replica's ``.txnindex`` or its files before the return show that, the finding is not this anomaly; where the replica has
+the transaction's own marker, the tombstone cannot have been misjudged. Or the tombstone was aborted, and a replica that
+still has it, or has removed the value because of it, is wrong (aborted-to-committed): the history of clients shows
+that. Without a history the names are ``candidates``.
 
-Where no client is known and the tombstone is gone everywhere: a value that another replica has removed without
-anything of the key left there (see `undeleted_values`). In a partition with transactions, all three names are
-``candidates``.
+Without a history of clients, and where the tombstone is gone on every replica: a value that another replica has removed
+and of whose key that replica has no record left (see `undeleted_values`). In a partition with transactions, all three
+names are ``candidates``.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def check(judged: Judged) -> DataFrame:
 
 def _by_tombstone(judged: Judged) -> DataFrame:
     alive = judged.differing_keys.where(f.col("true_tombstone") & (f.col("here_truth") == COMMITTED))
-    held_now = judged.records.select(*REPLICA, f.col("offset").alias("true_offset"))
+    present = judged.records.select(*REPLICA, f.col("offset").alias("true_offset"))
     misjudged = judged.hidden.select(*REPLICA, f.col("offset").alias("true_offset")).distinct()
     seen_before = judged.evidence.before_return.select(*REPLICA, f.lit(True).alias("seen_before")).distinct()
     tombstones = judged.written.select(
@@ -52,7 +53,7 @@ def _by_tombstone(judged: Judged) -> DataFrame:
         *REPLICA, f.col("last_offset").alias("first_marker"), f.lit(True).alias("marker_here")
     )
     missing = (
-        alive.join(held_now, [*REPLICA, "true_offset"], "left_anti")
+        alive.join(present, [*REPLICA, "true_offset"], "left_anti")
         .join(misjudged, [*REPLICA, "true_offset"], "left_anti")
         .join(seen_before, REPLICA, "left")
         .join(tombstones, [*PARTITION, "true_offset"])

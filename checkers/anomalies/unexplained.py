@@ -1,11 +1,12 @@
-"""unexplained-divergence: a key's final state is wrong on a replica, and none of the four anomalies accounts for it.
+"""unexplained-divergence: a key's final state is wrong on a replica, and none of the four anomalies explains that.
 
-Verifies: every key whose last committed record is known against the last one that each replica believes committed.
-Explained, and not of this: what is alive here was aborted; the true record is hidden or open here; it is a tombstone
-that is missing, which is tombstone-divergence by definition. Where no client is known also: a value that one replica
-has lost although an older one of the key is alive there, and no abort can have removed it (see `undeleted_values`).
+Verifies: every key whose last committed record is known, against the last record that each replica believes committed.
+Another anomaly explains three cases: the value that the replica serves was aborted; the true record is hidden or open
+on the replica; the missing record is a tombstone, which is tombstone-divergence by definition. Without a history of
+clients also: a value that one replica has lost although an older value of the key is alive there, and which no abort
+can have removed (see `undeleted_values`).
 
-Does not verify: why. A log that was truncated, a disk that lost writes, and a bug that nobody has named look alike.
+Does not verify: the cause. A truncated log, a disk that lost writes, and an unknown bug look the same.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def _states(judged: Judged) -> DataFrame:
         effect=f.lit(VISIBLE),
         proven=~f.col("true_transactional") & f.coalesce(f.col("here_offset") < f.col("true_offset"), f.lit(False)),
         explanation=f.format_string(
-            "key %s: the last committed record is at offset %s, this broker's is at %s, and nothing tells why",
+            "key %s: the last committed record is at offset %s, this broker's is at %s, and no evidence explains why",
             printable("key"),
             f.col("true_offset").cast("string"),
             number("here_offset"),
@@ -74,7 +75,7 @@ def _lost(replica_only: ReplicaOnlyEvidence) -> DataFrame:
         proven=~f.col("transactional"),
         explanation=f.format_string(
             "key %s: broker %d has a committed value at offset %d, this broker has lost it and serves that of offset "
-            "%d, and nothing tells why",
+            "%d, and no evidence explains why",
             printable("key"),
             "held_by",
             "offset",

@@ -3,10 +3,10 @@
 A cleaner removes a key's last committed record only if a later record of the key exists (another value, or a
 tombstone, which compaction also removes in the end), or if the record was aborted. So if the last record of a key on
 one replica is a value, and another replica, whose log covers that offset, has no record of the key at or after that
-offset, then the replica that still *holds* the value missed a record or a marker. This is not a vote: one replica without the value
-outweighs any number of replicas with it, unless that replica was truncated, which looks the same. Where any log was
-cleaned beyond the shortest log end, the value may have been removed because of a record that other replicas have yet to
-copy; such a value is not reported.
+offset, then the replica that still *holds* the value missed a record or a marker. This is not a vote: one replica
+without the value outweighs any number of replicas with it, unless that replica was truncated, which looks the same.
+Where any log was cleaned beyond the shortest log end, the value may have been removed because of a record that other
+replicas have yet to copy; such a value is not reported.
 
 This applies only to partitions without a history of clients: a history shows directly which records are right.
 

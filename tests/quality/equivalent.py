@@ -26,8 +26,8 @@ EQUIVALENT: Final[dict[str, str]] = {
     "beliefs._with_first_mark: .where('mark IS NULL') -> nothing": A_CLOSER_LOOK,
     "committed_to_aborted._records: max -> min": "one replica has all records of a transaction end at one marker",
     "committed_to_aborted._spans: marker_offset > offset -> marker_offset >= offset": NO_DATA_THERE,
-    "doubts._delivered_is_not_derived: f = 'poll' AND type = 'ok' -> type = 'ok'": "only polls have records",
-    "doubts._delivered_is_not_derived: offset < frozen_at -> offset <= frozen_at": "what is open is not committed",
+    "doubts._delivery_differs: f = 'poll' AND type = 'ok' -> type = 'ok'": "only polls have records",
+    "doubts._delivery_differs: offset < frozen_at -> offset <= frozen_at": "what is open is not committed",
     "exposure.criticals: .where(f.col('f') == 'produce') -> nothing": "only what was produced has a partition",
     "exposure.criticals: f.col('marker_offset') > f.col('payload_offset') -> "
     "f.col('marker_offset') >= f.col('payload_offset')": NO_DATA_THERE,
