@@ -1,4 +1,4 @@
-"""The shape of what a checker returns."""
+"""The columns of a finding, and helpers for its sentences."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ VISIBLE, LATENT = "visible", "latent"
 
 HANGING_TRANSACTION = "hanging-transaction"
 UNEXPLAINED_DIVERGENCE = "unexplained-divergence"
-"""What audits find beside the four anomalies."""
+"""Names that only audits report, beside the four anomalies."""
 
 SHOWN_CHARACTERS = 60
-"""Of a key within a sentence, or bytes where it is no text."""
+"""How many characters of a key a sentence shows, or bytes where the key is not text."""
 
 
 @dataclass(frozen=True)
 class Finder:
-    """What looks for one anomaly: the ``FINDER`` at the end of a module of `checkers.anomalies`.
+    """The checker of one anomaly: the ``FINDER`` at the end of a module of `checkers.anomalies`.
 
-    ``name``: as in verdicts. ``check`` returns findings. ``in_runs``: looked for in run folders too, else in audits
-    alone. ``means``: what a finding means for whoever runs the cluster, a sentence with ``{broker}``, ``{partition}``
-    and ``{producer_id}``; empty where another finder of that name has it.
+    ``name``: as in verdicts. ``check`` returns findings. ``in_runs``: whether runs are checked too, or only audits.
+    ``means``: what a finding means for the operator of the cluster, a sentence with ``{broker}``, ``{partition}`` and
+    ``{producer_id}``; empty where another finder of the same name has the sentence.
     """
 
     name: str
@@ -46,10 +46,10 @@ def findings(
     rows: DataFrame, anomaly: str, *, effect: Column, explanation: Column, witness: dict[str, Column],
     candidates: Column | None = None, proven: Column | None = None,
 ) -> DataFrame:  # fmt: skip
-    """Give rows of REPLICA, offset, key and producer_id the columns of a finding.
+    """Return findings for rows of REPLICA, offset, key and producer_id.
 
     Adds anomaly, candidates (names; empty where the evidence decides), effect, explanation, ``proven`` (whether the
-    logs alone prove that this replica is wrong; always, unless said) and witness (a JSON object).
+    logs alone prove that this replica is wrong; true by default) and witness (a JSON object).
     """
     none = f.array().cast("array<string>")
     return rows.select(
@@ -67,9 +67,9 @@ def findings(
 
 
 def printable(name: str, none: str = "(no key)") -> Column:
-    """Return a key, or another value that clients choose, for a sentence; the end of a long one is left out (…).
+    """Return a key, or another value that clients choose, for a sentence; a long value is truncated (…).
 
-    What is not UTF-8 is written byte by byte; `harness.escape` says what else is escaped.
+    A value that is not UTF-8 is written byte by byte; see `harness.escape` for other escapes.
     """
     text, most = f"cast({name} AS string)", SHOWN_CHARACTERS
     return f.expr(f"""

@@ -1,6 +1,6 @@
-"""What forks Spark's Python workers in a session of our own: what they all need is imported here, once.
+"""The daemon that forks Spark's Python workers in a session of the harness: it imports once what all workers need.
 
-And what none of them needs is not: pyarrow imports pandas, to ask of every list whether it is one of its series.
+It blocks the import of pandas, which no worker needs: pyarrow imports pandas to test whether a list is a pandas series.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One anomaly a file, which ends with its `Finder`: which rows of the evidence show it, and what a finding says.
+"""One file for each anomaly, which ends with its `Finder`: the evidence of the anomaly, and its findings.
 
-The four of a run, and three more of audits, which know of no client. What a broker believes is in `checkers.replay`;
-who is wrong is decided in `checkers.attribution`.
+There are four anomalies of a run, and three more for audits, which have no history of clients. `checkers.replay`
+derives the beliefs of brokers; `checkers.attribution` decides which replica is wrong.
 """
 
 from __future__ import annotations
@@ -16,6 +16,6 @@ if TYPE_CHECKING:
 FINDERS: dict[str, Finder] = {
     module.name: import_module(f"{__name__}.{module.name}").FINDER for module in pkgutil.iter_modules(__path__)
 }
-"""By the names of their modules."""
+"""Finders by the names of their modules."""
 MEANS = {finder.name: finder.means for finder in FINDERS.values() if finder.means}
-"""What findings mean, by the names of anomalies."""
+"""Meanings of findings, by the names of anomalies."""

@@ -1,16 +1,16 @@
 """aborted-to-committed: a replica counts data of an aborted transaction as committed and serves it.
 
-Verifies: every record that a replica still holds below the bound, and believes committed by the next marker
-of its producer there, against the transaction's true outcome (see `truth`). A record that lost its transactional
-bit is believed committed too: Redpanda's compaction takes it from what it took for committed. One finding a
-transaction and replica, with its first such record.
+Verifies: every record that a replica still holds below the bound, and believes committed by the next marker of the
+record's producer there, against the transaction's true outcome (see `truth`). A record without its transactional bit is
+believed committed too: Redpanda's compaction removes the bit from records that it believes committed. There is one
+finding for each transaction and replica, with the first such record.
 
-Where no marker tells the outcome any more and no client is known: a transactional value that another replica has
-removed while an older value of the key is alive there. Only an abort removes it and leaves the older one (see
-`survivors`).
+Without a history of clients, and where no marker shows the outcome any more: a transactional value that another replica
+has removed while an older value of the key is alive there. Only an abort removes a value and leaves the older one (see
+`undeleted_values`).
 
-Does not verify: aborted records that the replica has compacted away meanwhile; transactions whose outcome
-neither the client nor any marker tells.
+Does not verify: aborted records that the replica has compacted away since; transactions whose outcome is known neither
+from the client nor from any marker.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, in_one
+from checkers.evidence.tables import PARTITION, REPLICA, colocated
 from checkers.finding import LATENT, VISIBLE, Finder, findings, printable
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED
 from harness.plan.scenario import Anomaly
@@ -27,17 +27,19 @@ from harness.plan.scenario import Anomaly
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from checkers.replay.judged import Alone, Judged
+    from checkers.replay.judged import Judged, ReplicaOnlyEvidence
 
 
 def check(judged: Judged) -> DataFrame:
     """Return findings; the offset is the first aborted record that is served."""
     rows = _by_marker(judged)
-    return rows if judged.alone is None else rows.unionByName(_by_removal(judged, judged.alone))
+    return rows if judged.replica_only is None else rows.unionByName(_by_removal(judged, judged.replica_only))
 
 
 def _by_marker(judged: Judged) -> DataFrame:
-    aborted = judged.known.where(f.col("truth") == ABORTED).select(*PARTITION, "offset", f.col("txn").alias("true_txn"))
+    aborted = judged.written.where(f.col("truth") == ABORTED).select(
+        *PARTITION, "offset", f.col("txn").alias("true_txn")
+    )
     served = (
         judged.records.where(f.col("belief") == COMMITTED)
         .join(aborted, [*PARTITION, "offset"])
@@ -49,7 +51,7 @@ def _by_marker(judged: Judged) -> DataFrame:
             f.count("*").alias("records"),
         )
     )
-    there = in_one(served).join(judged.replicas.select(*REPLICA, "stable_end"), REPLICA)
+    there = colocated(served).join(judged.replicas.select(*REPLICA, "stable_end"), REPLICA)
     return findings(
         there,
         Anomaly.ABORTED_TO_COMMITTED,
@@ -77,9 +79,9 @@ def _by_marker(judged: Judged) -> DataFrame:
     )
 
 
-def _by_removal(judged: Judged, alone: Alone) -> DataFrame:
-    aborted = alone.survivors.where("transactional AND NOT own_marker AND older_there IS NOT NULL")
-    there = in_one(aborted).join(judged.replicas.select(*REPLICA, "stable_end"), REPLICA)
+def _by_removal(judged: Judged, replica_only: ReplicaOnlyEvidence) -> DataFrame:
+    aborted = replica_only.undeleted_values.where("transactional AND NOT own_marker AND older_there IS NOT NULL")
+    there = colocated(aborted).join(judged.replicas.select(*REPLICA, "stable_end"), REPLICA)
     return findings(
         there,
         Anomaly.ABORTED_TO_COMMITTED,

@@ -2,18 +2,20 @@
 
 Verifies four kinds of evidence, the first three (see `hidden`) against each transaction's true outcome (see `truth`):
 
-* ``log``        the replica still holds the record, and the next marker of its producer there is an ABORT;
-* ``txnindex``   an aborted transaction in its ``.txnindex`` spans the record's offset. This outlives the
-                 record: the replica compacts what it misjudged, and its log then equals the others';
-* ``held``       it held a committed tombstone before its return, which is gone while the older value
-                 lives: had it believed the tombstone committed, the value would have gone first;
-* ``span``       no record is left anywhere, but a COMMIT of the producer was seen inside what its ``.txnindex`` has
-                 for one aborted transaction.
+* ``log``        the replica still holds the record, and the next marker of the record's producer there is an ABORT;
+* ``txnindex``   the record lies inside the range of an aborted transaction in the replica's ``.txnindex``. This
+                 evidence outlives the record: the replica compacts the record away, and its log then equals the
+                 others';
+* ``held``       the replica held a committed tombstone before its return; the tombstone is gone while the older value
+                 is alive: a replica that believes the tombstone committed removes the value first;
+* ``span``       no record is left on any replica, but a COMMIT of the producer was seen inside the range of one
+                 aborted transaction in the replica's ``.txnindex``.
 
-The effect is visible where a key's final state on this replica differs from the true one for such a record,
-else latent: then every hidden record has been superseded by later committed ones.
+The effect is visible where such a record makes a key's final state on this replica differ from the true one, else
+latent: then later committed records have superseded every hidden record.
 
-Does not verify: records of unknown outcome; hidden records of which neither log nor index tells any more.
+Does not verify: records of unknown outcome; hidden records that are neither in the log nor in the ``.txnindex`` any
+more.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, in_one
+from checkers.evidence.tables import PARTITION, REPLICA, colocated
 from checkers.finding import LATENT, VISIBLE, Finder, findings, printable
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED
 from harness.plan.scenario import Anomaly
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 def check(judged: Judged) -> DataFrame:
     """Return findings; the offset is the first committed record that is hidden, or where the transaction began."""
     rows = _records(judged)
-    return rows if judged.alone is None else rows.unionByName(_spans(judged))
+    return rows if judged.replica_only is None else rows.unionByName(_spans(judged))
 
 
 def _records(judged: Judged) -> DataFrame:
@@ -91,7 +93,7 @@ def _records(judged: Judged) -> DataFrame:
 
 
 def _spans(judged: Judged) -> DataFrame:
-    told = judged.hidden.select(*REPLICA, "producer_id", f.col("abort_at").alias("span_to"))
+    reported = judged.hidden.select(*REPLICA, "producer_id", f.col("abort_at").alias("span_to"))
     spans = (
         judged.evidence.aborts.select(
             *REPLICA, "producer_id", f.col("first_offset").alias("offset"), f.col("last_offset").alias("span_to")
@@ -100,12 +102,12 @@ def _spans(judged: Judged) -> DataFrame:
         .where("offset < bound")
     )
     hidden = (
-        in_one(spans.join(judged.markers, [*PARTITION, "producer_id"]))
+        colocated(spans.join(judged.markers, [*PARTITION, "producer_id"]))
         .where("marker_offset > offset")
         .groupBy(*REPLICA, "producer_id", "offset", "span_to")
         .agg(f.min("marker_offset").alias("marker_offset"), f.min_by("outcome", "marker_offset").alias("outcome"))
         .where(f.col("outcome") == COMMITTED)
-        .join(told, [*REPLICA, "producer_id", "span_to"], "left_anti")
+        .join(reported, [*REPLICA, "producer_id", "span_to"], "left_anti")
         .withColumn("key", f.lit(None).cast("binary"))
     )
     return findings(

@@ -1,11 +1,11 @@
-"""hanging-transaction: open on every replica, while its coordinator has finished it (KIP-664).
+"""hanging-transaction: a transaction is open on every replica, but its coordinator has finished it (KIP-664).
 
-Verifies: a transaction that each replica's own log leaves open below the bound, against the last record that
-``__transaction_state`` has for its producer. A coordinator that is still at it (Ongoing, PrepareCommit, PrepareAbort,
-PrepareEpochFence) is no finding.
+Verifies: a transaction that is open below the bound in each replica's own log, against the producer's last record in
+``__transaction_state``. There is no finding while the transaction coordinator has not finished (Ongoing, PrepareCommit,
+PrepareAbort, PrepareEpochFence).
 
-Does not verify: anything where the coordinator's log was not given, or has forgotten the transactional id; a
-transaction that some replica does not hold open (`stuck_lso`).
+Does not verify: transactions without the coordinator's log, or whose transactional id the coordinator has expired; a
+transaction that is not open on some replica (`stuck_lso`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, in_one
+from checkers.evidence.tables import PARTITION, REPLICA, colocated
 from checkers.finding import HANGING_TRANSACTION, VISIBLE, Finder, findings
 from harness.brokers.segments.transaction_state import FINISHED
 
@@ -31,7 +31,7 @@ def check(judged: Judged) -> DataFrame:
         "replicas", f.count("*").over(Window.partitionBy(*PARTITION))
     )
     opened = (
-        in_one(judged.opened.join(replicas, REPLICA))
+        colocated(judged.opened.join(replicas, REPLICA))
         .where("first_offset < bound")
         .withColumn("holders", f.count("*").over(Window.partitionBy(*PARTITION, "producer_id")))
         .where("holders = replicas")
@@ -43,7 +43,7 @@ def check(judged: Judged) -> DataFrame:
     )
     finished = latest.where(f.col("state").isin(*FINISHED))
     return findings(
-        opened.join(in_one(finished), ["run", "producer_id"])
+        opened.join(colocated(finished), ["run", "producer_id"])
         .withColumn("offset", f.col("first_offset"))
         .withColumn("key", f.lit(None).cast("binary")),
         HANGING_TRANSACTION,

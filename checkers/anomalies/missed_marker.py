@@ -1,12 +1,13 @@
-"""A log that shows by itself that a marker was missed, where no other replica tells what it said.
+"""A log that shows by itself that a marker was missed, where no other replica shows the outcome of that marker.
 
-Verifies: data of a producer that is followed by data of a higher epoch before any marker (see
-`replay.overtaken_transactions`), which the next marker then decides: for another transaction than it was written for.
-If what was missed said the same, it went well by luck, and is `unexplained-divergence`; else it is the anomaly that is
-beside that among the ``candidates``. What the log still holds open is `stuck_lso`'s.
+Verifies: data of a producer that is followed by data of a higher producer epoch before any marker (see
+`batch_outcomes.overtaken_transactions`). The next marker, which was written for another transaction, then decides both.
+If the missed marker and the next one agree, the outcome is right, and the finding is only `unexplained-divergence`;
+else the finding is the anomaly that is named beside it in ``candidates``. `stuck_lso` reports transactions that are
+still open in the log.
 
-Does not verify: transactions of which any replica shows the marker (those are judged by it), or that
-`survivors` tells more of.
+Does not verify: transactions whose marker any replica shows (they are judged by that marker), or for which
+`undeleted_values` has better evidence.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, in_one
+from checkers.evidence.tables import PARTITION, REPLICA, colocated
 from checkers.finding import LATENT, UNEXPLAINED_DIVERGENCE, Finder, findings, printable
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED
 from harness.plan.scenario import Anomaly
@@ -23,27 +24,27 @@ from harness.plan.scenario import Anomaly
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from checkers.replay.judged import Alone, Judged
+    from checkers.replay.judged import Judged, ReplicaOnlyEvidence
 
 
 def check(judged: Judged) -> DataFrame:
     """Return findings; the offset is that of the transaction's first batch that is still there."""
-    if judged.alone is None:
-        raise ValueError("clients tell what each transaction's end was")
-    return _as(judged, judged.alone, COMMITTED, Anomaly.ABORTED_TO_COMMITTED).unionByName(
-        _as(judged, judged.alone, ABORTED, Anomaly.COMMITTED_TO_ABORTED)
+    if judged.replica_only is None:
+        raise ValueError("only for audits: the clients of a run know the outcome of each transaction")
+    return _as(judged, judged.replica_only, COMMITTED, Anomaly.ABORTED_TO_COMMITTED).unionByName(
+        _as(judged, judged.replica_only, ABORTED, Anomaly.COMMITTED_TO_ABORTED)
     )
 
 
-def _as(judged: Judged, alone: Alone, belief: str, anomaly: Anomaly) -> DataFrame:
-    shown = (
-        alone.overtaken.join(judged.markers, [*PARTITION, "producer_id"])
+def _as(judged: Judged, replica_only: ReplicaOnlyEvidence, belief: str, anomaly: Anomaly) -> DataFrame:
+    with_marker = (
+        replica_only.overtaken.join(judged.markers, [*PARTITION, "producer_id"])
         .where("marker_offset > offset AND marker_offset < overtaken_at")
         .select(*REPLICA, "producer_id", "offset")
     )
-    told = alone.survivors.select(*REPLICA, "producer_id", "decided_by")
+    reported = replica_only.undeleted_values.select(*REPLICA, "producer_id", "decided_by")
     keys = (
-        alone.overtaken.select(*REPLICA, "producer_id", f.col("offset").alias("from"), "last_offset")
+        replica_only.overtaken.select(*REPLICA, "producer_id", f.col("offset").alias("from"), "last_offset")
         .join(judged.records.select(*REPLICA, "offset", "key"), REPLICA)
         .where("offset BETWEEN from AND last_offset")
         .groupBy(*REPLICA, "producer_id", f.col("from").alias("offset"))
@@ -51,12 +52,12 @@ def _as(judged: Judged, alone: Alone, belief: str, anomaly: Anomaly) -> DataFram
     )
     bounds = judged.replicas.select(*REPLICA, "bound", "log_start")
     missed = (
-        alone.overtaken.where(f.col("belief") == belief)
+        replica_only.overtaken.where(f.col("belief") == belief)
         .join(bounds, REPLICA)
         .where("last_offset < bound AND offset >= log_start")
-        .join(shown, [*REPLICA, "producer_id", "offset"], "left_anti")
-        .join(told, [*REPLICA, "producer_id", "decided_by"], "left_anti")
-        .join(in_one(keys), [*REPLICA, "producer_id", "offset"], "left")
+        .join(with_marker, [*REPLICA, "producer_id", "offset"], "left_anti")
+        .join(reported, [*REPLICA, "producer_id", "decided_by"], "left_anti")
+        .join(colocated(keys), [*REPLICA, "producer_id", "offset"], "left")
     )
     return findings(
         missed,

@@ -1,21 +1,21 @@
-"""stuck-lso: a transaction that was decided stays open on a replica, and its last stable offset with it.
+"""stuck-lso: a transaction that has ended stays open on a replica, whose last stable offset does not advance.
 
-Verifies: on each replica, the first offset of every transaction that the replica's own log leaves open. It
-is stuck when the decision lies within this replica's log:
+Verifies: on each replica, the first offset of every transaction that is open in the replica's own log. The transaction
+is stuck if its end lies within this replica's log:
 
-* a marker of that producer after that offset was seen on another replica (or earlier) below this log's end, or what
-  compaction has left of one;
-* the client knows the outcome, and another replica, whose high watermark is not beyond this log's end, has its
-  last stable offset past it;
-* another replica, whose log covers the offset, does not hold it open: by its log, where nothing beyond this log's
-  end decides it, or by a producer snapshot that it took before this log's end; in either case only where nothing was
-  removed beyond the shortest log end (see `truth.differing_keys`);
-* this log itself has data of the same producer in a higher epoch: that comes only after the end of all before
-  (`ProducerAppendInfo`; KIP-360 and KIP-890).
+* a marker of that producer after that offset, or an emptied marker, was seen on another replica (or earlier) below
+  this log's end;
+* the client knows the outcome, and another replica, whose high watermark is not beyond this log's end, has its last
+  stable offset past that offset;
+* on another replica, whose log covers the offset, the transaction is not open: by its log, where no marker beyond this
+  log's end decides the transaction, or by a producer snapshot from before this log's end; in either case only where no
+  record was removed beyond the shortest log end (see `truth.differing_keys`);
+* this log itself has data of the same producer in a higher epoch, which a producer gets only after the end of all its
+  earlier transactions (`ProducerAppendInfo`; KIP-360 and KIP-890).
 
-Does not verify: last stable offsets against each other (a follower's may lag behind legally). A transaction
-open on every replica is a hanging transaction, not this. One whose marker may lie beyond this log's end is
-undetermined and not flagged.
+Does not verify: last stable offsets against each other (a follower's may lag behind legally). A transaction that is
+open on every replica is a hanging transaction, not a stuck one. A transaction whose marker may lie beyond this log's
+end is undetermined and not reported.
 
 Source: KIP-98, `ProducerStateManager.firstUnstableOffset`.
 """
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, held, in_one
+from checkers.evidence.tables import PARTITION, REPLICA, checkpointed, colocated
 from checkers.finding import VISIBLE, Finder, findings, printable
 from checkers.replay.batch_outcomes import OPEN
 from harness.plan.scenario import Anomaly
@@ -39,9 +39,13 @@ if TYPE_CHECKING:
 
 def check(judged: Judged) -> DataFrame:
     """Return findings; the offset is where read_committed is frozen."""
-    said = judged.replicas.select(*REPLICA, "log_end", "bound", "high_watermark", "last_stable_offset")
-    opened = held(judged.opened.join(said, REPLICA).where("first_offset < bound"))
-    markers = judged.markers if judged.alone is None else in_one(judged.markers.unionByName(_remnants(judged)))
+    states = judged.replicas.select(*REPLICA, "log_end", "bound", "high_watermark", "last_stable_offset")
+    opened = checkpointed(judged.opened.join(states, REPLICA).where("first_offset < bound"))
+    markers = (
+        judged.markers
+        if judged.replica_only is None
+        else colocated(judged.markers.unionByName(_emptied_markers(judged)))
+    )
     marked = (
         opened.join(markers, [*PARTITION, "producer_id"])
         .where("marker_offset > first_offset AND marker_offset < log_end")
@@ -57,13 +61,13 @@ def check(judged: Judged) -> DataFrame:
         f.col("last_stable_offset").alias("other_lso"),
         f.col("high_watermark").alias("other_high_watermark"),
     )
-    passed = (
+    past_it = (
         opened.join(others, PARTITION)
         .where("other != broker AND other_lso > first_offset AND other_high_watermark <= log_end")
         .groupBy(*REPLICA, "producer_id")
         .agg(f.min("other").alias("other"), f.min_by("other_lso", "other").alias("other_lso"))
     )
-    records = judged.known.select(*PARTITION, "offset", "key", "txn", "truth")
+    records = judged.written.select(*PARTITION, "offset", "key", "txn", "truth")
     first_record = (
         opened.join(records, PARTITION)
         .where("offset BETWEEN first_offset AND first_last_offset")
@@ -71,10 +75,10 @@ def check(judged: Judged) -> DataFrame:
         .agg(*(f.min_by(name, "offset").alias(name) for name in ("key", "txn", "truth")))
     )
     stuck = (
-        opened.join(in_one(marked), [*REPLICA, "producer_id"], "left")
-        .join(in_one(passed), [*REPLICA, "producer_id"], "left")
-        .join(in_one(first_record), [*REPLICA, "producer_id"], "left")
-        .transform(lambda rows: _told_alone(rows, judged, opened))
+        opened.join(colocated(marked), [*REPLICA, "producer_id"], "left")
+        .join(colocated(past_it), [*REPLICA, "producer_id"], "left")
+        .join(colocated(first_record), [*REPLICA, "producer_id"], "left")
+        .transform(lambda rows: _with_replica_evidence(rows, judged, opened))
         .where(
             "marker_offset IS NOT NULL OR (truth IS NOT NULL AND other IS NOT NULL) OR released_by IS NOT NULL"
             " OR overtaken_at IS NOT NULL"
@@ -111,8 +115,8 @@ def check(judged: Judged) -> DataFrame:
     )
 
 
-def _remnants(judged: Judged) -> DataFrame:
-    """Return what compaction has left of markers, as `Judged.markers` without an outcome."""
+def _emptied_markers(judged: Judged) -> DataFrame:
+    """Return the markers that compaction has emptied, as `Judged.markers` without an outcome."""
     return judged.evidence.final.where("control AND marker IS NULL").select(
         *PARTITION,
         "producer_id",
@@ -121,24 +125,26 @@ def _remnants(judged: Judged) -> DataFrame:
     )
 
 
-def _told_alone(rows: DataFrame, judged: Judged, opened: DataFrame) -> DataFrame:
-    """Add ``released_by`` and ``overtaken_at``: what replicas tell where no client is known."""
-    if judged.alone is None:
-        nothing = f.lit(None)
-        return rows.withColumns({"released_by": nothing.cast("int"), "overtaken_at": nothing.cast("long")})
-    overtaken = judged.alone.overtaken.where(f.col("belief") == OPEN).select(*REPLICA, "producer_id", "overtaken_at")
-    return rows.join(in_one(_released(judged, opened)), [*REPLICA, "producer_id"], "left").join(
+def _with_replica_evidence(rows: DataFrame, judged: Judged, opened: DataFrame) -> DataFrame:
+    """Add ``released_by`` and ``overtaken_at``, from `Judged.replica_only`; null without it."""
+    if judged.replica_only is None:
+        null = f.lit(None)
+        return rows.withColumns({"released_by": null.cast("int"), "overtaken_at": null.cast("long")})
+    overtaken = judged.replica_only.overtaken.where(f.col("belief") == OPEN).select(
+        *REPLICA, "producer_id", "overtaken_at"
+    )
+    return rows.join(colocated(_released(judged, opened)), [*REPLICA, "producer_id"], "left").join(
         overtaken, [*REPLICA, "producer_id"], "left"
     )
 
 
 def _released(judged: Judged, opened: DataFrame) -> DataFrame:
-    """Return REPLICA, producer_id, ``released_by``: a broker where it was decided, within this log."""
+    """Return REPLICA, producer_id, ``released_by``: a broker on which the transaction ended within this log."""
     others = judged.replicas.select(
         *PARTITION, f.col("broker").alias("released_by"), f.col("log_start").alias("start_there"),
         "nothing_beyond",
     )  # fmt: skip
-    held_there = judged.opened.select(
+    open_there = judged.opened.select(
         *PARTITION, f.col("broker").alias("released_by"), "producer_id", f.col("first_offset").alias("open_there")
     )
     later_marker = (
@@ -147,28 +153,28 @@ def _released(judged: Judged, opened: DataFrame) -> DataFrame:
         .agg(f.max("last_offset").alias("last_marker"))
     )
     by_log = (
-        in_one(opened.join(others.where("nothing_beyond"), PARTITION))
+        colocated(opened.join(others.where("nothing_beyond"), PARTITION))
         .where("start_there <= first_offset")
-        .join(held_there, [*PARTITION, "released_by", "producer_id"], "left")
-        .join(in_one(later_marker), [*PARTITION, "released_by", "producer_id"], "left")
+        .join(open_there, [*PARTITION, "released_by", "producer_id"], "left")
+        .join(colocated(later_marker), [*PARTITION, "released_by", "producer_id"], "left")
         .where("open_there IS NULL OR open_there > first_offset")
         .where("coalesce(last_marker < log_end, true)")
     )
-    remembered = judged.evidence.producers.select(
+    snapshots = judged.evidence.producers.select(
         *PARTITION,
         f.col("broker").alias("released_by"),
         "as_of",
         "producer_id",
         f.col("first_offset").alias("open_then"),
     )
-    taken = remembered.select(*PARTITION, "released_by", "as_of").distinct()
+    taken = snapshots.select(*PARTITION, "released_by", "as_of").distinct()
     by_snapshot = (
-        in_one(opened.join(taken, PARTITION))
+        colocated(opened.join(taken, PARTITION))
         .join(
             others.where("nothing_beyond").select(*PARTITION, "released_by", "start_there"), [*PARTITION, "released_by"]
         )
         .where("released_by != broker AND start_there <= first_offset AND as_of > first_offset AND as_of <= log_end")
-        .join(in_one(remembered), [*PARTITION, "released_by", "as_of", "producer_id"], "left")
+        .join(colocated(snapshots), [*PARTITION, "released_by", "as_of", "producer_id"], "left")
         .where("open_then IS NULL OR open_then > first_offset")
     )
     columns = [*REPLICA, "producer_id", "released_by"]

@@ -1,19 +1,21 @@
-"""tombstone-divergence: a replica never saw a key's tombstone and keeps serving the deleted value.
+"""tombstone-divergence: a replica never had a key's tombstone and keeps serving the deleted value.
 
-Verifies: every key whose last committed record is, in truth, a tombstone below the bound, against the last
-record that each replica believes committed. It is wrong for a replica to have an older value alive and to
-hold no record at the tombstone's offset, neither committed nor aborted nor open.
+Verifies: every key whose last committed record is, in truth, a tombstone below the bound, against the last record that
+each replica believes committed. A replica is wrong if it serves an older value and has no record at the tombstone's
+offset, neither committed nor aborted nor open.
 
-Legal and not flagged: a tombstone that is still there, a value that is still there *with* its tombstone, a
-value that is gone, logs that start later.
+Legal and not reported: a tombstone that is still there, a value that is still there *with* its tombstone, a value that
+is gone, logs that start later.
 
-A transactional tombstone may also have been there and been misjudged (committed-to-aborted). Where the
-replica's ``.txnindex`` or its files before the return show that, it is not this anomaly; nor can it have been where
-the replica has the transaction's own marker. Or it was aborted, and a replica that still has it, or has removed the
-value for it, is wrong (aborted-to-committed): a client tells. Without clients the names are ``candidates``.
+A replica may also have had a transactional tombstone and have taken it for aborted (committed-to-aborted). Where the
+replica's ``.txnindex`` or its files before the return show that, the finding is not this anomaly; where the replica has
+the transaction's own marker, the tombstone cannot have been misjudged. Or the tombstone was aborted, and a replica that
+still has it, or has removed the value because of it, is wrong (aborted-to-committed): the history of clients shows
+that. Without a history the names are ``candidates``.
 
-Where no client is known and the tombstone is gone everywhere: a value that another replica has removed without
-anything of the key left there (see `survivors`). In a partition with transactions, all three names are ``candidates``.
+Without a history of clients, and where the tombstone is gone on every replica: a value that another replica has removed
+and of whose key that replica has no record left (see `undeleted_values`). In a partition with transactions, all three
+names are ``candidates``.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, in_one
+from checkers.evidence.tables import PARTITION, REPLICA, colocated
 from checkers.finding import LATENT, VISIBLE, Finder, findings, printable
 from checkers.replay.batch_outcomes import COMMITTED
 from harness.plan.scenario import Anomaly
@@ -30,28 +32,28 @@ from harness.plan.scenario import Anomaly
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from checkers.replay.judged import Alone, Judged
+    from checkers.replay.judged import Judged, ReplicaOnlyEvidence
 
 
 def check(judged: Judged) -> DataFrame:
     """Return findings; the offset is that of the value that should be gone."""
     rows = _by_tombstone(judged)
-    return rows if judged.alone is None else rows.unionByName(_by_removal(judged, judged.alone))
+    return rows if judged.replica_only is None else rows.unionByName(_by_removal(judged, judged.replica_only))
 
 
 def _by_tombstone(judged: Judged) -> DataFrame:
     alive = judged.differing_keys.where(f.col("true_tombstone") & (f.col("here_truth") == COMMITTED))
-    held_now = judged.records.select(*REPLICA, f.col("offset").alias("true_offset"))
+    present = judged.records.select(*REPLICA, f.col("offset").alias("true_offset"))
     misjudged = judged.hidden.select(*REPLICA, f.col("offset").alias("true_offset")).distinct()
     seen_before = judged.evidence.before_return.select(*REPLICA, f.lit(True).alias("seen_before")).distinct()
-    tombstones = judged.known.select(
+    tombstones = judged.written.select(
         *PARTITION, f.col("offset").alias("true_offset"), "transactional", "txn", "producer_id", "first_marker"
     )
     markers_here = judged.evidence.final.where("marker IS NOT NULL").select(
         *REPLICA, f.col("last_offset").alias("first_marker"), f.lit(True).alias("marker_here")
     )
     missing = (
-        alive.join(held_now, [*REPLICA, "true_offset"], "left_anti")
+        alive.join(present, [*REPLICA, "true_offset"], "left_anti")
         .join(misjudged, [*REPLICA, "true_offset"], "left_anti")
         .join(seen_before, REPLICA, "left")
         .join(tombstones, [*PARTITION, "true_offset"])
@@ -61,7 +63,7 @@ def _by_tombstone(judged: Judged) -> DataFrame:
     names = f.array_compact(
         f.array(
             f.lit(str(Anomaly.TOMBSTONE_DIVERGENCE)),
-            f.lit(None if judged.alone is None else str(Anomaly.ABORTED_TO_COMMITTED)),
+            f.lit(None if judged.replica_only is None else str(Anomaly.ABORTED_TO_COMMITTED)),
             f.when(
                 f.col("seen_before").isNull() & f.col("marker_here").isNull(), f.lit(str(Anomaly.COMMITTED_TO_ABORTED))
             ),
@@ -93,8 +95,8 @@ def _unless_sure(names: Column) -> Column:
     return f.when(f.size(names) > 1, names).otherwise(f.array().cast("array<string>"))
 
 
-def _by_removal(judged: Judged, alone: Alone) -> DataFrame:
-    removed = in_one(alone.survivors.where("older_there IS NULL")).join(
+def _by_removal(judged: Judged, replica_only: ReplicaOnlyEvidence) -> DataFrame:
+    removed = colocated(replica_only.undeleted_values.where("older_there IS NULL")).join(
         judged.replicas.select(*REPLICA, "stable_end", "has_transactions"), REPLICA
     )
     names = f.array_compact(

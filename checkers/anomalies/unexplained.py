@@ -1,11 +1,12 @@
-"""unexplained-divergence: a key's final state is wrong on a replica, and none of the four anomalies accounts for it.
+"""unexplained-divergence: a key's final state is wrong on a replica, and none of the four anomalies explains that.
 
-Verifies: every key whose last committed record is known against the last one that each replica believes committed.
-Explained, and not of this: what is alive here was aborted; the true record is hidden or open here; it is a tombstone
-that is missing, which is tombstone-divergence by definition. Where no client is known also: a value that one replica
-has lost although an older one of the key is alive there, and no abort can have removed it (see `survivors`).
+Verifies: every key whose last committed record is known, against the last record that each replica believes committed.
+Another anomaly explains three cases: the value that the replica serves was aborted; the true record is hidden or open
+on the replica; the missing record is a tombstone, which is tombstone-divergence by definition. Without a history of
+clients also: a value that one replica has lost although an older value of the key is alive there, and which no abort
+can have removed (see `undeleted_values`).
 
-Does not verify: why. A log that was truncated, a disk that lost writes, and a bug that nobody has named look alike.
+Does not verify: the cause. A truncated log, a disk that lost writes, and an unknown bug look the same.
 """
 
 from __future__ import annotations
@@ -14,20 +15,20 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, in_one
+from checkers.evidence.tables import PARTITION, REPLICA, colocated
 from checkers.finding import UNEXPLAINED_DIVERGENCE, VISIBLE, Finder, findings, number, printable
 from checkers.replay.batch_outcomes import COMMITTED, OPEN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from checkers.replay.judged import Alone, Judged
+    from checkers.replay.judged import Judged, ReplicaOnlyEvidence
 
 
 def check(judged: Judged) -> DataFrame:
     """Return findings; the offset is that of the last committed record."""
     rows = _states(judged)
-    return rows if judged.alone is None else rows.unionByName(_lost(judged.alone))
+    return rows if judged.replica_only is None else rows.unionByName(_lost(judged.replica_only))
 
 
 def _states(judged: Judged) -> DataFrame:
@@ -47,7 +48,7 @@ def _states(judged: Judged) -> DataFrame:
         effect=f.lit(VISIBLE),
         proven=~f.col("true_transactional") & f.coalesce(f.col("here_offset") < f.col("true_offset"), f.lit(False)),
         explanation=f.format_string(
-            "key %s: the last committed record is at offset %s, this broker's is at %s, and nothing tells why",
+            "key %s: the last committed record is at offset %s, this broker's is at %s, and no evidence explains why",
             printable("key"),
             f.col("true_offset").cast("string"),
             number("here_offset"),
@@ -56,8 +57,8 @@ def _states(judged: Judged) -> DataFrame:
     )
 
 
-def _lost(alone: Alone) -> DataFrame:
-    lost = alone.survivors.where("older_there IS NOT NULL AND (own_marker OR NOT transactional)").select(
+def _lost(replica_only: ReplicaOnlyEvidence) -> DataFrame:
+    lost = replica_only.undeleted_values.where("older_there IS NOT NULL AND (own_marker OR NOT transactional)").select(
         *PARTITION,
         f.col("removed_by").alias("broker"),
         f.col("broker").alias("held_by"),
@@ -68,13 +69,13 @@ def _lost(alone: Alone) -> DataFrame:
         "older_there",
     )
     return findings(
-        in_one(lost),
+        colocated(lost),
         UNEXPLAINED_DIVERGENCE,
         effect=f.lit(VISIBLE),
         proven=~f.col("transactional"),
         explanation=f.format_string(
             "key %s: broker %d has a committed value at offset %d, this broker has lost it and serves that of offset "
-            "%d, and nothing tells why",
+            "%d, and no evidence explains why",
             printable("key"),
             "held_by",
             "offset",

@@ -1,5 +1,5 @@
-"""Which replica is wrong about a key, as far as evidence decides it.
+"""Which replica is wrong about a key, where evidence decides.
 
-What each replica serves, which replicas must have had a record, and the decision. Findings are in
-`checkers.anomalies`; the sentences that a user reads are in `harness.audit`.
+`key_states` has what each replica serves, `coverage` which replicas must have received a record, and `blame` decides.
+Findings are in `checkers.anomalies`; the sentences that a user reads are in `harness.audit`.
 """

@@ -1,17 +1,19 @@
-"""Who is wrong where replicas disagree, stated only where evidence decides.
+"""Which replica is wrong where replicas disagree, decided only by evidence.
 
-A finding says that replicas disagree. The logs alone may prove that its replica is wrong (``proven``). Else a witness
-is needed: a replica that provably received every record that matters, in this same log (see `coverage`). What such a
-replica believes is right, as a log in which nothing is missing is replayed as it was written:
+A finding says that replicas disagree. The logs alone may prove that its replica is wrong (``proven``). Else the
+decision needs a complete replica: one that provably received every relevant record, in its present log (see
+`coverage`). The belief of a complete replica is right, as the replay of a log in which no record is missing gives the
+outcomes as they were written:
 
-* **of a transaction**: it holds the disputed record, and received everything from there to the marker that ended it;
-* **of a key's final state**: it received everything from its last record of the key on, be that before or after the
-  disputed one; or, where it has nothing at or after the disputed record, from that record on.
+* **of a transaction**: the replica holds the disputed record, and received every record from there to the marker that
+  ended the transaction;
+* **of a key's final state**: the replica received every record from its last record of the key on, whether that record
+  is before or after the disputed one; or, where it has no record at or after the disputed record, from that record on.
 
-Witnesses that contradict each other decide nothing. How many replicas agree is no evidence: this is not a vote.
+Complete replicas that contradict each other decide nothing. How many replicas agree is no evidence: this is not a vote.
 
-A marker in the next producer epoch decides nothing by itself: in transactions v2 it is the record's own, but a v1
-producer that is started anew has a higher epoch, too, and then the marker may be that of its next transaction.
+A marker in the next producer epoch decides nothing by itself: in transactions v2 it is the record's own marker, but a
+restarted v1 producer also has a higher epoch, and then the marker may be that of the producer's next transaction.
 
 Does not verify: that logs were not tampered with, and what a `coverage.Proof` names as an assumption.
 """
@@ -29,12 +31,12 @@ if TYPE_CHECKING:
     from checkers.attribution.coverage import Coverage, Proof
 
 Truth: TypeAlias = "int | str"
-"""Of a transaction: its outcome. Of a key: the offset of its value, `DELETED`, or `SUPERSEDED`."""
+"""For a transaction: its outcome. For a key: the offset of its value, `DELETED`, or `SUPERSEDED`."""
 DELETED = "deleted"
 """The last committed record of the key is a delete."""
 SUPERSEDED = "superseded"
-"""The disputed value is not the key's last one, and nothing after it is: it was deleted or aborted. An older one may be
-alive."""
+"""The disputed value is not the key's last one, and no later value is: the disputed value was deleted or aborted. An
+older value may be alive."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Last:
 
 @dataclass(frozen=True)
 class At:
-    """What a replica takes a disputed record for; the last field is that of the marker that it goes by."""
+    """A replica's belief about a disputed record; the last field is the leader epoch of the deciding marker."""
 
     belief: str
     tombstone: bool
@@ -59,7 +61,7 @@ class At:
 
 @dataclass(frozen=True)
 class KeyState:
-    """What one replica holds of a key and of a disputed record of it; see `checkers.attribution.key_states`."""
+    """One replica's state of a key and of a disputed record of that key; see `checkers.attribution.key_states`."""
 
     broker: int
     log_start: int
@@ -75,9 +77,9 @@ class KeyState:
 
 @dataclass(frozen=True)
 class Blame:
-    """``truth`` as far as it is shown, and the brokers that are shown to be ``wrong`` and ``right`` about it.
+    """``truth`` where evidence shows it, and the brokers that are shown to be ``wrong`` and ``right`` about it.
 
-    ``reasons``: by what, each a sentence; ``contradiction``: why witnesses decide nothing.
+    ``reasons``: the evidence, each a sentence; ``contradiction``: why complete replicas decide nothing.
     """
 
     truth: Truth | None = None
@@ -96,7 +98,7 @@ class _Claim:
 
 
 def blame_transaction(states: Sequence[KeyState], coverage: Coverage) -> Blame:
-    """Decide the outcome of a disputed record's transaction, and which replicas take the record for something else."""
+    """Decide the outcome of a disputed record's transaction, and which replicas believe another outcome."""
     claims = []
     for one in states:
         at = one.at
@@ -122,14 +124,14 @@ def blame_state(offset: int, states: Sequence[KeyState], coverage: Coverage) -> 
             proof = coverage.received(one.broker, disputed_in)
             claims += [] if proof is None else [_Claim(SUPERSEDED, one.broker, proof)]
     truths = {claim.truth for claim in claims}
-    # That the value was deleted, or that an older one is alive, says more than that it is not the last one.
-    says_more = any(truth == DELETED or (isinstance(truth, int) and truth < offset) for truth in truths)
-    shown = truths - {SUPERSEDED} if says_more else truths
+    # DELETED, or an older value's offset, is more specific than SUPERSEDED.
+    has_specific = any(truth == DELETED or (isinstance(truth, int) and truth < offset) for truth in truths)
+    shown = truths - {SUPERSEDED} if has_specific else truths
     return _blame(claims, {one.broker: {_is_right(one, truth, offset) for truth in shown} for one in covering}, shown)
 
 
 def _is_right(one: KeyState, truth: Truth, offset: int) -> bool | None:
-    """Whether a replica's final state of the key is the true one; None where that is not shown."""
+    """Whether a replica's final state of the key is the true one; None where evidence does not decide."""
     if truth == SUPERSEDED:
         return False if one.alive_at is not None and one.alive_at >= offset else None
     if isinstance(truth, int) and truth < one.log_start:
@@ -138,22 +140,22 @@ def _is_right(one: KeyState, truth: Truth, offset: int) -> bool | None:
 
 
 def _blame(claims: Sequence[_Claim], verdicts: Mapping[int, set[bool | None]], truths: set[Truth]) -> Blame:
-    """Return what the witnesses show together; ``verdicts``: by broker, whether it is right by each of the truths."""
+    """Combine the claims of complete replicas; ``verdicts``: by broker, whether it is right by each of the truths."""
     if not claims:
         return Blame()
     reasons = tuple(f"broker {claim.broker} {claim.proof.reason}" for claim in claims)
-    witnesses = frozenset(claim.broker for claim in claims)
+    complete = frozenset(claim.broker for claim in claims)
     wrong = frozenset(broker for broker, verdict in verdicts.items() if verdict == {False})
-    if len(truths) > 1 or wrong & witnesses:
+    if len(truths) > 1 or wrong & complete:
         return Blame(contradiction=f"replicas that received every record differ ({'; '.join(reasons)})")
     right = frozenset(broker for broker, verdict in verdicts.items() if verdict == {True})
-    # One witness that takes nothing for granted is enough.
+    # One complete replica without assumptions is enough.
     assumptions = min((claim.proof.assumptions for claim in claims), key=len)
-    return Blame(next(iter(truths)), wrong, right | witnesses, reasons, assumptions)
+    return Blame(next(iter(truths)), wrong, right | complete, reasons, assumptions)
 
 
 def states_served(offset: int, states: Iterable[KeyState]) -> dict[str, list[int]]:
-    """Return the brokers by what they serve for a key, in words, where the record at this offset is disputed."""
+    """Return the brokers by the state that they serve for a key, a phrase; the record at this offset is disputed."""
     groups: dict[str, list[int]] = {}
     for one in states:
         groups.setdefault(_state_served(offset, one), []).append(one.broker)

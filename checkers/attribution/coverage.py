@@ -1,20 +1,20 @@
-"""Which leader epochs a replica provably received in full: the strongest witness of which replica is wrong.
+"""Which leader epochs a replica provably received in full: the strongest evidence of which replica is wrong.
 
 Rules (Kafka 3.9 - 4.4):
 
 * the leader of an epoch appends every record of that epoch to its own log (`Partition.appendRecordsToLeader`);
-* a member of the ISR has every record below the high watermark, uncompacted when it copied it: the high watermark is
-  the smallest log end of the ISR, and no cleaner goes beyond it (`Partition.maybeIncrementLeaderHW`,
+* a member of the ISR has every record below the high watermark, and copied each record before its compaction: the high
+  watermark is the smallest log end of the ISR, and no cleaner goes beyond it (`Partition.maybeIncrementLeaderHW`,
   `LogCleanerManager.cleanableOffsets`);
-* a replica enters the ISR once its log end reaches the high watermark, whatever it has missed before
-  (`Partition.isFollowerInSync`): what it copied before that proves nothing;
+* a replica enters the ISR once its log end reaches the high watermark, even if it has missed records before
+  (`Partition.isFollowerInSync`): records that it copied before that prove nothing;
 * ISR changes carry no offset, and from metadata version 3.6 on a shrink does not bump the leader epoch. So membership
   counts for whole epochs only, and for the last records of an epoch only where it went on until the high watermark had
   passed them: until this replica led itself, or until now.
 
-All of this holds for one and the same log: a replica that was unassigned meanwhile, or whose log is in another
-directory, proves nothing of earlier epochs, and nobody does across an unclean election. What the metadata log does not
-tell is returned as assumptions.
+All of this is true of one and the same log: a replica that was unassigned meanwhile, or whose log is in another
+directory, proves nothing of earlier epochs, and no replica does across an unclean election. Facts that the metadata log
+does not contain are returned as assumptions.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 NO_LEADER = -1
 _RESERVED = "A" * 20
-"""``DirectoryId`` has the first hundred ids for directories that are unassigned, lost or not known."""
+"""``DirectoryId`` reserves the first hundred ids for directories that are unassigned, lost or unknown."""
 
 
 @dataclass(frozen=True)
 class Proof:
-    """Why a replica had every record, in a clause without its subject, and what this takes for granted."""
+    """Why a replica had every record, a clause without its subject, and the assumptions of this proof."""
 
     reason: str
     assumptions: tuple[str, ...] = ()
@@ -43,18 +43,18 @@ class Proof:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What is known of who led a partition and who was in its ISR. ``history`` is None where nothing is known.
+    """The leaders of a partition and the members of its ISR, over time. ``history`` is None without a metadata log.
 
-    ``registrations``: metadata offsets at which each broker registered; None where restarts are not known.
+    ``registrations``: metadata offsets at which each broker registered; None where restarts are unknown.
     """
 
     history: PartitionHistory | None = None
     registrations: Mapping[int, Sequence[int]] | None = None
 
     def received(self, broker: int, first_epoch: int, last_epoch: int | None = None) -> Proof | None:
-        """Return why a replica has received every record of these leader epochs below the bound, None where unproven.
+        """Return the proof that a replica received every record of these leader epochs below the bound, else None.
 
-        ``last_epoch``: None stands for the newest one.
+        ``last_epoch``: None means the newest epoch.
         """
         states = () if self.history is None else self.history.states
         epochs: dict[int, list[int]] = {}
@@ -74,8 +74,8 @@ class Coverage:
         return Proof(_reason(led, followed), self._assumptions(broker, since[0].offset))
 
     def _followed(self, indexes: Sequence[int], broker: int) -> bool:
-        """Whether a broker was in the ISR for the whole epoch, and then until it led or until now."""
-        assert self.history is not None  # noqa: S101  (who asks has epochs)
+        """Whether a broker was in the ISR for the whole epoch, and after that until it led or until now."""
+        assert self.history is not None  # noqa: S101  (the caller has epochs)
         states = self.history.states
         if indexes[0] == 0 and not self.history.since_creation:
             return False
@@ -97,7 +97,7 @@ class Coverage:
 
 
 def _is_interrupted(states: Sequence[PartitionState], broker: int) -> bool:
-    """Whether a broker's log may be another one since, or may have been truncated below the high watermark."""
+    """Whether a broker's log may have been replaced since, or may have been truncated below the high watermark."""
     directories = {directory for state in states if (directory := _directory(state, broker))}
     unclean = any(
         later.recovering or later.leader not in {NO_LEADER, *before.isr} for before, later in pairwise(states)
@@ -106,7 +106,7 @@ def _is_interrupted(states: Sequence[PartitionState], broker: int) -> bool:
 
 
 def _directory(state: PartitionState, broker: int) -> str | None:
-    """Return the id of the log directory of a broker's replica; None where it is not known."""
+    """Return the id of the log directory of a broker's replica; None where it is unknown."""
     directory = dict(zip(state.replicas, state.directories, strict=False)).get(broker)
     return None if directory is None or directory.startswith(_RESERVED) else directory
 

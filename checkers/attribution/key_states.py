@@ -1,7 +1,7 @@
-"""What every replica serves for the keys that replicas disagree about, and what it takes a disputed record for.
+"""What every replica serves for the keys that replicas disagree about, and its belief about a disputed record.
 
-An audit's findings say where replicas disagree; `blame` decides from this who is wrong. A replica without a row holds
-nothing of the key, as far as the comparison goes: from its log start to the bound.
+An audit's findings say where replicas disagree; `blame` decides from these states which replica is wrong. A replica
+without a row has no record of the key from its log start to the bound.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, in_one
+from checkers.evidence.tables import PARTITION, REPLICA, colocated
 from checkers.replay.batch_outcomes import COMMITTED, OPEN
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ _DISPUTED = "run string, topic string, partition int, key binary, disputed long"
 
 
 def disputed_records(findings: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """Return run, topic, partition, key, offset of every record that a finding is about: rows of `findings.findings`.
+    """Return run, topic, partition, key, offset of every record that a finding is about: rows of `finding.findings`.
 
-    That is the finding's own offset, and where a delete is missing that of the tombstone.
+    That is the finding's own offset, and where a tombstone is missing also the offset of the tombstone.
     """
     disputed = set()
     for row in findings:
@@ -42,15 +42,15 @@ def key_states(judged: Judged, disputed: list[tuple[Any, ...]]) -> DataFrame:
     """Return REPLICA, key, ``disputed`` (an offset), ``last``, ``at``, ``open_from`` of every replica with the key.
 
     ``last``: the last record of the key that the replica believes committed (offset, tombstone, leader_epoch).
-    ``at``: what it takes the disputed record for, null where it has no such record (belief, tombstone, transactional,
+    ``at``: its belief about the disputed record, null where it has no such record (belief, tombstone, transactional,
     leader_epoch, decided_in_leader_epoch). ``open_from``: its first record of the key in an open transaction.
     """
     wanted = judged.records.sparkSession.createDataFrame(disputed, _DISPUTED)
     last = f.struct("offset", "tombstone", "leader_epoch")
     at = f.struct("belief", "tombstone", "transactional", "leader_epoch", "decided_in_leader_epoch")
     return (
-        in_one(judged.records)
-        .join(in_one(wanted), [*PARTITION, "key"])
+        colocated(judged.records)
+        .join(colocated(wanted), [*PARTITION, "key"])
         .groupBy(*REPLICA, "key", "disputed")
         .agg(
             f.max(f.when(f.col("belief") == COMMITTED, last)).alias("last"),

@@ -1,5 +1,5 @@
-"""What forbids `clean` although no anomaly was found: evidence that contradicts itself, or is missing.
+"""Reasons against the verdict `clean` other than anomalies: evidence that contradicts itself, or is missing.
 
-A broker's side files and wire answers against its own log, `doubts`, and `exposure`. Damaged files are
-found while they are read (`checkers.evidence`).
+`side_files` and `wire_answers` compare a broker with its own log, `txnindex_disagreement` compares replicas; `doubts`
+and `exposure` are for runs. `checkers.evidence` reports damaged files while it reads them.
 """

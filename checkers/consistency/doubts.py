@@ -1,15 +1,15 @@
-"""Evidence that contradicts itself, and differences that nothing explains: both forbid ``clean``.
+"""Contradictory evidence, and unexplained differences: both forbid the verdict ``clean``.
 
-``contradiction``: what a broker says or showed against what its stored log gives.
+``contradiction``: a broker's answers, or observations of the broker, contradict its stored log.
 
-* the batches it served at the end are not those on its disk, where those are what is judged;
-* its last observed log (number of batches and digest) is not the stored one;
-* the transactions that it holds open, or its last stable offset, are not what its log gives (`own_words`);
-* a read_committed consumer of it was delivered other offsets below the bound than its log gives.
+* the batches that the broker served at the end are not those on its disk, where the replica is judged by its disk;
+* the last observed log (number of batches and digest) is not the stored log;
+* the broker's open transactions, or its last stable offset, differ from its log (`wire_answers`);
+* a read_committed consumer of the broker was delivered other offsets below the bound than its log gives.
 
-``unexplained``: what `unexplained` finds. In a run, whose clients are known, that is a gap in what is known.
+``unexplained``: findings of `unexplained`. In a run, which has a history of clients, they are a gap in the evidence.
 
-Does not verify: a broker's word about offsets below its log start; last stable offsets that lag; a replica
+Does not verify: a broker's answers about offsets below its log start; last stable offsets that lag; a replica
 that was not asked after the rejoin, because its broker was down; aborted lists, ``.txnindex`` and producer
 snapshots against the log.
 """
@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.anomalies import unexplained
-from checkers.consistency import own_words
+from checkers.consistency import wire_answers
 from checkers.evidence.parse import FETCH
-from checkers.evidence.tables import REPLICA, digest_share, in_one
+from checkers.evidence.tables import REPLICA, colocated, digest_share
 from checkers.finding import reason
 from checkers.replay.batch_outcomes import COMMITTED
 from harness.run_folder.store import AFTER_REJOIN
@@ -39,9 +39,9 @@ CONTRADICTION, UNEXPLAINED = "contradiction", "unexplained"
 def check(judged: Judged) -> DataFrame:
     """Return REPLICA, ``kind``, ``reason``."""
     rows = (
-        _other_batches(judged)
-        .unionByName(own_words.compare(judged.replicas, judged.opened))
-        .unionByName(_delivered_is_not_derived(judged))
+        _batches_differ(judged)
+        .unionByName(wire_answers.compare(judged.replicas, judged.opened))
+        .unionByName(_delivery_differs(judged))
     )
     contradictions = rows.select(*REPLICA, f.lit(CONTRADICTION).alias("kind"), "reason")
     states = unexplained.check(judged).select(
@@ -50,8 +50,8 @@ def check(judged: Judged) -> DataFrame:
     return contradictions.unionByName(states)
 
 
-def _other_batches(judged: Judged) -> DataFrame:
-    """Return the replicas of which other batches were served or seen last than are stored.
+def _batches_differ(judged: Judged) -> DataFrame:
+    """Return the replicas whose served or last observed batches differ from the stored ones.
 
     Compares their number and digest, as `harness.brokers.segments.digest.batch_digest` defines it.
     """
@@ -94,10 +94,10 @@ def _other_batches(judged: Judged) -> DataFrame:
             ),
         )
     )
-    return in_one(batches).join(last, REPLICA, "left").select(*REPLICA, f.explode(reasons).alias("reason"))
+    return colocated(batches).join(last, REPLICA, "left").select(*REPLICA, f.explode(reasons).alias("reason"))
 
 
-def _delivered_is_not_derived(judged: Judged) -> DataFrame:
+def _delivery_differs(judged: Judged) -> DataFrame:
     polls = judged.evidence.history.where("f = 'poll' AND type = 'ok'").select(*REPLICA, "records", "position")
     delivered = (
         polls.select(*REPLICA, f.explode("records.offset").alias("offset"), f.lit(True).alias("delivered"))
@@ -114,7 +114,7 @@ def _delivered_is_not_derived(judged: Judged) -> DataFrame:
         .select(*REPLICA, "offset", f.lit(True).alias("derived"))
     )
     return (
-        in_one(in_one(delivered).join(derived, [*REPLICA, "offset"], "full"))
+        colocated(colocated(delivered).join(derived, [*REPLICA, "offset"], "full"))
         .where("delivered IS NULL OR derived IS NULL")
         .groupBy(*REPLICA)
         .agg(f.min("offset").alias("offset"), f.min_by("delivered", "offset").alias("delivered"))

@@ -1,8 +1,8 @@
-"""What was shown about each replica's exposure: the facts that a verdict of ``clean`` has to be earned with.
+"""Each replica's exposure to the fault: the facts that a verdict of ``clean`` requires.
 
-One row for every critical tombstone or marker (see `Critical`) and every replica of its partition. The
-facts come from the history, from both snapshots and from the timed observations; which combination of them
-earns ``clean`` is decided in `harness.judge.verdict`.
+There is one row for every critical tombstone or marker (see `Critical`) and every replica of its partition. The facts
+come from the history, from both snapshots and from the timed observations; `harness.judge.verdict` decides which
+combination of facts gives ``clean``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.parse import FETCH
-from checkers.evidence.tables import PARTITION, REPLICA, digest_share, in_one
+from checkers.evidence.tables import PARTITION, REPLICA, colocated, digest_share
 from harness.plan.scenario import Critical, Phase
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 
@@ -32,12 +32,12 @@ def criticals(judged: Judged) -> DataFrame:
     ``payload_offset`` is the record that the tombstone deletes, or the transaction's first record.
     """
     payload = judged.evidence.history.where("part = 'payload' AND type = 'ok'")
-    known = judged.known.select(*PARTITION, "offset", "key", "producer_id")
+    written = judged.written.select(*PARTITION, "offset", "key", "producer_id")
     deletes = payload.where((f.col("phase") == Phase.OUTAGE) & f.col("tombstone")).select(
         *PARTITION, f.encode("key", "utf-8").alias("key"), f.col("offset").alias("critical_offset")
     )
     tombstones = (
-        deletes.join(known.drop("producer_id"), [*PARTITION, "key"])
+        deletes.join(written.drop("producer_id"), [*PARTITION, "key"])
         .where("offset < critical_offset")
         .groupBy(*PARTITION, "critical_offset")
         .agg(f.max("offset").alias("payload_offset"))
@@ -53,7 +53,7 @@ def criticals(judged: Judged) -> DataFrame:
         .agg(f.min("offset").alias("payload_offset"))
         .drop("transactional_id", "txn")
     )
-    producers = known.select(*PARTITION, f.col("offset").alias("payload_offset"), "producer_id")
+    producers = written.select(*PARTITION, f.col("offset").alias("payload_offset"), "producer_id")
     markers = (
         first_records.join(producers, [*PARTITION, "payload_offset"], "left")
         .join(judged.markers.drop("outcome"), [*PARTITION, "producer_id"], "left")
@@ -71,19 +71,19 @@ def criticals(judged: Judged) -> DataFrame:
 def check(judged: Judged) -> DataFrame:
     """Return CRITICAL, broker and the facts about that replica.
 
-    had_payload, held_critical: by its files before the return. has_payload, held_after: by its files at the
-    end. log_end_before, log_end_after, high_watermark_after. seen_there, removed_at_ms: by observation, the
-    first time. cleaned_past: before the return its cleaner had come past the critical offset, by its checkpoint or by
-    what the broker says (`harness.systems.Control.compaction`). passed: it had after the delete horizon too,
-    proven by a batch within the cleaned range that is younger than the horizon. same_directory: the log
-    directory's id did not change. was_served: it was read over the wire at the end; served_digest: equal for equal logs
-    (`harness.brokers.segments.digest.batch_digest`).
+    had_payload, held_critical: from its files before the return. has_payload, held_after: from its files at the
+    end. log_end_before, log_end_after, high_watermark_after. seen_there, removed_at_ms: from observations, the
+    first time. cleaned_past: before the return its cleaner had passed the critical offset, by its checkpoint or by
+    the broker's answer (`harness.systems.Control.compaction`). passed: the cleaner had done so after the delete
+    horizon, which a batch within the cleaned range that is younger than the horizon proves. same_directory: the log
+    directory's id did not change. was_served: the log was read over the wire at the end; served_digest: equal for equal
+    logs (`harness.brokers.segments.digest.batch_digest`).
     """
     evidence = judged.evidence
-    wanted = in_one(criticals(judged))
-    before, after = _held(evidence.before_return), _held(evidence.final)
+    critical = colocated(criticals(judged))
+    before, after = _offsets(evidence.before_return), _offsets(evidence.final)
     rows = (
-        wanted.join(judged.replicas.select(*REPLICA, "log_end", "high_watermark"), PARTITION)
+        critical.join(judged.replicas.select(*REPLICA, "log_end", "high_watermark"), PARTITION)
         .withColumnRenamed("log_end", "log_end_after")
         .withColumnRenamed("high_watermark", "high_watermark_after")
     )
@@ -95,13 +95,13 @@ def check(judged: Judged) -> DataFrame:
     still = after.select(*REPLICA, f.col("at").alias("critical_offset"), f.lit(True).alias("held_after"))
     ends = evidence.before_return.groupBy(*REPLICA).agg((f.max("last_offset") + 1).alias("log_end_before"))
     return (
-        in_one(rows)
+        colocated(rows)
         .join(ends, REPLICA, "left")
         .join(at_payload, [*REPLICA, "payload_offset"], "left")
         .join(has_payload, [*REPLICA, "payload_offset"], "left")
         .join(at_critical, [*REPLICA, "critical_offset"], "left")
         .join(still, [*REPLICA, "critical_offset"], "left")
-        .join(in_one(_seen(judged)), [*REPLICA, "critical_offset"], "left")
+        .join(colocated(_seen(judged)), [*REPLICA, "critical_offset"], "left")
         .join(_cleaned_until(judged), REPLICA, "left")
         .join(_directories(judged), REPLICA, "left")
         .join(_served(judged), REPLICA, "left")
@@ -136,8 +136,8 @@ def check(judged: Judged) -> DataFrame:
     )
 
 
-def _held(entries: DataFrame) -> DataFrame:
-    """Return REPLICA, ``at``, horizon_ms: every offset at which a record or a whole marker is."""
+def _offsets(entries: DataFrame) -> DataFrame:
+    """Return REPLICA, ``at``, horizon_ms: the offsets of all records and of all markers that are not emptied."""
     return entries.where("offset IS NOT NULL OR marker IS NOT NULL").select(
         *REPLICA, f.coalesce("offset", "last_offset").alias("at"), "horizon_ms"
     )
@@ -147,18 +147,18 @@ def _seen(judged: Judged) -> DataFrame:
     """Return REPLICA, critical_offset, ``seen_at_ms``, ``removed_at_ms`` from the observations."""
     observations = judged.evidence.observations
 
-    def noted(column: str, name: str, kinds: tuple[str, ...]) -> DataFrame:
+    def first_time(column: str, name: str, kinds: tuple[str, ...]) -> DataFrame:
         return (
-            observations.select(*REPLICA, "time_ms", f.explode(column).alias("noted"))
-            .where(f.col("noted.kind").isin(*kinds))
-            .groupBy(*REPLICA, f.col("noted.offset").alias("critical_offset"))
+            observations.select(*REPLICA, "time_ms", f.explode(column).alias("seen"))
+            .where(f.col("seen.kind").isin(*kinds))
+            .groupBy(*REPLICA, f.col("seen.offset").alias("critical_offset"))
             .agg(f.min("time_ms").alias(name))
         )
 
-    # What was emptied first is removed as an empty batch; who saw that alone has not seen a marker.
+    # A marker that was emptied first is removed as an empty batch; an empty batch alone is no sight of a marker.
     whole = ("tombstone", "commit", "abort")
-    return noted("appeared", "seen_at_ms", whole).join(
-        noted("removed", "removed_at_ms", (*whole, "empty")), [*REPLICA, "critical_offset"], "full"
+    return first_time("appeared", "seen_at_ms", whole).join(
+        first_time("removed", "removed_at_ms", (*whole, "empty")), [*REPLICA, "critical_offset"], "full"
     )
 
 
@@ -167,11 +167,11 @@ def _cleaned_until(judged: Judged) -> DataFrame:
     checkpoints = judged.evidence.states.where(f.col("snapshot") == BEFORE_RETURN).select(*REPLICA, "cleaner_offset")
     cleaned = judged.evidence.before_return.join(checkpoints, REPLICA).where("last_offset < cleaner_offset")
     youngest = cleaned.groupBy(*REPLICA).agg(f.max("max_timestamp_ms").alias("youngest_ms"))
-    return checkpoints.join(in_one(youngest), REPLICA, "left")
+    return checkpoints.join(colocated(youngest), REPLICA, "left")
 
 
 def _directories(judged: Judged) -> DataFrame:
-    """Return REPLICA, ``same_directory``: whether both snapshots carry one log directory id."""
+    """Return REPLICA, ``same_directory``: whether both snapshots have the same log directory id."""
     ids = judged.evidence.states.where("directory_id IS NOT NULL")
     return ids.groupBy(*REPLICA).agg(
         f.expr("size(collect_set(directory_id)) = 1 AND size(collect_set(snapshot)) = 2").alias("same_directory")

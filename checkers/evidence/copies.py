@@ -1,6 +1,6 @@
-"""From folders that were copied from brokers to rows: the same tables as a run folder's, without any client.
+"""Read folders that were copied from brokers: the same tables as a run folder's, without the history of any client.
 
-What was read from a running cluster lies there likewise, with what brokers said in place of their own files.
+Logs that were read from a running cluster have the same layout, with the brokers' answers in place of their own files.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from checkers.evidence.parse import DISK, READERS, Reader, log_rows, read_log_checkpoint
 from checkers.evidence.schemas import COORDINATORS, EPOCHS, PRODUCERS
-from checkers.evidence.spools import told_state, told_transactions
+from checkers.evidence.spools import read_state, read_transactions
 from harness.brokers.segments.batches import CorruptLogError, iter_batches, iter_records
 from harness.brokers.segments.checkpoints import read_leader_epochs
 from harness.brokers.segments.ends import end_of_segment
@@ -47,8 +47,8 @@ def _indexes(copies: Copies) -> Iterator[tuple[Row, Path]]:
                 yield _head(copies, copy), copy.folder / segment.txnindex
 
 
-def _beside(pattern: str) -> Callable[[Copies], Iterator[tuple[Row, Path]]]:
-    """Give run, snapshot, source, broker, topic, partition of every such file of every replica."""
+def _side_files(pattern: str) -> Callable[[Copies], Iterator[tuple[Row, Path]]]:
+    """Return a function that yields `_head` and path of every matching file of every replica."""
 
     def files(copies: Copies) -> Iterator[tuple[Row, Path]]:
         for copy in copies.replicas:
@@ -58,15 +58,15 @@ def _beside(pattern: str) -> Callable[[Copies], Iterator[tuple[Row, Path]]]:
     return files
 
 
-def _last_segments_or_words(copies: Copies) -> Iterator[tuple[Row, Path]]:
-    """Give what its broker said of a replica where it was asked, else its last segment."""
+def _last_segments_or_answers(copies: Copies) -> Iterator[tuple[Row, Path]]:
+    """Yield the broker's answer about a replica where there is one, else the replica's last segment."""
     for copy in copies.replicas:
-        told = copy.folder / STATE
+        answer = copy.folder / STATE
         head = (copies.run_id, AFTER_REJOIN, copy.broker, copy.topic, copy.partition)
-        yield head, told if told.exists() else copy.logs[-1]
+        yield head, answer if answer.exists() else copy.logs[-1]
 
 
-def _nothing(_: Copies) -> Iterator[tuple[Row, Path]]:
+def _no_files(_: Copies) -> Iterator[tuple[Row, Path]]:
     yield from ()
 
 
@@ -86,17 +86,17 @@ def _coordinator_logs(copies: Copies) -> Iterator[tuple[Row, Path]]:
 
 def _coordinators(path: Path) -> Iterator[Row]:
     if path.name == COORDINATOR:
-        yield from told_transactions(path)
+        yield from read_transactions(path)
         return
     try:
         for batch in iter_batches(path.read_bytes(), source=str(path)):
             for record in () if batch.is_control else iter_records(batch, source=str(path)):
                 try:
-                    told = transaction_state(record)
+                    state = transaction_state(record)
                 except ValueError as error:
                     raise CorruptLogError(str(path), batch.position, str(error)) from error
-                if told is not None:
-                    yield record.offset, told.transactional_id, told.producer_id, told.state
+                if state is not None:
+                    yield record.offset, state.transactional_id, state.producer_id, state.state
     except CorruptLogError as error:
         if not error.cut:
             raise
@@ -116,9 +116,10 @@ def _epochs(path: Path) -> Iterator[Row]:
 
 
 def replica_facts(folder: Path) -> dict[str, int | None]:
-    """Return what the checkpoints beside a partition's folder tell; the log starts at its first segment, if not later.
+    """Return the offsets in the checkpoints beside a partition's folder.
 
-    log_start, high_watermark and cleaner_offset (None where no checkpoint tells), and last_segment, its first offset.
+    log_start (not before the first segment), high_watermark and cleaner_offset (both None where no checkpoint has the
+    partition), and last_segment: the last segment's first offset.
     """
     topic, _, partition = folder.name.rpartition("-")
     segments = live_segments(folder).segments
@@ -136,7 +137,7 @@ def replica_facts(folder: Path) -> dict[str, int | None]:
 
 def _state(last_log: Path) -> Iterator[Row]:
     if last_log.name == STATE:
-        yield from told_state(last_log)
+        yield from read_state(last_log)
         return
     facts = replica_facts(last_log.parent)
     yield (
@@ -146,16 +147,16 @@ def _state(last_log: Path) -> Iterator[Row]:
 
 
 def entries_of_copies(tombstones: Tombstones) -> Reader:
-    """Return what reads logs where this deletes a key."""
+    """Return the reader of logs; ``tombstones``: which records delete a key."""
     return replace(READERS["entries"], files=_logs, rows=partial(_entries, tombstones=tombstones))
 
 
 SIDE_READERS_OF_COPIES: dict[str, Reader] = {
     "aborts": replace(READERS["aborts"], files=_indexes),
-    "producers": Reader("a producer snapshot", PRODUCERS, _beside("*.snapshot"), _producers),
-    "epochs": Reader("a checkpoint of leader epochs", EPOCHS, _beside("leader-epoch-checkpoint"), _epochs),
+    "producers": Reader("a producer snapshot", PRODUCERS, _side_files("*.snapshot"), _producers),
+    "epochs": Reader("a checkpoint of leader epochs", EPOCHS, _side_files("leader-epoch-checkpoint"), _epochs),
     "coordinators": Reader("a log of transaction states", COORDINATORS, _coordinator_logs, _coordinators),
-    "states": replace(READERS["states"], files=_last_segments_or_words, rows=_state),
-    "history": replace(READERS["history"], files=_nothing),
-    "observations": replace(READERS["observations"], files=_nothing),
+    "states": replace(READERS["states"], files=_last_segments_or_answers, rows=_state),
+    "history": replace(READERS["history"], files=_no_files),
+    "observations": replace(READERS["observations"], files=_no_files),
 }

@@ -1,4 +1,4 @@
-"""The segment files of copies of any size, and how they are dealt out to Spark's tasks."""
+"""The segment files of copies of any size, and how they are distributed over Spark's tasks."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 _BOUNDS = ("log_start", "bound", "shortest", "log_end")
 NO_BOUNDS: Final = dict.fromkeys(_BOUNDS[1:], 2**63 - 1)
-"""Of logs whose ends are not yet known: all is read, and compared."""
+"""For logs whose ends are not yet computed: every batch is read and compared."""
 
 
 @dataclass(frozen=True)
 class SegmentFile:
-    """A segment of a replica. ``is_last``: a broker may have been appending to it."""
+    """A segment of a replica. ``is_last``: the log's last segment, which a broker may have been appending to."""
 
     run: str
     broker: int
@@ -34,13 +34,13 @@ class SegmentFile:
     shortest: int
     base_offset: int
     log_end: int
-    """Where the log ends for everybody: what follows was never replicated, and is left out."""
+    """The log end offset that is used; later batches were never replicated, and are left out."""
     tombstones: Tombstones
-    """What deletes a key."""
+    """Which records delete a key."""
 
     @property
     def place(self) -> Place:
-        """Where it belongs."""
+        """The partition of the segment."""
         return self.run, self.topic, self.partition
 
 
@@ -66,7 +66,7 @@ def segment_files(copies: Sequence[Copies], facts: Mapping[tuple[Any, ...], Mapp
 
 
 def shares(segments: Sequence[SegmentFile], task_bytes: int) -> list[list[int]]:
-    """Deal indexes of files into tasks of about ``task_bytes``, the biggest first; a file goes to one task."""
+    """Distribute indexes of files over tasks of about ``task_bytes``, the biggest file first; no file is split."""
     tasks: list[list[int]] = []
     room = 0
     for index in sorted(range(len(segments)), key=lambda index: -segments[index].size_bytes):

@@ -1,6 +1,6 @@
-"""From a run folder's files to rows, in Spark's Python workers: one reader a table of evidence.
+"""Read a run folder's files as rows, in Spark's Python workers: one reader for each table of evidence.
 
-Files are looked for when a job runs, not when it is planned: a check can be planned before a run has ended.
+Files are listed when a job runs, not when it is planned: a check can be planned before a run has ended.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
 DISK, FETCH = "disk", "fetch"
 ROWS_PER_ARROW_BATCH = 10_000
 
-SAID = ("log_start", "high_watermark", "last_stable_offset", "aborted", "open")
-"""What a broker says of a replica, in the order of `STATES`."""
+STATE_FIELDS = ("log_start", "high_watermark", "last_stable_offset", "aborted", "open")
+"""Fields of a broker's answer about a replica, in the order of `STATES`."""
 CHECKPOINTS = ("log-start-offset", "replication-offset")
-"""What tells the first two of them where the broker was not asked."""
+"""The checkpoints that replace the first two fields where the broker was not asked."""
 
 Row = tuple[Any, ...]
 
 
 class NotReadableError(Exception):
-    """A file's content cannot be what a run wrote; the message names file and place."""
+    """A file's content is not what a run writes; the message names file and position."""
 
 
 @dataclass(frozen=True)
 class Reader:
-    """How a table is read: its files with the columns that their places give, and the columns in each."""
+    """How a table is read: its files with the columns that their paths give, and the columns in each file."""
 
     what: str
     schema: t.StructType
@@ -58,21 +58,22 @@ class Reader:
 def read(reader: Reader, folders: Sequence[Any], share: int, shares: int) -> Iterator[pa.RecordBatch]:
     """Yield the ``share``-th of ``shares`` parts of a table, in Arrow batches of bounded size.
 
-    ``folders`` are whatever the reader finds its files in.
+    ``folders``: objects that ``reader.files`` accepts.
 
-    Where a file cannot be read from some place on, a row whose ``problem`` says so follows what comes before.
+    Where a file is unreadable from some position on, the rows before that position are followed by one row whose
+    ``problem`` is the reason.
     """
     arrow = to_arrow_schema(reader.schema)
     files = [file for folder in folders for file in reader.files(folder)]
-    held: list[Row] = []
+    pending: list[Row] = []
     for head, source in files[share::shares]:
         for row in _rows(reader, head, source):
-            held.append(row)
-            if len(held) == ROWS_PER_ARROW_BATCH:
-                yield _arrow_batch(held, arrow, reader.what)
-                held = []
-    if held:
-        yield _arrow_batch(held, arrow, reader.what)
+            pending.append(row)
+            if len(pending) == ROWS_PER_ARROW_BATCH:
+                yield _arrow_batch(pending, arrow, reader.what)
+                pending = []
+    if pending:
+        yield _arrow_batch(pending, arrow, reader.what)
 
 
 def _rows(reader: Reader, head: Row, source: Any) -> Iterator[Row]:
@@ -95,7 +96,7 @@ def _arrow_batch(rows: list[Row], schema: pa.Schema, what: str) -> pa.RecordBatc
 
 
 def _logs(folder: RunFolder) -> Iterator[tuple[Row, Path]]:
-    """Give the same of every log, and whether it is what its replica is judged by."""
+    """Yield the columns of `_replica_files` and ``judged`` of every log."""
     stored = set()
     for head, path in _replica_files(".log", ".bin")(folder):
         _, snapshot, source, *replica = head
@@ -105,7 +106,7 @@ def _logs(folder: RunFolder) -> Iterator[tuple[Row, Path]]:
 
 
 def _replica_files(*suffixes: str) -> Callable[[RunFolder], Iterator[tuple[Row, Path]]]:
-    """Give run, snapshot, source, broker, topic, partition of every such file, stored or fetched."""
+    """Return a function that yields run, snapshot, source, broker, topic, partition of every such file."""
 
     def files(folder: RunFolder) -> Iterator[tuple[Row, Path]]:
         for source, top in ((DISK, store.BROKERS), (FETCH, store.FETCHED)):
@@ -126,14 +127,14 @@ def _topic_partition(name: str) -> tuple[str, int]:
 def _entries(path: Path) -> Iterator[Row]:
     """Yield a log's records and empty batches.
 
-    A cut at the end of a file that a broker was appending to when it was copied or killed is normal; what is
-    missing then shows as a log end behind what the broker served, see `doubts`.
+    A file may end inside a batch if a broker was appending to the file when the file was copied or the broker was
+    killed. `doubts` reports a missing batch, as the log then ends before the log that the broker served.
     """
     return log_rows(path, may_be_cut=True)
 
 
 def log_rows(path: Path, *, may_be_cut: bool, tombstones: Tombstones = BY_NULL) -> Iterator[Row]:
-    """Yield the columns of `ENTRIES` that a log file gives; entries of older formats are counted, and told at last."""
+    """Yield the columns of `ENTRIES` that a log file gives; raise at the end if it has entries of older formats."""
     skipped = 0
     try:
         for entry in iter_entries(path.read_bytes(), source=str(path)):
@@ -149,8 +150,8 @@ def log_rows(path: Path, *, may_be_cut: bool, tombstones: Tombstones = BY_NULL) 
 
 
 def batch_rows(batch: Batch, source: str, tombstones: Tombstones) -> Iterator[Row]:
-    """Yield the columns of `ENTRIES` that a batch gives: a row a record, or one where it has none to show."""
-    told = marker(batch, source=source)
+    """Yield the columns of `ENTRIES` that a batch gives: a row for each record, or one for a batch without records."""
+    control_record = marker(batch, source=source)
     head = (
         batch.base_offset,
         batch.last_offset,
@@ -160,7 +161,7 @@ def batch_rows(batch: Batch, source: str, tombstones: Tombstones) -> Iterator[Ro
         batch.producer_epoch,
         batch.is_transactional,
         batch.is_control,
-        told.type if told else None,
+        control_record.type if control_record else None,
         batch.delete_horizon_ms,
         batch.max_timestamp_ms,
     )
@@ -184,8 +185,8 @@ def _aborts(path: Path) -> Iterator[Row]:
 
 
 @dataclass(frozen=True)
-class _ReplicaWords:
-    """Where it stands what is said of a replica; ``name`` is that of its folder."""
+class _ReplicaPaths:
+    """The paths of a replica's checkpoints and of its broker's answers; ``name`` is the name of its folder."""
 
     folder: RunFolder
     broker: str
@@ -199,40 +200,40 @@ class _ReplicaWords:
 
     @property
     def served(self) -> Path:
-        """The folder of what the broker served of the replica."""
+        """The folder of the broker's answers about the replica."""
         return self.folder.path / store.FETCHED / self.broker / self.snapshot / self.name
 
 
-def _held_replicas(folder: RunFolder) -> Iterator[tuple[Row, _ReplicaWords]]:
-    """Give run, snapshot, broker, topic, partition of every replica that has files or was served."""
+def _replicas(folder: RunFolder) -> Iterator[tuple[Row, _ReplicaPaths]]:
+    """Yield run, snapshot, broker, topic, partition of every replica that has files or answers."""
     tops = (folder.path / top for top in (store.BROKERS, store.FETCHED))
     places = {path.parts[-3:] for top in tops for path in top.glob("*/*/*/") if folder.has(path)}
     for broker, snapshot, name in sorted(places):
         head = (folder.run_id, snapshot, int(broker), *_topic_partition(name))
-        yield head, _ReplicaWords(folder, broker, snapshot, name)
+        yield head, _ReplicaPaths(folder, broker, snapshot, name)
 
 
-def _state(words: _ReplicaWords) -> Iterator[Row]:
-    """Yield what the replica's broker said of it, else what its checkpoints say."""
-    partition = _topic_partition(words.name)
-    answer = words.served / store.STATE
+def _state(paths: _ReplicaPaths) -> Iterator[Row]:
+    """Yield the fields of the broker's answer about the replica, else those of its checkpoints."""
+    partition = _topic_partition(paths.name)
+    answer = paths.served / store.STATE
     compaction: dict[str, Any] = {}
 
     def checkpoint(name: str) -> int:
-        is_there = words.folder.has(words.checkpoints / f"{name}-checkpoint")
-        return (read_log_checkpoint(words.checkpoints, name, partition) if is_there else None) or 0
+        is_there = paths.folder.has(paths.checkpoints / f"{name}-checkpoint")
+        return (read_log_checkpoint(paths.checkpoints, name, partition) if is_there else None) or 0
 
-    if words.folder.has(answer):
-        said = json_object(answer.read_bytes(), str(answer))
-        told = (True, *fields_of(said, SAID, str(answer)))
-        compaction = said.get("compaction", {})
+    if paths.folder.has(answer):
+        state = json_object(answer.read_bytes(), str(answer))
+        fields = (True, *fields_of(state, STATE_FIELDS, str(answer)))
+        compaction = state.get("compaction", {})
     else:
         log_start, high_watermark = map(checkpoint, CHECKPOINTS)
-        told = (False, log_start, high_watermark, None, None, None)
+        fields = (False, log_start, high_watermark, None, None, None)
     yield (
-        *told,
+        *fields,
         compaction.get("cleaner_offset", checkpoint("cleaner-offset")),
-        _directory_id(words),
+        _directory_id(paths),
         None,
         None,
         None,
@@ -240,17 +241,17 @@ def _state(words: _ReplicaWords) -> Iterator[Row]:
 
 
 def read_log_checkpoint(folder: Path, name: str, partition: tuple[str, int]) -> int | None:
-    """Return a partition's offset in a log directory's checkpoint; None where it tells nothing."""
+    """Return a partition's offset in a log directory's checkpoint; None where the checkpoint does not have it."""
     path = folder / f"{name}-checkpoint"
     return read_checkpoint(path.read_bytes(), source=str(path)).get(partition) if path.exists() else None
 
 
-def _directory_id(words: _ReplicaWords) -> str | None:
-    """Return what tells a broker's data from those of another life."""
-    uuid, properties = words.checkpoints / store.BROKER_UUID, words.checkpoints / "meta.properties"
-    if words.folder.has(uuid):
+def _directory_id(paths: _ReplicaPaths) -> str | None:
+    """Return the id of a broker's log directory; a broker that starts with an empty one gets another id."""
+    uuid, properties = paths.checkpoints / store.BROKER_UUID, paths.checkpoints / "meta.properties"
+    if paths.folder.has(uuid):
         return uuid.read_text().strip()
-    lines = properties.read_text(errors="replace").splitlines() if words.folder.has(properties) else []
+    lines = properties.read_text(errors="replace").splitlines() if paths.folder.has(properties) else []
     return next((line.partition("=")[2] for line in lines if line.startswith("directory.id=")), None)
 
 
@@ -269,8 +270,8 @@ def _json_lines(schema: t.StructType) -> Callable[[Path], Iterator[Row]]:
     def rows(path: Path) -> Iterator[Row]:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
-                told = json_object(line, f"{path} line {number}")
-                yield tuple(told.get(name) for name in names)
+                op = json_object(line, f"{path} line {number}")
+                yield tuple(op.get(name) for name in names)
 
     return rows
 
@@ -282,29 +283,29 @@ def _settings(path: Path) -> Iterator[Row]:
         raise NotReadableError(f"{path}: {error}") from error
 
 
-def fields_of(told: dict[str, Any], names: Sequence[str], place: str) -> Row:
+def fields_of(content: dict[str, Any], names: Sequence[str], place: str) -> Row:
     """Return these fields of a JSON object. Raises `NotReadableError` where one is missing."""
-    missing = [name for name in names if name not in told]
+    missing = [name for name in names if name not in content]
     if missing:
         raise NotReadableError(f"{place} lacks {', '.join(missing)}")
-    return tuple(told[name] for name in names)
+    return tuple(content[name] for name in names)
 
 
 def json_object(text: bytes, place: str) -> dict[str, Any]:
     """Return a JSON object. Raises `NotReadableError`, which names the place, for anything else."""
     try:
-        told = json.loads(text)
+        content = json.loads(text)
     except ValueError as error:
         raise NotReadableError(f"{place} is not JSON: {error}") from error
-    if not isinstance(told, dict):
+    if not isinstance(content, dict):
         raise NotReadableError(f"{place} is no JSON object")
-    return told
+    return content
 
 
 READERS = {
     "entries": Reader("a log", ENTRIES, _logs, _entries),
     "aborts": Reader("a .txnindex", ABORTS, _replica_files(".txnindex"), _aborts),
-    "states": Reader("a state.json", STATES, _held_replicas, _state),
+    "states": Reader("a state.json", STATES, _replicas, _state),
     "history": Reader(store.HISTORY, HISTORY, _json_file(store.HISTORY), _json_lines(HISTORY)),
     "observations": Reader(store.OBSERVATIONS, OBSERVATIONS, _json_file(store.OBSERVATIONS), _json_lines(OBSERVATIONS)),
     "settings": Reader(store.MANIFEST, SETTINGS, _json_file(store.MANIFEST), _settings),

@@ -1,4 +1,4 @@
-"""How long a run's topics keep what compaction may take, as its manifest tells."""
+"""The settings that delay compaction in a run's topics, from the run's manifest."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ RETENTIONS = (
     ("delete.retention.ms", "log.cleaner.delete.retention.ms", 86_400_000),
     ("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", 0),
 )
-"""In the order of `checkers.evidence.schemas.SETTINGS`: a topic's setting, else that of its brokers, else Kafka's
-default."""
+"""Topic setting, broker setting and Kafka's default, in the order of `checkers.evidence.schemas.SETTINGS`. The topic's
+setting takes precedence over the brokers', and that over the default."""
 
 
 CLOCK_SKEW = "clock-skew"
-"""The nemesis that puts clocks forward: brokers keep to them, and nobody else's clock tells what they promise then."""
+"""The nemesis that sets clocks forward: brokers measure these times by their own clocks, which then are wrong."""
 
 
 def retentions_ms(manifest: dict[str, Any]) -> tuple[int | None, ...]:
-    """Return each of them, None where the manifest tells no settings, and where the run put clocks wrong.
+    """Return each setting; None where the manifest has no settings, and where the nemesis set clocks forward.
 
-    Raises ValueError for one that is no number.
+    Raises ValueError for a setting that is not a number.
     """
     if "topic_settings" not in manifest or manifest.get("nemesis") == CLOCK_SKEW:
         return (None,) * len(RETENTIONS)

@@ -1,4 +1,4 @@
-"""The tables that evidence consists of. Each ends in ``problem``: why the rest of a file cannot be read."""
+"""The schemas of the evidence tables. Each ends in ``problem``: why the rest of a file is unreadable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REPLICA_FILE: dict[str, t.DataType] = {
     "topic": TEXT,
     "partition": INT,
 }
-"""What the place of a replica's file tells. ``source`` is disk or fetch."""
+"""The columns that follow from the path of a replica's file. ``source`` is disk or fetch."""
 
 ENTRIES = _evidence(
     **_REPLICA_FILE,
@@ -44,9 +44,9 @@ ENTRIES = _evidence(
     tombstone=FLAG,
     txn=TEXT,
 )
-"""A row is one record, or one batch that has none to show (a marker, or emptied by compaction): then
-``offset``, ``key``, ``tombstone`` and ``txn`` (the record header) are null. ``judged``: this source is what a replica
-is judged by at that snapshot: its files, or what its broker served where those are not in a form to be read."""
+"""A row is one record, or one batch without records (a control batch, or a batch that compaction emptied): then
+``offset``, ``key``, ``tombstone`` and ``txn`` (the record header) are null. ``judged``: whether the checkers judge the
+replica by this source at that snapshot: by its files, or by what its broker served if the files are not Kafka logs."""
 
 ABORTS = _evidence(
     **_REPLICA_FILE,
@@ -54,7 +54,7 @@ ABORTS = _evidence(
     first_offset=LONG,
     last_offset=LONG,
 )
-"""``.txnindex`` entries; ``last_offset`` is the ABORT marker's (`CompletedTxn`)."""
+"""``.txnindex`` entries; ``last_offset`` is the offset of the ABORT marker (`CompletedTxn`)."""
 
 PRODUCERS = _evidence(
     **_REPLICA_FILE,
@@ -64,16 +64,16 @@ PRODUCERS = _evidence(
     last_offset=LONG,
     first_offset=LONG,
 )
-"""Entries of producer snapshots: what a replica remembered of each producer when its log ended at ``as_of``;
-``first_offset`` is that of the transaction that it held open, null where there was none. A snapshot that remembers
-nobody is one row without a producer."""
+"""Entries of producer snapshots: the replica's state of each producer when its log ended at ``as_of``; ``first_offset``
+is the first offset of the producer's open transaction, null where none was open. A snapshot without producers is one
+row whose producer is null."""
 
 EPOCHS = _evidence(
     **_REPLICA_FILE,
     leader_epoch=INT,
     start_offset=LONG,
 )
-"""Leader epochs that a replica knows, and where each began."""
+"""Entries of a replica's ``leader-epoch-checkpoint``: leader epochs, and the offset at which each began."""
 
 COORDINATORS = _evidence(
     broker=INT,
@@ -83,8 +83,8 @@ COORDINATORS = _evidence(
     producer_id=LONG,
     state=TEXT,
 )
-"""Records of ``__transaction_state``; ``producer_id`` and ``state`` are null where an id was forgotten. Of a running
-cluster: what each coordinator said when it was asked; ``partition`` is null."""
+"""Records of ``__transaction_state``; ``producer_id`` and ``state`` are null where the coordinator has expired the id.
+For a running cluster: the answers of each transaction coordinator; ``partition`` is null."""
 
 STATES = _evidence(
     snapshot=TEXT,
@@ -103,10 +103,10 @@ STATES = _evidence(
     log_end=LONG,
     cut=FLAG,
 )
-"""What a broker says of a replica at a snapshot. ``served``: asked over the wire; else only checkpoints tell,
-and ``last_stable_offset``, ``aborted`` and ``open`` are null. ``last_segment``: where
-the last segment begins, of copies; ``log_end``: the offset after the last whole batch, of copies and of what was read
-from a running cluster; ``cut``: whether the log goes on where the latter was ended on purpose."""
+"""The state of a replica at a snapshot. ``served``: the broker was asked over the wire; else the state comes from
+checkpoints, and ``last_stable_offset``, ``aborted`` and ``open`` are null. ``last_segment``: first offset of the last
+segment, for copies; ``log_end``: the offset after the last whole batch, for copies and for logs that were read from a
+running cluster; ``cut``: for the latter, whether the log goes on after the offset where reading stopped on purpose."""
 
 HISTORY = _evidence(
     index=LONG,
@@ -130,7 +130,7 @@ HISTORY = _evidence(
 )
 """Client operations, as `harness.run_folder.history` writes them."""
 
-_NOTED = t.ArrayType(_table(offset=LONG, kind=TEXT, producer_id=LONG))
+_ENTRIES_SEEN = t.ArrayType(_table(offset=LONG, kind=TEXT, producer_id=LONG))
 OBSERVATIONS = _evidence(
     time_ms=LONG,
     broker=INT,
@@ -142,14 +142,13 @@ OBSERVATIONS = _evidence(
     log_end=LONG,
     batches=LONG,
     digest=LONG,
-    appeared=_NOTED,
-    removed=_NOTED,
+    appeared=_ENTRIES_SEEN,
+    removed=_ENTRIES_SEEN,
 )
-"""What the observer saw, as `harness.cluster.observe` writes it."""
+"""The observer's observations, as `harness.cluster.observe` writes it."""
 
 SETTINGS = _evidence(
     delete_retention_ms=LONG,
     min_compaction_lag_ms=LONG,
 )
-"""What the topics of a run are set to, as `checkers.evidence.retentions` has it of the manifest; null where it does
-not tell."""
+"""Settings of a run's topics, from the manifest (`checkers.evidence.retentions`); null where they are unknown."""

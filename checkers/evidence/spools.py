@@ -1,40 +1,42 @@
-"""What lies beside the logs that were read from a running cluster, as rows: what its brokers said (`harness.audit`)."""
+"""Read the brokers' answers that lie beside the logs of a running cluster (`harness.audit`) as rows."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from checkers.evidence.parse import SAID, NotReadableError, fields_of, json_object
+from checkers.evidence.parse import STATE_FIELDS, NotReadableError, fields_of, json_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-READ = ("read_from", "read_to", "settled", "until")
+SPOOL_FIELDS = ("read_from", "read_to", "settled", "until")
 TRANSACTIONS = "transactions"
 
 Row = tuple[Any, ...]
 
 
-def told_state(path: Path) -> Iterator[Row]:
-    """Yield a replica's state as `STATES` has it.
+def read_state(path: Path) -> Iterator[Row]:
+    """Yield a replica's state with the columns of `STATES`.
 
-    The broker's word counts as such (``served``) where it is about what was read: nothing was appended meanwhile, and
-    the reading began at the log's start. Of the high watermark it counts as far as the log was read. What came before
-    the reading's first offset is taken for what came before the log's start: nothing follows from its absence.
+    ``served`` is true where the broker's answer is about the log as it was read: nothing was appended meanwhile, and
+    reading began at the log start offset. The high watermark is at most the offset up to which the log was read.
+    Offsets below the first one that was read count as offsets below the log start: their absence proves nothing.
     """
-    told = json_object(path.read_bytes(), str(path))
-    log_start, high_watermark, *words = fields_of(told, SAID, str(path))
-    read_from, read_to, settled, until = fields_of(told, READ, str(path))
+    content = json_object(path.read_bytes(), str(path))
+    log_start, high_watermark, *transactions = fields_of(content, STATE_FIELDS, str(path))
+    read_from, read_to, settled, until = fields_of(content, SPOOL_FIELDS, str(path))
     served = settled and read_from <= log_start
+    if not served:
+        transactions = [None] * len(transactions)
     yield (
-        served, max(log_start, read_from), min(high_watermark, read_to), *(words if served else (None,) * len(words)),
+        served, max(log_start, read_from), min(high_watermark, read_to), *transactions,
         None, None, None, read_to, until is not None,
     )  # fmt: skip
 
 
-def told_transactions(path: Path) -> Iterator[Row]:
-    """Yield what a coordinator said of its transactional ids as `COORDINATORS` has it: each is its latest word."""
+def read_transactions(path: Path) -> Iterator[Row]:
+    """Yield the latest state of each transactional id of a coordinator with the columns of `COORDINATORS`."""
     (transactions,) = fields_of(json_object(path.read_bytes(), str(path)), (TRANSACTIONS,), str(path))
     for one in transactions:
         try:

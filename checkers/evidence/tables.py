@@ -1,4 +1,4 @@
-"""Run folders as DataFrames: the only place where checkers touch files."""
+"""Run folders and copies as DataFrames. Only `checkers.reduction`, for big segments, reads files in another way."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from harness.run_folder.store import RunFolder
 
 PARTITION = ["run", "topic", "partition"]
-"""Columns that name a partition of a run."""
+"""Columns that identify a partition of a run."""
 REPLICA = [*PARTITION, "broker"]
-"""Columns that name one broker's replica of it."""
+"""Columns that identify a replica of a partition."""
 Place: TypeAlias = tuple[str, str, int]
-"""What `PARTITION` has: run, topic, partition."""
+"""The values of `PARTITION`: run, topic, partition."""
 
 SCHEMAS = {
     "entries": ENTRIES,
@@ -58,25 +58,25 @@ SCHEMAS = {
 """By name of the `Evidence` field."""
 
 PLANNERS = 2
-"""Threads that plan: a JVM that has just started interprets most of what planning calls, on one core a thread."""
+"""Threads that plan: a new JVM interprets most of the code that planning calls, and each thread uses one core."""
 
 TASKS = {"entries": 2}
-"""How many tasks read a table; one where nothing is said."""
+"""How many tasks read a table; one for a table that is not listed."""
 
 
 def place_of(row: Mapping[str, Any] | Row) -> Place:
-    """Return where a row belongs."""
+    """Return the partition of a row."""
     return row["run"], row["topic"], row["partition"]
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is known of some runs, with the columns that `checkers.evidence.schemas` describes.
+    """All evidence of some runs, with the columns that `checkers.evidence.schemas` describes.
 
     ``entries``: every replica at every snapshot, both sources. ``aborts``: from disk. ``producers``, ``epochs``
-    and ``coordinators``: only of copies from a cluster; a run's clients know what these would tell.
-    ``settings``: only of runs.
-    ``has_clients``: the history tells what clients did; else there is none, and replicas are all there is to compare.
+    and ``coordinators``: only for copies from a cluster; a run has the history of its clients instead.
+    ``settings``: only for runs.
+    ``has_clients``: whether there is a history of client ops; without one, only replicas can be compared.
     """
 
     entries: DataFrame
@@ -96,7 +96,7 @@ class Evidence:
 
     @property
     def final(self) -> DataFrame:
-        """Entries after the rejoin: what is judged."""
+        """Entries after the rejoin, which are judged."""
         return self.entries.where((f.col("snapshot") == AFTER_REJOIN) & f.col("judged"))
 
     @property
@@ -106,13 +106,13 @@ class Evidence:
 
     @property
     def problems(self) -> DataFrame:
-        """``problem`` of every file that is cut or corrupt from some place on."""
+        """``problem`` of every file that is cut or corrupt from some position on."""
         tables: list[DataFrame] = [getattr(self, name) for name in SCHEMAS]
         return reduce(DataFrame.unionAll, (table.where("problem IS NOT NULL").select("problem") for table in tables))
 
     @property
     def damaged(self) -> DataFrame:
-        """REPLICA and ``problem`` of every file of a replica that is cut or corrupt from some place on."""
+        """REPLICA and ``problem`` of every file of a replica that is cut or corrupt from some position on."""
         tables = (self.entries, self.aborts, self.states, self.producers, self.epochs)
         return reduce(
             DataFrame.unionAll, (table.where("problem IS NOT NULL").select(*REPLICA, "problem") for table in tables)
@@ -120,23 +120,23 @@ class Evidence:
 
 
 def load(spark: SparkSession, folders: Sequence[RunFolder]) -> Evidence:
-    """Return what run folders hold by the time that a job runs; nothing is read yet."""
-    # Workers run in another directory than whoever gave a relative path.
-    found = [replace(folder, path=folder.path.absolute()) for folder in folders]
-    return _evidence(spark, READERS, found)
+    """Return the evidence of run folders; a file is read only when a job runs."""
+    # Workers run in another directory than the caller who passed a relative path.
+    absolute = [replace(folder, path=folder.path.absolute()) for folder in folders]
+    return _evidence(spark, READERS, absolute)
 
 
 def load_copies(spark: SparkSession, copies: Sequence[Copies]) -> Evidence:
-    """Return what folders that were copied from brokers hold; each of the ``copies`` stands for a run.
+    """Return the evidence of folders that were copied from brokers; each of the ``copies`` stands for a run.
 
-    In all of them the same has to delete a key.
+    All ``copies`` must have the same ``tombstones``.
     """
     (tombstones,) = {one.tombstones for one in copies}
     return _evidence(spark, {**SIDE_READERS_OF_COPIES, "entries": entries_of_copies(tombstones)}, copies)
 
 
 def load_side_files(spark: SparkSession, copies: Sequence[Copies]) -> Evidence:
-    """Return the same without the logs themselves: its entries are empty."""
+    """Return the evidence of `load_copies` without the logs: its entries are empty."""
     return _evidence(spark, SIDE_READERS_OF_COPIES, copies)
 
 
@@ -151,13 +151,13 @@ def _evidence(spark: SparkSession, readers: Mapping[str, Reader], folders: Seque
     return Evidence(**tables, has_clients=readers is READERS)
 
 
-def empty(nothing: DataFrame, schema: StructType) -> DataFrame:
-    """Return a table without rows, of what has none; planning one from Python data costs more than this."""
-    return nothing.select(*(f.lit(None).cast(field.dataType).alias(field.name) for field in schema))
+def empty(no_rows: DataFrame, schema: StructType) -> DataFrame:
+    """Return an empty table, derived from a DataFrame without rows: planning a table from Python data costs more."""
+    return no_rows.select(*(f.lit(None).cast(field.dataType).alias(field.name) for field in schema))
 
 
 def digest_share() -> Column:
-    """Return one batch's share of its log's digest, as `harness.brokers.segments.digest.batch_digest` has it."""
+    """Return one batch's share of its log's digest, by `harness.brokers.segments.digest.batch_digest`."""
     return f.col("crc") * (f.pmod(f.col("base_offset"), f.lit(DIGEST_MODULUS)) + 1)
 
 
@@ -168,26 +168,26 @@ def _table(spark: SparkSession, reader: Reader, folders: Sequence[Any], tasks: i
                 yield from read(reader, folders, number, tasks)
 
     rows = spark.range(0, tasks, 1, tasks).mapInArrow(part, reader.schema)
-    return held(rows if tasks == 1 else rows.repartition(1))
+    return checkpointed(rows if tasks == 1 else rows.repartition(1))
 
 
-def held(rows: DataFrame) -> DataFrame:
-    """Plan rows now, and keep them once a job has computed them."""
-    return in_one(rows).localCheckpoint(eager=False)
+def checkpointed(rows: DataFrame) -> DataFrame:
+    """Plan rows now, and keep them after the first job that computes them (a lazy local checkpoint)."""
+    return colocated(rows).localCheckpoint(eager=False)
 
 
 PARTITIONS = "spark.harness.partitions"
-"""The setting that says over how many partitions a session deals runs; one where there is none."""
+"""The Spark setting for the number of partitions over which a session distributes runs; 1 by default."""
 
 
-def in_one(rows: DataFrame) -> DataFrame:
-    """Put the rows of a run into one partition: a run is small, and then no join needs a shuffle.
+def colocated(rows: DataFrame) -> DataFrame:
+    """Put all rows of a run into one Spark partition: a run is small, and then no join needs a shuffle.
 
-    All runs into the same one, unless the session deals them (`PARTITIONS`). Of the result of an inner or full join,
-    and of a union, the planner has to be told again before it is joined once more.
+    All runs share that partition, unless the session distributes them (`PARTITIONS`). Call this function again on the
+    result of an inner join, a full join or a union before joining the result.
     """
     partitions = _partitions(rows.sparkSession)
-    # Where they are dealt like that already, the planner leaves this out.
+    # The planner omits this repartition where the rows are distributed by run already.
     return rows.coalesce(1) if partitions == 1 else rows.repartition(partitions, "run")
 
 

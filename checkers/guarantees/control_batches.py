@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, in_one
+from checkers.evidence.tables import PARTITION, REPLICA, colocated
 from checkers.guarantees.told import told
 from harness.run_folder.store import BEFORE_RETURN
 
@@ -39,7 +39,9 @@ MARKERS = "kind IN ('commit', 'abort')"
 def check(watched: Watched) -> DataFrame:
     """Return `TOLD`; the offset is the marker's."""
     rows = _gone(watched).unionByName(_timed(watched)).unionByName(_emptied(watched))
-    return told(in_one(rows), NAME, broken="why IS NOT NULL", explanation=f.col("why"), witness={"told": f.col("why")})
+    return told(
+        colocated(rows), NAME, broken="why IS NOT NULL", explanation=f.col("why"), witness={"told": f.col("why")}
+    )
 
 
 def _gone(watched: Watched) -> DataFrame:
@@ -59,7 +61,7 @@ def _gone(watched: Watched) -> DataFrame:
     )
     is_left = f.expr("data_at < offset AND (decided_by IS NULL OR decided_by > offset)")
     return (
-        in_one(had)
+        colocated(had)
         .join(_full_at_end(watched), [*REPLICA, "offset"], "left_anti")
         .join(judged.replicas.select(*REPLICA, "log_end"), REPLICA)
         .where("offset < log_end")
@@ -113,9 +115,9 @@ def _emptied(watched: Watched) -> DataFrame:
     full = _full_at_end(watched).withColumn("is_full", f.lit(True))
     seen = watched.sightings.where("kind = 'empty'").select(*REPLICA, "offset")
     return (
-        in_one(stored.unionByName(seen).distinct())
-        .join(in_one(markers), [*PARTITION, "offset"], "left_semi")
-        .join(in_one(lasting), REPLICA, "left_semi")
+        colocated(stored.unionByName(seen).distinct())
+        .join(colocated(markers), [*PARTITION, "offset"], "left_semi")
+        .join(colocated(lasting), REPLICA, "left_semi")
         .join(full, [*REPLICA, "offset"], "left")
         .select(
             *REPLICA,
@@ -131,8 +133,8 @@ def _emptied(watched: Watched) -> DataFrame:
 def _before(watched: Watched) -> DataFrame:
     """Return what a replica held before the return and knew to be below its high watermark."""
     evidence = watched.judged.evidence
-    known = evidence.states.where(f.col("snapshot") == BEFORE_RETURN).select(*REPLICA, "high_watermark")
-    return evidence.before_return.join(known, REPLICA).where("last_offset < high_watermark")
+    written = evidence.states.where(f.col("snapshot") == BEFORE_RETURN).select(*REPLICA, "high_watermark")
+    return evidence.before_return.join(written, REPLICA).where("last_offset < high_watermark")
 
 
 def _full_at_end(watched: Watched) -> DataFrame:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
-from checkers.evidence.tables import in_one
+from checkers.evidence.tables import colocated
 from checkers.guarantees import compaction_lag, control_batches, last_value, offsets, order, tombstones
 from checkers.guarantees.watched import watch
 
@@ -20,4 +20,4 @@ GUARANTEES = (last_value, order, offsets, tombstones, compaction_lag, control_ba
 def check(judged: Judged) -> DataFrame:
     """Return `told.TOLD` of every guarantee and replica that has anything to compare."""
     watched = watch(judged)
-    return in_one(reduce(DataFrame.unionByName, (one.check(watched) for one in GUARANTEES)))
+    return colocated(reduce(DataFrame.unionByName, (one.check(watched) for one in GUARANTEES)))

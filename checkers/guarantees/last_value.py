@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, in_one
+from checkers.evidence.tables import PARTITION, REPLICA, colocated
 from checkers.finding import number, printable
 from checkers.guarantees.told import told
 from checkers.replay.truth import client_outcomes, true_states
@@ -36,14 +36,14 @@ def check(watched: Watched) -> DataFrame:
     """Return `TOLD`; the offset is that of the last committed record."""
     judged = watched.judged
     doubtful = client_outcomes(judged.evidence.history).where("client_outcome IS NULL").select("run", "txn")
-    undecided = judged.known.join(doubtful, ["run", "txn"], "left_semi").select(
+    undecided = judged.written.join(doubtful, ["run", "txn"], "left_semi").select(
         *PARTITION, f.col("offset").alias("true_offset")
     )
     wrong = judged.differing_keys.select(*REPLICA, "key", "here_offset", f.lit(True).alias("wrong"))
     rows = (
-        in_one(true_states(judged.known).join(judged.replicas.select(*REPLICA, "log_start"), PARTITION))
+        colocated(true_states(judged.written).join(judged.replicas.select(*REPLICA, "log_start"), PARTITION))
         .where("true_offset >= log_start")
-        .join(in_one(undecided), [*PARTITION, "true_offset"], "left_anti")
+        .join(colocated(undecided), [*PARTITION, "true_offset"], "left_anti")
         .join(wrong, [*REPLICA, "key"], "left")
         .withColumn("offset", f.col("true_offset"))
     )

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, in_one
+from checkers.evidence.tables import PARTITION, REPLICA, colocated
 from checkers.finding import printable
 from checkers.guarantees.told import told
 from harness.run_folder.store import BEFORE_RETURN
@@ -39,7 +39,7 @@ CLIENT, OBSERVER, BEFORE, AFTER = range(4)
 
 def check(watched: Watched) -> DataFrame:
     """Return `TOLD`."""
-    words = in_one(_of_clients(watched).unionByName(_of_logs(watched)).unionByName(_of_observer(watched)))
+    words = colocated(_of_clients(watched).unionByName(_of_logs(watched)).unionByName(_of_observer(watched)))
     in_turn = Window.partitionBy(*PARTITION, "offset").orderBy("teller", "time_ms", f.asc_nulls_first("broker"), *FACTS)
     all_of_it = in_turn.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     first = {name: f.first(name, ignorenulls=True).over(all_of_it).alias(f"first_{name}") for name in FACTS}
@@ -93,7 +93,7 @@ def _of_logs(watched: Watched) -> DataFrame:
             # A record's may be told by its header; Redpanda's compaction rewrites more of a data batch than Kafka's.
             f.when(f.col("marker").isNotNull(), f.col("producer_id")).alias("producer_id"),
         )
-        .join(in_one(replicated), [*REPLICA, "snapshot"])
+        .join(colocated(replicated), [*REPLICA, "snapshot"])
         .where("offset < high_watermark")
         .drop("snapshot", "high_watermark")
     )

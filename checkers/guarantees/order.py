@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, in_one
+from checkers.evidence.tables import PARTITION, REPLICA, colocated
 from checkers.guarantees.told import told
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def check(watched: Watched) -> DataFrame:
     """Return `TOLD`; the offset is that of the record that comes too late."""
     rows = _delivered(watched).unionByName(_written(watched))
     return told(
-        in_one(rows),
+        colocated(rows),
         NAME,
         broken="before IS NOT NULL",
         explanation=f.when(

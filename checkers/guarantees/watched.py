@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, held, in_one
+from checkers.evidence.tables import PARTITION, REPLICA, checkpointed, colocated
 from checkers.replay.batch_outcomes import ABORTED
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ class Watched:
 
 def watch(judged: Judged) -> Watched:
     """Derive it."""
-    acks = held(_acks(judged))
-    sightings = held(_sightings(judged))
-    return Watched(judged, acks, sightings, held(_removals(judged, acks, sightings)))
+    acks = checkpointed(_acks(judged))
+    sightings = checkpointed(_sightings(judged))
+    return Watched(judged, acks, sightings, checkpointed(_removals(judged, acks, sightings)))
 
 
 def _acks(judged: Judged) -> DataFrame:
@@ -81,7 +81,7 @@ def _sightings(judged: Judged) -> DataFrame:
     gone = looks.select(*columns, f.explode("removed").alias("seen"), f.lit(True).alias("is_gone"))
     there = looks.select(*columns, f.explode("appeared").alias("seen"), f.lit(False).alias("is_gone"))
     return (
-        in_one(there.unionByName(gone))
+        colocated(there.unionByName(gone))
         .select(
             *columns,
             "is_gone",
@@ -101,7 +101,7 @@ def _removals(judged: Judged, acks: DataFrame, sightings: DataFrame) -> DataFram
         *REPLICA, "offset", "kind", "time_ms", "log_end"
     )
     return (
-        in_one(gone.join(in_one(_written(judged, acks)), [*PARTITION, "offset"]))
+        colocated(gone.join(colocated(_written(judged, acks)), [*PARTITION, "offset"]))
         .join(judged.evidence.settings.drop("problem"), "run")
         .withColumn("age_ms", f.col("time_ms") - f.col("since_ms"))
         .where("age_ms IS NOT NULL")
@@ -111,14 +111,14 @@ def _removals(judged: Judged, acks: DataFrame, sightings: DataFrame) -> DataFram
 def _written(judged: Judged, acks: DataFrame) -> DataFrame:
     """Return what is known of every offset: records by client or log, markers by any log or the observer."""
     begun = acks.groupBy(*PARTITION, "offset").agg(f.max("invoked_ms").alias("invoked_ms"))
-    records = judged.known.select(*PARTITION, "offset", "key", "tombstone", "truth", "goes_on")
+    records = judged.written.select(*PARTITION, "offset", "key", "tombstone", "truth", "goes_on")
     markers = judged.markers.select(*PARTITION, f.col("marker_offset").alias("offset")).distinct()
     upwards = Window.partitionBy(*PARTITION).orderBy("offset")
     stretch = Window.partitionBy(*PARTITION, "stretch")
     counts = ~f.col("truth").eqNullSafe(ABORTED)
     return (
-        in_one(records.unionByName(markers, allowMissingColumns=True))
-        .join(in_one(begun), [*PARTITION, "offset"], "left")
+        colocated(records.unionByName(markers, allowMissingColumns=True))
+        .join(colocated(begun), [*PARTITION, "offset"], "left")
         .withColumn("since_ms", f.max("invoked_ms").over(upwards))
         .withColumn("stretch", f.col("offset") - f.dense_rank().over(upwards))
         .withColumn("known_to", f.max("offset").over(stretch) + 1)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
-from checkers.consistency import other_spans, own_state
-from checkers.consistency.own_words import with_told_aborts
+from checkers.consistency import side_files, txnindex_disagreement
+from checkers.consistency.wire_answers import with_served_aborts
 from checkers.evidence.parse import DISK
 from checkers.evidence.schemas import ENTRIES
-from checkers.evidence.tables import PARTITION, REPLICA, held, in_one, place_of
+from checkers.evidence.tables import PARTITION, REPLICA, checkpointed, colocated, place_of
 from checkers.reduction.scan import BEYOND, COMPARED
 from checkers.replay.batch_outcomes import (
     ABORTED,
@@ -26,8 +26,8 @@ from checkers.replay.batch_outcomes import (
     open_transactions,
     overtaken_transactions,
 )
-from checkers.replay.lineage import stale_tails
 from checkers.replay.truth import markers_seen, with_stable_ends, with_whole_beyond
+from checkers.replay.unreplicated_tails import unreplicated_tails
 from harness.run_folder.store import AFTER_REJOIN
 
 if TYPE_CHECKING:
@@ -65,26 +65,26 @@ class Beliefs:
         problems = stretches.where("problem IS NOT NULL").select(*REPLICA, "problem")
         damaged = problems.unionByName(side.damaged)
         sound = stretches.where("problem IS NULL")
-        side = with_told_aborts(replace(side, entries=as_entries(sound.where("control"))))
+        side = with_served_aborts(replace(side, entries=as_entries(sound.where("control"))))
         told = decided(sound)
         overtaken = overtaken_transactions(sound, told).localCheckpoint(eager=False)
-        markers = held(markers_seen(side))
-        spans = held(_spans(side, markers))
+        markers = checkpointed(markers_seen(side))
+        spans = checkpointed(_spans(side, markers))
         in_doubt = _in_doubt(told, markers, overtaken, spans).localCheckpoint(eager=False)
-        summary = held(_summary(sound, in_doubt))
+        summary = checkpointed(_summary(sound, in_doubt))
         opened = open_transactions(in_doubt)
-        replicas = with_whole_beyond(in_one(ends), summary.select(*REPLICA, "held_beyond")).join(
+        replicas = with_whole_beyond(colocated(ends), summary.select(*REPLICA, "held_beyond")).join(
             summary.groupBy(*PARTITION).agg(f.max("transactional").alias("has_transactions")),
             PARTITION,
             "left",
         )
-        replicas = held(with_stable_ends(replicas, opened))
+        replicas = checkpointed(with_stable_ends(replicas, opened))
         return cls(side, sound, damaged, in_doubt, overtaken, spans, summary, replicas, opened)
 
     @property
     def tails(self) -> DataFrame:
         """Stale tails that the batches tell of: a stretch may go on into one."""
-        return stale_tails(self.stretches.withColumn("last_offset", f.col("end_offset")), self.side.epochs)
+        return unreplicated_tails(self.stretches.withColumn("last_offset", f.col("end_offset")), self.side.epochs)
 
     @property
     def ended_elsewhere(self) -> DataFrame:
@@ -93,10 +93,10 @@ class Beliefs:
             *REPLICA, "bound", f.count("*").over(Window.partitionBy(*PARTITION)).alias("replicas")
         )
         return (
-            in_one(self.opened.join(in_one(replicas), REPLICA))
+            colocated(self.opened.join(colocated(replicas), REPLICA))
             .withColumn("holders", f.count("*").over(Window.partitionBy(*_PRODUCER, "first_offset")))
             .where("holders < replicas AND first_offset < bound")
-            .join(in_one(self.damaged.select(*PARTITION).distinct()), PARTITION, "left_anti")
+            .join(colocated(self.damaged.select(*PARTITION).distinct()), PARTITION, "left_anti")
             .select(*REPLICA, f.col("first_offset").alias("from"), f.col("first_last_offset").alias("to"))
         )
 
@@ -106,7 +106,7 @@ class Beliefs:
         places = [
             self.overtaken.select(*REPLICA, f.col(name).alias("base_offset")) for name in ("offset", "overtaken_at")
         ]
-        shown = in_one(places[0].unionByName(places[1]).distinct().withColumn("shown", f.lit(True)))
+        shown = colocated(places[0].unionByName(places[1]).distinct().withColumn("shown", f.lit(True)))
         is_shown = (f.col("belief") == OPEN) | f.col("shown")
         return self.in_doubt.join(shown, [*REPLICA, "base_offset"], "left").where(is_shown).drop("shown")
 
@@ -117,8 +117,8 @@ class Beliefs:
             "spans": self.spans,
             "tails": self.tails,
             "replicas": self.replicas,
-            "doubts": own_state.compare(self.side, self.replicas, self.opened, self.in_doubt),
-            "unsure": other_spans.compare(self.side.aborts, self.side.epochs, self.replicas),
+            "doubts": side_files.compare(self.side, self.replicas, self.opened, self.in_doubt),
+            "unsure": txnindex_disagreement.compare(self.side.aborts, self.side.epochs, self.replicas),
             "damaged": self.damaged,
         }
 
@@ -172,7 +172,7 @@ def _in_doubt(told: DataFrame, markers: DataFrame, overtaken: DataFrame, spans: 
     """
     touched = spans.select(*_PRODUCER, "span_from", "span_to")
     in_spans = (
-        in_one(told.where("transactional").join(touched, _PRODUCER))
+        colocated(told.where("transactional").join(touched, _PRODUCER))
         .where("base_offset <= span_to AND end_offset >= span_from")
         .select(*REPLICA, "producer_id", "base_offset", f.lit(True).alias("in_span"))
         .distinct()
@@ -182,9 +182,9 @@ def _in_doubt(told: DataFrame, markers: DataFrame, overtaken: DataFrame, spans: 
     passed = overtaken.select(*REPLICA, "producer_id", decision, f.lit(True).alias("passed")).distinct()
     return (
         _with_first_mark(told.withColumn("at", f.col("base_offset")), markers)
-        .join(in_one(in_spans), [*REPLICA, "producer_id", "base_offset"], "left")
+        .join(colocated(in_spans), [*REPLICA, "producer_id", "base_offset"], "left")
         .withColumn("decision", decision)
-        .join(in_one(passed), [*REPLICA, "producer_id", "decision"], "left")
+        .join(colocated(passed), [*REPLICA, "producer_id", "decision"], "left")
         .withColumn(
             "misjudged",
             f.col("transactional")

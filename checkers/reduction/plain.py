@@ -156,9 +156,9 @@ def _told(logs: Iterable[_Log]) -> dict[int, list[dict[str, Any]]]:
 
 
 def _has_stale_tail(columns: dict[str, Any], known: Sequence[tuple[int, int]]) -> bool:
-    """Whether any replica has a lower leader epoch where another has a higher one already (see `lineage`).
+    """Whether any replica has a lower leader epoch where another has a higher one already (see `unreplicated_tails`).
 
-    ``known``: leader epochs and where they began.
+    ``written``: leader epochs and where they began.
     """
     began = np.array(known, np.int64).reshape(-1, 2)
     starts = np.concatenate([columns["base_offset"].to_numpy(), began[:, 1]])
@@ -249,7 +249,7 @@ def _marks(logs: Mapping[int, _Log], notes: Mapping[int, _Notes]) -> tuple[Longs
 
 
 def _spans_differ(notes: Iterable[_Notes]) -> bool:
-    """Whether two replicas take one ABORT for the end of different stretches (see `other_spans`)."""
+    """Whether two replicas take one ABORT for the end of different stretches (see `txnindex_disagreement`)."""
     first_of: dict[tuple[int, int], int] = {}
     for note in notes:
         for producer, first, last in zip(note.producer.tolist(), note.first.tolist(), note.last.tolist(), strict=True):

@@ -23,14 +23,14 @@ from pyspark.sql import functions as f
 from checkers.evidence.copies import replica_facts
 from checkers.evidence.files import segment_files, shares
 from checkers.evidence.schemas import ENTRIES
-from checkers.evidence.tables import PARTITION, REPLICA, held, in_one, load_side_files, place_of
+from checkers.evidence.tables import PARTITION, REPLICA, checkpointed, colocated, load_side_files, place_of
 from checkers.reduction.beliefs import Beliefs, as_entries, differing_places
 from checkers.reduction.pick import pick
 from checkers.reduction.scan import scan
 from checkers.reduction.settled import settle
 from checkers.reduction.sieve import TASK_BYTES, buckets_of, sieve
-from checkers.replay.lineage import side_files_before
 from checkers.replay.truth import bounded
+from checkers.replay.unreplicated_tails import side_files_before
 from harness.brokers.segments.batches import CorruptLogError
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ class Reduced:
     """What is left of copies.
 
     ``evidence``: its entries are the picked ones; None where nothing is left to judge. ``replicas`` as `judged.judge`
-    takes them. ``told``: the rows of ``replicas``, ``doubts`` (what `own_state` says of the whole logs), ``unsure``
-    (what `other_spans` says) and ``damaged`` (REPLICA and ``problem``). ``left_out``: how many keys more differ than
-    are judged, by place. ``let_go``: the places in which nothing can be found.
+    takes them. ``told``: the rows of ``replicas``, ``doubts`` (what `side_files` says of the whole logs), ``unsure``
+    (what `txnindex_disagreement` says) and ``damaged`` (REPLICA and ``problem``). ``left_out``: how many keys more
+    differ than are judged, by place. ``let_go``: the places in which nothing can be found.
     """
 
     evidence: Evidence | None
@@ -142,8 +142,8 @@ def _believed(
 ) -> tuple[list[SegmentFile], Beliefs, dict[str, Rows]]:
     """Read all files, up to where their replicas are cut; return them, what replicas believe, and its small tables."""
     schema = "run string, topic string, partition int, broker int, stale_from long"
-    tails = held(spark.createDataFrame([(*replica, offset) for replica, offset in cut.items()], schema))
-    ends = held(_ends(side, tails))
+    tails = checkpointed(spark.createDataFrame([(*replica, offset) for replica, offset in cut.items()], schema))
+    ends = checkpointed(_ends(side, tails))
     segments = segment_files(copies, {_replica(row): row.asDict() for row in ends.collect()})
     stretches = scan(spark, segments).repartition(tasks, *PARTITION).localCheckpoint(eager=False)
     with ThreadPoolExecutor(1) as pool:
@@ -161,14 +161,14 @@ def _replica(row: Any) -> tuple[Any, ...]:
 
 def _ends(side: Evidence, tails: DataFrame) -> DataFrame:
     """Return the replicas with their log ends and bounds."""
-    states = in_one(side.states).join(tails, REPLICA, "left")
+    states = colocated(side.states).join(tails, REPLICA, "left")
     return bounded(states.withColumn("log_end", f.least("log_end", "stale_from")))
 
 
 def _at_once(tables: Mapping[str, DataFrame]) -> Callable[[], dict[str, Rows]]:
     """Return what computes small tables in one job, and gives their rows."""
     rows = [
-        in_one(table).select(f.lit(name).alias("table"), f.to_json(f.struct(*table.columns)).alias("row"))
+        colocated(table).select(f.lit(name).alias("table"), f.to_json(f.struct(*table.columns)).alias("row"))
         for name, table in tables.items()
     ]
     whole = reduce(DataFrame.unionAll, rows)
@@ -191,13 +191,13 @@ def _evidence(
     batches = as_entries(beliefs.to_show).join(
         entries.select(*REPLICA, "base_offset"), [*REPLICA, "base_offset"], "left_anti"
     )
-    kept = held(entries.unionByName(batches.select(*ENTRIES.names)))
+    kept = checkpointed(entries.unionByName(batches.select(*ENTRIES.names)))
     spans = beliefs.spans.select(*PARTITION, "producer_id")
-    producers = held(kept.select(*PARTITION, "producer_id").unionByName(spans).distinct())
+    producers = checkpointed(kept.select(*PARTITION, "producer_id").unionByName(spans).distinct())
     if producers.isEmpty():
         return None, left_out
     markers = beliefs.side.entries.join(producers, [*PARTITION, "producer_id"], "left_semi").select(*ENTRIES.names)
-    return replace(beliefs.side, entries=held(kept.unionByName(markers))), left_out
+    return replace(beliefs.side, entries=checkpointed(kept.unionByName(markers))), left_out
 
 
 def _judged_keys(
@@ -218,4 +218,4 @@ def _judged_keys(
     keys = sieve(files.repartition(readers, "segment"), segments, buckets_of(segments), tasks).localCheckpoint()
     more = keys.where("left_out IS NOT NULL").groupBy(*PARTITION).agg(f.sum("left_out").alias("keys")).collect()
     wanted = keys.where("broker IS NOT NULL").select(*REPLICA, "from", "to").unionByName(beliefs.ended_elsewhere)
-    return held(pick(spark, wanted, segments)), {place_of(row): row["keys"] for row in more}
+    return checkpointed(pick(spark, wanted, segments)), {place_of(row): row["keys"] for row in more}

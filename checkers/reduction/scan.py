@@ -72,24 +72,24 @@ def scan(spark: SparkSession, segments: Sequence[SegmentFile]) -> DataFrame:
 
 def _stretches(segment: SegmentFile, index: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the stretches of a file, and where it cannot be read from some place on, a row that says so."""
-    held: list[Batches] = []
+    pending: list[Batches] = []
     count = skipped = 0
     problem: str | None = None
     try:
         with segment.path.open("rb", buffering=0) as file:
             for block in iter_blocks(file, source=str(segment.path)):
-                held.append(block.batches[block.batches["last_offset"] < segment.log_end])
-                count += len(held[-1])
+                pending.append(block.batches[block.batches["last_offset"] < segment.log_end])
+                count += len(pending[-1])
                 skipped += len(block.skipped)
                 if count >= _AT_ONCE:
-                    yield _table(segment, index, np.concatenate(held), schema)
-                    held, count = [], 0
+                    yield _table(segment, index, np.concatenate(pending), schema)
+                    pending, count = [], 0
     except CorruptLogError as error:
         problem = None if error.cut and segment.is_last else str(error)
     except OSError as error:
         problem = str(error)
     if count:
-        yield _table(segment, index, np.concatenate(held), schema)
+        yield _table(segment, index, np.concatenate(pending), schema)
     if skipped and problem is None:
         problem = f"{segment.path}: {skipped} entries of magic 0 or 1 are not read"
     if problem is not None:

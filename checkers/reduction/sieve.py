@@ -140,20 +140,20 @@ def _flags(belief: str) -> int:
 
 
 def _send(segment: SegmentFile, buckets: int, beliefs: _Beliefs, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    held: list[tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]] = []
+    pending: list[tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]] = []
     rows = 0
     with segment.path.open("rb", buffering=0) as file:
         # Checksums were computed when the file was scanned.
         for block in until_cut(iter_blocks(file, source=str(segment.path), verify_crc=False)):
             flags = beliefs.of(block, segment.log_end)
             for unpacked in unpack(block, block.batches["last_offset"] < segment.log_end):
-                held.append(_packed(segment, unpacked, flags))
-                rows += len(held[-1][0])
+                pending.append(_packed(segment, unpacked, flags))
+                rows += len(pending[-1][0])
                 if rows >= SEND_ROWS:
-                    yield _dealt(segment, buckets, held, schema)
-                    held, rows = [], 0
+                    yield _dealt(segment, buckets, pending, schema)
+                    pending, rows = [], 0
     if rows:
-        yield _dealt(segment, buckets, held, schema)
+        yield _dealt(segment, buckets, pending, schema)
 
 
 def _packed(
@@ -171,11 +171,11 @@ def _packed(
 def _dealt(
     segment: SegmentFile,
     buckets: int,
-    held: list[tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]],
+    pending: list[tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]],
     schema: pa.Schema,
 ) -> pa.RecordBatch:
     """Return a row for each bucket, with its share of the records."""
-    hashes, places = (np.concatenate(column) for column in zip(*held, strict=True))
+    hashes, places = (np.concatenate(column) for column in zip(*pending, strict=True))
     numbers = (hashes % np.uint64(buckets)).astype(np.uint16)
     order = np.argsort(numbers, kind="stable")
     cuts = np.searchsorted(numbers[order], np.arange(buckets + 1))

@@ -1,5 +1,5 @@
 """What each broker believes: the outcome of every transactional batch, derived from its own log alone.
 
-The truth to compare with, producer spans, and the two together (`judged`). No file is read here, and no anomaly
-is named.
+Also the truth that beliefs are compared with, and beliefs and truth together (`judged`). This package reads no files
+and names no anomalies.
 """

@@ -1,11 +1,11 @@
-"""What a broker believes: which transaction outcome its own log gives to each batch.
+"""The beliefs of a broker: the transaction outcome that its own log gives to each batch.
 
 Rules (`ProducerStateManager`, `ProducerAppendInfo`, Kafka 3.9 - 4.4): a transactional data batch belongs to
-the transaction that the next control marker of its producer ends, *in this broker's log*, whatever marker
-was meant for it. A transactional data batch that compaction has emptied opens a transaction all the same;
-an emptied control batch closes nothing. Without a following marker the transaction is open here.
+the transaction that the next marker of its producer ends, *in this broker's log*, even if another marker was written
+for that transaction. A transactional data batch that compaction has emptied also opens a transaction; an emptied
+control batch ends none. Without a following marker the transaction is open on this broker.
 
-Works on batches, not on records: a batch belongs to one transaction.
+The functions work on batches, not on records: a batch belongs to one transaction.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"
 
 
 def outcome_of(marker: str) -> f.Column:  # type: ignore[name-defined]
-    """Column: the outcome that a marker's type stands for; null for other control records."""
+    """Column: the outcome for a marker's type; null for other control records."""
     return f.when(f.col(marker) == "commit", COMMITTED).when(f.col(marker) == "abort", ABORTED)
 
 
 def own_marker() -> f.Column:  # type: ignore[name-defined]
-    """Whether the marker carries the next epoch: from transactions v2 on, each end of a transaction bumps it by one.
+    """Column: whether the deciding marker is surely the transaction's own, as its producer epoch is the next one.
 
-    In v1 markers carry the epoch of the data, so that nothing tells the end of this transaction from the next one's
-    (KIP-890).
+    From transactions v2 on, each end of a transaction increments the producer epoch. In v1 a marker has the epoch of
+    the data, so that the marker of a transaction and that of the producer's next transaction look the same (KIP-890).
     """
     return f.coalesce(f.col("decided_in_epoch") == f.col("producer_epoch") + 1, f.lit(False))
 
 
 def from_here_on(group: list[str], offset: str) -> WindowSpec:
-    """Window: this row and those at later offsets of its group, the nearest last; it holds no group in memory."""
+    """Window: this row and those at later offsets of its group, nearest last; no group is kept in memory."""
     later_first = Window.partitionBy(*group).orderBy(f.col(offset).desc())
     return later_first.rowsBetween(Window.unboundedPreceding, Window.currentRow)
 
@@ -48,9 +48,9 @@ BELIEF = ["belief", "decided_by", "decided_in_epoch", "decided_in_leader_epoch"]
 
 
 def replay(entries: DataFrame) -> DataFrame:
-    """Return one row per data batch with `BELIEF`, as `decided` gives it.
+    """Return one row per data batch with `BELIEF`, as `decided` adds it.
 
-    Takes ENTRIES of one snapshot and source; keeps of them what names a batch.
+    Takes ENTRIES of one snapshot and source; keeps the columns that identify a batch.
     """
     return decided(entries.where("first_in_batch")).select(
         *REPLICA,
@@ -67,8 +67,8 @@ def replay(entries: DataFrame) -> DataFrame:
 def decided(batches: DataFrame) -> DataFrame:
     """Return the data batches with `BELIEF`; control batches are left out.
 
-    Adds ``belief`` (committed | aborted | open; plain data is committed) and offset, producer epoch and leader epoch of
-    the marker (null where there is none) to the columns.
+    Adds ``belief`` (committed | aborted | open; non-transactional data is committed) and offset, producer epoch and
+    leader epoch of the deciding marker (null where there is none).
     """
     after = from_here_on([*REPLICA, "producer_id"], "base_offset")
     facts = f.struct(outcome_of("marker"), "last_offset", "producer_epoch", "leader_epoch")
@@ -90,13 +90,14 @@ def decided(batches: DataFrame) -> DataFrame:
 def overtaken_transactions(entries: DataFrame, beliefs: DataFrame) -> DataFrame:
     """Return REPLICA, producer_id, ``offset``, ``last_offset``, belief, ``decided_by``, ``overtaken_at`` of each log.
 
-    Of every producer's first batch that is followed by data of a higher epoch before any marker of that producer:
-    this replica has missed a marker in between. A producer gets a higher epoch only after its coordinator has
-    ended what was open (KIP-360, KIP-890), and a marker goes only after its transaction's last batch has gone. A mere
-    gap between epochs proves nothing: they rise with transactions on other partitions too.
+    A row is a producer's first batch that is followed by data of a higher producer epoch before any marker of that
+    producer: this replica has missed a marker in between. A producer gets a higher epoch only after its transaction
+    coordinator has ended the open transaction (KIP-360, KIP-890), and compaction removes a marker only after the last
+    batch of its transaction. A gap between epochs alone proves nothing: transactions on other partitions also increment
+    the epoch.
     """
     in_order = Window.partitionBy(*REPLICA, "producer_id").orderBy("base_offset")
-    # Without their epochs: a marker overtakes nothing, and nothing overtakes it.
+    # Markers get no epoch: a marker neither overtakes a batch nor is overtaken.
     markers = entries.where("marker IN ('commit', 'abort')").select(*REPLICA, "base_offset", "producer_id")
     batches = beliefs.where("transactional").select(
         *REPLICA, "base_offset", "producer_id", "last_offset", "producer_epoch", "belief", "decided_by"
@@ -125,9 +126,9 @@ def believed_records(entries: DataFrame, beliefs: DataFrame) -> DataFrame:
 
 
 def open_transactions(beliefs: DataFrame) -> DataFrame:
-    """Return REPLICA, producer_id, ``first_offset``, ``first_last_offset`` of what each log leaves open.
+    """Return REPLICA, producer_id, ``first_offset``, ``first_last_offset`` of the transactions open in each log.
 
-    The first batch's base offset and last offset: the last stable offset stays at the former.
+    Both offsets are those of the transaction's first batch; the last stable offset stays at ``first_offset``.
     """
     return (
         beliefs.where(f.col("belief") == OPEN)

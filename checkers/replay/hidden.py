@@ -1,7 +1,7 @@
-"""The committed records that a replica hides as aborted, with the evidence for each.
+"""The committed records that a replica hides as aborted, with the evidence for each record.
 
-Shared by `committed_to_aborted`, which reports them, and by the checkers that must not report their effects
-under another name.
+Shared by `committed_to_aborted`, which reports them, and by the checkers that must not report their effects as
+another anomaly.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, in_one
+from checkers.evidence.tables import PARTITION, REPLICA, colocated
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED
 from harness.run_folder.store import AFTER_REJOIN
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from checkers.evidence.tables import Evidence
 
 
-def hidden_records(evidence: Evidence, known: DataFrame, records: DataFrame, differing_keys: DataFrame) -> DataFrame:
+def hidden_records(evidence: Evidence, written: DataFrame, records: DataFrame, differing_keys: DataFrame) -> DataFrame:
     """Return every hidden record: REPLICA, offset, key, tombstone, producer_id, txn, ``abort_at``, ``source``.
 
     One row per record and source (log, txnindex, held: see `committed_to_aborted`). ``abort_at`` is the
-    offset of the ABORT taken for the transaction's end, null where it is not known.
+    offset of the ABORT that the replica took for the transaction's end, null where that offset is unknown.
     """
-    committed = known.where((f.col("truth") == COMMITTED) & f.col("transactional"))
+    committed = written.where((f.col("truth") == COMMITTED) & f.col("transactional"))
     facts = committed.select(*PARTITION, "offset", "key", "tombstone", "producer_id", "txn")
     by_log = (
         records.where(f.col("belief") == ABORTED)
@@ -52,10 +52,11 @@ def hidden_records(evidence: Evidence, known: DataFrame, records: DataFrame, dif
 
 
 def _once_held(evidence: Evidence) -> DataFrame:
-    """Return REPLICA, offset of every record that a replica was ever seen to have: in its files, or by the observer.
+    """Return REPLICA, offset of every record that was ever seen on a replica: in its files, or by the observer.
 
-    What lies inside the offsets of a transaction in its ``.txnindex`` it may never have had: while it was away others
-    had compacted that, and so it took two transactions of a producer for one.
+    A record inside the range of an aborted transaction in the replica's ``.txnindex`` may never have been on that
+    replica: while the replica was away, others compacted the record and a marker, and the replica then took two
+    transactions of a producer for one.
     """
     appeared = (
         evidence.observations.select(*REPLICA, f.explode("appeared").alias("seen"))
@@ -63,11 +64,11 @@ def _once_held(evidence: Evidence) -> DataFrame:
         .select(*REPLICA, f.col("seen.offset").alias("offset"))
     )
     stored = evidence.entries.where("offset IS NOT NULL").select(*REPLICA, "offset")
-    return in_one(appeared.unionByName(stored))
+    return colocated(appeared.unionByName(stored))
 
 
 def _undone_deletes(evidence: Evidence, differing_keys: DataFrame, facts: DataFrame) -> DataFrame:
-    """Return committed tombstones that a replica held before the return, gone while the older value is alive."""
+    """Return committed tombstones that a replica removed after the return, while the older value is alive."""
     held_before = evidence.before_return.select(*REPLICA, "offset")
     held_now = evidence.final.select(*REPLICA, "offset")
     alive = differing_keys.where("true_tombstone AND here_offset < true_offset").select(

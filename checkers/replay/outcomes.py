@@ -1,6 +1,6 @@
-"""What each replica makes of each transactional batch: for people to look at, beside the findings.
+"""The outcome that each replica gives to each transactional batch: for people to read, beside the findings.
 
-Verifies nothing. Of batches that compaction has removed there is no row, and none of what is in no transaction.
+Verifies nothing. There is no row for a batch that compaction has removed, nor for a non-transactional batch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from checkers.replay.judged import Judged
 
 
-def tell(judged: Judged) -> DataFrame:
+def transaction_outcomes(judged: Judged) -> DataFrame:
     """Return REPLICA, ``base_offset``, ``last_offset``, ``outcome`` and ``decided_by``.
 
     ``outcome``: committed, aborted or open; ``decided_by``: the offset of the marker, null where there is none.

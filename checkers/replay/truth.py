@@ -1,9 +1,9 @@
-"""What is right: the outcome of every transaction and the last committed record of every key.
+"""The truth: the outcome of every transaction and the last committed record of every key.
 
-A transaction's outcome is what the client knows. Where the client does not know it (``info``), it is what
-the *earliest* marker of the producer says that was ever seen after the record on any replica, at any
-snapshot: markers can vanish and never appear, so a replica whose log gives a later one has lost one. That is
-not a vote. Where neither tells, the outcome is null and nothing is judged by it.
+A transaction's outcome comes from the client. Where the client does not know the outcome (``info``), it comes from the
+*earliest* marker of the producer after the record that was ever seen on any replica, at any snapshot: a marker can be
+removed but never be added later, so a replica whose log has only a later marker has lost one. This is not a vote. Where
+neither client nor marker shows the outcome, it is null, and nothing is judged by it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, held, in_one
+from checkers.evidence.tables import PARTITION, REPLICA, checkpointed, colocated
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED, from_here_on, outcome_of
 from harness.run_folder.store import AFTER_REJOIN
 
@@ -27,10 +27,10 @@ UNBOUNDED = 2**63 - 1
 
 
 def bounded_replicas(evidence: Evidence) -> DataFrame:
-    """Return every replica after the rejoin with its log end, as `bounded` gives them.
+    """Return every replica after the rejoin with its log end and the columns that `bounded` adds.
 
-    Where no client is known, also as `with_whole_beyond` does, and ``has_transactions``: true where its partition has
-    any transactional batch, else null.
+    Without a history of clients, also with the columns of `with_whole_beyond` and ``has_transactions``: true where the
+    partition has any transactional batch, else null.
     """
     ends = evidence.final.groupBy(*REPLICA).agg((f.max("last_offset") + 1).alias("log_end"))
     states = evidence.states.where(f.col("snapshot") == AFTER_REJOIN).drop("log_end").join(ends, REPLICA, "left")
@@ -46,16 +46,16 @@ def bounded_replicas(evidence: Evidence) -> DataFrame:
         .agg(f.count("*").alias("held_beyond"))
     )
     with_transactions = evidence.entries.where("transactional").select(*PARTITION).distinct()
-    return with_whole_beyond(in_one(replicas), in_one(held_beyond)).join(
-        in_one(with_transactions).withColumn("has_transactions", f.lit(True)), PARTITION, "left"
+    return with_whole_beyond(colocated(replicas), colocated(held_beyond)).join(
+        colocated(with_transactions).withColumn("has_transactions", f.lit(True)), PARTITION, "left"
     )
 
 
 def bounded(states: DataFrame) -> DataFrame:
     """Add ``shortest``, the shortest log end of the partition, and its ``bound`` to replicas with their log ends.
 
-    The bound is the smaller of the highest high watermark that any replica knows and the shortest log end:
-    a checkpoint may lag by seconds, so the smallest high watermark would say nothing.
+    The bound is the smaller of the highest high watermark of any replica and the shortest log end: a checkpoint may
+    lag by seconds, so the lowest high watermark would be useless.
     """
     everywhere = Window.partitionBy(*PARTITION)
     return (
@@ -66,11 +66,12 @@ def bounded(states: DataFrame) -> DataFrame:
 
 
 def with_whole_beyond(replicas: DataFrame, held_beyond: DataFrame) -> DataFrame:
-    """Add ``whole_beyond``: whether every offset from the shortest log end on is held, so that none was removed there.
+    """Add ``whole_beyond`` and ``nothing_beyond``.
 
-    It is as good where the log starts at that end or later: of what is compared, it holds nothing to be removed. Where
-    reading was cut nobody knows. And ``nothing_beyond``: whether that is so on every replica. ``held_beyond``:
-    REPLICA, ``held_beyond``, the number of offsets that are held there.
+    ``whole_beyond``: whether the log has every offset from the shortest log end on, so that no record was removed
+    there. Also true where the log starts at or after that end, as such a log has no record that is compared; false
+    where reading was stopped early. ``nothing_beyond``: whether ``whole_beyond`` is true on every replica.
+    Takes ``held_beyond``: REPLICA, ``held_beyond``, the number of offsets that the log has there.
     """
     is_whole = f.coalesce("held_beyond", f.lit(0)) == f.col("log_end") - f.col("shortest")
     is_whole |= f.col("log_start") >= f.col("shortest")
@@ -84,24 +85,24 @@ def with_whole_beyond(replicas: DataFrame, held_beyond: DataFrame) -> DataFrame:
 
 
 def with_stable_ends(replicas: DataFrame, opened: DataFrame) -> DataFrame:
-    """Add ``stable_end``: the last stable offset, or where the broker was not asked for it what its log gives.
+    """Add ``stable_end``: the last stable offset, derived from the log where the broker was not asked.
 
-    ``opened`` as `replay.open_transactions` gives them.
+    ``opened``: from `batch_outcomes.open_transactions`.
     """
     first = opened.groupBy(*REPLICA).agg(f.min("first_offset").alias("open_from"))
     return (
-        in_one(replicas)
-        .join(in_one(first), REPLICA, "left")
+        colocated(replicas)
+        .join(colocated(first), REPLICA, "left")
         .withColumn("stable_end", f.coalesce("last_stable_offset", "open_from", "log_end"))
         .drop("open_from")
     )
 
 
 def markers_seen(evidence: Evidence) -> DataFrame:
-    """Return every marker that any replica held, ever: in logs, in ``.txnindex``, or seen by the observer.
+    """Return every marker that was ever seen on any replica: in logs, in ``.txnindex``, or by the observer.
 
-    What lies beyond every high watermark of its snapshot does not count: it may have been truncated. Of what
-    the observer saw, all counts.
+    A marker at or beyond every high watermark of its snapshot does not count: it may have been truncated later. A
+    marker that the observer saw always counts.
     """
     logs = evidence.entries.where(f.col("marker").isin("commit", "abort")).select(
         *PARTITION, "snapshot", "producer_id", f.col("last_offset").alias("marker_offset"),
@@ -131,9 +132,9 @@ def markers_seen(evidence: Evidence) -> DataFrame:
 
 
 def _replicated(evidence: Evidence) -> DataFrame:
-    """Return PARTITION, snapshot, ``replicated``: the highest high watermark that any replica knew then.
+    """Return PARTITION, snapshot, ``replicated``: the highest high watermark of any replica at that snapshot.
 
-    Where none is known, as of folders without checkpoints, all that is held counts.
+    Without any high watermark, as for folders without checkpoints, all offsets count as replicated.
     """
     return evidence.states.groupBy(*PARTITION, "snapshot").agg(
         f.coalesce(f.max("high_watermark"), f.lit(UNBOUNDED)).alias("replicated")
@@ -143,8 +144,8 @@ def _replicated(evidence: Evidence) -> DataFrame:
 def client_outcomes(history: DataFrame) -> DataFrame:
     """Return run, txn header, ``client_outcome``, ``some_lost`` of every transaction that a client wrote in.
 
-    The outcome is null where the client saw no end acknowledged; ``some_lost``: nor all of its records. The header of
-    what is in no transaction is null, and joins nothing.
+    The outcome is null where no end of the transaction was acknowledged; ``some_lost``: whether any record was not
+    acknowledged. The header of a record outside transactions is null, and null joins nothing.
     """
     is_ok, is_record = f.col("type") == "ok", f.col("f") == "produce"
     outcome = f.when(f.col("f") == "commit", COMMITTED).when(f.col("f") == "abort", ABORTED)
@@ -156,30 +157,30 @@ def client_outcomes(history: DataFrame) -> DataFrame:
     )
 
 
-ACKED, HELD_AFTER, HELD_BEFORE, NOTED = range(4)
-"""Who tells of a record, the best word first: client, final log, log before the return, observer."""
+BY_CLIENT, BY_FINAL_LOG, BY_LOG_BEFORE_RETURN, BY_OBSERVER = range(4)
+"""Sources of a record, the most reliable first."""
 
 
-def known_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame) -> DataFrame:
-    """Return every record with a key that is known to have been written below the bound, with its truth.
+def written_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame) -> DataFrame:
+    """Return every record with a key that is known to have been written below the bound, with its ``truth``.
 
-    From the client's acknowledgements and from what any replica held below a high watermark of that time
-    (beyond it a replica may hold what is truncated later). Where several tell of one offset, the best word
-    counts, and of equal ones one with the transactional bit: Redpanda's compaction may take it, and nothing gives it.
-    The observer tells producer ids only. ``goes_on``: whether the key has a record at or beyond the bound that is not
-    known to be aborted.
+    The sources are the client's acknowledgements and the logs of all replicas below a high watermark of that snapshot
+    (records beyond it may have been truncated later). Where several sources have an offset, the most reliable source
+    counts, and of equal ones the one with the transactional bit: Redpanda's compaction may remove that bit, and nothing
+    adds it. The observer has producer ids only. ``goes_on``: whether the key has a record at or beyond the bound that
+    is not known to be aborted.
 
-    A client knows the outcome of the records that were acknowledged to it. One that it was told nothing of
-    may be a duplicate in another transaction than its header says, unless its transaction lost one.
+    A client knows the outcome of records that were acknowledged to it. A record without an acknowledgement may be a
+    duplicate in another transaction than its header names, unless its transaction has an unacknowledged record.
 
-    Does not tell a record that was truncated from one that was compacted away since, where others had
-    already gone on past its offset and nothing else is known of that.
+    Does not distinguish a truncated record from one that was compacted away later, where other logs already
+    reached past its offset and no other source has that offset.
     """
     # An offset comes with an acknowledgement.
     acked = evidence.history.where("offset IS NOT NULL").select(
         *PARTITION,
         "offset",
-        f.lit(ACKED).alias("rank"),
+        f.lit(BY_CLIENT).alias("rank"),
         f.encode("key", "utf-8").alias("key"),
         "tombstone",
         _txn_header(),
@@ -191,34 +192,34 @@ def known_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame) -
         .withColumn("offset", f.coalesce("offset", "last_offset"))
         .join(_replicated(evidence), [*PARTITION, "snapshot"])
         .where("offset < replicated")
-        .withColumn("rank", f.when(f.col("snapshot") == AFTER_REJOIN, HELD_AFTER).otherwise(HELD_BEFORE))
+        .withColumn("rank", f.when(f.col("snapshot") == AFTER_REJOIN, BY_FINAL_LOG).otherwise(BY_LOG_BEFORE_RETURN))
         .select(*acked.columns)
     )
-    nothing = {name: f.lit(None).alias(name) for name in ("key", "tombstone", "txn", "transactional")}
-    noted = (
+    no_facts = {name: f.lit(None).alias(name) for name in ("key", "tombstone", "txn", "transactional")}
+    observed = (
         evidence.observations.select(*PARTITION, f.explode("appeared").alias("seen"))
         .where(f.col("seen.kind").isin("value", "tombstone"))
         .select(
-            *PARTITION, f.col("seen.offset").alias("offset"), f.lit(NOTED).alias("rank"), *nothing.values(),
+            *PARTITION, f.col("seen.offset").alias("offset"), f.lit(BY_OBSERVER).alias("rank"), *no_facts.values(),
             f.col("seen.producer_id").alias("producer_id"),
         )
     )  # fmt: skip
-    best, word = f.min_by, f.struct("rank", ~f.col("transactional"))
-    records = held(
+    best, reliability = f.min_by, f.struct("rank", ~f.col("transactional"))
+    records = checkpointed(
         acked.unionAll(stored)
-        .unionAll(noted)
+        .unionAll(observed)
         .groupBy(*PARTITION, "offset")
         .agg(
-            f.min("rank").alias("told_by"),
-            *(best(name, word).alias(name) for name in nothing),
+            f.min("rank").alias("source"),
+            *(best(name, reliability).alias(name) for name in no_facts),
             best("producer_id", f.when(f.col("producer_id").isNotNull(), f.col("rank"))).alias("producer_id"),
         )
-        # Markers have no key, nor has what the observer alone tells. A record without one is invalid in a compacted
-        # topic, and every cleaner removes it (`Cleaner.shouldRetainRecord`).
+        # Markers have no key, nor have records that only the observer saw. A record without a key is invalid in a
+        # compacted topic, and every cleaner removes it (`Cleaner.shouldRetainRecord`).
         .where("key IS NOT NULL")
         .join(replicas.select(*PARTITION, "bound").distinct(), PARTITION)
     )
-    by_client = f.when((f.col("told_by") == ACKED) | f.col("some_lost"), f.col("client_outcome"))
+    by_client = f.when((f.col("source") == BY_CLIENT) | f.col("some_lost"), f.col("client_outcome"))
     is_later = (f.col("offset") >= f.col("bound")) & ~f.col("truth").eqNullSafe(ABORTED)
     return (
         _with_first_marker(records, markers)
@@ -245,7 +246,7 @@ def known_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame) -
 
 
 def _with_first_marker(records: DataFrame, markers: DataFrame) -> DataFrame:
-    """Add ``marker_outcome`` and ``first_marker``, its offset: of the producer's first marker after each record."""
+    """Add ``marker_outcome`` and ``first_marker``: outcome and offset of its producer's next marker."""
     marks = markers.select(
         *PARTITION,
         "producer_id",
@@ -254,7 +255,7 @@ def _with_first_marker(records: DataFrame, markers: DataFrame) -> DataFrame:
     )
     after = from_here_on([*PARTITION, "producer_id"], "offset")
     return (
-        in_one(records.unionByName(marks, allowMissingColumns=True))
+        colocated(records.unionByName(marks, allowMissingColumns=True))
         .withColumn("first", f.last("mark", ignorenulls=True).over(after))
         .where("mark IS NULL")
         .withColumns({"marker_outcome": f.col("first.outcome"), "first_marker": f.col("first.marker_offset")})
@@ -263,7 +264,7 @@ def _with_first_marker(records: DataFrame, markers: DataFrame) -> DataFrame:
 
 
 def later_keys(covered: DataFrame) -> DataFrame:
-    """Return PARTITION, key of every key with a record at or beyond the bound that its replica does not hold aborted.
+    """Return PARTITION, key of every key with a record at or beyond the bound that a replica does not believe aborted.
 
     ``covered``: records of every replica from its log start on, with their beliefs and ``bound``.
     """
@@ -274,15 +275,15 @@ def later_keys(covered: DataFrame) -> DataFrame:
     )
 
 
-def true_states(known: DataFrame) -> DataFrame:
+def true_states(written: DataFrame) -> DataFrame:
     """Return PARTITION, key, ``true_offset``, ``true_tombstone``, ``true_transactional`` of each key.
 
-    That is its final state, where it is known: the last record that is not aborted. Where its outcome is unknown, the
-    key is left out, and so is one without any such record: whoever serves it serves what was aborted. Keys that go on
-    are left out, too.
+    The final state of a key is its last record that is not aborted. A key is left out if the outcome of that record is
+    unknown, if it has no such record (a replica that serves the key serves aborted data), or if it has a later record
+    at or beyond the bound (``goes_on``).
     """
     return (
-        known.where("NOT goes_on")
+        written.where("NOT goes_on")
         .where(~f.col("truth").eqNullSafe(ABORTED))
         .groupBy(*PARTITION, "key")
         .agg(f.max(f.struct("offset", "tombstone", "truth", "transactional")).alias("true"))
@@ -298,18 +299,18 @@ def true_states(known: DataFrame) -> DataFrame:
 
 
 def differing_keys(
-    known: DataFrame, records: DataFrame, replicas: DataFrame, undecided: DataFrame | None = None
+    written: DataFrame, records: DataFrame, replicas: DataFrame, undecided: DataFrame | None = None
 ) -> DataFrame:
     """Return the keys whose final state on a replica is not the true one.
 
-    REPLICA, key, true_offset, true_tombstone, true_transactional, here_offset, here_tombstone, here_truth. A state is
-    wrong when a deleted key has a value here, or when the last value is not what is alive here. Legal: a log that
-    starts after the true record, and anything where the key has a later record, beyond the bound: a replica may have
-    cleaned by it all that was before, and others, which do not reach it, may have copied that log.
-    ``undecided``: PARTITION, key of more keys to be left out.
+    REPLICA, key, true_offset, true_tombstone, true_transactional, here_offset, here_tombstone, here_truth. A final
+    state is wrong if a deleted key has a value on the replica, or if the replica serves another value than the last
+    one. Legal: a log that starts after the true record, and any state of a key with a later record at or beyond the
+    bound: a replica may have removed all earlier records because of that record, and replicas whose logs end before it
+    may have copied that log. ``undecided``: PARTITION, key of more keys to be left out.
     """
-    states = true_states(known if undecided is None else known.join(undecided, [*PARTITION, "key"], "left_anti"))
-    truths = known.select(*PARTITION, f.col("offset").alias("here_offset"), f.col("truth").alias("here_truth"))
+    states = true_states(written if undecided is None else written.join(undecided, [*PARTITION, "key"], "left_anti"))
+    truths = written.select(*PARTITION, f.col("offset").alias("here_offset"), f.col("truth").alias("here_truth"))
     here = (
         records.where(f.col("belief") == COMMITTED)
         .groupBy(*REPLICA, "key")
@@ -326,7 +327,7 @@ def differing_keys(
         ~f.col("here_offset").eqNullSafe(f.col("true_offset"))
     )
     return (
-        in_one(states.join(replicas.select(*REPLICA, "log_start"), PARTITION))
+        colocated(states.join(replicas.select(*REPLICA, "log_start"), PARTITION))
         .where("true_offset >= log_start")
         .join(here, [*REPLICA, "key"], "left")
         .where(wrong)

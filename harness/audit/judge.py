@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from checkers.anomalies import FINDERS
 from checkers.attribution.key_states import disputed_records, key_states
-from checkers.consistency import other_spans, own_state
-from checkers.consistency.own_words import with_told_aborts
-from checkers.evidence.tables import PLANNERS, REPLICA, held, load_copies
+from checkers.consistency import side_files, txnindex_disagreement
+from checkers.consistency.wire_answers import with_served_aborts
+from checkers.evidence.tables import PLANNERS, REPLICA, checkpointed, load_copies
 from checkers.reduction.reduce import Reduced, reduce_copies
 from checkers.replay.judged import judge
-from checkers.replay.lineage import without_stale_tails
+from checkers.replay.unreplicated_tails import without_unreplicated_tails
 from harness.audit.advice import ANY_BROKER, with_advice
 from harness.audit.attribution import Disputes, attribute
 from harness.audit.knowledge import Knowledge
@@ -40,8 +40,8 @@ KEY_STATES = "key_states"
 
 CHECKERS: Mapping[str, Callable[[Judged], DataFrame]] = {
     **CHECKS,
-    "doubts": own_state.check,
-    "unsure": other_spans.check,
+    "doubts": side_files.check,
+    "unsure": txnindex_disagreement.check,
     "replicas": lambda judged: judged.replicas.select(*REPLICA, *REPLICA_FACTS, "has_transactions"),
     "damaged": lambda judged: judged.evidence.damaged,
 }
@@ -83,7 +83,7 @@ def judge_whole(evidence: Evidence) -> dict[str, Rows]:
 
 def judge_copied(evidence: Evidence) -> Judged:
     """Derive what every checker compares from copies, as they are without stale tails and with what brokers told."""
-    return judge(with_told_aborts(without_stale_tails(evidence)))
+    return judge(with_served_aborts(without_unreplicated_tails(evidence)))
 
 
 def judge_reduced(reduced: Reduced) -> dict[str, Rows]:
@@ -102,7 +102,7 @@ def judge_reduced(reduced: Reduced) -> dict[str, Rows]:
 def _computed(judged: Judged, checkers: Mapping[str, Callable[[Judged], DataFrame]]) -> dict[str, Rows]:
     session = judged.replicas.sparkSession
     with threads(session, PLANNERS) as pool:
-        planned, unplanned = each(checkers, lambda name: held(checkers[name](judged)), using=pool.map)
+        planned, unplanned = each(checkers, lambda name: checkpointed(checkers[name](judged)), using=pool.map)
     with threads(session, THREADS) as pool:
         found, raised = each(planned, lambda name: dictionaries(planned[name]), using=pool.map)
     heard, unheard = each([KEY_STATES], lambda _: key_state_rows(judged, found))

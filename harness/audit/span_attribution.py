@@ -25,7 +25,7 @@ Row: TypeAlias = "dict[str, Any]"
 
 
 def attribute_spans(rows: Iterable[Row], knowledge: Knowledge) -> tuple[list[Row], list[Row]]:
-    """Return findings, and those of the rows of `checkers.consistency.other_spans` that nothing decides."""
+    """Return findings, and those of the rows of `checkers.consistency.txnindex_disagreement` that nothing decides."""
     findings: list[Row] = []
     undecided: list[Row] = []
     for row in rows:

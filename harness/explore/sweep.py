@@ -17,7 +17,7 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from checkers.evidence.schemas import INT, TEXT
-from checkers.evidence.tables import PARTITIONS, SCHEMAS, Evidence, empty, held
+from checkers.evidence.tables import PARTITIONS, SCHEMAS, Evidence, checkpointed, empty
 from checkers.replay.judged import judge
 from harness.explore.witness import watch
 from harness.judge.check import CHECKERS, THREADS, each
@@ -107,9 +107,10 @@ def simulated(session: SparkSession, numbers: range, drawn: Callable[[int], Draw
                 yield rows_of(mine[at : at + RUNS_AT_ONCE], drawn)
 
     tasks = session.sparkContext.defaultParallelism
-    runs = held(session.range(numbers.start, numbers.stop, 1, tasks).mapInArrow(part, ROW))
+    runs = checkpointed(session.range(numbers.start, numbers.stop, 1, tasks).mapInArrow(part, ROW))
     tables = {
-        name: held(runs.select("run", f.inline(name)).withColumn("problem", f.lit(None).cast(TEXT))) for name in TABLES
+        name: checkpointed(runs.select("run", f.inline(name)).withColumn("problem", f.lit(None).cast(TEXT)))
+        for name in TABLES
     }
     nothing = runs.where("false")
     others = {name: empty(nothing, schema) for name, schema in SCHEMAS.items() if name not in tables}

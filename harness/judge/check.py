@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from checkers.anomalies import FINDERS
 from checkers.consistency import doubts, exposure
-from checkers.evidence.tables import PLANNERS, held, load, raise_if_damaged
+from checkers.evidence.tables import PLANNERS, checkpointed, load, raise_if_damaged
 from checkers.guarantees import every
 from checkers.replay import outcomes
 from checkers.replay.judged import judge
@@ -41,7 +41,7 @@ CHECKERS: dict[str, Callable[[Judged], DataFrame]] = {
     **{name: finder.check for name, finder in FINDERS.items() if finder.in_runs},
 }
 OUTCOMES = "outcomes"
-TABLES = {**CHECKERS, OUTCOMES: outcomes.tell}
+TABLES = {**CHECKERS, OUTCOMES: outcomes.transaction_outcomes}
 THREADS = 4
 
 
@@ -74,8 +74,8 @@ def prepare(spark: SparkSession, folders: Sequence[RunFolder]) -> Prepared:
     evidence = load(spark, folders)
     judged = judge(evidence)
     with threads(spark, PLANNERS) as pool:
-        rows, raised = each(TABLES, lambda name: held(TABLES[name](judged)), using=pool.map)
-    return Prepared(spark, held(evidence.problems), rows, raised)
+        rows, raised = each(TABLES, lambda name: checkpointed(TABLES[name](judged)), using=pool.map)
+    return Prepared(spark, checkpointed(evidence.problems), rows, raised)
 
 
 def run_checkers(prepared: Prepared) -> Results:

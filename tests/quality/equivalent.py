@@ -26,8 +26,8 @@ EQUIVALENT: Final[dict[str, str]] = {
     "beliefs._with_first_mark: .where('mark IS NULL') -> nothing": A_CLOSER_LOOK,
     "committed_to_aborted._records: max -> min": "one replica has all records of a transaction end at one marker",
     "committed_to_aborted._spans: marker_offset > offset -> marker_offset >= offset": NO_DATA_THERE,
-    "doubts._delivered_is_not_derived: f = 'poll' AND type = 'ok' -> type = 'ok'": "only polls have records",
-    "doubts._delivered_is_not_derived: offset < frozen_at -> offset <= frozen_at": "what is open is not committed",
+    "doubts._delivery_differs: f = 'poll' AND type = 'ok' -> type = 'ok'": "only polls have records",
+    "doubts._delivery_differs: offset < frozen_at -> offset <= frozen_at": "what is open is not committed",
     "exposure.criticals: .where(f.col('f') == 'produce') -> nothing": "only what was produced has a partition",
     "exposure.criticals: f.col('marker_offset') > f.col('payload_offset') -> "
     "f.col('marker_offset') >= f.col('payload_offset')": NO_DATA_THERE,
@@ -36,12 +36,16 @@ EQUIVALENT: Final[dict[str, str]] = {
     "order._written: f.col('first.acked_at') < f.col('invoked_at') -> "
     "f.col('first.acked_at') <= f.col('invoked_at')": "no line of a history tells both",
     "hidden._undone_deletes: here_offset < true_offset -> here_offset <= true_offset": "a tombstone is not alive",
-    "lineage.stale_tails: greatest -> least": "nothing lies between where an epoch began and the tail",
-    "lineage.without_stale_tails: .where('first_in_batch') -> nothing": "all records of a batch tell the same of it",
+    "unreplicated_tails.unreplicated_tails: greatest -> least": (
+        "nothing lies between where an epoch began and the tail"
+    ),
+    "unreplicated_tails.without_unreplicated_tails: .where('first_in_batch') -> nothing": (
+        "all records of a batch have the same columns of the batch"
+    ),
     "missed_marker._as: marker_offset > offset -> marker_offset >= offset": NO_DATA_THERE,
     "missed_marker._as: marker_offset < overtaken_at -> marker_offset <= overtaken_at": NO_DATA_THERE,
-    "own_state._indexes: .where('transactional') -> nothing": "no producer of transactions writes what is in none",
-    "own_words.with_told_aborts: marker_offset > first_offset -> marker_offset >= first_offset": NO_DATA_THERE,
+    "side_files._indexes: .where('transactional') -> nothing": "no producer of transactions writes what is in none",
+    "wire_answers.with_served_aborts: marker_offset > first_offset -> marker_offset >= first_offset": NO_DATA_THERE,
     "plain._digest: mine & data & (columns['region'].to_numpy() != BEFORE) -> mine & data": A_CLOSER_LOOK,
     "plain._digest: mine & data -> mine": A_CLOSER_LOOK,
     "plain._look: owners == broker -> owners != broker #2": (
@@ -65,13 +69,15 @@ EQUIVALENT: Final[dict[str, str]] = {
     "sieve._send: rows >= SEND_ROWS -> rows > SEND_ROWS": "a record more or less at once",
     "sieve.buckets_of: max -> min": "what is in fewer buckets takes more memory, and is the same",
     "stuck_lso.check: marker_offset > first_offset -> marker_offset >= first_offset": NO_DATA_THERE,
-    "survivors.surviving_values: deleted_at < last.offset -> deleted_at <= last.offset": (
+    "undeleted_values.undeleted_values: deleted_at < last.offset -> deleted_at <= last.offset": (
         "an offset is that of a value or of a tombstone"
     ),
-    "survivors.surviving_values: open_at < last.offset -> open_at <= last.offset": "what is open is not committed",
+    "undeleted_values.undeleted_values: open_at < last.offset -> open_at <= last.offset": (
+        "what is open is not committed"
+    ),
     "truth._with_first_marker: .where('mark IS NULL') -> nothing": "a marker is given no bound, so it lies below none",
     "truth.differing_keys: truths, left -> inner": "whatever a replica holds below the bound is known",
-    "truth.known_records: .where('offset IS NOT NULL') -> nothing": "what has no offset lies nowhere below the bound",
+    "truth.written_records: .where('offset IS NOT NULL') -> nothing": "what has no offset lies nowhere below the bound",
     "unexplained._states: .where(f.col('belief') == OPEN) -> nothing": (
         "where the true record is believed committed, what is believed later is aborted in truth, or not known"
     ),

@@ -43,9 +43,9 @@ CHECKERS: Final = (
     "attribution.key_states",
     "consistency.doubts",
     "consistency.exposure",
-    "consistency.other_spans",
-    "consistency.own_state",
-    "consistency.own_words",
+    "consistency.side_files",
+    "consistency.txnindex_disagreement",
+    "consistency.wire_answers",
     "finding",
     "guarantees.compaction_lag",
     "guarantees.control_batches",
@@ -65,9 +65,9 @@ CHECKERS: Final = (
     "replay.batch_outcomes",
     "replay.hidden",
     "replay.judged",
-    "replay.lineage",
-    "replay.survivors",
     "replay.truth",
+    "replay.undeleted_values",
+    "replay.unreplicated_tails",
 )
 """What says what is wrong, what that is given, and how big data are reduced to it."""
 

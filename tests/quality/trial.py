@@ -79,7 +79,7 @@ UNITS: Final = {
     "checkers.attribution.blame": "test_blame",
     "checkers.attribution.coverage": "test_coverage",
     "checkers.attribution.key_states": "test_key_states",
-    "checkers.consistency.other_spans": "test_other_spans",
+    "checkers.consistency.txnindex_disagreement": "test_txnindex_disagreement",
 }
 """Modules that have tests of their own in ``tests/unit`` which need nothing but Spark, if anything."""
 
@@ -118,7 +118,9 @@ class Remembered:
 
 DERIVED: Final = {
     RUNS: frozenset({"checkers.replay.judged"}),
-    COPIES: frozenset({"checkers.replay.judged", "checkers.replay.lineage", "checkers.consistency.own_words"}),
+    COPIES: frozenset(
+        {"checkers.replay.judged", "checkers.replay.unreplicated_tails", "checkers.consistency.wire_answers"}
+    ),
 }
 """The modules that make of the evidence what checkers are given."""
 
@@ -219,15 +221,15 @@ def _imported(module: ModuleType) -> set[str]:
 
 def _remember(stand: Stand, code: Code) -> None:
     """Let the code that is in place keep nothing twice: not what the unchanged code has kept."""
-    keep = code.modules["checkers.evidence.tables"].held
+    keep = code.modules["checkers.evidence.tables"].checkpointed
 
-    def held(rows: DataFrame) -> DataFrame:
+    def checkpointed(rows: DataFrame) -> DataFrame:
         found: DataFrame = stand.remembered.get(rows, lambda plan: stand.remembered.alike(keep(plan)))
         return found
 
     for module in code.modules.values():
-        if vars(module).get("held") is keep:
-            vars(module)["held"] = held
+        if vars(module).get("checkpointed") is keep:
+            vars(module)["checkpointed"] = checkpointed
 
 
 @dataclass(frozen=True)

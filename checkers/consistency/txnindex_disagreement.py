@@ -1,12 +1,13 @@
-"""One ABORT that replicas take for the end of different stretches: their logs may agree, and their beliefs do not.
+"""Replicas whose ranges of one aborted transaction differ: their logs may agree, but their beliefs do not.
 
-Verifies: the spans of aborted transactions (``.txnindex``, or what brokers named) that end at the same marker below
-the bound, against each other. The longer one may reach over a marker that its replica has missed, when compaction has
-removed the records that would show it. Or its replica is right, and the other one copied a log of which cleaning had
-removed the transaction's first batches. The logs do not tell these apart, so this is no finding; it forbids ``clean``.
-Who received everything may tell (`harness.audit.span_attribution`).
+Verifies: the spans of aborted transactions (from ``.txnindex``, or from brokers' answers) that end at the same ABORT
+below the bound, against each other. The longer span may include a marker that its replica has missed, after compaction
+has removed the records that would show this. Or the replica with the longer span is right, and the other replica copied
+a log from which compaction had removed the transaction's first batches. The logs do not distinguish these cases, so
+there is no finding, but ``clean`` is forbidden. A replica that received every record may decide
+(`harness.audit.span_attribution`).
 
-Does not verify: spans that only one replica has, as the index goes with the marker.
+Does not verify: spans that only one replica has, as compaction removes the index entry with the marker.
 
 Source: `ProducerAppendInfo`, `TransactionIndex`, `CleanedTransactionMetadata`.
 """
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, in_one
+from checkers.evidence.tables import PARTITION, REPLICA, colocated
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,21 +29,21 @@ if TYPE_CHECKING:
 def check(judged: Judged) -> DataFrame:
     """Return REPLICA of the longest span, ``reason``, and of all replicas ``spans``, ``producer_id``, ``last_offset``.
 
-    ``spans``: ``broker``, ``first_offset`` of each replica that has the marker's span and whose log covers the longest;
-    ``leader_epoch``: one in which, or after which, the longest began.
+    ``spans``: ``broker``, ``first_offset`` of each replica that has a span of the marker and whose log covers the
+    longest span; ``leader_epoch``: the epoch in which, or after which, the longest span began.
     """
     return compare(judged.evidence.aborts, judged.evidence.epochs, judged.replicas)
 
 
 def compare(aborts: DataFrame, epochs: DataFrame, replicas: DataFrame) -> DataFrame:
-    """Return the same of `ABORTS`, `EPOCHS` and of replicas as in `judged.Judged`."""
-    one = f.struct("first_offset", "broker", "log_start")
+    """Return the rows of `check`, from `ABORTS`, `EPOCHS` and ``replicas`` as in `judged.Judged`."""
+    span = f.struct("first_offset", "broker", "log_start")
     differing = (
-        in_one(aborts)
+        colocated(aborts)
         .join(replicas.select(*REPLICA, "log_start", "bound"), REPLICA)
         .where("last_offset < bound")
         .groupBy(*PARTITION, "producer_id", "last_offset")
-        .agg(f.min(one).alias("longest"), f.max(one).alias("shortest"), f.collect_list(one).alias("all"))
+        .agg(f.min(span).alias("longest"), f.max(span).alias("shortest"), f.collect_list(span).alias("all"))
         .where("longest.first_offset < shortest.first_offset AND shortest.log_start <= longest.first_offset")
         .select(
             *PARTITION,
@@ -62,11 +63,11 @@ def compare(aborts: DataFrame, epochs: DataFrame, replicas: DataFrame) -> DataFr
             ).alias("reason"),
         )
     )
-    # Where a replica has an epoch begin is never before it did (see `lineage`).
+    # A replica's start offset of an epoch is never before the true one (see `unreplicated_tails`).
     began = epochs.select(*PARTITION, "leader_epoch", "start_offset")
     return (
-        in_one(differing)
-        .join(in_one(began), PARTITION, "left")
+        colocated(differing)
+        .join(colocated(began), PARTITION, "left")
         .groupBy(*differing.columns)
         .agg(f.max(f.when(f.col("start_offset") <= f.col("longest_from"), f.col("leader_epoch"))).alias("leader_epoch"))
         .drop("longest_from")

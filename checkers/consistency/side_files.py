@@ -1,13 +1,14 @@
-"""What a broker kept beside a log against what the log gives: both are its own word, and have to agree.
+"""A broker's side files against its log: both come from the same broker, and have to agree.
 
-Verifies, for copies of folders, and for what was read from a running cluster by what its brokers said (`own_words`):
+Verifies, for copies of folders, and for logs that were read from a running cluster, by the brokers' answers
+(`wire_answers`):
 
-* the transactions that its newest producer snapshot holds open, where that was taken at or after the last segment's
-  first offset (what lies before may have been cleaned since): each is open in the log or ended after the snapshot,
-  and what the log leaves open from before it is in the snapshot;
-* every batch within the span of a ``.txnindex`` entry of its producer is aborted by the log, too, and by that marker;
-* every batch that the log gives as aborted is within such a span; of a running cluster, below the last stable offset,
-  beyond which no broker names aborted transactions.
+* the open transactions in the newest producer snapshot, where the snapshot was taken at or after the last segment's
+  first offset (earlier batches may have been cleaned since): each is open in the log or ended after the snapshot, and
+  each transaction that is open in the log from before the snapshot is in the snapshot;
+* every batch within the span of a ``.txnindex`` entry of its producer is aborted by the log too, and by that marker;
+* every batch that is aborted by the log is within such a span; for a running cluster only below the last stable
+  offset, beyond which no broker lists aborted transactions.
 
 Does not verify: older snapshots; sequences and epochs in snapshots; entries of transactions whose batches are gone.
 
@@ -20,8 +21,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.consistency import own_words
-from checkers.evidence.tables import REPLICA, in_one
+from checkers.consistency import wire_answers
+from checkers.evidence.tables import REPLICA, colocated
 from checkers.finding import number, reason
 from checkers.replay.batch_outcomes import ABORTED, from_here_on
 
@@ -38,24 +39,24 @@ def check(judged: Judged) -> DataFrame:
 
 
 def compare(evidence: Evidence, replicas: DataFrame, opened: DataFrame, beliefs: DataFrame) -> DataFrame:
-    """Return REPLICA, ``reason``; of the evidence's entries only control batches are asked for.
+    """Return REPLICA, ``reason``; uses only the control batches of the evidence's entries.
 
-    The others as in `judged.Judged`. ``beliefs`` may be about whole stretches of batches.
+    The other parameters are as in `judged.Judged`. ``beliefs`` may be about producer spans instead of batches.
     """
     return (
         _snapshots(evidence, replicas, opened)
         .unionByName(_indexes(evidence, replicas, beliefs))
-        .unionByName(own_words.compare(replicas, opened))
+        .unionByName(wire_answers.compare(replicas, opened))
     )
 
 
 def _snapshots(evidence: Evidence, replicas: DataFrame, opened: DataFrame) -> DataFrame:
     newest = evidence.producers.groupBy(*REPLICA).agg(f.max("as_of").alias("as_of"))
     last_segments = replicas.select(*REPLICA, "last_segment", "log_start")
-    comparable = in_one(newest).join(last_segments, REPLICA).where("as_of >= last_segment")
-    said = evidence.producers.select(*REPLICA, "as_of", "producer_id", f.col("first_offset").alias("said")).join(
-        comparable, [*REPLICA, "as_of"], "left_semi"
-    )
+    comparable = colocated(newest).join(last_segments, REPLICA).where("as_of >= last_segment")
+    in_snapshot = evidence.producers.select(
+        *REPLICA, "as_of", "producer_id", f.col("first_offset").alias("in_snapshot")
+    ).join(comparable, [*REPLICA, "as_of"], "left_semi")
     ended = (
         evidence.final.where("control")
         .select(*REPLICA, "producer_id", f.col("last_offset").alias("ended_at"))
@@ -64,29 +65,29 @@ def _snapshots(evidence: Evidence, replicas: DataFrame, opened: DataFrame) -> Da
         .select(*REPLICA, "producer_id")
         .distinct()
     )
-    given = (
+    in_log = (
         opened.join(comparable, REPLICA)
         .where("first_offset < as_of")
-        .select(*REPLICA, "producer_id", f.col("first_offset").alias("given"))
+        .select(*REPLICA, "producer_id", f.col("first_offset").alias("in_log"))
     )
     return (
-        in_one(said.drop("as_of").join(given, [*REPLICA, "producer_id"], "full"))
-        .join(in_one(ended), [*REPLICA, "producer_id"], "left_anti")
+        colocated(in_snapshot.drop("as_of").join(in_log, [*REPLICA, "producer_id"], "full"))
+        .join(colocated(ended), [*REPLICA, "producer_id"], "left_anti")
         .join(last_segments, REPLICA)
-        # A log start that was moved takes a transaction's first batches from the log alone.
-        .where("NOT said <=> given AND NOT coalesce(said < log_start, false)")
+        # A raised log start offset removes a transaction's first batches from the log, not from the snapshot.
+        .where("NOT in_snapshot <=> in_log AND NOT coalesce(in_snapshot < log_start, false)")
         .select(
             *REPLICA,
             reason(
                 "its producer snapshot holds a transaction of producer %d open from %s on, its log from %s on",
-                "producer_id", number("said", none="no offset"), number("given", none="no offset"),
+                "producer_id", number("in_snapshot", none="no offset"), number("in_log", none="no offset"),
             ),
         )
     )  # fmt: skip
 
 
 def _indexes(evidence: Evidence, replicas: DataFrame, beliefs: DataFrame) -> DataFrame:
-    """Compare each batch with the first entry of its producer that ends after it."""
+    """Compare each batch with its producer's first ``.txnindex`` entry that ends after the batch."""
     after = from_here_on([*REPLICA, "producer_id"], "at")
     spans = evidence.aborts.select(
         *REPLICA,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from checkers.consistency.other_spans import compare
+from checkers.consistency.txnindex_disagreement import compare
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,9 +1,9 @@
-"""What a broker says over the wire of a replica against what the replica's log gives: both are its own word.
+"""A broker's answers about a replica against the replica's log: both come from the same broker, and have to agree.
 
-Verifies, for replicas whose broker was asked about what was read (``served``):
+Verifies, for replicas whose broker was asked about the log as it was read (``served``):
 
-* the transactions that it holds open are those that its log leaves open;
-* its last stable offset is not past a transaction that its log leaves open.
+* the open transactions in the broker's answer are those that are open in its log;
+* its last stable offset is not past a transaction that is open in its log.
 
 Does not verify: last stable offsets that lag; offsets below the log start.
 
@@ -19,7 +19,7 @@ from pyspark.sql import functions as f
 
 from checkers.evidence.parse import FETCH
 from checkers.evidence.schemas import ABORTS
-from checkers.evidence.tables import REPLICA, held, in_one
+from checkers.evidence.tables import REPLICA, checkpointed, colocated
 from checkers.finding import reason
 from harness.run_folder.store import AFTER_REJOIN
 
@@ -31,52 +31,52 @@ if TYPE_CHECKING:
 
 def compare(replicas: DataFrame, opened: DataFrame) -> DataFrame:
     """Return REPLICA, ``reason``; takes ``replicas`` and ``opened`` as in `judged.Judged`."""
-    return _open_is_not_open(replicas, opened).unionByName(_stable_past_open(replicas, opened))
+    return _open_transactions_differ(replicas, opened).unionByName(_last_stable_past_open(replicas, opened))
 
 
-def with_told_aborts(evidence: Evidence) -> Evidence:
-    """Return the evidence with the aborted transactions that brokers named when they served a log.
+def with_served_aborts(evidence: Evidence) -> Evidence:
+    """Return the evidence with the aborted transactions that brokers listed when they served a log.
 
-    A broker names a transaction's first offset; a read_committed consumer takes it to last until the producer's next
-    ABORT in that log. One without such a marker is left out.
+    A broker lists a transaction's first offset; for a read_committed consumer the transaction lasts until the
+    producer's next ABORT in that log. A transaction without such a marker is left out.
     """
-    told = evidence.states.select(*REPLICA, f.explode("aborted").alias("txn"))
+    listed = evidence.states.select(*REPLICA, f.explode("aborted").alias("txn"))
     markers = evidence.entries.where("marker = 'abort'").select(
         *REPLICA, "producer_id", f.col("last_offset").alias("marker_offset")
     )
     spans = (
-        in_one(told.select(*REPLICA, f.col("txn")[0].alias("producer_id"), f.col("txn")[1].alias("first_offset")))
-        .join(in_one(markers), [*REPLICA, "producer_id"])
+        colocated(listed.select(*REPLICA, f.col("txn")[0].alias("producer_id"), f.col("txn")[1].alias("first_offset")))
+        .join(colocated(markers), [*REPLICA, "producer_id"])
         .where("marker_offset > first_offset")
         .groupBy(*REPLICA, "producer_id", "first_offset")
         .agg(f.min("marker_offset").alias("last_offset"))
         .withColumns({"snapshot": f.lit(AFTER_REJOIN), "source": f.lit(FETCH), "problem": f.lit(None).cast("string")})
     )
-    return replace(evidence, aborts=held(evidence.aborts.unionByName(spans.select(*ABORTS.names))))
+    return replace(evidence, aborts=checkpointed(evidence.aborts.unionByName(spans.select(*ABORTS.names))))
 
 
-def _open_is_not_open(replicas: DataFrame, opened: DataFrame) -> DataFrame:
+def _open_transactions_differ(replicas: DataFrame, opened: DataFrame) -> DataFrame:
     asked = replicas.where("open IS NOT NULL")
-    told = asked.select(*REPLICA, f.explode("open").alias("txn")).select(
-        *REPLICA, f.col("txn")[0].alias("producer_id"), f.lit(True).alias("told")
+    answered = asked.select(*REPLICA, f.explode("open").alias("txn")).select(
+        *REPLICA, f.col("txn")[0].alias("producer_id"), f.lit(True).alias("answered")
     )
     derived = opened.join(asked.select(*REPLICA), REPLICA, "left_semi").select(
         *REPLICA, "producer_id", f.lit(True).alias("derived")
     )
     return (
-        told.join(derived, [*REPLICA, "producer_id"], "full")
-        .where("told IS NULL OR derived IS NULL")
+        answered.join(derived, [*REPLICA, "producer_id"], "full")
+        .where("answered IS NULL OR derived IS NULL")
         .select(
             *REPLICA,
             reason(
                 "the broker says that producer %d has %s open transaction, its log that it has %s",
-                "producer_id", _an_or_no("told"), f.when(f.col("derived").isNull(), "none").otherwise("one"),
+                "producer_id", _an_or_no("answered"), f.when(f.col("derived").isNull(), "none").otherwise("one"),
             ),
         )
     )  # fmt: skip
 
 
-def _stable_past_open(replicas: DataFrame, opened: DataFrame) -> DataFrame:
+def _last_stable_past_open(replicas: DataFrame, opened: DataFrame) -> DataFrame:
     return (
         opened
         .join(replicas.select(*REPLICA, "last_stable_offset"), REPLICA)

@@ -1,0 +1,103 @@
+"""Values that one replica serves and another replica has removed: the evidence that is left when markers are gone.
+
+A cleaner removes a key's last committed record only if a later record of the key exists (another value, or a
+tombstone, which compaction also removes in the end), or if the record was aborted. So if the last record of a key on
+one replica is a value, and another replica, whose log covers that offset, has no record of the key at or after that
+offset, then the replica that still *holds* the value missed a record or a marker. This is not a vote: one replica
+without the value outweighs any number of replicas with it, unless that replica was truncated, which looks the same.
+Where any log was cleaned beyond the shortest log end, the value may have been removed because of a record that other
+replicas have yet to copy; such a value is not reported.
+
+This applies only to partitions without a history of clients: a history shows directly which records are right.
+
+Legal, and not reported: a log that starts later, and a key that has a later record at or beyond the bound (a replica
+may have cleaned because of that record, or have copied a log that was). Other checkers with better evidence report a
+value whose transaction is known to be aborted (`aborted_to_committed`), a key of which a later tombstone is still known
+(`tombstone_divergence`), and a key of which a later record is open on this replica (`stuck_lso`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+
+from checkers.evidence.tables import PARTITION, REPLICA, colocated
+from checkers.replay.batch_outcomes import ABORTED, COMMITTED, OPEN, own_marker
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def undeleted_values(
+    aborts: DataFrame, believed: DataFrame, written: DataFrame, replicas: DataFrame, later: DataFrame
+) -> DataFrame:
+    """Return REPLICA, key, offset and facts of each undeleted value, and a broker that removed it.
+
+    ``aborts``: `ABORTS`. ``believed``: every record of every replica from its log start to the bound, with its belief;
+    ``later``: from `truth.later_keys`. Adds ``transactional``, ``producer_id``, ``decided_by``, ``own_marker``
+    (whether the deciding marker is surely the transaction's own), ``removed_by`` (the first broker where an older value
+    is alive, else the first one), ``older_there`` (the offset of that older value, else null).
+    """
+    compared = replicas.select(*REPLICA, "log_start", "nothing_beyond")
+    truths = written.select(*PARTITION, "offset", "truth")
+    records = colocated(believed.join(truths, [*PARTITION, "offset"])).withColumn(
+        "counts", f.col("belief") == COMMITTED
+    )
+    surely_aborted = (f.col("belief") == ABORTED) & f.coalesce(f.col("truth") == ABORTED, f.lit(False))
+    facts = ("offset", "tombstone", "transactional", "producer_id", "producer_epoch", "decided_by", "decided_in_epoch")
+    last = f.max(f.when(f.col("counts"), f.struct(*facts, "truth")))
+    here = records.groupBy(*REPLICA, "key").agg(
+        last.alias("last"),
+        f.max(f.when(~surely_aborted, f.col("offset"))).alias("reaches"),
+        f.max(f.when(f.col("belief") == OPEN, f.col("offset"))).alias("open_at"),
+    )
+    decided = here.where("open_at IS NULL OR open_at < last.offset").join(later, [*PARTITION, "key"], "left_anti")
+    alive = decided.where("NOT last.tombstone").where(~f.coalesce(f.col("last.truth") == ABORTED, f.lit(False)))
+    deleted = (
+        written.where((f.col("truth") == COMMITTED) & f.col("tombstone"))
+        .groupBy(*PARTITION, "key")
+        .agg(f.max("offset").alias("deleted_at"))
+    )
+    others = compared.select(*PARTITION, f.col("broker").alias("removed_by"), "log_start", "nothing_beyond")
+    there = here.select(
+        *PARTITION, f.col("broker").alias("removed_by"), "key", f.col("last").alias("last_there"), "reaches"
+    )
+    return (
+        colocated(alive.select(*REPLICA, "key", "last").join(others, PARTITION))
+        .join(deleted, [*PARTITION, "key"], "left")
+        .where("deleted_at IS NULL OR deleted_at < last.offset")
+        .where("log_start <= last.offset")
+        # Each replica is joined with itself too, and reaches the offset of its own value.
+        .join(there, [*PARTITION, "removed_by", "key"], "left")
+        .where("reaches IS NULL OR reaches < last.offset")
+        .join(colocated(_aborted_by_index(aborts, alive)), [*REPLICA, "key", "removed_by"], "left_anti")
+        .where("nothing_beyond")
+        .withColumn("older_there", f.when(~f.col("last_there.tombstone"), f.col("last_there.offset")))
+        .groupBy(*REPLICA, "key")
+        .agg(
+            f.first("last").alias("last"),
+            f.min(f.struct(f.col("older_there").isNull(), "removed_by", "older_there")).alias("remover"),
+        )
+        .select(*REPLICA, "key", *(f"last.{name}" for name in facts), "remover.removed_by", "remover.older_there")
+        .withColumn("own_marker", own_marker())
+        .drop("tombstone")
+    )
+
+
+def _aborted_by_index(aborts: DataFrame, alive: DataFrame) -> DataFrame:
+    """Return REPLICA, key, ``removed_by``: values whose transaction is aborted by that broker's own ``.txnindex``.
+
+    That the broker has removed such a value does not show that the replica with the value is wrong: a marker shows
+    which outcome is right. This does not apply to a value that has lost its transactional bit (see
+    `aborted_to_committed`).
+    """
+    spans = aborts.select(*PARTITION, f.col("broker").alias("removed_by"), "producer_id", "first_offset", "last_offset")
+    values = alive.where("last.transactional").select(
+        *REPLICA, "key", f.col("last.offset").alias("at"), "last.producer_id"
+    )
+    return (
+        colocated(values.join(spans, [*PARTITION, "producer_id"]))
+        .where("at BETWEEN first_offset AND last_offset")
+        .select(*REPLICA, "key", "removed_by")
+    )
