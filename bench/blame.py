@@ -30,7 +30,7 @@ from replica_truth import compare, final_state, read_replica
 from rich.console import Console
 from rich.table import Table
 
-from harness.audit.disk import beside_copies
+from harness.audit.disk import context_of_copies
 from harness.audit.judge import assemble, judge_copies
 from harness.brokers.copies.copies import find_copies
 from harness.clients import ClientError
@@ -78,7 +78,7 @@ def audit_disk(folders: Sequence[Path]) -> None:
         rows = judge_copies(session, found)
     for folder, copies in zip(folders, found, strict=True):
         for mode, given in ((DISK, copies), (DISK_ALONE, replace(copies, metadata=None))):
-            store(folder, mode, assemble(given, rows, timings_s={}, beside=beside_copies(given)))
+            store(folder, mode, assemble(given, rows, timings_s={}, context=context_of_copies(given)))
 
 
 def store(folder: Path, mode: str, verdict: Mapping[str, Any]) -> None:

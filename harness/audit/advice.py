@@ -1,8 +1,8 @@
-"""What a finding means for whoever runs the cluster, and how to get out of it: sentences, and commands to copy.
+"""The meaning of a finding for the operators of the cluster, and the remedy: sentences, and commands to copy.
 
-A command that removes a copy is given only where every disagreement of the partition is decided, and a replica is left
-that is not wrong. Anything else could destroy the last right copy: then compaction is to be held, and every replica's
-folder to be saved.
+A command that removes a replica's copy is given only where every disagreement of the partition is decided, and a
+correct replica is left. Otherwise the command could destroy the last correct copy: then the advice is to pause
+compaction, and to save every replica's folder.
 """
 
 from __future__ import annotations
@@ -18,38 +18,39 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 BOOTSTRAP: Final = '--bootstrap-server "$BOOTSTRAP"'
-"""The first of the commands sets the variable."""
+"""The first command sets the variable."""
 ANY_BROKER: Final = "HOST:PORT"
-"""For whoever runs the commands to replace: an audit of folders knows no address."""
-HELD: Final = {"min.cleanable.dirty.ratio": "1", "max.compaction.lag.ms": "9223372036854775807"}
+"""A placeholder for the user to replace: an audit of folders has no address."""
+PAUSED: Final = {"min.cleanable.dirty.ratio": "1", "max.compaction.lag.ms": "9223372036854775807"}
 """Settings that pause a topic's compaction; seen to do so on 4.4.0."""
 
 UNDECIDED_MEANS: Final = (
-    "consumers get another state of the key from another replica, and the evidence does not show which one is right: a "
-    "replica that lacks a value may have missed something, or carried out what the others missed"
+    "replicas serve different states of the key, and the evidence does not show which state is right: a "
+    "replica that lacks a value may have missed a record, or may have applied a record that the others missed"
 )
 UNDECIDED_DO: Final = (
-    "hold compaction of the topic, then save the folder of {partition} of every replica, then decide: by a client's "
-    "record of what it wrote, a backup, or the coordinator's log (__transaction_state) of that time. Copy no replica "
-    "anew before: its copy may be the last right one"
+    "pause compaction of the topic, then save the folder of {partition} of every replica, then decide: by a client's "
+    "own record of its writes, a backup, or the coordinator's log (__transaction_state) of that time. Do not rebuild "
+    "a replica before that: its copy may be the last correct one"
 )
-COPY_DO: Final = (
-    "hold compaction, save the folder of {partition} on broker {broker}, make broker {leader} the leader, take broker "
-    "{broker} out of the replicas, wait until its folder is gone, and put it back: it copies the log anew. At the end "
-    "put back the topic's own values of the two settings. Until then keep broker {broker} from becoming leader"
+RECOPY_DO: Final = (
+    "pause compaction, save the folder of {partition} on broker {broker}, make broker {leader} the leader, remove "
+    "broker {broker} from the replicas, wait until its folder is deleted, and add broker {broker} again: it copies the "
+    "whole log. At the end restore the topic's own values of the two settings. Until then keep broker {broker} from "
+    "becoming leader"
 )
 NO_LEADER_DO: Final = (
-    "hold compaction and save the folder of {partition} of every replica: {why}. Copying broker {broker} anew from "
-    "one of them could destroy the last right copy of something"
+    "pause compaction and save the folder of {partition} of every replica: {why}. Rebuilding broker {broker} from "
+    "another replica could destroy the last correct copy of a record"
 )
-HANGING_DO: Final = "abort the transaction by Kafka's own tool, on the leader"
+HANGING_DO: Final = "abort the transaction with Kafka's own tool, on the leader"
 UNDECIDED_LEFT: Final = "another disagreement of this partition is not decided"
 NONE_RIGHT: Final = "no other replica is shown to be right"
 
 
 @dataclass(frozen=True)
 class _Partition:
-    """What is known of a partition: the brokers that hold it, in order, and those that are shown to be right."""
+    """The brokers that hold a partition, in order, and ``leaders``: those that are shown to be right."""
 
     topic: str
     number: int
@@ -67,7 +68,7 @@ def with_advice(
 ) -> list[dict[str, Any]]:
     """Add ``means``, ``do`` and ``commands`` (lines for a shell) to findings.
 
-    ``brokers``: those that hold each partition, in the order of its assignment. ``bootstrap``: a broker's address.
+    ``brokers``: the replicas of each partition, in the order of its assignment. ``bootstrap``: a broker's address.
     """
     groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for finding in findings:
@@ -88,7 +89,7 @@ def _partition(place: tuple[str, int], findings: Sequence[dict[str, Any]], broke
 
 
 def _advice(finding: dict[str, Any], partition: _Partition, bootstrap: str) -> dict[str, Any]:
-    words = {
+    fields = {
         "broker": finding["broker"],
         "partition": partition.name,
         "producer_id": finding["producer_id"],
@@ -98,24 +99,28 @@ def _advice(finding: dict[str, Any], partition: _Partition, bootstrap: str) -> d
     if finding["anomaly"] == HANGING_TRANSACTION:
         do, commands = HANGING_DO, _abort(finding)
     elif not finding["decided"]:
-        do, commands = UNDECIDED_DO, [_hold(partition.topic)]
+        do, commands = UNDECIDED_DO, [_pause_compaction(partition.topic)]
     elif partition.is_decided and partition.leaders:
-        do, commands = COPY_DO, _copy_anew(partition, finding["broker"], partition.leaders[0])
+        do, commands = RECOPY_DO, _recopy(partition, finding["broker"], partition.leaders[0])
     else:
-        do, commands = NO_LEADER_DO, [_hold(partition.topic)]
+        do, commands = NO_LEADER_DO, [_pause_compaction(partition.topic)]
     means = MEANS[finding["anomaly"]] if finding["decided"] else UNDECIDED_MEANS
-    return {"means": means.format(**words), "do": do.format(**words), "commands": [f"BOOTSTRAP={bootstrap}", *commands]}
+    return {
+        "means": means.format(**fields),
+        "do": do.format(**fields),
+        "commands": [f"BOOTSTRAP={bootstrap}", *commands],
+    }
 
 
-def _hold(topic: str) -> str:
-    settings = ",".join(f"{name}={value}" for name, value in HELD.items())
+def _pause_compaction(topic: str) -> str:
+    settings = ",".join(f"{name}={value}" for name, value in PAUSED.items())
     return f"kafka-configs.sh {BOOTSTRAP} --alter --entity-type topics --entity-name {topic} --add-config {settings}"
 
 
-def _release(topic: str) -> str:
+def _resume_compaction(topic: str) -> str:
     return (
         f"kafka-configs.sh {BOOTSTRAP} --alter --entity-type topics --entity-name {topic} --delete-config "
-        f"{','.join(HELD)}  # or --add-config with the values that the topic had"
+        f"{','.join(PAUSED)}  # or --add-config with the values that the topic had"
     )
 
 
@@ -124,20 +129,20 @@ def _abort(finding: dict[str, Any]) -> list[str]:
     return [f"kafka-transactions.sh {BOOTSTRAP} abort {at}"]
 
 
-def _copy_anew(partition: _Partition, broker: int, leader: int) -> list[str]:
-    """Return the commands that were seen to repair an undone delete and a stuck LSO on 4.4.0."""
+def _recopy(partition: _Partition, broker: int, leader: int) -> list[str]:
+    """Return commands that were seen to repair an undone delete and a stuck LSO on 4.4.0."""
     topic, number = partition.topic, partition.number
     without = [leader, *(one for one in partition.brokers if one not in {leader, broker})]
     elect = f"kafka-leader-election.sh {BOOTSTRAP} --election-type preferred --topic {topic} --partition {number}"
-    look = f"kafka-log-dirs.sh {BOOTSTRAP} --describe --broker-list {broker} --topic-list {topic}"
+    describe = f"kafka-log-dirs.sh {BOOTSTRAP} --describe --broker-list {broker} --topic-list {topic}"
     return [
-        _hold(partition.topic),
+        _pause_compaction(partition.topic),
         *_assign(partition, without, "without"),
         elect,
-        f"{look}  # go on once {partition.name} is gone",
+        f"{describe}  # go on once {partition.name} is gone",
         *_assign(partition, [*without, broker], "with"),
         *(_assign(partition, partition.brokers, "order") if list(partition.brokers) != [*without, broker] else []),
-        _release(partition.topic),
+        _resume_compaction(partition.topic),
     ]
 
 

@@ -1,9 +1,9 @@
-"""From disagreements to accusations: each finding of an audit says who is wrong, or that it is not decided.
+"""From disagreements to accusations: each finding of an audit names the wrong replica, or is undecided.
 
-Checkers find where replicas disagree, and describe one of them. `checkers.attribution.blame` tells who is wrong about
-a disputed record, as far as a witness shows it. Here both become findings: what is proven or shown stays on the
-replica that is wrong, what accuses a replica that is right goes to those that are wrong, and what nothing decides is
-one finding that says what each replica serves.
+Checkers find disagreements between replicas, and describe one of the replicas. `checkers.attribution.blame` decides
+which replicas are wrong about a disputed record, as far as a witness shows it. Here both become findings. A finding
+that is proven or shown stays on the replica that is wrong. A finding that accuses a right replica moves to the wrong
+ones. Each undecided dispute becomes one finding that lists what each replica serves.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ DIVERGED = str(Anomaly.TOMBSTONE_DIVERGENCE)
 POISON = str(Anomaly.ABORTED_TO_COMMITTED)
 HIDDEN = str(Anomaly.COMMITTED_TO_ABORTED)
 
-BELIEVED = {POISON: COMMITTED, HIDDEN: ABORTED}
-"""What an accused replica takes the disputed record for."""
+BELIEVED_OUTCOME = {POISON: COMMITTED, HIDDEN: ABORTED}
+"""The outcome that an accused replica assigns to the disputed record's transaction."""
 NO_WITNESS = "no replica is shown to have received every record since then"
-NO_TRANSACTIONS = "the cluster has no __transaction_state, so nothing but a delete removes a value"
+NO_TRANSACTIONS = "the cluster has no __transaction_state, so only a delete removes a value"
 NOT_LOST = "no replica lost records in another way"
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Which brokers are ``wrong`` in a dispute; none where it is undecided, and then ``reasons`` say why it is."""
+    """The brokers that are ``wrong`` in a dispute; empty where it is undecided, and then ``reasons`` has why."""
 
     wrong: frozenset[int]
     right: frozenset[int] = frozenset()
@@ -82,7 +82,7 @@ class Disputes:
             facts.setdefault((row["topic"], row["partition"]), []).append(row)
         return cls(disputed, facts, knowledge)
 
-    def about(self, place: Place, key: bytes, offset: int) -> list[KeyState]:
+    def states_of(self, place: Place, key: bytes, offset: int) -> list[KeyState]:
         """Return what every replica of the partition has to say of a key and a record."""
         rows = self.key_states.get((place, key, offset), {})
         return [
@@ -91,11 +91,11 @@ class Disputes:
         ]
 
     def coverage(self, place: Place) -> Coverage:
-        """Return what is known of the partition's leaders."""
+        """Return the leadership history of the partition, as far as it is known."""
         return self.knowledge.coverage.get(place, Coverage())
 
     def has_transactions(self, place: Place) -> bool:
-        """Whether any replica shows a transactional batch, now."""
+        """Whether any replica now has a transactional batch."""
         return any(facts["has_transactions"] for facts in self.replicas.get(place, ()))
 
 
@@ -113,72 +113,72 @@ def _key_state(facts: Row, row: Row | None) -> KeyState:
 
 
 def attribute(rows: Iterable[Row], disputes: Disputes) -> list[Row]:
-    """Return the findings of these rows of checkers, with who is wrong where that is decided.
+    """Return the findings of these checkers' rows, with the wrong replicas where they are decided.
 
-    Adds ``decided``; of what is disputed ``decided_by`` and ``assumptions`` (sentences), ``right`` (brokers that are
+    Adds ``decided``; to disputed findings ``decided_by`` and ``assumptions`` (sentences), ``right`` (brokers that are
     shown to be right) and ``disagree`` (``brokers``, ``serves``).
     """
-    found: dict[tuple[Any, ...], Row] = {}
+    findings: dict[tuple[Any, ...], Row] = {}
     undecided: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         finding = finding_of(row)
-        about = _about(row, row["offset"], disputes)
-        decision = (_proven if row["proven"] else _decide)(row, finding, about, disputes)
+        states = _disputed_states(row, row["offset"], disputes)
+        decision = (_proven if row["proven"] else _decide)(row, finding, states, disputes)
         for broker in sorted(decision.wrong):
-            _keep(found, _decided(finding, broker, about, decision))
+            _keep(findings, _decided(finding, broker, states, decision))
         if not decision.wrong:
             dispute = (*_place(row), str(finding["key"]), row["offset"])
-            undecided.setdefault(dispute, []).append(_undecided(finding, about, decision))
+            undecided.setdefault(dispute, []).append(_undecided(finding, states, decision))
     for group in undecided.values():
-        _keep(found, _merged(group))
-    return list(found.values())
+        _keep(findings, _merged(group))
+    return list(findings.values())
 
 
-def _keep(found: dict[tuple[Any, ...], Row], finding: Row) -> None:
-    """Keep the first finding of its place and name: those that accuse a right replica become the same one."""
+def _keep(findings: dict[tuple[Any, ...], Row], finding: Row) -> None:
+    """Keep the first finding of a place and name: findings that accused a right replica may have become the same."""
     names = ("anomaly", "topic", "partition", "broker", "offset", "producer_id")
-    found.setdefault((*(finding[name] for name in names), str(finding["key"])), finding)
+    findings.setdefault((*(finding[name] for name in names), str(finding["key"])), finding)
 
 
 def _place(row: Row) -> Place:
     return row["topic"], row["partition"]
 
 
-def _about(row: Row, offset: int, disputes: Disputes) -> list[KeyState]:
-    """Return the states of a finding's key; none where the finding is not about what is served for it."""
+def _disputed_states(row: Row, offset: int, disputes: Disputes) -> list[KeyState]:
+    """Return the states of a finding's key; none where the finding is not about the served state of a key."""
     if row["key"] is None or row["anomaly"] == STUCK:
         return []
-    return disputes.about(_place(row), bytes(row["key"]), offset)
+    return disputes.states_of(_place(row), bytes(row["key"]), offset)
 
 
-def _proven(row: Row, finding: Row, about: Sequence[KeyState], disputes: Disputes) -> Decision:
-    """Return who is right, too, where the logs alone prove that a replica is wrong."""
+def _proven(row: Row, finding: Row, states: Sequence[KeyState], disputes: Disputes) -> Decision:
+    """Return the decision, with the right brokers, where the logs alone prove that a replica is wrong."""
     witness, accused = finding["witness"], frozenset({row["broker"]})
     if witness.get("deleted_at") is not None:
-        right = frozenset(one.broker for one in about if one.alive_at is None)
+        right = frozenset(one.broker for one in states if one.alive_at is None)
         return Decision(accused, right - accused)
     if witness.get("last_committed_at") is not None:
-        right = frozenset(one.broker for one in about if one.alive_at == witness["last_committed_at"])
+        right = frozenset(one.broker for one in states if one.alive_at == witness["last_committed_at"])
         return Decision(accused, right - accused)
     return Decision(accused, _received_since(row, disputes) - accused)
 
 
 def _received_since(row: Row, disputes: Disputes) -> frozenset[int]:
-    """Return the brokers that received every record since the one that a finding is about, whoever has it still."""
-    states = [] if row["key"] is None else disputes.about(_place(row), bytes(row["key"]), row["offset"])
+    """Return the brokers that received every record since the one of the finding, by any replica that still has it."""
+    states = [] if row["key"] is None else disputes.states_of(_place(row), bytes(row["key"]), row["offset"])
     epochs = {one.at.leader_epoch for one in states if one.at is not None}
     coverage = disputes.coverage(_place(row))
     return frozenset(one.broker for one in states if epochs and coverage.received(one.broker, min(epochs)))
 
 
-def _decide(row: Row, finding: Row, about: Sequence[KeyState], disputes: Disputes) -> Decision:
+def _decide(row: Row, finding: Row, states: Sequence[KeyState], disputes: Disputes) -> Decision:
     """Decide who is wrong about a disputed record: by its transaction's outcome, else by the key's final state."""
     coverage, accused, witness = disputes.coverage(_place(row)), row["broker"], finding["witness"]
-    believed = witness.get("believed_here") or BELIEVED.get(row["anomaly"])
-    outcome = blame_transaction(about, coverage)
-    state = blame_state(row["offset"], about, coverage)
+    believed = witness.get("believed_here") or BELIEVED_OUTCOME.get(row["anomaly"])
+    outcome = blame_transaction(states, coverage)
+    state = blame_state(row["offset"], states, coverage)
     if row["anomaly"] == DIVERGED and witness.get("deleted_at") is not None:
-        deleted = blame_transaction(_about(row, witness["deleted_at"], disputes), coverage)
+        deleted = blame_transaction(_disputed_states(row, witness["deleted_at"], disputes), coverage)
         if deleted.truth == COMMITTED:
             return _decision(deleted, {accused: (DIVERGED, HIDDEN)})
         if deleted.truth == ABORTED and deleted.wrong:
@@ -189,7 +189,7 @@ def _decide(row: Row, finding: Row, about: Sequence[KeyState], disputes: Dispute
         if wrong:
             return _decision(outcome, dict.fromkeys(wrong, names))
     if accused in state.wrong | state.right and state.wrong:
-        return _decision(state, {broker: _names(broker, about, state, row, disputes) for broker in state.wrong})
+        return _decision(state, {broker: _names(broker, states, state, row, disputes) for broker in state.wrong})
     if disputes.knowledge.is_without_transactions and row["anomaly"] == DIVERGED:
         return Decision(frozenset({accused}), reasons=(NO_TRANSACTIONS,), assumptions=(NOT_LOST,))
     why = outcome.contradiction or state.contradiction or NO_WITNESS
@@ -200,11 +200,11 @@ def _decision(blame: Blame, names: Mapping[int, tuple[str, ...]]) -> Decision:
     return Decision(frozenset(names), blame.right - frozenset(names), blame.reasons, blame.assumptions, names)
 
 
-def _names(broker: int, about: Sequence[KeyState], state: Blame, row: Row, disputes: Disputes) -> tuple[str, ...]:
-    """Return what can have happened to a replica whose final state of a key is wrong; the likeliest first."""
-    in_transaction = any(one.at is not None and one.at.transactional for one in about)
+def _names(broker: int, states: Sequence[KeyState], state: Blame, row: Row, disputes: Disputes) -> tuple[str, ...]:
+    """Return the possible anomalies of a replica whose final state of a key is wrong; the likeliest first."""
+    in_transaction = any(one.at is not None and one.at.transactional for one in states)
     has_transactions = in_transaction or disputes.has_transactions(_place(row))
-    here = next(one for one in about if one.broker == broker)
+    state_here = next(one for one in states if one.broker == broker)
     if state.truth in {DELETED, SUPERSEDED}:
         return (
             *([POISON] if row["anomaly"] == POISON else []),
@@ -212,31 +212,33 @@ def _names(broker: int, about: Sequence[KeyState], state: Blame, row: Row, dispu
             *([POISON] if in_transaction and row["anomaly"] != POISON else []),
             *([HIDDEN] if has_transactions else []),
         )
-    if here.alive_at is not None:
+    if state_here.alive_at is not None:
         return (HIDDEN,) if in_transaction else (UNEXPLAINED_DIVERGENCE,)
     return ((HIDDEN, POISON) if in_transaction else (POISON,)) if has_transactions else (UNEXPLAINED_DIVERGENCE,)
 
 
-def _decided(finding: Row, broker: int, about: Sequence[KeyState], decision: Decision) -> Row:
+def _decided(finding: Row, broker: int, states: Sequence[KeyState], decision: Decision) -> Row:
     names = decision.names.get(broker, ())
-    shown = {
+    attribution = {
         "decided": True,
         "decided_by": list(decision.reasons),
         "assumptions": list(decision.assumptions),
         "right": sorted(decision.right),
-        "disagree": _disagree(finding["offset"], about),
+        "disagree": _disagree(finding["offset"], states),
     }
     if broker == finding["broker"]:
-        # The checker's own name stays, unless it cannot be.
+        # Keep the checker's anomaly unless the decision rules it out.
         if names and finding["anomaly"] not in names and finding["anomaly"] != UNEXPLAINED_DIVERGENCE:
-            return {**finding, **shown, "anomaly": names[0], "candidates": _candidates(names)}
+            return {**finding, **attribution, "anomaly": names[0], "candidates": _candidates(names)}
         kept = [name for name in finding["candidates"] if name in names] if names else finding["candidates"]
-        return {**finding, **shown, "candidates": _candidates(kept)}
-    serves = next(text for text, brokers in states_served(finding["offset"], about).items() if broker in brokers)
-    explanation = f"key {_text(finding)}: this broker serves {serves}, and {_truth(decision, finding['offset'], about)}"
+        return {**finding, **attribution, "candidates": _candidates(kept)}
+    serves = next(text for text, brokers in states_served(finding["offset"], states).items() if broker in brokers)
+    explanation = (
+        f"key {_key_text(finding)}: this broker serves {serves}, and {_truth(decision, finding['offset'], states)}"
+    )
     return {
         **finding,
-        **shown,
+        **attribution,
         "anomaly": names[0],
         "candidates": _candidates(names),
         "broker": broker,
@@ -249,21 +251,21 @@ def _candidates(names: Sequence[str]) -> list[str]:
     return list(names) if len(names) > 1 else []
 
 
-def _truth(decision: Decision, offset: int, about: Sequence[KeyState]) -> str:
-    """Return what the replicas that are right serve, in words."""
-    groups = states_served(offset, [one for one in about if one.broker in decision.right])
+def _truth(decision: Decision, offset: int, states: Sequence[KeyState]) -> str:
+    """Describe what the right replicas serve."""
+    groups = states_served(offset, [one for one in states if one.broker in decision.right])
     return "; ".join(f"{_brokers(brokers)} rightly {_verb(brokers)} {text}" for text, brokers in groups.items())
 
 
-def _undecided(finding: Row, about: Sequence[KeyState], decision: Decision) -> Row:
-    """Return a finding that accuses nobody."""
-    groups = _disagree(finding["offset"], about)
+def _undecided(finding: Row, states: Sequence[KeyState], decision: Decision) -> Row:
+    """Return a finding that accuses no replica."""
+    groups = _disagree(finding["offset"], states)
     serves = "; ".join(f"{_brokers(one['brokers'])} {_verb(one['brokers'])} {one['serves']}" for one in groups)
-    why = f"who is wrong is not decided: {'; '.join(decision.reasons)}"
+    why = f"which replica is wrong is undecided: {'; '.join(decision.reasons)}"
     return {
         **finding,
         "explanation": (
-            f"key {_text(finding)}: {serves or 'replicas differ'}; {why}. If broker {finding['broker']} is wrong: "
+            f"key {_key_text(finding)}: {serves or 'replicas differ'}; {why}. If broker {finding['broker']} is wrong: "
             f"{finding['explanation']}"
         ),
         "decided": False,
@@ -281,8 +283,8 @@ def _merged(group: Sequence[Row]) -> Row:
     return {**group[0], "candidates": _candidates(list(names)), "effect": VISIBLE if is_visible else LATENT}
 
 
-def _disagree(offset: int, about: Sequence[KeyState]) -> list[Row]:
-    return [{"brokers": brokers, "serves": text} for text, brokers in states_served(offset, about).items()]
+def _disagree(offset: int, states: Sequence[KeyState]) -> list[Row]:
+    return [{"brokers": brokers, "serves": text} for text, brokers in states_served(offset, states).items()]
 
 
 def _brokers(brokers: Sequence[int]) -> str:
@@ -293,6 +295,6 @@ def _verb(brokers: Sequence[int]) -> str:
     return "serve" if len(brokers) > 1 else "serves"
 
 
-def _text(finding: Row) -> str:
+def _key_text(finding: Row) -> str:
     key = finding["key"] or {}
     return str(key.get("text", key.get("base64", "(no key)")))

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 MOST_MB_PER_S = 1e6
 MAX_INT32 = 2**31 - 1
-"""The largest id of a broker."""
+"""The largest broker id."""
 
 
 def time_ms(text: str) -> int:
-    """Return milliseconds since the epoch of a number of them, or of an ISO 8601 time. Raises `UsageError`."""
+    """Return milliseconds since the epoch of such a number, or of an ISO 8601 time. Raises `UsageError`."""
     if text.isascii() and text.isdigit() and len(text) <= len(str(MAX_INT64)) and int(text) <= MAX_INT64:
         return int(text)
     try:
@@ -102,7 +102,7 @@ config_option = click.option(
 
 @click.group()
 def audit() -> None:
-    """Is a cluster of yours already diverged?"""
+    """Have the replicas of your own cluster diverged?"""
 
 
 @audit.command()
@@ -123,18 +123,18 @@ def audit() -> None:
 def disk(
     topics: tuple[str, ...], brokers: tuple[str, ...], output: str, spark: SparkOptions, tombstones: Tombstones
 ) -> int:
-    """Compare what was copied from the brokers' disks. Needs no cluster and no client.
+    """Compare copies of the brokers' disks. Needs no cluster and no client.
 
-    Exit codes: 0 clean, 1 anomaly, 2 unknown, 254 what was given cannot be used, 255 failed.
+    Exit codes: 0 clean, 1 anomaly, 2 unknown, 254 arguments that cannot be used, 255 failed.
     """
     from harness.audit.disk import audit_disk  # noqa: PLC0415  (slow imports, only where needed)
 
     progress = ConsoleProgress()
     try:
-        said = audit_disk(parse_brokers(brokers, spark.conf), topics, progress, spark, tombstones)
+        verdict = audit_disk(parse_brokers(brokers, spark.conf), topics, progress, spark, tombstones)
     finally:
         progress.close()
-    return show(said, output)
+    return show(verdict, output)
 
 
 @audit.command()
@@ -151,15 +151,15 @@ def disk(
     "--since",
     type=Text(time_ms),
     metavar="TIME",
-    help="Read only what was written from then on: ISO 8601, UTC unless it says otherwise, or ms since the epoch.",
+    help="Read only records written from then on: ISO 8601 (UTC if it has no offset), or ms since the epoch.",
 )
-@click.option("--until", type=Text(time_ms), metavar="TIME", help="Read only what was written before then.")
-@click.option("--quick", is_flag=True, help="Read no data: compare what brokers and coordinators say, in seconds.")
+@click.option("--until", type=Text(time_ms), metavar="TIME", help="Read only records written before then.")
+@click.option("--quick", is_flag=True, help="Read no data: compare what brokers and coordinators report, in seconds.")
 @click.option(
     "--keep",
     type=FilePath(),
     metavar="DIR",
-    help="Keep what was read, in a new folder.  [default: a temporary one, deleted at the end]",
+    help="Keep the data that was read, in a new folder.  [default: a temporary one, deleted at the end]",
 )
 @tombstones_option
 @spark_options
@@ -179,12 +179,12 @@ def live(  # noqa: PLR0917
 ) -> int:
     """Compare the replicas of a running cluster. Reads and describes only; needs Read and DescribeConfigs on topics.
 
-    Every replica is read whole from its own broker, and read again where replicas differ: only what is found twice
-    at the same place is reported. With Describe on the cluster and on transactional ids it tells more.
+    Every replica is read whole from its own broker, and read again where replicas differ: only a difference that two
+    readings show at the same place is reported. With Describe on the cluster and on transactional ids it reports more.
 
-    With --quick, --since or --until findings are reported as always, and `clean` is not: what was not read may differ.
+    With --quick, --since or --until findings are reported as always, but never `clean`: unread data may differ.
 
-    Exit codes: 0 clean, 1 anomaly, 2 unknown, 254 what was given cannot be used, 255 failed.
+    Exit codes: 0 clean, 1 anomaly, 2 unknown, 254 arguments that cannot be used, 255 failed.
     """
     from harness.audit.live import Request, audit_live, audit_quickly  # noqa: PLC0415
     from harness.audit.show import prefiltered_json, replica_table  # noqa: PLC0415
@@ -206,17 +206,19 @@ def live(  # noqa: PLR0917
     if request.since_ms is not None and request.until_ms is not None and request.since_ms >= request.until_ms:
         raise UsageError(f"--since {since} is not before --until {until}")
     progress = ConsoleProgress()
-    kept = f"what was read is kept in {keep}/" if keep else "nothing of what was read is kept (--keep DIR keeps it)"
+    kept_text = (
+        f"what was read is kept in {keep}/" if keep else "nothing of what was read is kept (--keep DIR keeps it)"
+    )
     try:
         if not quick:
-            with interruptible(lambda: kept):
+            with interruptible(lambda: kept_text):
                 return show(audit_live(request, progress, spark), output)
-        said, told = audit_quickly(request, progress)
+        verdict, prefiltered = audit_quickly(request, progress)
     finally:
         progress.close()
     if output == TEXT:
-        stdout().table(replica_table(told.looks))
-    return show({**said, "prefilter": prefiltered_json(told)}, output)
+        stdout().table(replica_table(prefiltered.statuses))
+    return show({**verdict, "prefilter": prefiltered_json(prefiltered)}, output)
 
 
 @audit.command("exposure")
@@ -225,9 +227,9 @@ def live(  # noqa: PLR0917
 @config_option
 @format_option
 def exposure_(topics: tuple[str, ...], bootstrap: str, config: Path | None, output: str) -> int:
-    """Say what a running cluster is exposed to before anything has gone wrong: which replicas are away, since when.
+    """Report which replicas of a running cluster are exposed, before anything goes wrong: which are away, since when.
 
-    Exit codes: 0 every topic is ok, 2 one is at risk or something could not be told, 254 what was given cannot be
+    Exit codes: 0 every topic is ok, 2 a topic is at risk or something is unknown, 254 arguments that cannot be
     used, 255 failed. This finds no anomaly, so it is never 1: see `harness audit live`.
     """
     from harness.audit.cluster import describe  # noqa: PLC0415
@@ -236,36 +238,36 @@ def exposure_(topics: tuple[str, ...], bootstrap: str, config: Path | None, outp
     from harness.host.clock import RealClock  # noqa: PLC0415
 
     ConsoleProgress().stage("ask the cluster")
-    told = exposure(describe(addresses(bootstrap, config), topics), RealClock())
+    result = exposure(describe(addresses(bootstrap, config), topics), RealClock())
     if output == JSON:
-        stdout().json(exposure_json(told))
+        stdout().json(exposure_json(result))
     else:
         out = stdout()
-        out.table(exposure_table(told))
-        for note in told.notes:
+        out.table(exposure_table(result))
+        for note in result.notes:
             out.line(f"note: {note}")
-    return EXIT_CLEAN if told.level == Level.OK and not told.notes else EXIT_UNKNOWN
+    return EXIT_CLEAN if result.level == Level.OK and not result.notes else EXIT_UNKNOWN
 
 
 def addresses(bootstrap: str, config: Path | None) -> list[Address]:
-    """Return where to begin, with the login of a properties file. Raises `UsageError` for either."""
+    """Return the bootstrap addresses, with the login of a properties file. Raises `UsageError` for either."""
     from harness.audit.cluster import parse_bootstrap  # noqa: PLC0415
     from harness.brokers.protocol.security import read_security  # noqa: PLC0415
 
     return parse_bootstrap(bootstrap, read_security(config) if config else None)
 
 
-def show(said: dict[str, Any], output: str) -> int:
+def show(verdict: dict[str, Any], output: str) -> int:
     """Print an audit's verdict to stdout and return its exit code."""
-    code, out = EXIT_CODES[said["verdict"]], stdout()
+    code, out = EXIT_CODES[verdict["verdict"]], stdout()
     if output == JSON:
-        out.json(said)
+        out.json(verdict)
         return code
-    show_findings(out, said)
-    for note in said["notes"]:
+    show_findings(out, verdict)
+    for note in verdict["notes"]:
         out.line(f"note: {note}")
-    counts = [f"{sum(s['verdict'] == name for s in said['scenarios'])} {name}" for name in EXIT_CODES]
-    count = len(said["findings"])
-    findings = f", {count} finding{'s' if count > 1 else ''}" if said["verdict"] == ANOMALY else ""
+    counts = [f"{sum(s['verdict'] == name for s in verdict['scenarios'])} {name}" for name in EXIT_CODES]
+    count = len(verdict["findings"])
+    findings = f", {count} finding{'s' if count > 1 else ''}" if verdict["verdict"] == ANOMALY else ""
     out.line(f"partitions: {', '.join(counts)}{findings}   (exit code {code})")
     return code

@@ -1,7 +1,8 @@
-"""What a running cluster says of itself: brokers, topics, who leads and who holds what, settings.
+"""A running cluster's metadata: brokers, topics, leaders, replicas and settings.
 
-Asked in Metadata requests that may create nothing (``allow_auto_topic_creation`` false) and in DescribeConfigs. A user
-needs Describe on the topics, and DescribeConfigs on them for their settings; without it the settings are not known.
+Metadata requests set ``allow_auto_topic_creation`` to false, so that they create nothing; settings come from
+DescribeConfigs. A user needs Describe on the topics, and DescribeConfigs on them for their settings; without the latter
+the settings are unknown.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _ADDRESS = re.compile(r"(\[(?P<ipv6>[^\[\]]+)\]|(?P<host>[\w.-]{1,253})):(?P<por
 
 @dataclass(frozen=True)
 class Topic:
-    """``partitions`` by number. ``settings`` are those in effect; None where this user may not see them."""
+    """``partitions`` by number. ``settings``: the effective ones; None where this user may not see them."""
 
     name: str
     partitions: Mapping[int, PartitionState]
@@ -51,11 +52,11 @@ class Topic:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster as one broker's metadata has it now.
+    """A cluster, as the metadata of one broker describes it now.
 
-    ``brokers``: addresses of those that are registered and not fenced, by node id. ``notes``: what could not be had,
-    each in a sentence. ``may_have_transactions``: false where there is no ``__transaction_state``, which the first
-    transaction of a cluster makes.
+    ``brokers``: addresses of the registered, unfenced brokers, by node id. ``notes``: what could not be read, each in a
+    sentence. ``may_have_transactions``: false where there is no ``__transaction_state``, which a cluster's first
+    transaction creates.
     """
 
     cluster_id: str
@@ -70,28 +71,28 @@ class Cluster:
         return {(topic.name, number): p for topic in self.topics.values() for number, p in topic.partitions.items()}
 
     @property
-    def held(self) -> dict[int, list[TopicPartition]]:
-        """What each broker is to hold a replica of, also one that is down."""
-        held: dict[int, list[TopicPartition]] = {}
+    def replicas_by_broker(self) -> dict[int, list[TopicPartition]]:
+        """The partitions of which each broker is assigned a replica, also for brokers that are down."""
+        replicas_by_broker: dict[int, list[TopicPartition]] = {}
         for tp, state in sorted(self.partitions.items()):
             for broker in state.replicas:
-                held.setdefault(broker, []).append(tp)
-        return held
+                replicas_by_broker.setdefault(broker, []).append(tp)
+        return replicas_by_broker
 
 
 def describe(bootstrap: Sequence[Address], patterns: Sequence[str]) -> Cluster:
-    """Return the cluster behind these addresses, with the topics that match.
+    """Return the cluster at these addresses, with the topics that match.
 
-    ``patterns``: names and globs. Internal topics (``__…``) match only what begins with ``__`` itself.
+    ``patterns``: names and globs. Internal topics (``__…``) match only patterns that begin with ``__``.
 
     Raises `UsageError` where no address answers, where a pattern matches nothing, and where this user may not
     describe a topic; `HarnessError` where a login is refused.
     """
-    at, named = _first_answer(bootstrap, metadata_request([name for name in patterns if not _is_glob(name)]))
-    found = {topic.name: topic for topic in named.topics}
+    address, named = _first_answer(bootstrap, metadata_request([name for name in patterns if not _is_glob(name)]))
+    topics_found = {topic.name: topic for topic in named.topics}
     globs = [pattern for pattern in patterns if _is_glob(pattern)]
-    every = list(_call(at, metadata_request(None)).topics) if globs or _unknown(found) else []
-    for name in _unknown(found):
+    every = list(_ask(address, metadata_request(None)).topics) if globs or _unknown(topics_found) else []
+    for name in _unknown(topics_found):
         close = get_close_matches(name, [topic.name for topic in every], n=2)
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
         raise UsageError(f"topic {name} does not exist, or this user may not describe it{hint}")
@@ -99,14 +100,14 @@ def describe(bootstrap: Sequence[Address], patterns: Sequence[str]) -> Cluster:
         matching = {topic.name: topic for topic in every if _matches(topic.name, pattern)}
         if not matching:
             raise UsageError(f"no topic matches {pattern}, of those that this user may describe")
-        found |= matching
-    for topic in found.values():
+        topics_found |= matching
+    for topic in topics_found.values():
         if topic.error_code == NOT_ALLOWED:
             raise UsageError(f"this user may not describe topic {topic.name}: an audit needs Describe and Read on it")
         if topic.error_code:
             raise UsageError(f"topic {topic.name}: {kafka.errors.for_code(topic.error_code).__name__}")
-    settings, notes = _settings(at, sorted(found))
-    topics = {
+    settings, notes = _settings(address, sorted(topics_found))
+    topics_read = {
         name: Topic(
             name,
             {
@@ -117,38 +118,38 @@ def describe(bootstrap: Sequence[Address], patterns: Sequence[str]) -> Cluster:
             },
             settings.get(name),
         )
-        for name, topic in sorted(found.items())
+        for name, topic in sorted(topics_found.items())
     }
-    brokers = {b.node_id: Address(b.host, b.port, at.security) for b in named.brokers}
-    coordinators = _call(at, metadata_request([TRANSACTION_STATE])).topics
+    brokers = {b.node_id: Address(b.host, b.port, address.security) for b in named.brokers}
+    coordinators = _ask(address, metadata_request([TRANSACTION_STATE])).topics
     return Cluster(
         named.cluster_id or "",
         dict(sorted(brokers.items())),
-        topics,
+        topics_read,
         notes,
         may_have_transactions=any(topic.error_code != NO_SUCH_TOPIC for topic in coordinators),
     )
 
 
 def parse_bootstrap(text: str, security: Security | None = None) -> list[Address]:
-    """Return the addresses of ``host:port[,host:port…]``; an IPv6 host stands in brackets. Raises `UsageError`."""
+    """Return the addresses of ``host:port[,host:port…]``; an IPv6 host is in brackets. Raises `UsageError`."""
     return [_address(part.strip(), security) for part in text.split(",")]
 
 
 def _address(text: str, security: Security | None) -> Address:
-    """As `org.apache.kafka.common.utils.Utils.getHost` and ``getPort`` take it apart, and no more forgiving."""
+    """Parse like `org.apache.kafka.common.utils.Utils.getHost` and ``getPort``, and no more leniently."""
     if "://" in text:
         raise UsageError(f"{quoted(text)} is a URL: give host:port[,host:port…], without a protocol")
-    found = _ADDRESS.fullmatch(text)
-    if found is None:
+    match = _ADDRESS.fullmatch(text)
+    if match is None:
         remedy = "an IPv6 address in brackets: [::1]:9092" if text.count(":") > 1 else "host:port[,host:port…]"
         raise UsageError(f"{quoted(text)} is no address: give {remedy}")
-    digits = found["port"]
+    digits = match["port"]
     if len(digits) > len(str(LAST_PORT)) or not 1 <= int(digits) <= LAST_PORT:
         raise UsageError(f"{quoted(text)}: there is no port {quoted(digits)}; give one from 1 to {LAST_PORT}")
-    if found["ipv6"] and not _is_ipv6(found["ipv6"]):
-        raise UsageError(f"{quoted(text)}: {found['ipv6']} is no IPv6 address")
-    return Address(found["ipv6"] or found["host"], int(digits), security)
+    if match["ipv6"] and not _is_ipv6(match["ipv6"]):
+        raise UsageError(f"{quoted(text)}: {match['ipv6']} is no IPv6 address")
+    return Address(match["ipv6"] or match["host"], int(digits), security)
 
 
 def _is_ipv6(text: str) -> bool:
@@ -169,7 +170,7 @@ def _first_answer(bootstrap: Sequence[Address], request: Any) -> tuple[Address, 
     raise UsageError(f"--bootstrap-server: no broker answers ({'; '.join(silent)})")
 
 
-def _call(at: Address, request: Any) -> Any:
+def _ask(at: Address, request: Any) -> Any:
     try:
         return wire.call(at, request, timeout_s=METADATA_TIMEOUT_S)
     except OSError as error:
@@ -189,16 +190,16 @@ def _matches(name: str, pattern: str) -> bool:
 
 
 def _settings(at: Address, names: Sequence[str]) -> tuple[dict[str, dict[str, str]], tuple[str, ...]]:
-    """Return settings by topic, and a note about those that cannot be had."""
+    """Return settings by topic, and notes about the settings that could not be read."""
     Resource = DescribeConfigsRequest.DescribeConfigsResource  # noqa: N806
     wanted = [Resource(resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None) for name in names]
-    answer = _call(at, DescribeConfigsRequest[4](resources=wanted))
+    answer = _ask(at, DescribeConfigsRequest[4](resources=wanted))
     settings = {r.resource_name: {c.name: c.value for c in r.configs} for r in answer.results if not r.error_code}
-    lacking: dict[str, list[str]] = {}
+    denied: dict[str, list[str]] = {}
     for r in answer.results:
         if r.error_code:
-            lacking.setdefault(kafka.errors.for_code(r.error_code).__name__, []).append(r.resource_name)
+            denied.setdefault(kafka.errors.for_code(r.error_code).__name__, []).append(r.resource_name)
     return settings, tuple(
-        f"settings of {listed(topics)} cannot be had ({error}; DescribeConfigs on the topic gives them)"
-        for error, topics in lacking.items()
+        f"settings of {listed(topics)} could not be read ({error}; they need DescribeConfigs on the topic)"
+        for error, topics in denied.items()
     )

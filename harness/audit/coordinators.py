@@ -1,8 +1,8 @@
-"""What the transaction coordinators say of producers (KIP-664): ListTransactions by producer id, DescribeTransactions.
+"""The transactions of producers, by their coordinators: ListTransactions and DescribeTransactions (KIP-664).
 
-Every broker is asked, as each knows those that it coordinates. FindCoordinator is not: it would make
-``__transaction_state`` where that is missing. A user needs Describe on the transactional ids; brokers leave out what it
-may not see, without a word.
+Every broker is asked, as each one lists the transactions that it coordinates. FindCoordinator is not used: it would
+create ``__transaction_state`` where that topic is missing. A user needs Describe on the transactional ids; brokers
+silently leave out the ids that the user may not see.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import kafka.errors
 from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
 
-from harness.audit.line import quick_line
+from harness.audit.connection import quick_connection
 from harness.brokers.protocol.admin import metadata_request
 from harness.errors import HarnessError
 from harness.escape import escape
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from harness.audit.cluster import Cluster
-    from harness.audit.line import Line
+    from harness.audit.connection import ReconnectingConnection
     from harness.brokers.protocol.replica import Caller, TopicPartition
     from harness.brokers.protocol.wire import Address
     from harness.host.clock import Clock
 
 TRANSACTION_STATE = "__transaction_state"
-NOTHING_SEEN = "this user sees no transactional id at all: Describe on them shows what coordinators know"
+NOTHING_SEEN = "this user sees no transactional id: coordinators list them to users with Describe on them"
 ONGOING = "Ongoing"
 FINISHED = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
-"""States in which a producer has nothing open (``TransactionState``). In Prepare… its markers are being written."""
+"""``TransactionState`` without an open transaction. In the Prepare… states, markers are being written."""
 
 
 @dataclass(frozen=True)
-class Word:
-    """What its coordinator says of a producer's transaction.
+class TransactionDescription:
+    """A producer's transaction, as its coordinator describes it.
 
-    ``start_time_ms``: -1 where there is none; ``timeout_ms``: how long from then on until it is aborted.
+    ``start_time_ms``: -1 where there is none; ``timeout_ms``: time from the start until the coordinator aborts it.
     ``partitions``: those of the transaction; while it is being ended, those that have no marker yet.
     """
 
@@ -55,51 +55,60 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Words:
-    """By producer id. ``untold``: why some coordinators may know more than this, each in a sentence."""
+class TransactionDescriptions:
+    """Transactions by producer id. ``gaps``: why coordinators may have more than these, each in a sentence."""
 
-    told: Mapping[int, Word]
-    untold: tuple[str, ...] = ()
+    by_producer: Mapping[int, TransactionDescription]
+    gaps: tuple[str, ...] = ()
 
 
 def ask_coordinators(
-    cluster: Cluster, producer_ids: Collection[int], clock: Clock, dial: Callable[[Address, Clock], Line] = quick_line
-) -> Words:
-    """Ask all brokers for these producers, at the same time. What is not told is among ``untold``.
+    cluster: Cluster,
+    producer_ids: Collection[int],
+    clock: Clock,
+    dial: Callable[[Address, Clock], ReconnectingConnection] = quick_connection,
+) -> TransactionDescriptions:
+    """Ask all brokers for the transactions of these producers, at the same time. ``gaps`` has what they did not answer.
 
-    A user who sees no transactional id may be one who has no right to: nothing follows from that.
+    A user who sees no transactional id may lack the right to see any, so nothing follows from that.
     """
     if not producer_ids:
-        return Words({})
+        return TransactionDescriptions({})
 
-    def ask(broker: int) -> tuple[Words, bool]:
+    def ask(broker: int) -> tuple[TransactionDescriptions, bool]:
         try:
-            with closing(dial(cluster.brokers[broker], clock)) as line:
-                lacking = without_coordinator(line)
-                words = words_of(line, broker, sorted(producer_ids))
-                return Words(words.told, (*lacking, *words.untold)), bool(words.told) or sees_any(line)
+            with closing(dial(cluster.brokers[broker], clock)) as connection:
+                leaderless = leaderless_partitions(connection)
+                descriptions = describe_transactions(connection, broker, sorted(producer_ids))
+                return TransactionDescriptions(descriptions.by_producer, (*leaderless, *descriptions.gaps)), bool(
+                    descriptions.by_producer
+                ) or sees_transactional_ids(connection)
         except (OSError, HarnessError) as error:
-            return Words({}, (f"broker {broker} does not tell of transactions: {error}",)), False
+            return TransactionDescriptions({}, (f"broker {broker} does not list transactions: {error}",)), False
 
     with ThreadPoolExecutor(len(cluster.brokers)) as pool:
         answers = list(pool.map(ask, cluster.brokers))
-    told = {producer_id: word for words, _ in answers for producer_id, word in words.told.items()}
-    untold = dict.fromkeys(reason for words, _ in answers for reason in words.untold)
-    if not any(sees for _, sees in answers):
-        untold[NOTHING_SEEN] = None
-    return Words(told, tuple(untold))
+    by_producer = {
+        producer_id: transaction
+        for descriptions, _ in answers
+        for producer_id, transaction in descriptions.by_producer.items()
+    }
+    gaps = dict.fromkeys(reason for descriptions, _ in answers for reason in descriptions.gaps)
+    if not any(any_seen for _, any_seen in answers):
+        gaps[NOTHING_SEEN] = None
+    return TransactionDescriptions(by_producer, tuple(gaps))
 
 
-def sees_any(caller: Caller) -> bool:
-    """Whether this broker names any transactional id to this user. Raises OSError."""
+def sees_transactional_ids(caller: Caller) -> bool:
+    """Whether this broker lists any transactional id to this user. Raises OSError."""
     listed = caller.call(ListTransactionsRequest[0](state_filters=[], producer_id_filters=[]))
     return bool(listed.transaction_states)
 
 
-def without_coordinator(caller: Caller) -> tuple[str, ...]:
-    """Say which partitions of ``__transaction_state`` nobody leads now; nothing where this user may not see it.
+def leaderless_partitions(caller: Caller) -> tuple[str, ...]:
+    """Name the partitions of ``__transaction_state`` without a leader; none where this user may not see the topic.
 
-    What they hold no broker lists. Raises OSError.
+    No broker lists the transactions in them. Raises OSError.
     """
     (topic,) = caller.call(metadata_request([TRANSACTION_STATE])).topics
     return tuple(
@@ -109,22 +118,22 @@ def without_coordinator(caller: Caller) -> tuple[str, ...]:
     )
 
 
-def words_of(caller: Caller, broker: int, producer_ids: Sequence[int]) -> Words:
-    """Return what one broker says of those of these producers that it coordinates. Raises OSError."""
+def describe_transactions(caller: Caller, broker: int, producer_ids: Sequence[int]) -> TransactionDescriptions:
+    """Return the transactions of these producers that one broker coordinates. Raises OSError."""
     listed = caller.call(ListTransactionsRequest[0](state_filters=[], producer_id_filters=list(producer_ids)))
     if listed.error_code:
         name = kafka.errors.for_code(listed.error_code).__name__
-        return Words({}, (f"broker {broker} does not tell of transactions: {name}",))
+        return TransactionDescriptions({}, (f"broker {broker} does not list transactions: {name}",))
     ids = [state.transactional_id for state in listed.transaction_states]
     if not ids:
-        return Words({})
-    told, untold = {}, []
+        return TransactionDescriptions({})
+    by_producer, gaps = {}, []
     for one in caller.call(DescribeTransactionsRequest[0](transactional_ids=ids)).transaction_states:
         if one.error_code:
             name = kafka.errors.for_code(one.error_code).__name__
-            untold.append(f"broker {broker} does not tell of transactional id {escape(one.transactional_id)}: {name}")
+            gaps.append(f"broker {broker} does not describe transactional id {escape(one.transactional_id)}: {name}")
             continue
-        told[one.producer_id] = Word(
+        by_producer[one.producer_id] = TransactionDescription(
             coordinator=broker,
             transactional_id=one.transactional_id,
             state=one.transaction_state,
@@ -134,4 +143,4 @@ def words_of(caller: Caller, broker: int, producer_ids: Sequence[int]) -> Words:
             partitions=frozenset((topic.topic, number) for topic in one.topics for number in topic.partitions),
             timeout_ms=one.transaction_timeout_ms,
         )
-    return Words(told, tuple(untold))
+    return TransactionDescriptions(by_producer, tuple(gaps))

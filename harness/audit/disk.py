@@ -1,4 +1,4 @@
-"""``harness audit disk``: folders that were copied from brokers, against each other."""
+"""``harness audit disk``: compares folders that were copied from brokers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.audit.judge import Beside, assemble, is_big, judge_copies
+from harness.audit.judge import AuditContext, assemble, is_big, judge_copies
 from harness.audit.knowledge import knowledge_of_metadata
 from harness.brokers.copies.copies import find_copies
 from harness.host.java import find_java
@@ -47,18 +47,18 @@ def audit_disk(
             started_s = time.monotonic()
             rows = judge_copies(session, [copies])
             timings_s = {"check": round(time.monotonic() - started_s, 3)}
-            return assemble(copies, rows, timings_s=timings_s, beside=beside_copies(copies))
+            return assemble(copies, rows, timings_s=timings_s, context=context_of_copies(copies))
 
 
-def beside_copies(copies: Copies) -> Beside:
-    """Return what is known beside copies: by their metadata log, where there is one."""
+def context_of_copies(copies: Copies) -> AuditContext:
+    """Return the context of copies: from their metadata log, where there is one."""
     knowledge = knowledge_of_metadata(copies.metadata)
     target = {"name": "copies", "brokers": sorted({copy.broker for copy in copies.replicas})}
     compared = {copy.place for copy in copies.replicas}
     holders = {place: replicas for place, replicas in knowledge.replicas.items() if place in compared}
-    return Beside(target, holders=holders, knowledge=knowledge)
+    return AuditContext(target, holders=holders, knowledge=knowledge)
 
 
 def _of_this_host(copies: Copies) -> list[Path]:
-    """Return the folders that executors have to find where they are here."""
+    """Return the local folders, which executors need at the same path."""
     return [copy.folder for copy in copies.replicas if isinstance(copy.folder, Path)]

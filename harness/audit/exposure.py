@@ -1,12 +1,13 @@
-"""What a cluster is exposed to: replicas that are away or being added, against the retention, and frozen ones.
+"""Replicas that are exposed to anomalies: those that are away or being added, by the retention, and frozen ones.
 
-The window is ``min.compaction.lag.ms`` + ``delete.retention.ms``: no cleaner removes a tombstone or a marker sooner
-after it was written. A replica that lacks nothing older than that can still be given everything; one that has been away
-for longer may come back to find tombstones and markers gone that it never saw. The real time to a removal is longer, by
-the time until the segment rolls (``segment.ms``) and until enough of the log is dirty (``min.cleanable.dirty.ratio``).
+The window is ``min.compaction.lag.ms`` + ``delete.retention.ms``: no cleaner removes a tombstone or a marker earlier
+than that after its write. A replica whose missing records are all younger can still fetch every one. A replica that has
+been away for longer may find on its return that tombstones and markers are gone which it never fetched. In practice a
+removal happens later: the segment has to roll first (``segment.ms``), and enough of the log has to be dirty
+(``min.cleanable.dirty.ratio``).
 
-A replica that is being added is exposed whatever the retention, and one whose last stable offset does not move has
-lost its race already.
+A replica that is being added is exposed whatever the retention, and a replica whose last stable offset does not move is
+stuck already.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING
 
+from harness.audit.connection import quick_connection
 from harness.audit.frozen import find_frozen
 from harness.audit.lags import Lag, find_lags
-from harness.audit.line import quick_line
+from harness.audit.next_removal import NextRemoval, next_removal
 from harness.audit.prefilter import prefilter
 from harness.audit.reassignments import SAMPLE_S, Copy, find_copies
-from harness.audit.stake import AtStake, next_removal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from harness.audit.cluster import Cluster, Topic
-    from harness.audit.frozen import Frozen
-    from harness.audit.line import Line
+    from harness.audit.connection import ReconnectingConnection
+    from harness.audit.frozen import FrozenReplica
     from harness.audit.prefilter import Prefiltered
     from harness.brokers.protocol.replica import TopicPartition
     from harness.brokers.protocol.wire import Address
@@ -47,8 +48,10 @@ FROM_THE_FIRST_MINUTE = (
     " replica that has already removed a tombstone or marker, it never gets that one; leave leadership where it is"
     " until the replica is in the ISR, and audit the partition then"
 )
-"""Seen on Kafka 3.9.2 and 4.4.0, with nobody away."""
-HELD_BACK = "read_committed consumers of broker {broker} get nothing from offset {offset} on (high watermark {mark})"
+"""Seen on Kafka 3.9.2 and 4.4.0, with no broker away."""
+BLOCKED_CONSUMERS = (
+    "read_committed consumers of broker {broker} get nothing from offset {offset} on (high watermark {mark})"
+)
 
 
 class Kind(StrEnum):
@@ -60,21 +63,21 @@ class Kind(StrEnum):
 
 
 class Level(IntEnum):
-    """How bad it is; the worst one is a topic's."""
+    """Severity; a topic has the worst level of its replicas."""
 
     OK = 0
     AT_RISK = 1
     TOO_LATE = 2
 
     @property
-    def words(self) -> str:
-        """As it is printed."""
+    def label(self) -> str:
+        """The printed form."""
         return self.name.lower().replace("_", " ")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What decides when tombstones and markers go; milliseconds, and a ratio from 0 to 1. None: not told."""
+    """Settings that delay the removal of tombstones and markers: milliseconds, a ratio from 0 to 1. None: unknown."""
 
     delete_retention_ms: int | None
     min_compaction_lag_ms: int | None
@@ -83,19 +86,19 @@ class Settings:
 
     @property
     def window_ms(self) -> int | None:
-        """How long a tombstone or marker stays at least; None where the retention is not told."""
+        """The least time that a tombstone or marker stays; None where the retention is unknown."""
         if self.delete_retention_ms is None:
             return None
         return (self.min_compaction_lag_ms or 0) + self.delete_retention_ms
 
 
 @dataclass(frozen=True)
-class Exposed:
-    """One replica that is away, being added or frozen, and what that means.
+class ReplicaExposure:
+    """One replica that is away, being added or frozen, and the consequences.
 
-    ``since_ms``: when the first record that it lacks, or that holds it, was written, by the broker's clock or else the
-    producers'.
-    ``left_s``: how long its copy still takes. ``at_stake``: what goes first of what it lacks.
+    ``since_ms``: when the first record that the replica misses, or that stops it, was written, by the broker's clock or
+    else the producers' clocks.
+    ``left_s``: how long its copy still takes. ``at_stake``: the first possible removal among its missing records.
     """
 
     kind: Kind
@@ -106,31 +109,31 @@ class Exposed:
     since_ms: int | None
     by_brokers_clock: bool
     left_s: float | None
-    at_stake: AtStake | None
+    at_stake: NextRemoval | None
     sentence: str
 
 
 @dataclass(frozen=True)
 class TopicExposure:
-    """A topic; one that is not compacted loses no tombstones or markers, and its replicas are left out."""
+    """A topic; if it is not compacted, it loses no tombstones or markers, and only its frozen replicas are listed."""
 
     topic: str
     level: Level
     settings: Settings
-    replicas: tuple[Exposed, ...]
+    replicas: tuple[ReplicaExposure, ...]
     sentence: str
 
 
 @dataclass(frozen=True)
 class Exposure:
-    """Every topic, and what could not be told, each in a sentence."""
+    """Every topic, and notes on what is unknown, each in a sentence."""
 
     topics: tuple[TopicExposure, ...]
     notes: tuple[str, ...]
 
     @property
     def level(self) -> Level:
-        """The worst of all topics."""
+        """The worst level of all topics."""
         return max((topic.level for topic in self.topics), default=Level.OK)
 
 
@@ -140,17 +143,17 @@ def exposure(
     *,
     prefiltered: Prefiltered | None = None,
     sample_s: float = SAMPLE_S,
-    dial: Callable[[Address, Clock], Line] = quick_line,
+    dial: Callable[[Address, Clock], ReconnectingConnection] = quick_connection,
 ) -> Exposure:
-    """Ask the cluster what it is exposed to now.
+    """Find the replicas of a cluster that are exposed now.
 
-    ``prefiltered``: what brokers said already, if they were asked. ``sample_s``: over how long the pace of
+    ``prefiltered``: the brokers' answers, if they were asked already. ``sample_s``: over how long the pace of
     reassignments is measured, if there are any. Raises `UsageError` where this user may not read a topic.
     """
-    seen = prefiltered or prefilter(cluster, clock, dial=dial)
-    frozen = find_frozen(cluster, seen, clock, dial)
+    answers = prefiltered or prefilter(cluster, clock, dial=dial)
+    frozen = find_frozen(cluster, answers, clock, dial)
     copies, notes = find_copies(cluster, clock, dial, sample_s)
-    lags = find_lags(cluster, seen.looks, {(copy.broker, copy.partition) for copy in copies}, clock, dial)
+    lags = find_lags(cluster, answers.statuses, {(copy.broker, copy.partition) for copy in copies}, clock, dial)
     now_ms = clock.time_ms()
     topics = []
     for topic in cluster.topics.values():
@@ -159,17 +162,17 @@ def exposure(
         away = [judge_lag(lag, settings, now_ms) for lag in lags if lag.partition[0] == topic.name]
         added = [judge_copy(copy, settings) for copy in copies if copy.partition[0] == topic.name]
         topics.append(_topic(topic, settings, stuck, [*away, *added]))
-    return Exposure(tuple(topics), (*cluster.notes, *notes, *seen.words.untold, *seen.behind))
+    return Exposure(tuple(topics), (*cluster.notes, *notes, *answers.coordinator_answers.gaps, *answers.behind))
 
 
 def read_settings(settings: Mapping[str, str] | None) -> Settings:
-    """Return what decides about removal. Redpanda leaves out what it does not know."""
-    told = settings or {}
+    """Return the settings that decide about removal. Redpanda leaves out the settings that it does not know."""
+    values = settings or {}
 
     def whole(name: str) -> int | None:
-        return int(told[name]) if told.get(name) else None
+        return int(values[name]) if values.get(name) else None
 
-    ratio = told.get("min.cleanable.dirty.ratio")
+    ratio = values.get("min.cleanable.dirty.ratio")
     return Settings(
         whole("delete.retention.ms"),
         whole("min.compaction.lag.ms"),
@@ -178,118 +181,125 @@ def read_settings(settings: Mapping[str, str] | None) -> Settings:
     )
 
 
-def judge_lag(lag: Lag, settings: Settings, now_ms: int) -> Exposed:
-    """Say what it means that a replica of a compacted topic is behind."""
-    name, window_ms = _named(lag.partition), settings.window_ms
-    at_stake = None if window_ms is None else next_removal(lag.lacks or (), window_ms)
-    level, since_ms = Level.AT_RISK, lag.lacks_since_ms
+def judge_lag(lag: Lag, settings: Settings, now_ms: int) -> ReplicaExposure:
+    """Describe the exposure of a replica of a compacted topic that is behind."""
+    name, window_ms = _name(lag.partition), settings.window_ms
+    at_stake = None if window_ms is None else next_removal(lag.missing or (), window_ms)
+    level, since_ms = Level.AT_RISK, lag.missing_since_ms
     if lag.why_unseen is not None:
-        told = f"broker {lag.broker}'s replica of {name} was not seen ({lag.why_unseen}): since when cannot be told"
-    elif lag.lacks is None:
-        told = f"broker {lag.broker} is out of the ISR of {name}, and no leader shows what it lacks"
-    elif not lag.lacks:
+        facts = f"broker {lag.broker}'s replica of {name} was not seen ({lag.why_unseen}): since when is unknown"
+    elif lag.missing is None:
+        facts = (
+            f"broker {lag.broker} is out of the ISR of {name}, and its missing records could not be read from a leader"
+        )
+    elif not lag.missing:
         level = Level.OK
-        told = f"broker {lag.broker} is out of the ISR of {name}, and lacks nothing that its leader shows"
+        facts = f"broker {lag.broker} is out of the ISR of {name}, and misses no record of its leader"
     elif since_ms is None:
-        told = f"broker {lag.broker} is out of the ISR of {name}, and what it lacks carries no time"
+        facts = f"broker {lag.broker} is out of the ISR of {name}, and its missing records have no timestamp"
     else:
         clock = "the broker's clock" if lag.by_brokers_clock else "producers' clocks"
         away_ms = max(now_ms - since_ms, 0)
-        told = (
-            f"broker {lag.broker} is out of the ISR of {name} and lacks what was written since {_time(since_ms)}"
-            f" ({_lasting(away_ms / 1000)} ago, by {clock})"
+        facts = (
+            f"broker {lag.broker} is out of the ISR of {name} and misses the records since {_time(since_ms)}"
+            f" ({_duration(away_ms / 1000)} ago, by {clock})"
         )
         if window_ms is not None and away_ms >= window_ms:
             level = Level.TOO_LATE
     if at_stake is not None:
-        told += f"; the {at_stake.kind} at offset {at_stake.offset} may go from {_time(at_stake.removable_at_ms)} on"
-    sentence = f"{told}; {_advice(level, window_ms)}" if level else told
+        time = _time(at_stake.removable_at_ms)
+        facts += f"; the {at_stake.kind} at offset {at_stake.offset} may be removed from {time} on"
+    sentence = f"{facts}; {_advice(level, window_ms)}" if level else facts
     by_broker = lag.by_brokers_clock
-    return Exposed(Kind.AWAY, lag.broker, *lag.partition, level, since_ms, by_broker, None, at_stake, sentence)
+    return ReplicaExposure(Kind.AWAY, lag.broker, *lag.partition, level, since_ms, by_broker, None, at_stake, sentence)
 
 
-def judge_copy(copy: Copy, settings: Settings) -> Exposed:
-    """Say what it means that a replica of a compacted topic is being added.
+def judge_copy(copy: Copy, settings: Settings) -> ReplicaExposure:
+    """Describe the exposure of a replica of a compacted topic that is being added.
 
-    The longer its first copy takes, the more it can have read what is deleted before it has read the deletion; and it
-    is at risk even where the copy takes no time, as its leader may change.
+    The longer its first copy takes, the more records the replica can have read before it reads their deletion. And the
+    replica is at risk even where the copy takes no time, as its leader may change.
     """
     window_ms, took_s, left_s = settings.window_ms, copy.took_s, copy.left_s
-    told = (
-        f"broker {copy.broker} is being given a replica of {_named(copy.partition)}:"
+    facts = (
+        f"broker {copy.broker} is being added as a replica of {_name(copy.partition)}:"
         f" {copy.done} of {copy.total} {copy.unit}, "
     )
-    advice = _stays(window_ms)
+    advice = _retention_text(window_ms)
     level = Level.AT_RISK
     if took_s is None or left_s is None:
-        told += "and it did not grow while it was looked at"
+        facts += "and it did not grow while it was observed"
         advice = _advice(level, window_ms)
     else:
-        told += f"about {_lasting(took_s)} so far and {_lasting(left_s)} to go"
+        facts += f"about {_duration(took_s)} so far and {_duration(left_s)} to go"
         if window_ms is not None and took_s * 1000 >= window_ms:
             level = Level.TOO_LATE
         if window_ms is None or (took_s + left_s) * 1000 >= window_ms:
             advice = _advice(level, window_ms)
-    sentence = f"{told}; {FROM_THE_FIRST_MINUTE}; {advice}"
-    return Exposed(Kind.ADDED, copy.broker, *copy.partition, level, None, False, left_s, None, sentence)
+    sentence = f"{facts}; {FROM_THE_FIRST_MINUTE}; {advice}"
+    return ReplicaExposure(Kind.ADDED, copy.broker, *copy.partition, level, None, False, left_s, None, sentence)
 
 
-def judge_frozen(frozen: Frozen, now_ms: int) -> Exposed:
-    """Say what it means that a replica's last stable offset does not move."""
-    held = HELD_BACK.format(broker=frozen.broker, offset=frozen.last_stable_offset, mark=frozen.high_watermark)
+def judge_frozen(frozen: FrozenReplica, now_ms: int) -> ReplicaExposure:
+    """Describe the exposure of a replica whose last stable offset does not move."""
+    consequence = BLOCKED_CONSUMERS.format(
+        broker=frozen.broker, offset=frozen.last_stable_offset, mark=frozen.high_watermark
+    )
     if frozen.suspicion is not None:
-        level, told = Level.TOO_LATE, frozen.suspicion.explanation
+        level, facts = Level.TOO_LATE, frozen.suspicion.explanation
     else:
         level, since_ms = Level.AT_RISK, frozen.since_ms or 0
         clock = "producers' clocks" if frozen.by_producers_clock else "its coordinator's clock"
-        told = (
+        facts = (
             f"broker {frozen.broker} holds the transaction of producer {frozen.producer_id} open in"
-            f" {_named(frozen.partition)} since {_time(since_ms)} ({_lasting((now_ms - since_ms) / 1000)} ago, by"
-            f" {clock}), and a transaction is aborted after {_lasting(frozen.timeout_ms / 1000)}"
+            f" {_name(frozen.partition)} since {_time(since_ms)} ({_duration((now_ms - since_ms) / 1000)} ago, by"
+            f" {clock}), and a transaction is aborted after {_duration(frozen.timeout_ms / 1000)}"
         )
-    sentence = f"{told}; {held}: `harness audit live` reads what is there"
+    sentence = f"{facts}; {consequence}: `harness audit live` reads what is there"
     by_broker = not frozen.by_producers_clock
-    return Exposed(
+    return ReplicaExposure(
         Kind.FROZEN, frozen.broker, *frozen.partition, level, frozen.since_ms, by_broker, None, None, sentence
     )
 
 
-def _topic(topic: Topic, settings: Settings, stuck: Sequence[Exposed], behind: Sequence[Exposed]) -> TopicExposure:
-    """Sum up; a topic that is not compacted loses nothing by replicas that are behind, but it can be frozen."""
+def _topic(
+    topic: Topic, settings: Settings, stuck: Sequence[ReplicaExposure], behind: Sequence[ReplicaExposure]
+) -> TopicExposure:
+    """Sum up; a topic that is not compacted loses nothing through replicas that are behind, but it can be frozen."""
     is_compacted = topic.settings is None or COMPACT in topic.settings.get("cleanup.policy", "")
     replicas = (*stuck, *behind) if is_compacted else tuple(stuck)
     level = max((one.level for one in replicas), default=Level.OK)
-    told = [f"{_counted(stuck)} frozen"] if stuck else []
+    facts = [f"{_count_text(stuck)} frozen"] if stuck else []
     if not is_compacted:
-        told.append("not compacted")
+        facts.append("not compacted")
     else:
-        told += [f"{_counted(behind)} away or being added" if behind else "every replica is in the ISR"]
-        told += [_stays(settings.window_ms)]
-    return TopicExposure(topic.name, level, settings, replicas, f"{topic.name}: {'; '.join(told)}")
+        facts += [f"{_count_text(behind)} away or being added" if behind else "every replica is in the ISR"]
+        facts += [_retention_text(settings.window_ms)]
+    return TopicExposure(topic.name, level, settings, replicas, f"{topic.name}: {'; '.join(facts)}")
 
 
-def _counted(replicas: Sequence[Exposed]) -> str:
+def _count_text(replicas: Sequence[ReplicaExposure]) -> str:
     return f"{len(replicas)} replicas are" if len(replicas) > 1 else "1 replica is"
 
 
 def _advice(level: Level, window_ms: int | None) -> str:
     if level == Level.TOO_LATE:
         return (
-            f"{_stays(window_ms)}, so some that it never saw may be gone, and what they deleted or decided may come"
-            " back with it: audit it, or copy it anew (reassign it away and back)"
+            f"{_retention_text(window_ms)}, so some that it never fetched may be gone, and records that they deleted or"
+            " aborted may come back with the replica: audit it, or rebuild it (reassign it away and back)"
         )
     if level == Level.AT_RISK:
-        return f"{_stays(window_ms)}: {WHAT_HELPS}"
-    return _stays(window_ms)
+        return f"{_retention_text(window_ms)}: {WHAT_HELPS}"
+    return _retention_text(window_ms)
 
 
-def _stays(window_ms: int | None) -> str:
+def _retention_text(window_ms: int | None) -> str:
     if window_ms is None:
-        return "how long tombstones and markers stay is not told"
-    return f"tombstones and markers stay for at least {_lasting(window_ms / 1000)}"
+        return "the retention of tombstones and markers is unknown"
+    return f"tombstones and markers stay for at least {_duration(window_ms / 1000)}"
 
 
-def _named(partition: TopicPartition) -> str:
+def _name(partition: TopicPartition) -> str:
     return f"{partition[0]}-{partition[1]}"
 
 
@@ -297,7 +307,7 @@ def _time(time_ms: int) -> str:
     return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _lasting(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     for unit, unit_s in UNITS_S.items():
         if seconds >= unit_s * 2:
             return f"{seconds / unit_s:.1f} {unit}"

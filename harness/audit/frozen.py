@@ -1,8 +1,9 @@
-"""Replicas whose last stable offset does not move: read_committed consumers get nothing from there on.
+"""Replicas whose last stable offset does not move: read_committed consumers get nothing from that offset on.
 
-Either `harness.audit.prefilter` suspects the replica: it holds a transaction open that was decided. Or a transaction is
-open for longer than it may be: its coordinator aborts it once its timeout is over (KIP-98), so nobody decides it any
-more. Where no coordinator tells of it, the longest timeout counts that brokers allow by default.
+There are two cases. `harness.audit.prefilter` suspects the replica: the replica has a transaction open that was ended
+elsewhere. Or a transaction is open for longer than its timeout: its coordinator should have aborted it by then
+(KIP-98), so nothing will end it. Where no coordinator describes the transaction, its timeout is taken to be the longest
+that brokers allow by default.
 """
 
 from __future__ import annotations
@@ -11,33 +12,34 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from harness.audit.lags import sample
-from harness.audit.line import fetch_version, quick_line
+from harness.audit.connection import fetch_version, quick_connection
+from harness.audit.lags import read_batches
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from harness.audit.cluster import Cluster
-    from harness.audit.line import Line
+    from harness.audit.connection import ReconnectingConnection
     from harness.audit.prefilter import Prefiltered, Suspicion
     from harness.brokers.protocol.replica import OpenTransaction, TopicPartition
     from harness.brokers.protocol.wire import Address
     from harness.host.clock import Clock
 
 DEFAULT_MAX_TIMEOUT_MS: Final = 900_000
-"""``transaction.max.timeout.ms`` unless it is set (`TransactionStateManagerConfig`)."""
+"""Default of ``transaction.max.timeout.ms`` (`TransactionStateManagerConfig`)."""
 GRACE_MS: Final = 60_000
-"""For a coordinator to look again (10 s), to write its markers, and for clocks that differ."""
+"""For a coordinator's next check (10 s), for its markers to be written, and for differences between clocks."""
 ONE_BATCH_BYTES: Final = 1
 
 
 @dataclass(frozen=True)
-class Frozen:
-    """One replica, and the first transaction that holds it: offsets, and times in milliseconds since the epoch.
+class FrozenReplica:
+    """One replica, and the first transaction that stops it: offsets, and times in milliseconds since the epoch.
 
-    ``suspicion``: why it is decided already; None where it is only open ``since_ms``, for longer than its
-    ``timeout_ms``. ``by_producers_clock``: that time is the record's, else the coordinator's.
+    ``suspicion``: why the transaction has ended already; None where it is open ``since_ms``, for longer than its
+    ``timeout_ms``. ``by_producers_clock``: whether that time is the record's timestamp, not the coordinator's start
+    time.
     """
 
     broker: int
@@ -52,47 +54,58 @@ class Frozen:
 
 
 def find_frozen(
-    cluster: Cluster, prefiltered: Prefiltered, clock: Clock, dial: Callable[[Address, Clock], Line] = quick_line
-) -> tuple[Frozen, ...]:
-    """Return the replicas of the last look that are frozen, one each, by partition and broker."""
-    suspected: dict[tuple[int, TopicPartition], Suspicion] = {}
+    cluster: Cluster,
+    prefiltered: Prefiltered,
+    clock: Clock,
+    dial: Callable[[Address, Clock], ReconnectingConnection] = quick_connection,
+) -> tuple[FrozenReplica, ...]:
+    """Return the replicas that are frozen by their last status, one entry each, by partition and broker."""
+    suspicions: dict[tuple[int, TopicPartition], Suspicion] = {}
     for one in sorted(prefiltered.suspicions, key=lambda one: one.offset):
-        suspected.setdefault((one.broker, (one.topic, one.partition)), one)
+        suspicions.setdefault((one.broker, (one.topic, one.partition)), one)
     frozen = []
-    for (broker, tp), look in sorted(prefiltered.looks.replicas.items(), key=lambda item: (item[0][1], item[0][0])):
-        suspicion = suspected.get((broker, tp))
-        held = min(look.open or (), key=lambda one: one.first_offset, default=None)
-        offsets = (look.last_stable_offset, look.high_watermark)
+    for (broker, tp), status in sorted(
+        prefiltered.statuses.replicas.items(), key=lambda item: (item[0][1], item[0][0])
+    ):
+        suspicion = suspicions.get((broker, tp))
+        transaction = min(status.open or (), key=lambda one: one.first_offset, default=None)
+        offsets = (status.last_stable_offset, status.high_watermark)
         if suspicion is not None:
             producer_id = suspicion.transaction.producer_id if suspicion.transaction else None
-            frozen.append(Frozen(broker, tp, *offsets, producer_id, suspicion))
-        elif held is not None:
-            since_ms, timeout_ms, by_coordinator = _began(cluster, prefiltered, broker, tp, held, clock, dial)
+            frozen.append(FrozenReplica(broker, tp, *offsets, producer_id, suspicion))
+        elif transaction is not None:
+            since_ms, timeout_ms, by_coordinator = _beginning(
+                cluster, prefiltered, broker, tp, transaction, clock, dial
+            )
             if since_ms is not None and clock.time_ms() - since_ms > timeout_ms + GRACE_MS:
                 frozen.append(
-                    Frozen(broker, tp, *offsets, held.producer_id, None, since_ms, timeout_ms, not by_coordinator)
+                    FrozenReplica(
+                        broker, tp, *offsets, transaction.producer_id, None, since_ms, timeout_ms, not by_coordinator
+                    )
                 )
     return tuple(frozen)
 
 
-def _began(  # noqa: PLR0917
+def _beginning(  # noqa: PLR0917
     cluster: Cluster,
     prefiltered: Prefiltered,
     broker: int,
     tp: TopicPartition,
-    held: OpenTransaction,
+    transaction: OpenTransaction,
     clock: Clock,
-    dial: Callable[[Address, Clock], Line],
+    dial: Callable[[Address, Clock], ReconnectingConnection],
 ) -> tuple[int | None, int, bool]:
-    """Return when a transaction began, how long it may last, and whether its coordinator said so."""
-    word = prefiltered.words.told.get(held.producer_id)
-    if word is not None and word.start_time_ms >= 0 and tp in word.partitions:
-        return word.start_time_ms, word.timeout_ms, True
+    """Return when a transaction began, its timeout, and whether its coordinator reported both."""
+    described = prefiltered.coordinator_answers.by_producer.get(transaction.producer_id)
+    if described is not None and described.start_time_ms >= 0 and tp in described.partitions:
+        return described.start_time_ms, described.timeout_ms, True
     try:
-        with closing(dial(cluster.brokers[broker], clock)) as line:
-            batches = sample(line, tp, held.first_offset, fetch_version(line), max_bytes=ONE_BATCH_BYTES)
+        with closing(dial(cluster.brokers[broker], clock)) as connection:
+            batches = read_batches(
+                connection, tp, transaction.first_offset, fetch_version(connection), max_bytes=ONE_BATCH_BYTES
+            )
     except (OSError, HarnessError):
-        # The broker has gone or its log was cut since it was looked at.
+        # The broker is gone, or its log was truncated since its last status.
         return None, DEFAULT_MAX_TIMEOUT_MS, False
     written_ms = batches[0].max_timestamp_ms if batches else -1
     return (written_ms if written_ms >= 0 else None), DEFAULT_MAX_TIMEOUT_MS, False

@@ -1,4 +1,4 @@
-"""The verdict of an audit: checkers over replicas whose clients are not known, and what they mean."""
+"""The verdict of an audit: runs the checkers over replicas whose clients are unknown, and explains the findings."""
 
 from __future__ import annotations
 
@@ -47,34 +47,34 @@ CHECKERS: Mapping[str, Callable[[Judged], DataFrame]] = {
 }
 
 NO_ROWS: Mapping[str, Rows] = {name: [] for name in (*CHECKERS, KEY_STATES, "left_out", "raised")}
-"""What checkers return that find nothing in nothing."""
+"""What the checkers return without any input."""
 
 WORTH_REDUCING_BYTES = 4 << 20
-"""Reducing takes some seconds of its own. Judged whole, each MiB takes about one, as no expression is compiled."""
+"""Reduction takes some seconds. Without it, each MiB takes about one second to judge, as no expression is compiled."""
 
 _LEAST_REPLICAS = 2
-UNTOLD = "what it removed by then cannot be told from what the other has yet to remove"
+CANNOT_COMPARE = "removed records cannot be distinguished from records that the other has yet to remove"
 
 
 def judge_copies(spark: SparkSession, copies: Sequence[Copies]) -> dict[str, Rows]:
-    """Judge copies of any size, by all that they hold where that is little; returns the same as `judge_whole`."""
+    """Judge copies of any size: small ones whole, larger ones after a reduction; returns the same as `judge_whole`."""
     if not is_big(copies):
         return judge_whole(load_copies(spark, copies))
     return judge_reduced(reduce_copies(spark, copies, spark.sparkContext.defaultParallelism))
 
 
 def is_big(copies: Sequence[Copies]) -> bool:
-    """Whether copies are reduced before they are judged, by loops that are compiled."""
+    """Whether copies are reduced before they are judged, by compiled loops."""
     size_bytes = sum(path.stat().st_size for one in copies for copy in one.replicas for path in copy.logs)
     return size_bytes >= WORTH_REDUCING_BYTES
 
 
 def judge_whole(evidence: Evidence) -> dict[str, Rows]:
-    """Judge the copies by all that they hold, as a run folder is judged: for what is no bigger than that.
+    """Judge all data of the copies, as a run folder is judged: for small copies.
 
     Returns the rows of every checker by its name, and ``replicas``, ``damaged``, ``doubts``, ``unsure``, ``left_out``,
     ``key_states`` (see `checkers.attribution.key_states`) and ``raised``. Rows carry ``run``: several audits may be
-    judged in one job. A checker that raises does not end the others; ``raised`` says so (``name``, ``reason``), and
+    judged in one job. If a checker raises, the others go on; ``raised`` records the error (``name``, ``reason``), and
     forbids ``clean``.
     """
     judged = judge_copied(evidence)
@@ -82,21 +82,21 @@ def judge_whole(evidence: Evidence) -> dict[str, Rows]:
 
 
 def judge_copied(evidence: Evidence) -> Judged:
-    """Derive what every checker compares from copies, as they are without stale tails and with what brokers told."""
+    """Derive from copies what every checker compares: without unreplicated tails, with the aborts served."""
     return judge(with_served_aborts(without_unreplicated_tails(evidence)))
 
 
 def judge_reduced(reduced: Reduced) -> dict[str, Rows]:
-    """Judge what is left of copies of any size; returns the same as `judge_whole`."""
+    """Judge copies after their reduction; returns the same as `judge_whole`."""
     left_out = [
         {"run": run, "topic": topic, "partition": partition, "keys": keys}
         for (run, topic, partition), keys in reduced.left_out.items()
     ]
-    found: dict[str, Rows] = {"raised": []}
+    rows: dict[str, Rows] = {"raised": []}
     if reduced.evidence is not None:
         judged = judge(reduced.evidence, reduced.replicas)
-        found = _computed(judged, CHECKS)
-    return {**NO_ROWS, **found, **reduced.told, "left_out": left_out}
+        rows = _computed(judged, CHECKS)
+    return {**NO_ROWS, **rows, **reduced.told, "left_out": left_out}
 
 
 def _computed(judged: Judged, checkers: Mapping[str, Callable[[Judged], DataFrame]]) -> dict[str, Rows]:
@@ -104,75 +104,77 @@ def _computed(judged: Judged, checkers: Mapping[str, Callable[[Judged], DataFram
     with threads(session, PLANNERS) as pool:
         planned, unplanned = each(checkers, lambda name: checkpointed(checkers[name](judged)), using=pool.map)
     with threads(session, THREADS) as pool:
-        found, raised = each(planned, lambda name: dictionaries(planned[name]), using=pool.map)
-    heard, unheard = each([KEY_STATES], lambda _: key_state_rows(judged, found))
-    errors = [{"name": name, "reason": reason} for name, reason in {**unplanned, **raised, **unheard}.items()]
-    return {**NO_ROWS, **found, **heard, "raised": errors}
+        rows, raised = each(planned, lambda name: dictionaries(planned[name]), using=pool.map)
+    states, without_states = each([KEY_STATES], lambda _: key_state_rows(judged, rows))
+    errors = [{"name": name, "reason": reason} for name, reason in {**unplanned, **raised, **without_states}.items()]
+    return {**NO_ROWS, **rows, **states, "raised": errors}
 
 
-def key_state_rows(judged: Judged, found: Mapping[str, Rows]) -> Rows:
-    """Return what every replica has of what was found; rows of `checkers.attribution.key_states`."""
-    disputed = disputed_records(row for name in FINDERS for row in found.get(name, []))
+def key_state_rows(judged: Judged, rows: Mapping[str, Rows]) -> Rows:
+    """Return the state of every disputed key on every replica; rows of `checkers.attribution.key_states`."""
+    disputed = disputed_records(row for name in FINDERS for row in rows.get(name, []))
     return dictionaries(key_states(judged, disputed)) if disputed else []
 
 
 @dataclass(frozen=True)
-class Beside:
-    """What is known of partitions beside the replicas that were compared.
+class AuditContext:
+    """Facts about the partitions from outside the compared replicas.
 
     ``target``: as in ``verdict.json``. ``holders``: the brokers of each partition, also of those that were not read.
-    ``unknown``: why a partition cannot be called clean. ``told``: findings by what brokers say; one at the same
-    place as a finding of the checkers adds nothing. ``knowledge``: what decides who is wrong. ``bootstrap``: an
-    address for commands.
+    ``unknown``: why a partition cannot be called clean. ``broker_findings``: findings by brokers' answers; such a
+    finding is dropped where the checkers have a finding at the same place. ``knowledge``: evidence for the attribution.
+    ``bootstrap``: an address for commands.
     """
 
     target: Mapping[str, Any]
     holders: Mapping[tuple[str, int], Sequence[int]] = field(default_factory=dict)
     unknown: Mapping[tuple[str, int], Sequence[str]] = field(default_factory=dict)
-    told: Sequence[dict[str, Any]] = ()
+    broker_findings: Sequence[dict[str, Any]] = ()
     knowledge: Knowledge = field(default_factory=Knowledge)
     bootstrap: str = ANY_BROKER
 
 
 def assemble(
-    copies: Copies, rows: Mapping[str, Rows], *, timings_s: Mapping[str, float], beside: Beside | None = None
+    copies: Copies, rows: Mapping[str, Rows], *, timings_s: Mapping[str, float], context: AuditContext | None = None
 ) -> dict[str, Any]:
-    """Return the content of an audit's ``verdict.json``: that of a run, with a scenario for each partition.
+    """Return the content of an audit's ``verdict.json``: like that of a run, with a scenario for each partition.
 
-    Adds what `attribute` and `with_advice` do to findings, and ``notes``: what was left out, and what cannot be known.
+    Adds the fields of `attribute` and `with_advice` to findings, and ``notes``: what was left out, and what is unknown.
     """
-    mine = {name: [row for row in table if row.get("run") == copies.run_id] for name, table in rows.items()}
+    rows_of_run = {name: [row for row in table if row.get("run") == copies.run_id] for name, table in rows.items()}
     compared: dict[tuple[str, int], list[int]] = {}
     for copy in copies.replicas:
         compared.setdefault((copy.topic, copy.partition), []).append(copy.broker)
-    more = beside or Beside({"name": "copies", "brokers": sorted({copy.broker for copy in copies.replicas})})
-    brokers = {**compared, **more.holders}
-    damaged = _by_partition(mine["damaged"])
-    of_spans, differing_spans = attribute_spans(mine["unsure"], more.knowledge)
-    doubts, unsure, left_out = map(_by_partition, (mine["doubts"], differing_spans, mine["left_out"]))
-    # What contradicts itself is no evidence against others either.
+    given = context or AuditContext({"name": "copies", "brokers": sorted({copy.broker for copy in copies.replicas})})
+    brokers = {**compared, **given.holders}
+    damaged = _by_partition(rows_of_run["damaged"])
+    span_findings, undecided_spans = attribute_spans(rows_of_run["unsure"], given.knowledge)
+    doubts, unsure, left_out = map(_by_partition, (rows_of_run["doubts"], undecided_spans, rows_of_run["left_out"]))
+    # A replica that contradicts itself is no evidence against others.
     contradicted = damaged.keys() | doubts.keys()
-    disagreements = [row for name in FINDERS for row in mine[name]]
-    findings = attribute(disagreements, Disputes.of(mine[KEY_STATES], mine["replicas"], more.knowledge))
-    findings = [found for found in findings + of_spans if (found["topic"], found["partition"]) not in contradicted]
-    places = {_place_of(found) for found in findings}
-    findings += [found for found in more.told if _place_of(found) not in places]
-    findings.sort(key=lambda found: (found["topic"], found["partition"], found["broker"], found["offset"]))
-    findings = with_advice(findings, brokers, more.bootstrap)
-    facts, found_in = _by_partition(mine["replicas"]), _by_partition(findings)
+    disagreements = [row for name in FINDERS for row in rows_of_run[name]]
+    findings = attribute(disagreements, Disputes.of(rows_of_run[KEY_STATES], rows_of_run["replicas"], given.knowledge))
+    findings = [
+        finding for finding in findings + span_findings if (finding["topic"], finding["partition"]) not in contradicted
+    ]
+    places = {_identity(finding) for finding in findings}
+    findings += [finding for finding in given.broker_findings if _identity(finding) not in places]
+    findings.sort(key=lambda finding: (finding["topic"], finding["partition"], finding["broker"], finding["offset"]))
+    findings = with_advice(findings, brokers, given.bootstrap)
+    facts, findings_by_place = _by_partition(rows_of_run["replicas"]), _by_partition(findings)
     scenarios = [
         _partition(
             place,
             compared.get(place, []),
-            found_in.get(place, []),
+            findings_by_place.get(place, []),
             [
                 *(row["problem"] for row in damaged.get(place, [])),
-                *map(_doubt, (*doubts.get(place, []), *unsure.get(place, []))),
-                *more.unknown.get(place, ()),
-                *map(_too_many, left_out.get(place, [])),
+                *map(_doubt_text, (*doubts.get(place, []), *unsure.get(place, []))),
+                *given.unknown.get(place, ()),
+                *map(_left_out_text, left_out.get(place, [])),
             ],
             [f"checker {row['name']} raised {row['reason']}" for row in rows["raised"]],
-            # What is known of a log that was read in part would mislead.
+            # The facts of a log that was read in part would mislead.
             [] if place in damaged else facts.get(place, []),
         )
         for place in sorted(brokers)
@@ -183,14 +185,14 @@ def assemble(
         "verdict": overall,
         "reason": _reason(overall, scenarios, findings),
         "run_id": copies.run_id,
-        "target": dict(more.target),
+        "target": dict(given.target),
         "timings_s": dict(timings_s),
         "scenarios": scenarios,
         "findings": findings,
-        "notes": [*copies.notes, *map(_too_many, mine["left_out"])],
+        "notes": [*copies.notes, *map(_left_out_text, rows_of_run["left_out"])],
         "doubts": [
             {**{name: row[name] for name in ("broker", "topic", "partition", "reason")}, "kind": "contradiction"}
-            for row in mine["doubts"]
+            for row in rows_of_run["doubts"]
         ],
         "checker_errors": {row["name"]: row["reason"] for row in rows["raised"]},
     }
@@ -204,14 +206,14 @@ def _partition(  # noqa: PLR0917
     raised: Sequence[str],
     facts: Rows,
 ) -> dict[str, Any]:
-    said = {row["broker"]: {name: row[name] for name in REPLICA_FACTS} for row in facts}
-    unknown = [*doubts, *raised, *_cannot_tell(brokers, said)]
+    facts_by_broker = {row["broker"]: {name: row[name] for name in REPLICA_FACTS} for row in facts}
+    unknown = [*doubts, *raised, *_why_incomparable(brokers, facts_by_broker)]
     if findings:
         verdict, reason = ANOMALY, findings[0]["explanation"]
     elif unknown:
         verdict, reason = UNKNOWN, "; ".join(unknown)
     else:
-        bound = next(iter(said.values()))["bound"]
+        bound = next(iter(facts_by_broker.values()))["bound"]
         verdict = CLEAN
         reason = f"{len(brokers)} replicas were read to offset {bound} and agree, with themselves too"
     return {
@@ -222,31 +224,34 @@ def _partition(  # noqa: PLR0917
         "partition": place[1],
         "verdict": verdict,
         "reason": reason,
-        "exposure": {"replicas": [{"broker": broker, **said[broker]} for broker in sorted(said)]},
+        "exposure": {"replicas": [{"broker": broker, **facts_by_broker[broker]} for broker in sorted(facts_by_broker)]},
     }
 
 
-def _cannot_tell(brokers: Sequence[int], said: Mapping[int, dict[str, Any]]) -> list[str]:
+def _why_incomparable(brokers: Sequence[int], facts_by_broker: Mapping[int, dict[str, Any]]) -> list[str]:
     if not brokers:
         return ["no replica was read"]
     if len(brokers) < _LEAST_REPLICAS:
         return [f"there is only the replica of broker {brokers[0]}, and nothing to compare it with"]
-    cleaned = [broker for broker, facts in said.items() if not facts["whole_beyond"]]
+    cleaned = [broker for broker, facts in facts_by_broker.items() if not facts["whole_beyond"]]
     if cleaned:
-        shortest = min(said, key=lambda broker: said[broker]["log_end"])
-        end = said[shortest]["log_end"]
+        shortest = min(facts_by_broker, key=lambda broker: facts_by_broker[broker]["log_end"])
+        end = facts_by_broker[shortest]["log_end"]
         return [
-            f"the log of broker {shortest} ends at {end}, and broker {cleaned[0]} has cleaned beyond that: {UNTOLD}"
+            (
+                f"the log of broker {shortest} ends at {end}, and broker {cleaned[0]} has cleaned beyond that:"
+                f" {CANNOT_COMPARE}"
+            )
         ]
     return []
 
 
-def _place_of(found: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(found[name] for name in ("anomaly", "topic", "partition", "broker", "offset"))
+def _identity(finding: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(finding[name] for name in ("anomaly", "topic", "partition", "broker", "offset"))
 
 
-def _too_many(row: dict[str, Any]) -> str:
-    return f"{row['topic']}-{row['partition']}: {row['keys']} more keys may differ, and were not looked at one by one"
+def _left_out_text(row: dict[str, Any]) -> str:
+    return f"{row['topic']}-{row['partition']}: {row['keys']} more keys may differ, and were not compared one by one"
 
 
 def _by_partition(rows: Rows) -> dict[tuple[str, int], Rows]:
@@ -256,7 +261,7 @@ def _by_partition(rows: Rows) -> dict[tuple[str, int], Rows]:
     return places
 
 
-def _doubt(row: dict[str, Any]) -> str:
+def _doubt_text(row: dict[str, Any]) -> str:
     return f"broker {row['broker']}: {row['reason']}"
 
 

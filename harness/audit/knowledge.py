@@ -1,4 +1,4 @@
-"""Who led each partition and who was in its ISR, as far as an audit knows: what decides beside the logs."""
+"""Leadership and ISR of each partition, as far as an audit knows: evidence from outside the logs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from harness.audit.cluster import Cluster
-    from harness.brokers.protocol.admin import PartitionState as Led
+    from harness.brokers.protocol.admin import PartitionState as MetadataState
     from harness.brokers.segments.metadata_log import ClusterMetadata
 
 Place: TypeAlias = "tuple[str, int]"
@@ -21,7 +21,7 @@ Place: TypeAlias = "tuple[str, int]"
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What decides beside the logs: ``coverage`` by partition, and ``replicas``: who is assigned, in order.
+    """Evidence from outside the logs: ``coverage`` by partition, and ``replicas``: the assigned brokers, in order.
 
     ``is_without_transactions``: the cluster has no transaction coordinator's log, and so never had a transaction.
     """
@@ -32,7 +32,7 @@ class Knowledge:
 
 
 def knowledge_of_metadata(metadata: ClusterMetadata | None) -> Knowledge:
-    """Return what a metadata log tells; nothing where there is none."""
+    """Return the evidence of a metadata log; none where there is no metadata log."""
     if metadata is None:
         return Knowledge()
     return Knowledge(
@@ -42,15 +42,15 @@ def knowledge_of_metadata(metadata: ClusterMetadata | None) -> Knowledge:
     )
 
 
-def _led(state: Led | None) -> tuple[int, int | None] | None:
+def _leader_and_epoch(state: MetadataState | None) -> tuple[int, int | None] | None:
     return None if state is None else (state.leader, state.leader_epoch)
 
 
 def knowledge_of_cluster(before: Cluster, after: Cluster) -> Knowledge:
-    """Return what a running cluster tells, before and after its replicas were read: of current leader epochs only.
+    """Return the evidence of a cluster's metadata before and after its replicas were read: current leader epochs only.
 
-    Who led before, and since when anybody is in the ISR, it does not tell. Where the leader epoch changed meanwhile,
-    nothing is known.
+    The metadata lacks earlier leaders, and since when a replica is in the ISR. Where the leader epoch changed
+    meanwhile, nothing is known.
     """
     partitions = after.partitions
     histories = {
@@ -62,7 +62,8 @@ def knowledge_of_cluster(before: Cluster, after: Cluster) -> Knowledge:
             states=(PartitionState(0, state.leader, state.leader_epoch, 0, state.replicas, state.isr),),
         )
         for (topic, number), state in before.partitions.items()
-        if state.leader_epoch is not None and _led(partitions.get((topic, number))) == _led(state)
+        if state.leader_epoch is not None
+        and _leader_and_epoch(partitions.get((topic, number))) == _leader_and_epoch(state)
     }
     return Knowledge(
         {place: Coverage(history) for place, history in histories.items()},

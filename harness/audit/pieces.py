@@ -1,4 +1,4 @@
-"""A replica's log as a folder of files: whole batches as the broker served them, in files of bounded size."""
+"""Writes a replica's log to a folder of files: whole batches as the broker served them, in files of bounded size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PIECE_BYTES = 256 << 20
 
 _ENTRY = struct.Struct(">qiib")
-"""Base offset, length, leader epoch, magic, as far as all magics agree on where they are."""
+"""Base offset, length, leader epoch, magic: the part of the header that has the same layout in all magics."""
 _LAST_OFFSET_DELTA = struct.Struct(">i")
 _LAST_OFFSET_DELTA_AT = 23
 LEAST_LENGTH = 14
@@ -26,12 +26,12 @@ LEAST_LENGTH = 14
 
 
 class SpoolDiskError(HarnessError):
-    """The place that is read into takes no more."""
+    """The disk that the audit writes to is full."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One batch in a Fetch answer; of the old magics 0 and 1, one message, or a wrapper of several."""
+    """One batch in a Fetch answer; in the old magics 0 and 1, one message, or a wrapper of several."""
 
     position: int
     size_bytes: int
@@ -40,7 +40,7 @@ class Entry:
 
 
 def whole_entries(records: bytes, source: str) -> Iterator[Entry]:
-    """Walk the batches of a Fetch answer that are all there; it may end inside one. Nothing inside them is looked at.
+    """Return the complete batches of a Fetch answer, which may end inside a batch. Their content is not parsed.
 
     The offset of a wrapper of magic 0 or 1 is that of its last message. Raises `CorruptLogError`.
     """
@@ -66,11 +66,11 @@ def whole_entries(records: bytes, source: str) -> Iterator[Entry]:
 class Pieces:
     """Writes one replica's batches to ``<20-digit base offset>.log`` files of at most ``piece_bytes``.
 
-    A file exceeds that only where a single answer does.
+    A file is larger only where a single answer is.
     """
 
     def __init__(self, folder: Path, piece_bytes: int = PIECE_BYTES) -> None:
-        """Make the folder. Raises `HarnessError` where it has pieces of an earlier reading."""
+        """Make the folder. Raises `HarnessError` where it has files of an earlier reading."""
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.glob("*.log")):
             raise HarnessError(f"{folder} holds a replica already")
@@ -80,7 +80,7 @@ class Pieces:
         self._size_bytes = 0
 
     def write(self, base_offset: int, batches: memoryview) -> None:
-        """Append whole batches, the first of which has this base offset. Raises `SpoolDiskError`."""
+        """Append whole batches; ``base_offset`` is that of the first. Raises `SpoolDiskError`."""
         raise_if_full(self._folder, len(batches))
         try:
             if self._file is None or self._size_bytes + len(batches) > self._piece_bytes:
@@ -93,14 +93,14 @@ class Pieces:
         self._size_bytes += len(batches)
 
     def close(self) -> None:
-        """End the file that is written to."""
+        """Close the current file."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
 
 def raise_if_full(folder: Path, size_bytes: int) -> None:
-    """Raise `SpoolDiskError` where so much more would leave less than `MIN_FREE_BYTES` on the folder's disk."""
+    """Raise `SpoolDiskError` where ``size_bytes`` more would leave less than `MIN_FREE_BYTES` on the folder's disk."""
     usage = os.statvfs(folder)
     free_bytes = usage.f_bavail * usage.f_frsize
     if free_bytes - size_bytes < MIN_FREE_BYTES:

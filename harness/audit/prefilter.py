@@ -1,12 +1,13 @@
-"""Which replicas are suspicious, in seconds and without reading data: open transactions against each other.
+"""Suspicious replicas, found in seconds and without reading data: compares the open transactions of replicas.
 
-A transaction that one replica holds open and another one does not, although its last stable offset has passed it, was
-decided: its marker is below that one's high watermark. A replica that knows as high a watermark has appended that
-marker too, if the marker was still there to be copied. A follower may lag behind legally: so it is looked at again
-until it knows that watermark, and one that does not come so far within the bound is named, not suspected.
+Suppose that one replica has a transaction open, and another replica does not, although the last stable offset of the
+other replica is past the transaction. Then the transaction was ended, and its marker is below the high watermark of the
+other replica. A replica that has reached the same high watermark has appended the marker too, if the marker was still
+there to be replicated. A follower may legally lag: so the follower is asked again until it has reached that high
+watermark. A replica that does not reach it in time is reported as behind, not as suspicious.
 
-A transaction that nobody has decided is hanging where its coordinator has finished it or does not know of it. While it
-is being ended (Prepare…) it is neither.
+A transaction that no replica has ended is hanging where its coordinator has completed it or does not know it. While the
+coordinator is ending the transaction (Prepare…), the transaction is not suspicious.
 """
 
 from __future__ import annotations
@@ -14,9 +15,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from harness.audit.coordinators import FINISHED, ONGOING, Word, Words, ask_coordinators
-from harness.audit.line import quick_line
-from harness.audit.looks import Look, Looks, look_at
+from harness.audit.connection import quick_connection
+from harness.audit.coordinators import (
+    FINISHED,
+    ONGOING,
+    TransactionDescription,
+    TransactionDescriptions,
+    ask_coordinators,
+)
+from harness.audit.replica_status import ReplicaStatus, ReplicaStatuses, replica_statuses
 from harness.brokers.copies.notes import listed
 from harness.errors import WaitTimeoutError
 from harness.escape import escape
@@ -25,13 +32,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from harness.audit.cluster import Cluster
-    from harness.audit.line import Line
+    from harness.audit.connection import ReconnectingConnection
     from harness.brokers.protocol.replica import OpenTransaction, TopicPartition
     from harness.brokers.protocol.wire import Address
     from harness.host.clock import Clock
 
 BOUND_S = 10.0
-"""For a follower to catch up; `replica.lag.time.max.ms` is 30 s, yet one in sync is rarely a second behind."""
+"""For a follower to catch up; `replica.lag.time.max.ms` is 30 s, yet an in-sync follower is rarely a second behind."""
 
 NO_PRODUCER = -1
 STUCK_LSO, HANGING_TRANSACTION = "stuck-lso", "hanging-transaction"
@@ -43,8 +50,8 @@ Replica: TypeAlias = "tuple[int, TopicPartition]"
 class Suspicion:
     """What an audit should read first, and why.
 
-    ``transaction``: as the replica holds it open; None where its broker tells no open transactions.
-    ``decided_on``: replicas that are past it. ``coordinator``: None where none knows of it.
+    ``transaction``: the open transaction on the replica; None where its broker does not list open transactions.
+    ``decided_on``: replicas that are past the transaction. ``coordinator``: None where no coordinator knows it.
     """
 
     anomaly: str
@@ -54,202 +61,251 @@ class Suspicion:
     offset: int
     transaction: OpenTransaction | None
     decided_on: tuple[int, ...]
-    coordinator: Word | None
+    coordinator: TransactionDescription | None
     explanation: str
 
 
 @dataclass(frozen=True)
 class Prefiltered:
-    """The last look at every replica, what is suspicious, and what could not be told, each in a sentence.
+    """The last status of every replica, the suspicions, and notes on what is unknown, each in a sentence.
 
-    ``behind``: suspicions of replicas that did not catch up in time, so that nothing can be told; among ``notes``, too.
+    ``behind``: suspicions that could not be checked as the replica did not catch up in time; they are among ``notes``,
+    too.
     """
 
-    looks: Looks
-    words: Words
+    statuses: ReplicaStatuses
+    coordinator_answers: TransactionDescriptions
     suspicions: tuple[Suspicion, ...]
     notes: tuple[str, ...]
     behind: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Doubt:
-    """A suspicion that holds once the replica knows this high watermark and is still where it was."""
+class PendingSuspicion:
+    """A suspicion to confirm once the replica has reached this high watermark and still has the transaction open."""
 
     suspicion: Suspicion
     high_watermark: int
 
 
-Doubts: TypeAlias = "dict[tuple[Replica, int, int], Doubt]"
-"""By replica, producer id (-1 where it is not known) and offset."""
+PendingSuspicions: TypeAlias = "dict[tuple[Replica, int, int], PendingSuspicion]"
+"""By replica, producer id (-1 where it is unknown) and offset."""
 
 
 def prefilter(
-    cluster: Cluster, clock: Clock, *, bound_s: float = BOUND_S, dial: Callable[[Address, Clock], Line] = quick_line
+    cluster: Cluster,
+    clock: Clock,
+    *,
+    bound_s: float = BOUND_S,
+    dial: Callable[[Address, Clock], ReconnectingConnection] = quick_connection,
 ) -> Prefiltered:
-    """Look at all replicas, ask the coordinators, and look again until every doubt is settled or the bound is over.
+    """Query replicas and coordinators, then replicas again until every suspicion is decided, or time is up.
 
     Raises `UsageError` where this user may not read a topic.
     """
-    before = look_at(cluster, clock, dial)
-    words = ask_coordinators(cluster, {held.producer_id for _, held in _all_open(before)}, clock, dial)
-    latest = look_at(cluster, clock, dial)
-    doubts = {**among_replicas(latest, words), **by_coordinators(cluster, before, latest, words)}
-    doubts |= by_last_stable_offsets(latest)
-    held: list[Doubt] = []
+    before = replica_statuses(cluster, clock, dial)
+    coordinator_answers = ask_coordinators(
+        cluster, {transaction.producer_id for _, transaction in _all_open(before)}, clock, dial
+    )
+    latest = replica_statuses(cluster, clock, dial)
+    pending = {
+        **among_replicas(latest, coordinator_answers),
+        **by_coordinators(cluster, before, latest, coordinator_answers),
+    }
+    pending |= by_last_stable_offsets(latest)
+    confirmed: list[PendingSuspicion] = []
 
     def settle() -> bool:
         nonlocal latest
-        for key, doubt in list(doubts.items()):
-            told = holds(doubt, latest.replicas.get(key[0]))
-            if told is not None:
-                del doubts[key]
-                held.extend([doubt] if told else [])
-        if doubts:
-            latest = look_at(cluster, clock, dial)
-        return not doubts
+        for key, candidate in list(pending.items()):
+            outcome = is_confirmed(candidate, latest.replicas.get(key[0]))
+            if outcome is not None:
+                del pending[key]
+                confirmed.extend([candidate] if outcome else [])
+        if pending:
+            latest = replica_statuses(cluster, clock, dial)
+        return not pending
 
     try:
         clock.wait_until(settle, bound_s, "replicas to catch up")
     except WaitTimeoutError:
-        for key, doubt in list(doubts.items()):
-            if doubt.suspicion.transaction is None and _knows(latest.replicas.get(key[0]), doubt):
-                held.append(doubts.pop(key))
-    suspicions = sorted((doubt.suspicion for doubt in held), key=lambda s: (s.topic, s.partition, s.offset, s.broker))
-    behind = tuple(f"{doubt.suspicion.explanation}; yet it is too far behind to tell" for doubt in doubts.values())
-    return Prefiltered(latest, words, tuple(suspicions), (*_untold(latest), *words.untold, *behind), behind)
+        for key, candidate in list(pending.items()):
+            if candidate.suspicion.transaction is None and _has_reached(latest.replicas.get(key[0]), candidate):
+                confirmed.append(pending.pop(key))
+    suspicions = sorted(
+        (candidate.suspicion for candidate in confirmed), key=lambda s: (s.topic, s.partition, s.offset, s.broker)
+    )
+    behind = tuple(
+        f"{candidate.suspicion.explanation}; but the replica is too far behind to tell"
+        for candidate in pending.values()
+    )
+    return Prefiltered(
+        latest,
+        coordinator_answers,
+        tuple(suspicions),
+        (*_unseen_notes(latest), *coordinator_answers.gaps, *behind),
+        behind,
+    )
 
 
-def among_replicas(looks: Looks, words: Words) -> Doubts:
-    """Return a doubt for each replica that holds a transaction open that another one is past."""
-    doubts: Doubts = {}
-    for replica, held in _all_open(looks):
+def among_replicas(statuses: ReplicaStatuses, coordinator_answers: TransactionDescriptions) -> PendingSuspicions:
+    """Suspect each replica that has a transaction open which another replica is past."""
+    pending: PendingSuspicions = {}
+    for replica, transaction in _all_open(statuses):
         broker, (topic, partition) = replica
-        others = looks.of((topic, partition)).items()
-        past = {b: one.high_watermark for b, one in others if _is_past(one, held)}
+        others = statuses.of((topic, partition)).items()
+        past = {b: one.high_watermark for b, one in others if _is_past(one, transaction)}
         if past:
-            word = words.told.get(held.producer_id)
+            described = coordinator_answers.by_producer.get(transaction.producer_id)
             explanation = (
-                f"broker {broker} holds the transaction of producer {held.producer_id} open from offset"
-                f" {held.first_offset} of {topic}-{partition}, and {_brokers(past)} decided it{_said(word)}"
+                f"broker {broker} holds the transaction of producer {transaction.producer_id} open from offset"
+                f" {transaction.first_offset} of {topic}-{partition}, and {_brokers(past)} decided it"
+                f"{_coordinator_report(described)}"
             )
             suspicion = Suspicion(
-                STUCK_LSO, broker, topic, partition, held.first_offset, held, tuple(past), word, explanation
+                STUCK_LSO,
+                broker,
+                topic,
+                partition,
+                transaction.first_offset,
+                transaction,
+                tuple(past),
+                described,
+                explanation,
             )
-            doubts[replica, held.producer_id, held.first_offset] = Doubt(suspicion, min(past.values()))
-    return doubts
+            pending[replica, transaction.producer_id, transaction.first_offset] = PendingSuspicion(
+                suspicion, min(past.values())
+            )
+    return pending
 
 
-def by_coordinators(cluster: Cluster, before: Looks, looks: Looks, words: Words) -> Doubts:
-    """Return a doubt for each transaction that nobody is past, while its coordinator has finished or forgotten it.
+def by_coordinators(
+    cluster: Cluster, before: ReplicaStatuses, statuses: ReplicaStatuses, coordinator_answers: TransactionDescriptions
+) -> PendingSuspicions:
+    """Suspect each open transaction that no replica is past, and that its coordinator has completed or does not know.
 
-    Only for what was open ``before`` the coordinators were asked. A coordinator finishes a transaction once its markers
-    are below the leader's high watermark.
+    Only transactions that were open ``before`` the coordinators were asked. A coordinator completes a transaction once
+    its markers are below the leader's high watermark.
     """
-    doubts: Doubts = {}
-    earlier = {(replica, held.producer_id, held.first_offset) for replica, held in _all_open(before)}
-    for replica, held in _all_open(looks):
+    pending: PendingSuspicions = {}
+    open_before = {
+        (replica, transaction.producer_id, transaction.first_offset) for replica, transaction in _all_open(before)
+    }
+    for replica, transaction in _all_open(statuses):
         broker, tp = replica
-        if (replica, held.producer_id, held.first_offset) not in earlier:
+        if (replica, transaction.producer_id, transaction.first_offset) not in open_before:
             continue
         leader = cluster.partitions[tp].leader
-        replicas = looks.of(tp)
-        reason = _why_over(words, tp, held)
-        if reason is None or leader not in replicas or any(_is_past(one, held) for one in replicas.values()):
+        replicas = statuses.of(tp)
+        reason = _why_ended(coordinator_answers, tp, transaction)
+        if reason is None or leader not in replicas or any(_is_past(one, transaction) for one in replicas.values()):
             continue
-        on_leader = _holds_open(replicas[leader], held)
+        on_leader = _holds_open(replicas[leader], transaction)
         explanation = (
-            f"broker {broker} holds the transaction of producer {held.producer_id} open from offset"
-            f" {held.first_offset} of {tp[0]}-{tp[1]}{', as its leader does' if on_leader else ''}, and {reason}"
+            f"broker {broker} holds the transaction of producer {transaction.producer_id} open from offset"
+            f" {transaction.first_offset} of {tp[0]}-{tp[1]}{', as its leader does' if on_leader else ''}, and {reason}"
         )
-        anomaly, word = HANGING_TRANSACTION if on_leader else STUCK_LSO, words.told.get(held.producer_id)
-        suspicion = Suspicion(anomaly, broker, *tp, held.first_offset, held, (), word, explanation)
-        doubts[replica, held.producer_id, held.first_offset] = Doubt(suspicion, replicas[leader].high_watermark)
-    return doubts
+        anomaly, described = (
+            HANGING_TRANSACTION if on_leader else STUCK_LSO,
+            coordinator_answers.by_producer.get(transaction.producer_id),
+        )
+        suspicion = Suspicion(anomaly, broker, *tp, transaction.first_offset, transaction, (), described, explanation)
+        pending[replica, transaction.producer_id, transaction.first_offset] = PendingSuspicion(
+            suspicion, replicas[leader].high_watermark
+        )
+    return pending
 
 
-def by_last_stable_offsets(looks: Looks) -> Doubts:
-    """Return a doubt for each replica that tells no open transactions and whose last stable offset is behind another's.
+def by_last_stable_offsets(statuses: ReplicaStatuses) -> PendingSuspicions:
+    """Suspect replicas without a list of open transactions whose last stable offset is behind that of another replica.
 
-    It is behind for a moment on every follower: only what stays so is suspicious.
+    Every follower is behind for a moment: only a replica that stays behind is suspicious.
     """
-    doubts: Doubts = {}
-    for (broker, tp), one in looks.replicas.items():
+    pending: PendingSuspicions = {}
+    for (broker, tp), one in statuses.replicas.items():
         ahead = {
             b: other.high_watermark
-            for b, other in looks.of(tp).items()
+            for b, other in statuses.of(tp).items()
             if other.log_start <= one.last_stable_offset < other.last_stable_offset
         }
         if one.open is None and ahead:
             explanation = (
-                f"broker {broker} tells no open transactions, and its last stable offset of {tp[0]}-{tp[1]} stays at"
-                f" {one.last_stable_offset}, which {_brokers(ahead)} passed"
+                f"broker {broker} does not list open transactions, and its last stable offset of {tp[0]}-{tp[1]} stays"
+                f" at {one.last_stable_offset}, which {_brokers(ahead)} passed"
             )
             suspicion = Suspicion(STUCK_LSO, broker, *tp, one.last_stable_offset, None, tuple(ahead), None, explanation)
-            doubts[(broker, tp), NO_PRODUCER, one.last_stable_offset] = Doubt(suspicion, min(ahead.values()))
-    return doubts
+            pending[(broker, tp), NO_PRODUCER, one.last_stable_offset] = PendingSuspicion(
+                suspicion, min(ahead.values())
+            )
+    return pending
 
 
-def holds(doubt: Doubt, latest: Look | None) -> bool | None:
-    """Whether a doubt is true by the latest look at its replica; None while that cannot be said."""
-    held = doubt.suspicion.transaction
+def is_confirmed(candidate: PendingSuspicion, latest: ReplicaStatus | None) -> bool | None:
+    """Whether the latest status of its replica confirms a suspicion; None while the status shows neither."""
+    transaction = candidate.suspicion.transaction
     if latest is None:
         return None
-    if held is None:
-        return False if latest.last_stable_offset > doubt.suspicion.offset else None
-    if not _holds_open(latest, held):
+    if transaction is None:
+        return False if latest.last_stable_offset > candidate.suspicion.offset else None
+    if not _holds_open(latest, transaction):
         return False
-    return True if _knows(latest, doubt) else None
+    return True if _has_reached(latest, candidate) else None
 
 
-def _knows(latest: Look | None, doubt: Doubt) -> bool:
-    return latest is not None and latest.high_watermark >= doubt.high_watermark
+def _has_reached(latest: ReplicaStatus | None, candidate: PendingSuspicion) -> bool:
+    return latest is not None and latest.high_watermark >= candidate.high_watermark
 
 
-def _is_past(look: Look, held: OpenTransaction) -> bool:
-    """Whether this replica had the transaction's first offset, and nothing there is undecided on it."""
-    within = look.log_start <= held.first_offset < look.last_stable_offset
-    return within and look.open is not None and not _holds_open(look, held)
+def _is_past(status: ReplicaStatus, transaction: OpenTransaction) -> bool:
+    """Whether this replica has had the transaction's first offset, and the transaction is not open on the replica."""
+    within = status.log_start <= transaction.first_offset < status.last_stable_offset
+    return within and status.open is not None and not _holds_open(status, transaction)
 
 
-def _holds_open(look: Look, held: OpenTransaction) -> bool:
-    same = (held.producer_id, held.first_offset)
-    return any((one.producer_id, one.first_offset) == same for one in look.open or ())
+def _holds_open(status: ReplicaStatus, transaction: OpenTransaction) -> bool:
+    same = (transaction.producer_id, transaction.first_offset)
+    return any((one.producer_id, one.first_offset) == same for one in status.open or ())
 
 
-def _why_over(words: Words, partition: TopicPartition, held: OpenTransaction) -> str | None:
-    """Return how the coordinators know the transaction to be over; None where it may be going on."""
-    word = words.told.get(held.producer_id)
-    if word is None:
-        return None if words.untold else "no coordinator knows that producer, of what this user may describe"
-    who = f"the coordinator of {escape(word.transactional_id)} (broker {word.coordinator})"
-    if word.state in FINISHED:
-        return f"{who} says {word.state}"
-    if word.state != ONGOING:
+def _why_ended(
+    coordinator_answers: TransactionDescriptions, partition: TopicPartition, transaction: OpenTransaction
+) -> str | None:
+    """Return why the transaction has ended by its coordinator; None where it may be ongoing."""
+    described = coordinator_answers.by_producer.get(transaction.producer_id)
+    if described is None:
+        return (
+            None
+            if coordinator_answers.gaps
+            else "no coordinator knows that producer, among the transactional ids that this user may describe"
+        )
+    coordinator = f"the coordinator of {escape(described.transactional_id)} (broker {described.coordinator})"
+    if described.state in FINISHED:
+        return f"{coordinator} says {described.state}"
+    if described.state != ONGOING:
         return None
-    if word.producer_epoch > held.producer_epoch:
-        return f"{who} is at epoch {word.producer_epoch} already, not {held.producer_epoch}"
-    return None if partition in word.partitions else f"{who} has a transaction without that partition"
+    if described.producer_epoch > transaction.producer_epoch:
+        return f"{coordinator} is at epoch {described.producer_epoch} already, not {transaction.producer_epoch}"
+    return None if partition in described.partitions else f"{coordinator} has a transaction without that partition"
 
 
-def _all_open(looks: Looks) -> Iterator[tuple[Replica, OpenTransaction]]:
-    for replica, look in looks.replicas.items():
-        for held in look.open or ():
-            yield replica, held
+def _all_open(statuses: ReplicaStatuses) -> Iterator[tuple[Replica, OpenTransaction]]:
+    for replica, status in statuses.replicas.items():
+        for transaction in status.open or ():
+            yield replica, transaction
 
 
-def _untold(looks: Looks) -> Iterator[str]:
-    """Say what was not seen."""
-    yield from (f"broker {broker} does not answer: {why}" for broker, why in sorted(looks.silent.items()))
+def _unseen_notes(statuses: ReplicaStatuses) -> Iterator[str]:
+    """Describe what was not seen."""
+    yield from (f"broker {broker} does not answer: {why}" for broker, why in sorted(statuses.silent.items()))
     unseen: dict[tuple[int, str], list[str]] = {}
-    for (broker, (topic, partition)), why in sorted(looks.unseen.items()):
+    for (broker, (topic, partition)), why in sorted(statuses.unseen.items()):
         unseen.setdefault((broker, why), []).append(f"{topic}-{partition}")
-    yield from (f"broker {broker} does not tell of {listed(names)}: {why}" for (broker, why), names in unseen.items())
-    quiet = sorted({broker for (broker, _), look in looks.replicas.items() if look.open is None})
-    if quiet:
+    yield from (f"broker {broker} does not report {listed(names)}: {why}" for (broker, why), names in unseen.items())
+    without_list = sorted({broker for (broker, _), status in statuses.replicas.items() if status.open is None})
+    if without_list:
         yield (
-            f"{_brokers(quiet)} told no open transactions of some replicas (on Redpanda only leaders do): what is stuck"
-            " there shows by its last stable offset alone, or by reading"
+            f"{_brokers(without_list)} did not list the open transactions of some replicas (on Redpanda only leaders"
+            " do): a stuck replica there shows only by its last stable offset, or when it is read"
         )
 
 
@@ -258,5 +314,7 @@ def _brokers(numbers: Iterable[int]) -> str:
     return f"broker{'s' if len(listed) > 1 else ''} {', '.join(listed)}"
 
 
-def _said(word: Word | None) -> str:
-    return "" if word is None else f"; the coordinator of {escape(word.transactional_id)} says {word.state}"
+def _coordinator_report(described: TransactionDescription | None) -> str:
+    return (
+        "" if described is None else f"; the coordinator of {escape(described.transactional_id)} says {described.state}"
+    )

@@ -1,4 +1,4 @@
-"""How fast an audit may read: one limit for all brokers together."""
+"""The rate limit of an audit: one limit for all brokers together."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 BURST_S = 1.0
 SLACK_S = 60.0
-"""How much later than promised a wait may end before it counts as failed."""
+"""How much later than planned a wait may end before it counts as failed."""
 
 
 class RateLimit:
-    """A token bucket in the form of the generic cell rate algorithm (ITU-T I.371): it remembers when it will be full.
+    """A token bucket by the generic cell rate algorithm (ITU-T I.371), which stores the time when the bucket is full.
 
-    How much an answer brings is known only once it is there, so what was read is paid for afterwards, each reader by a
-    wait of its own that nobody can jump. Safe to share between threads.
+    The size of an answer is known only after it arrives. So each reader pays for its answers afterwards, with a wait of
+    its own, in order. Safe to share between threads.
     """
 
     def __init__(self, rate_bytes_s: int, clock: Clock) -> None:
@@ -31,11 +31,11 @@ class RateLimit:
 
     @property
     def most_bytes(self) -> int:
-        """As much as should be asked for at a time: the bucket's size."""
+        """The most bytes to ask for at a time: the bucket's size."""
         return max(int(self._rate_bytes_s * BURST_S), 1)
 
     def pay(self, size_bytes: int, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Wait until so much may have been read, or all is over. Raises `TimeLimitError` as every wait does."""
+        """Wait until the rate allows so many bytes or ``is_over``. Raises `TimeLimitError` as every wait does."""
         with self._lock:
             now_s = self._clock.now_s()
             self._full_at_s = max(self._full_at_s, now_s) + size_bytes / self._rate_bytes_s

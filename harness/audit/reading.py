@@ -1,8 +1,8 @@
-"""Reads one replica whole, in bounded memory, while it goes on living.
+"""Reads one whole replica, in bounded memory, while producers and cleaners go on.
 
-In turns: what is stable, which brings the list of aborted transactions (read_committed), then the rest up to the high
-watermark, then what the broker says of the replica. That fits what was read if nothing was appended meanwhile; else
-another turn follows, up to `TURNS`.
+One turn has three steps. Read the stable part, which returns the list of aborted transactions (read_committed). Read
+the rest up to the high watermark. Ask the broker for the status of the replica. The status fits what was read if
+nothing was appended meanwhile; else another turn follows, up to `TURNS`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 TURNS = 3
 FETCH_BYTES = 8 << 20
 PATIENCE_S = 30.0
-"""How long a replica may be unavailable, say while its leader changes."""
+"""How long a replica may be unavailable, for example while its leader changes."""
 
 OUT_OF_RANGE = "OffsetOutOfRangeError"
-PASSING = frozenset(
+TRANSIENT_ERRORS = frozenset(
     {
         "NotLeaderForPartitionError",
         "LeaderNotAvailableError",
@@ -49,7 +49,7 @@ PASSING = frozenset(
 
 @dataclass(frozen=True)
 class Span:
-    """The offsets to read: from ``start`` on, and before ``stop`` where there is one."""
+    """The offsets to read: from ``start`` on, and before ``stop`` if it is set."""
 
     start: int
     stop: int | None = None
@@ -57,10 +57,10 @@ class Span:
 
 @dataclass(frozen=True)
 class Reading:
-    """What was read of a replica, and what its broker said of it then.
+    """The result of reading a replica, and its status at the end.
 
-    ``state`` without records. ``open``: None where the broker does not tell. ``is_settled``: nothing was appended
-    between the last read and those words, so that they are about what was read.
+    ``state`` without records. ``open``: None where the broker does not list open transactions. ``is_settled``: nothing
+    was appended between the last read and the status, so the status is about what was read.
     """
 
     read_from: int
@@ -72,7 +72,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads replicas of one broker. ``pay`` is told of every answer's bytes before the next one is asked for."""
+    """Reads replicas of one broker. ``pay`` gets the size of every answer before the next request."""
 
     broker: Caller
     clock: Clock
@@ -87,33 +87,33 @@ class Reader:
         high_watermark: int,
         write: Callable[[int, memoryview, int], None],
     ) -> Reading:
-        """Read a replica to the high watermark that it has then, or to the end of the span.
+        """Read a replica to its current high watermark, or to the end of the span.
 
-        ``high_watermark``: as it was known before. ``write`` is given whole batches in order: the first one's base
-        offset, the bytes, and the offset after them.
+        ``high_watermark``: the last one that was seen. ``write`` is called with whole batches in order: the first
+        batch's base offset, the bytes, and the offset after them.
 
-        Raises `HarnessError` where the replica cannot be read on, `CorruptLogError` where it serves no batches, and
-        OSError where the broker is gone.
+        Raises `HarnessError` where the replica cannot be read on, `CorruptLogError` where it serves no valid batches,
+        and OSError where the broker is gone.
         """
         aborted: dict[tuple[int, int], None] = {}
         stable = written = span.start
         goal = high_watermark
 
         def read_on(position: int, isolation: int) -> int:
-            """Read from here to the goal, or to the last stable offset before it; return how far that came."""
+            """Read from a position to the goal, or to the last stable offset before it; return the new position."""
             nonlocal written
             until = goal if span.stop is None else min(goal, span.stop)
             while position < until:
                 state = self._ask(partition, position, isolation)
                 if state is None:
-                    position = self._where_it_starts_now(partition, position)
+                    position = self._moved_log_start(partition, position)
                     continue
                 aborted.update(dict.fromkeys(state.aborted))
                 source = f"Fetch answer of {partition[0]}-{partition[1]}"
                 entries = [e for e in whole_entries(state.records, source) if e.last_offset >= position]
                 if not entries:
-                    told = state.last_stable_offset if isolation == READ_COMMITTED else state.high_watermark
-                    return max(position, min(told, until))
+                    end_offset = state.last_stable_offset if isolation == READ_COMMITTED else state.high_watermark
+                    return max(position, min(end_offset, until))
                 wanted = [e for e in entries if span.stop is None or e.base_offset < span.stop]
                 position = wanted[-1].last_offset + 1 if wanted else until
                 new = [e for e in wanted if e.last_offset >= written]
@@ -127,24 +127,28 @@ class Reader:
         for _ in range(TURNS):
             stable = read_on(stable, READ_COMMITTED)
             written = max(written, read_on(max(stable, written), READ_UNCOMMITTED))
-            state, held, log_end = self._closing_words(partition, written)
+            state, open_transactions, log_end = self._final_status(partition, written)
             is_settled = log_end == written and state.last_stable_offset <= stable
             if is_settled:
                 break
             goal = state.high_watermark
-        said = ReplicaState(state.log_start, state.high_watermark, state.last_stable_offset, tuple(aborted), b"")
-        return Reading(span.start, written, said, held, is_settled)
+        final_state = ReplicaState(state.log_start, state.high_watermark, state.last_stable_offset, tuple(aborted), b"")
+        return Reading(span.start, written, final_state, open_transactions, is_settled)
 
-    def _closing_words(
+    def _final_status(
         self, partition: TopicPartition, position: int
     ) -> tuple[ReplicaState, tuple[OpenTransaction, ...] | None, int]:
-        """Return the replica's state, its open transactions, and then the log end, or what comes nearest to it."""
+        """Return the replica's state, its open transactions, and its log end offset, or else its high watermark."""
         state = self._ask(partition, position, READ_COMMITTED, max_bytes=1)
         if state is None:
-            raise HarnessError(f"{partition[0]}-{partition[1]} was cut back below offset {position} while it was read")
-        held = describe_producers(self.broker, [partition])[partition]
+            raise HarnessError(f"{partition[0]}-{partition[1]} was truncated below offset {position} while it was read")
+        open_transactions = describe_producers(self.broker, [partition])[partition]
         end = log_ends(self.broker, [partition])[partition]
-        return state, None if isinstance(held, str) else held, end if isinstance(end, int) else state.high_watermark
+        return (
+            state,
+            None if isinstance(open_transactions, str) else open_transactions,
+            end if isinstance(end, int) else state.high_watermark,
+        )
 
     def _ask(
         self, partition: TopicPartition, offset: int, isolation: int, max_bytes: int | None = None
@@ -162,7 +166,7 @@ class Reader:
             return answers[partition]
 
         answer = self.clock.wait_until(
-            lambda: None if (told := ask()) in PASSING else told,
+            lambda: None if (state := ask()) in TRANSIENT_ERRORS else state,
             PATIENCE_S,
             f"{partition[0]}-{partition[1]} to be available",
         )
@@ -172,9 +176,9 @@ class Reader:
             return None
         raise HarnessError(f"{partition[0]}-{partition[1]} at offset {offset}: {answer}")
 
-    def _where_it_starts_now(self, partition: TopicPartition, position: int) -> int:
-        """Return the log start, which has moved past this position: retention goes on while a replica is read."""
+    def _moved_log_start(self, partition: TopicPartition, position: int) -> int:
+        """Return the log start offset, which has passed this position: retention goes on while a replica is read."""
         start = log_starts(self.broker, [partition])[partition]
         if isinstance(start, int) and start > position:
             return start
-        raise HarnessError(f"{partition[0]}-{partition[1]} was cut back below offset {position} while it was read")
+        raise HarnessError(f"{partition[0]}-{partition[1]} was truncated below offset {position} while it was read")

@@ -1,8 +1,8 @@
-"""Replicas that are being added (ListPartitionReassignments, KIP-455) and how fast their copies grow.
+"""Replicas that are being added (ListPartitionReassignments, KIP-455) and the pace of their copies.
 
 A user needs Describe on the cluster. Samples a few seconds apart give the pace: of the segments' bytes where
-brokers tell them, else of offsets. A throttled copy grows in steps of ``replica.fetch.max.bytes``: one that has not
-grown is looked at a few times more.
+brokers report them, else of offsets. A throttled copy grows in steps of ``replica.fetch.max.bytes``: a copy that has
+not grown is sampled a few times more.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import kafka.errors
 from kafka.protocol.admin import ListPartitionReassignmentsRequest
 
-from harness.audit.line import quick_line
+from harness.audit.connection import quick_connection
 from harness.audit.sizes import replica_sizes
 from harness.brokers.protocol.offsets import log_ends
 from harness.errors import HarnessError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from harness.audit.cluster import Cluster
-    from harness.audit.line import Line
+    from harness.audit.connection import ReconnectingConnection
     from harness.brokers.protocol.replica import Caller, TopicPartition
     from harness.brokers.protocol.wire import Address
     from harness.host.clock import Clock
@@ -40,7 +40,7 @@ Sizes: TypeAlias = "dict[tuple[int, TopicPartition, str], int]"
 
 @dataclass(frozen=True)
 class Copy:
-    """A replica that is being added: how much there is of how much, in ``unit``, and how much more a second."""
+    """A replica that is being added: ``done`` of ``total``, in ``unit``, and the pace a second."""
 
     broker: int
     partition: TopicPartition
@@ -51,12 +51,12 @@ class Copy:
 
     @property
     def took_s(self) -> float | None:
-        """How long it has gone on, had it always been as fast; None where it stands still."""
+        """How long the copy has taken so far, at its present pace; None where it stands still."""
         return self.done / self.pace_s if self.pace_s > 0 else None
 
     @property
     def left_s(self) -> float | None:
-        """How long it goes on at that pace; None where it stands still."""
+        """How long the copy still takes, at its present pace; None where it stands still."""
         return max(self.total - self.done, 0) / self.pace_s if self.pace_s > 0 else None
 
 
@@ -78,19 +78,19 @@ def adding_replicas(broker: Caller, topics: Mapping[str, Collection[int]]) -> se
 def find_copies(
     cluster: Cluster,
     clock: Clock,
-    dial: Callable[[Address, Clock], Line] = quick_line,
+    dial: Callable[[Address, Clock], ReconnectingConnection] = quick_connection,
     sample_s: float = SAMPLE_S,
 ) -> tuple[tuple[Copy, ...], tuple[str, ...]]:
-    """Return the replicas that are being added, and notes on what could not be told.
+    """Return the replicas that are being added, and notes on those whose progress is unknown.
 
-    Where there are any it takes ``sample_s`` seconds, and up to `SAMPLES` times that while one does not grow.
+    Where there are any, this takes ``sample_s`` seconds, and up to `SAMPLES` times that while a copy does not grow.
     """
     topics = {topic.name: list(topic.partitions) for topic in cluster.topics.values()}
     try:
-        with closing(dial(next(iter(cluster.brokers.values())), clock)) as line:
-            adding = adding_replicas(line, topics)
+        with closing(dial(next(iter(cluster.brokers.values())), clock)) as connection:
+            adding = adding_replicas(connection, topics)
     except (OSError, HarnessError) as error:
-        return (), (f"reassignments are not known: {error}",)
+        return (), (f"reassignments are unknown: {error}",)
     if not adding:
         return (), ()
     leaders = {tp: cluster.partitions[tp].leader for _, tp in adding}
@@ -98,13 +98,15 @@ def find_copies(
     first, began_s, copies = _samples(cluster, replicas, clock, dial), clock.now_s(), []
     for number in range(1, SAMPLES + 1):
         due_s = began_s + sample_s * number
-        clock.wait_until(partial(_is_past, clock, due_s), sample_s * 2 + 1, "the next sample of what is copied")
+        clock.wait_until(partial(_is_past, clock, due_s), sample_s * 2 + 1, "the next sample of the copies")
         latest, took_s = _samples(cluster, replicas, clock, dial), clock.now_s() - began_s
         copies = [c for one in sorted(adding) if (c := _copy(one, leaders[one[1]], first, latest, took_s))]
         if all(copy.pace_s > 0 for copy in copies):
             break
-    lacking = adding - {(copy.broker, copy.partition) for copy in copies}
-    notes = [f"how far the new replica of {tp[0]}-{tp[1]} on broker {b} came is not told" for b, tp in sorted(lacking)]
+    unmeasured = adding - {(copy.broker, copy.partition) for copy in copies}
+    notes = [
+        f"the progress of the new replica of {tp[0]}-{tp[1]} on broker {b} is unknown" for b, tp in sorted(unmeasured)
+    ]
     return tuple(copies), tuple(notes)
 
 
@@ -113,7 +115,7 @@ def _is_past(clock: Clock, due_s: float) -> bool:
 
 
 def _copy(replica: tuple[int, TopicPartition], leader: int, first: Sizes, latest: Sizes, took_s: float) -> Copy | None:
-    """Return how a replica grew between two samples; None where they do not have it."""
+    """Return how a replica grew between two samples; None where they lack the replica."""
     broker, partition = replica
     for unit in (BYTES, OFFSETS):
         total, done = latest.get((leader, partition, unit)), latest.get((broker, partition, unit))
@@ -127,15 +129,15 @@ def _samples(
     cluster: Cluster,
     replicas: Collection[tuple[int, TopicPartition]],
     clock: Clock,
-    dial: Callable[[Address, Clock], Line],
+    dial: Callable[[Address, Clock], ReconnectingConnection],
 ) -> Sizes:
-    """Return bytes and offsets of each replica, as far as its broker tells."""
+    """Return bytes and offsets of each replica, as far as its broker reports them."""
 
     def ask(broker: int) -> Sizes:
-        held: Sequence[TopicPartition] = [tp for b, tp in replicas if b == broker]
+        partitions: Sequence[TopicPartition] = [tp for b, tp in replicas if b == broker]
         try:
-            with closing(dial(cluster.brokers[broker], clock)) as line:
-                sizes, ends = replica_sizes(line, held), log_ends(line, held)
+            with closing(dial(cluster.brokers[broker], clock)) as connection:
+                sizes, ends = replica_sizes(connection, partitions), log_ends(connection, partitions)
         except (OSError, HarnessError):
             return {}
         return {(broker, tp, BYTES): size for tp, size in sizes.items()} | {
@@ -144,4 +146,4 @@ def _samples(
 
     brokers = sorted({broker for broker, _ in replicas} & cluster.brokers.keys())
     with ThreadPoolExecutor(max(len(brokers), 1)) as pool:
-        return {key: value for told in pool.map(ask, brokers) for key, value in told.items()}
+        return {key: value for sizes in pool.map(ask, brokers) for key, value in sizes.items()}

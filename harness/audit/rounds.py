@@ -1,8 +1,8 @@
-"""What differs is read again: a cluster goes on while it is read, and a log that changes meanwhile seems to differ.
+"""Reads differing partitions again: a log that changes while it is read can seem to differ from other replicas.
 
-Replicas are read one batch after the other, at different times on different brokers. What a cleaner or a producer did
-meanwhile can look like any anomaly, but not twice at the same place: whatever made the difference is below every high
-watermark by the time that the next reading begins. What was missed for good is there again.
+Replicas are read batch by batch, at different times on different brokers. What a cleaner or a producer did meanwhile
+can look like any anomaly, but not twice at the same place: by the time that the next reading begins, the cause of the
+difference is below every high watermark. A record that a replica missed for good is missing again.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from harness.brokers.copies.copies import ReplicaCopy
 
 ROUNDS = 3
-IN_DOUBT = (*FINDERS, "doubts", "unsure", "damaged")
-"""Tables of which no row may rest on one reading."""
-MOVING = "replicas differed, at other places each time that they were read: it changes faster than it can be read"
+DOUBTFUL_TABLES = (*FINDERS, "doubts", "unsure", "damaged")
+"""Tables whose rows must not rest on one reading."""
+CHANGING = "each reading found differences at other offsets: the partition changes faster than it can be read"
 
 Place: TypeAlias = "tuple[str, int]"
 """Topic and partition."""
@@ -29,10 +29,10 @@ Place: TypeAlias = "tuple[str, int]"
 
 @dataclass(frozen=True)
 class Round:
-    """A reading of some partitions, judged.
+    """One reading of some partitions, with the checkers' rows.
 
-    ``rows``: as `harness.audit.judge.judge_whole` returns them. ``unknown``: by partition, what else forbids
-    to call it clean.
+    ``rows``: as `harness.audit.judge.judge_whole` returns them. ``unknown``: by partition, further reasons not to call
+    it clean.
     """
 
     replicas: tuple[ReplicaCopy, ...]
@@ -41,44 +41,44 @@ class Round:
 
 
 def repeated(read: Callable[[int, Collection[Place] | None], Round]) -> Round:
-    """Read everything, and then what is in doubt again; return each partition's last reading.
+    """Read everything, then the partitions in doubt again; return each partition's last reading.
 
-    ``read`` is given the round's number and the partitions; None for all. Of the findings those are kept that two
-    readings have in common. At most `ROUNDS` times; what is still in doubt then is unknown.
+    ``read`` takes the round's number and the partitions; None for all. Only findings that two readings have in common
+    are kept. There are at most `ROUNDS` readings; a partition that is in doubt after them is unknown.
     """
-    known = read(1, None)
-    sure: set[tuple[Any, ...]] = set()
-    doubtful = _doubtful(known)
+    latest = read(1, None)
+    confirmed: set[tuple[Any, ...]] = set()
+    doubtful = _places_in_doubt(latest)
     for number in range(2, ROUNDS + 1):
         if not doubtful:
             break
         again = read(number, doubtful)
-        sure |= _found(known) & _found(again)
-        known = _with(known, again, doubtful)
-        settled = {place[:2] for place in sure}
-        doubtful = {place for place in _doubtful(known) & doubtful if place not in settled}
-    unsure = {place[:2] for place in _found(known) - sure} - {place[:2] for place in sure}
-    found = {name: [row for row in known.rows[name] if _key(row) in sure] for name in FINDERS}
-    unknown = {place: (*known.unknown.get(place, ()), MOVING) for place in unsure}
-    return replace(known, rows={**known.rows, **found}, unknown={**known.unknown, **unknown})
+        confirmed |= _finding_keys(latest) & _finding_keys(again)
+        latest = _replaced(latest, again, doubtful)
+        confirmed_places = {place[:2] for place in confirmed}
+        doubtful = {place for place in _places_in_doubt(latest) & doubtful if place not in confirmed_places}
+    unsure = {place[:2] for place in _finding_keys(latest) - confirmed} - {place[:2] for place in confirmed}
+    findings = {name: [row for row in latest.rows[name] if _key(row) in confirmed] for name in FINDERS}
+    unknown = {place: (*latest.unknown.get(place, ()), CHANGING) for place in unsure}
+    return replace(latest, rows={**latest.rows, **findings}, unknown={**latest.unknown, **unknown})
 
 
-def _with(known: Round, again: Round, places: Collection[Place]) -> Round:
-    """Return what is known with these partitions as they were read again. What a checker raised is not forgotten."""
-    replicas = [copy for copy in known.replicas if (copy.topic, copy.partition) not in places]
+def _replaced(earlier: Round, again: Round, places: Collection[Place]) -> Round:
+    """Return the rounds merged: these partitions from the later reading. What a checker raised is kept."""
+    replicas = [copy for copy in earlier.replicas if (copy.topic, copy.partition) not in places]
     rows = {
         name: [*(row for row in table if name == "raised" or _place(row) not in places), *again.rows[name]]
-        for name, table in known.rows.items()
+        for name, table in earlier.rows.items()
     }
-    unknown = {place: reasons for place, reasons in known.unknown.items() if place not in places}
+    unknown = {place: reasons for place, reasons in earlier.unknown.items() if place not in places}
     return Round((*replicas, *again.replicas), rows, {**unknown, **again.unknown})
 
 
-def _doubtful(one: Round) -> set[Place]:
-    return {_place(row) for name in IN_DOUBT for row in one.rows[name]}
+def _places_in_doubt(one: Round) -> set[Place]:
+    return {_place(row) for name in DOUBTFUL_TABLES for row in one.rows[name]}
 
 
-def _found(one: Round) -> set[tuple[Any, ...]]:
+def _finding_keys(one: Round) -> set[tuple[Any, ...]]:
     return {_key(row) for name in FINDERS for row in one.rows[name]}
 
 

@@ -1,4 +1,4 @@
-"""How big replicas are on disk (DescribeLogDirs, KIP-113). A user needs Describe on the cluster for it."""
+"""Sizes of replicas on disk (DescribeLogDirs, KIP-113). A user needs Describe on the cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def replica_sizes(broker: Caller, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return the bytes of segments of each of this broker's replicas; none where it does not tell. Raises OSError."""
+    """Return the bytes of segments of each of this broker's replicas that the broker reports. Raises OSError."""
     Topic = DescribeLogDirsRequest.DescribableLogDirTopic  # noqa: N806
     by_topic: dict[str, list[int]] = {}
     for topic, partition in partitions:

@@ -1,8 +1,9 @@
-"""Which of several ``.txnindex`` spans of one aborted transaction is right, where a witness received all of it.
+"""Decides which of several ``.txnindex`` spans of an aborted transaction is right, by a witness that received it all.
 
-A replica whose span reaches further back than that of a witness has missed a marker in between: there the witness has
-another transaction end. Whether that one was committed is not told any more, so the finding has candidates. A span that
-is shorter than the witness's is that of a replica that copied a log which was cleaned before: legal.
+A replica whose span starts earlier than that of a witness has missed a marker in between: at that marker another
+transaction of the witness ends. Whether the other transaction was committed is no longer recorded, so the finding has
+candidates. A span that is shorter than the witness's belongs to a replica that copied a log after it was cleaned:
+legal.
 
 Only a witness that was not restarted since counts: a recovery after a crash rebuilds the index of a segment from what
 cleaning has left of it (`LogSegment.recover`).
@@ -25,11 +26,11 @@ Row: TypeAlias = "dict[str, Any]"
 
 
 def attribute_spans(rows: Iterable[Row], knowledge: Knowledge) -> tuple[list[Row], list[Row]]:
-    """Return findings, and those of the rows of `checkers.consistency.txnindex_disagreement` that nothing decides."""
+    """Return findings, and the undecided rows of `checkers.consistency.txnindex_disagreement`."""
     findings: list[Row] = []
     undecided: list[Row] = []
     for row in rows:
-        reasons = _witnesses(row, knowledge.coverage.get((row["topic"], row["partition"]), Coverage()))
+        reasons = _witness_reasons(row, knowledge.coverage.get((row["topic"], row["partition"]), Coverage()))
         starts = {span["first_offset"] for span in row["spans"] if span["broker"] in reasons}
         if len(starts) == 1:
             findings += _findings(row, reasons, starts.pop())
@@ -38,8 +39,8 @@ def attribute_spans(rows: Iterable[Row], knowledge: Knowledge) -> tuple[list[Row
     return findings, undecided
 
 
-def _witnesses(row: Row, coverage: Coverage) -> dict[int, str]:
-    """Return by what each broker is shown to have received the whole span."""
+def _witness_reasons(row: Row, coverage: Coverage) -> dict[int, str]:
+    """Return the proof that each broker received the whole span, by broker."""
     if row["leader_epoch"] is None:
         return {}
     proofs = {span["broker"]: coverage.received(span["broker"], row["leader_epoch"]) for span in row["spans"]}

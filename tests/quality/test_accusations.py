@@ -21,7 +21,7 @@ from diverged import CALM, PAYLOADS, ROUGH, Diverged, Weather, diverge
 from test_audit import dealt, key_of
 
 from checkers.evidence.tables import load_copies
-from harness.audit.disk import beside_copies
+from harness.audit.disk import context_of_copies
 from harness.audit.judge import assemble, judge_whole
 from harness.brokers.copies.copies import find_copies
 
@@ -108,7 +108,7 @@ def _judge(spark: SparkSession, top: Path, cases: Sequence[tuple[Diverged, dict[
 def _findings(one: Copies, rows: dict[str, Rows], knowing: str) -> list[dict[str, Any]]:
     assert one.metadata is not None
     known = one if knowing == WITH else replace(one, metadata=None)
-    findings: list[dict[str, Any]] = assemble(known, rows, timings_s={}, beside=beside_copies(known))["findings"]
+    findings: list[dict[str, Any]] = assemble(known, rows, timings_s={}, context=context_of_copies(known))["findings"]
     return findings
 
 

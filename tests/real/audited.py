@@ -15,8 +15,8 @@ from kafka.protocol.admin import CreateAclsRequest, ListGroupsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from harness.audit.cluster import Cluster, describe
-from harness.audit.line import Line
-from harness.audit.looks import look_at
+from harness.audit.connection import ReconnectingConnection
+from harness.audit.replica_status import replica_statuses
 from harness.brokers.protocol import wire
 from harness.brokers.protocol.admin import Admin
 from harness.brokers.protocol.offsets import log_ends
@@ -167,7 +167,7 @@ def wait_for_replication(auditor: list[wire.Address]) -> None:
 
     def is_level() -> bool:
         try:
-            looks = look_at(describe(auditor, ("audited",)), clock)
+            looks = replica_statuses(describe(auditor, ("audited",)), clock)
         except UsageError:
             return False  # ACLs reach brokers one after the other
         ends = {tp: {(one.log_end, one.high_watermark) for one in looks.of(tp).values()} for tp in (TOPIC, SECOND)}
@@ -189,5 +189,5 @@ def everything(audited: Audited) -> dict[str, Any]:
         "settings": [audited.admin.topic_settings(address, topics) for address in audited.inside],
         "brokers": [audited.admin.broker_settings(b, a) for b, a in zip(BROKERS, audited.inside, strict=True)],
         "groups": [group.group_id for group in groups.groups],
-        "ends": [log_ends(Line(a, RealClock()), [TOPIC, SECOND]) for a in audited.inside],
+        "ends": [log_ends(ReconnectingConnection(a, RealClock()), [TOPIC, SECOND]) for a in audited.inside],
     }

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from audited import BOUND_S, BROKERS, KEPT, SECOND, TOPIC, everything, wait_for_replication, write_plainly
 
+from harness.audit.connection import ReconnectingConnection
 from harness.audit.exposure import Level, exposure
-from harness.audit.line import Line
-from harness.audit.looks import Looks, look_at
 from harness.audit.prefilter import prefilter
+from harness.audit.replica_status import ReplicaStatuses, replica_statuses
 from harness.audit.span import spans_between
-from harness.audit.spool import Progress, Spool, spool
+from harness.audit.spool import Progress, SpoolOptions, spool
 from harness.brokers.protocol.admin import Admin
 from harness.brokers.protocol.offsets import log_ends
 from harness.brokers.segments.batches import iter_batches
@@ -38,11 +38,11 @@ THROTTLED_REPLICAS = ("leader.replication.throttled.replicas", "follower.replica
 THROTTLES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 
 
-def spooled(audited: Audited, folder: RunFolder, **how: Any) -> tuple[Cluster, Looks]:
+def spooled(audited: Audited, folder: RunFolder, **how: Any) -> tuple[Cluster, ReplicaStatuses]:
     clock = RealClock()
     cluster = audited.describe()
-    looks = look_at(cluster, clock)
-    told = spool(cluster, looks, folder, Spool(clock, **how))
+    looks = replica_statuses(cluster, clock)
+    told = spool(cluster, looks, folder, SpoolOptions(clock, **how))
     assert told.failures == {}
     assert told.readings.keys() == {(broker, tp) for broker in BROKERS for tp in (TOPIC, SECOND)}
     assert all(reading.is_settled for reading in told.readings.values())
@@ -99,7 +99,7 @@ def test_a_spool_is_what_is_on_disk(audited: Audited, tmp_path: Path) -> None:
 def test_a_span_of_time_is_read_alone(audited: Audited, tmp_path: Path) -> None:
     clock = RealClock()
     cluster = audited.describe()
-    looks = look_at(cluster, clock)
+    looks = replica_statuses(cluster, clock)
     copied = tmp_path / "disk"
     audited.runtime.copy_partition(1, *TOPIC, copied)
     batches = list(iter_batches(logs(copied), source="disk"))
@@ -107,7 +107,7 @@ def test_a_span_of_time_is_read_alone(audited: Audited, tmp_path: Path) -> None:
     until = batches[len(batches) * 2 // 3].max_timestamp_ms
     spans = spans_between(cluster, clock, since, until)
     folder = RunFolder(tmp_path / "audit")
-    told = spool(cluster, looks, folder, Spool(clock, spans=spans), [(3, TOPIC)])
+    told = spool(cluster, looks, folder, SpoolOptions(clock, spans=spans), [(3, TOPIC)])
     assert told.readings.keys() == {(3, TOPIC)}
     served = list(iter_batches(logs(folder.fetched_snapshot(3, "after-rejoin") / "audited-0"), source="served"))
     start, stop = spans[TOPIC].start, spans[TOPIC].stop
@@ -120,11 +120,11 @@ def test_a_span_of_time_is_read_alone(audited: Audited, tmp_path: Path) -> None:
 def test_a_transaction_that_goes_on_is_seen_and_not_suspected(audited: Audited) -> None:
     told = prefilter(audited.describe(), RealClock())
     assert (told.suspicions, told.notes) == ((), ())
-    held = {look.open for (_, tp), look in told.looks.replicas.items() if tp == TOPIC}
+    held = {look.open for (_, tp), look in told.statuses.replicas.items() if tp == TOPIC}
     (same,) = held
     assert same is not None
     (transaction,) = same
-    word = told.words.told[transaction.producer_id]
+    word = told.coordinator_answers.by_producer[transaction.producer_id]
     assert (word.transactional_id, word.state, word.producer_epoch) == ("open", "Ongoing", transaction.producer_epoch)
     assert word.partitions == {TOPIC}
     assert word.start_time_ms > 0
@@ -153,7 +153,7 @@ def test_a_copy_that_is_slower_than_the_retention_is_seen(audited: Audited) -> N
         admin.alter_broker(broker, address, dict.fromkeys(THROTTLES, "200000"))
     admin.reassign({COPIED: (1, 2, 3)})
     clock.wait_until(
-        lambda: isinstance(log_ends(Line(audited.inside[2], clock), [COPIED])[COPIED], int),
+        lambda: isinstance(log_ends(ReconnectingConnection(audited.inside[2], clock), [COPIED])[COPIED], int),
         BOUND_S,
         "the third replica",
     )
@@ -174,8 +174,8 @@ def test_a_broker_that_is_away_is_named_and_the_others_are_read(audited: Audited
     try:
         clock.wait_until(lambda: 3 not in audited.admin.brokers(), BOUND_S, "the broker to be fenced")
         cluster = audited.describe()
-        looks = look_at(cluster, clock)
-        told = spool(cluster, looks, RunFolder(tmp_path / "audit"), Spool(clock))
+        looks = replica_statuses(cluster, clock)
+        told = spool(cluster, looks, RunFolder(tmp_path / "audit"), SpoolOptions(clock))
         assert told.readings.keys() == {(broker, tp) for broker in (1, 2) for tp in (TOPIC, SECOND)}
         assert told.failures.keys() == {(3, TOPIC), (3, SECOND)}
         exposed = exposure(cluster, clock)

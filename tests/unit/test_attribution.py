@@ -91,8 +91,8 @@ def test_without_a_witness_one_finding_says_what_each_serves_and_no_command_remo
         {"brokers": [1, 3], "serves": "the value of offset 5"},
         {"brokers": [2], "serves": "nothing"},
     ]
-    assert "who is wrong is not decided" in one["explanation"]
-    assert "hold compaction of the topic" in one["do"]
+    assert "which replica is wrong is undecided" in one["explanation"]
+    assert "pause compaction of the topic" in one["do"]
     assert [command.split()[0] for command in one["commands"]] == ["BOOTSTRAP=HOST:PORT", "kafka-configs.sh"]
     assert "reassign" not in " ".join((one["do"], *one["commands"]))
 

@@ -90,7 +90,7 @@ def test_what_brokers_say_is_a_finding_with_advice(asked: Prefiltered, capsys: p
     assert json.loads(capsys.readouterr().out) == said
     assert show(said, TEXT) == EXIT_ANOMALY
     assert "ANOMALY stuck-lso: broker 2, t-0, offset 0" in capsys.readouterr().out
-    assert len(replica_table(told.looks).rows) == 2
+    assert len(replica_table(told.statuses).rows) == 2
 
 
 def test_nothing_suspicious_is_unknown_until_data_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,7 +84,7 @@ def test_who_holds_what_is_told_of_brokers_that_are_down_too() -> None:
     assert cluster.partitions == dict.fromkeys(
         (("users", 0), ("users", 1)), PartitionState(leader=1, replicas=(1, 2, 3), isr=(1, 2), leader_epoch=5)
     )
-    assert cluster.held == {broker: [("users", 0), ("users", 1)] for broker in (1, 2, 3)}
+    assert cluster.replicas_by_broker == {broker: [("users", 0), ("users", 1)] for broker in (1, 2, 3)}
     assert cluster.topics["users"].settings == {"cleanup.policy": "compact"}
 
 
@@ -111,13 +111,13 @@ def test_settings_that_may_not_be_seen_are_a_note(refused: dict[str, int]) -> No
     assert cluster.topics["users"].settings is None
     assert cluster.topics["orders"].settings is not None
     (note,) = cluster.notes
-    assert note.startswith("settings of users cannot be had (TopicAuthorizationFailedError")
+    assert note.startswith("settings of users could not be read (TopicAuthorizationFailedError")
 
 
 def test_settings_of_several_topics_are_one_note_that_names_them(refused: dict[str, int]) -> None:
     refused |= {"settings of users": NOT_ALLOWED, "settings of orders": NOT_ALLOWED}
     (note,) = described("users", "orders").notes
-    assert note.startswith("settings of orders, users cannot be had (TopicAuthorizationFailedError")
+    assert note.startswith("settings of orders, users could not be read (TopicAuthorizationFailedError")
 
 
 @pytest.mark.usefixtures("refused")

@@ -120,7 +120,7 @@ def test_diverged_copies(command: Command, tmp_path: Path) -> None:
     found, means, do, *commands, note, counts = text.splitlines()
     assert found.startswith("ANOMALY tombstone-divergence: broker 2, t-0, offset 0: deleted key K is alive")
     assert means.startswith("  what it means: a key that was deleted still has its value on broker 2")
-    assert do.startswith("  what to do: hold compaction, save the folder of t-0 on broker 2, make broker 1 the leader")
+    assert do.startswith("  what to do: pause compaction, save the folder of t-0 on broker 2, make broker 1 the leader")
     assert commands[0] == "    BOOTSTRAP=HOST:PORT"
     assert any("kafka-reassign-partitions.sh" in command for command in commands)
     assert note.endswith("t-1.AAAAAAAAAAAAAAAAAAAAAQ-stray: no replica in use: left out")
@@ -149,7 +149,7 @@ def test_diverged_copies_as_json(command: Command, tmp_path: Path) -> None:
     assert finding["explanation"] == partition["reason"]
     assert finding["witness"]["deleted_at"] == 1
     assert (finding["decided"], finding["right"]) == (True, [1])
-    assert "take broker 2 out of the replicas" in finding["do"]
+    assert "remove broker 2 from the replicas" in finding["do"]
 
 
 def test_what_cannot_be_told_of_one_partition_of_two(command: Command, tmp_path: Path) -> None:

@@ -11,12 +11,12 @@ import pytest
 from fakes.brokers import TP, FakeBroker, Held, cluster_of
 from fakes.clock import NOW_MS, TickingClock
 
-from harness.audit.coordinators import NOTHING_SEEN, Word
+from harness.audit.coordinators import NOTHING_SEEN, TransactionDescription
 from harness.audit.exposure import (
-    Exposed,
     Exposure,
     Kind,
     Level,
+    ReplicaExposure,
     Settings,
     exposure,
     judge_copy,
@@ -24,10 +24,10 @@ from harness.audit.exposure import (
     read_settings,
 )
 from harness.audit.lags import Lag
+from harness.audit.next_removal import MARKER, TOMBSTONES, NextRemoval, next_removal
 from harness.audit.prefilter import prefilter
 from harness.audit.reassignments import BYTES, OFFSETS, Copy
 from harness.audit.show import exposure_json, exposure_table, prefiltered_json, replica_table
-from harness.audit.stake import MARKER, TOMBSTONES, AtStake, next_removal
 from harness.brokers.protocol.replica import OpenTransaction
 from harness.brokers.segments.batches import Batch, Record, iter_batches
 from harness.brokers.segments.encode import encode_batch
@@ -63,7 +63,7 @@ def lag(time_ms: int | None, *, is_append_time: bool = False) -> Lag:
     return Lag(2, TP, 5, tuple(batches), None)
 
 
-def judged(time_ms: int | None, now_ms: int, settings: Settings = DAILY) -> Exposed:
+def judged(time_ms: int | None, now_ms: int, settings: Settings = DAILY) -> ReplicaExposure:
     return judge_lag(lag(time_ms), settings, now_ms)
 
 
@@ -72,14 +72,14 @@ class TestLags:
         told = judged(DAY_MS, DAY_MS + DAY_MS - 1)
         assert (told.level, told.since_ms) == (Level.AT_RISK, DAY_MS)
         assert told.sentence.startswith(
-            "broker 2 is out of the ISR of t-0 and lacks what was written since 1970-01-02 00:00:00 UTC (24.0 h ago, by"
+            "broker 2 is out of the ISR of t-0 and misses the records since 1970-01-02 00:00:00 UTC (24.0 h ago, by"
             " producers' clocks); tombstones and markers stay for at least 24.0 h: until the ISR is full, no removal"
         )
 
     def test_one_that_lacks_what_is_as_old_as_the_window_may_be_too_late(self) -> None:
         told = judged(DAY_MS, DAY_MS + DAY_MS)
         assert told.level == Level.TOO_LATE
-        assert "some that it never saw may be gone" in told.sentence
+        assert "some that it never fetched may be gone" in told.sentence
 
     def test_the_compaction_lag_belongs_to_the_window(self) -> None:
         assert judged(0, 119_999, SETTINGS).level == Level.AT_RISK
@@ -93,14 +93,14 @@ class TestLags:
     def test_one_that_lacks_nothing_is_fine(self) -> None:
         told = judged(None, 0)
         assert told.level == Level.OK
-        assert told.sentence == "broker 2 is out of the ISR of t-0, and lacks nothing that its leader shows"
+        assert told.sentence == "broker 2 is out of the ISR of t-0, and misses no record of its leader"
 
     @pytest.mark.parametrize(
         ("away", "words"),
         [
-            (Lag(2, TP, None, None, "refused"), "was not seen (refused): since when cannot be told"),
-            (Lag(2, TP, 5, None, None), "no leader shows what it lacks"),
-            (lag(-1), "what it lacks carries no time"),
+            (Lag(2, TP, None, None, "refused"), "was not seen (refused): since when is unknown"),
+            (Lag(2, TP, 5, None, None), "its missing records could not be read from a leader"),
+            (lag(-1), "its missing records have no timestamp"),
         ],
     )
     def test_where_nothing_tells_since_when_it_is_at_risk(self, away: Lag, words: str) -> None:
@@ -111,13 +111,13 @@ class TestLags:
     def test_without_a_known_retention_nothing_is_too_late_for_certain(self) -> None:
         told = judged(0, DAY_MS * 99, read_settings(None))
         assert told.level == Level.AT_RISK
-        assert "how long tombstones and markers stay is not told" in told.sentence
+        assert "the retention of tombstones and markers is unknown" in told.sentence
 
     def test_what_goes_first_of_what_it_lacks_is_said(self) -> None:
         away = Lag(2, TP, 5, (header(5, max_timestamp_ms=0), header(6, attributes=0x40, timestamp_base_ms=7_000)), None)
         told = judge_lag(away, DAILY, 0)
-        assert told.at_stake == AtStake(6, TOMBSTONES, 7_000, is_stamped=True)
-        assert "the tombstones at offset 6 may go from 1970-01-01 00:00:07 UTC on" in told.sentence
+        assert told.at_stake == NextRemoval(6, TOMBSTONES, 7_000, is_stamped=True)
+        assert "the tombstones at offset 6 may be removed from 1970-01-01 00:00:07 UTC on" in told.sentence
 
 
 class TestCopies:
@@ -154,11 +154,11 @@ class TestStake:
             header(2, attributes=0x70, timestamp_base_ms=900),
             header(3, attributes=0x40, timestamp_base_ms=800),
         ]
-        assert next_removal(batches, 100) == AtStake(3, TOMBSTONES, 800, is_stamped=True)
+        assert next_removal(batches, 100) == NextRemoval(3, TOMBSTONES, 800, is_stamped=True)
 
     def test_else_the_oldest_marker_counts_from_its_writing(self) -> None:
         batches = [header(1, max_timestamp_ms=0), *(header(n, attributes=0x30, max_timestamp_ms=n) for n in (9, 5, 7))]
-        assert next_removal(batches, 100) == AtStake(5, MARKER, 105, is_stamped=False)
+        assert next_removal(batches, 100) == NextRemoval(5, MARKER, 105, is_stamped=False)
 
     def test_empty_batches_have_nothing_to_lose(self) -> None:
         assert next_removal([header(1, attributes=0x70, timestamp_base_ms=1, record_count=0)], 100) is None
@@ -219,7 +219,7 @@ class TestClusters:
         seen = prefilter(cluster, TickingClock(), dial=dial)
         brokers[1].error = kafka.errors.ClusterAuthorizationFailedError.errno
         told = exposure(cluster, TickingClock(), prefiltered=seen, dial=dial)
-        assert told.notes == ("reassignments are not known: ClusterAuthorizationFailedError",)
+        assert told.notes == ("reassignments are unknown: ClusterAuthorizationFailedError",)
 
     def test_a_topic_that_is_not_compacted_loses_no_tombstones(self) -> None:
         cluster, dial = cluster_of({1: FakeBroker({TP: [LEADER]})}, settings={"cleanup.policy": "delete"}, absent=(2,))
@@ -230,10 +230,12 @@ class TestClusters:
 OPEN = OpenTransaction(7, 3, 4)
 HELD = replace(LEADER, last_stable_offset=4, open=(OPEN,))
 """Holds the transaction of offset 4 open, which was written 126 s before `NOW_MS`."""
-WORD = Word(1, "tx\x1b[31m", "Ongoing", 7, 3, NOW_MS - 100_000, frozenset({TP}), timeout_ms=900_000)
+WORD = TransactionDescription(1, "tx\x1b[31m", "Ongoing", 7, 3, NOW_MS - 100_000, frozenset({TP}), timeout_ms=900_000)
 
 
-def frozen(*held: Held, words: tuple[Word, ...] = (WORD,), settings: dict[str, str] | None = None) -> Exposure:
+def frozen(
+    *held: Held, words: tuple[TransactionDescription, ...] = (WORD,), settings: dict[str, str] | None = None
+) -> Exposure:
     brokers = {number: FakeBroker({TP: [one]}) for number, one in enumerate(held, 1)}
     brokers[1].words = list(words)
     cluster, dial = cluster_of(brokers, settings=COMPACTED if settings is None else settings)
@@ -311,7 +313,7 @@ def test_so_can_what_the_prefilter_says(capsys: pytest.CaptureFixture[str]) -> N
     held = Held(20, 10, open=(OpenTransaction(7, 3, 10),))
     cluster, dial = cluster_of({1: FakeBroker({TP: [Held(20, 20)]}), 2: FakeBroker({TP: [held]})})
     told = prefilter(cluster, TickingClock(), dial=dial)
-    assert "producer 7 from 10" in printed(replica_table(told.looks), capsys)
+    assert "producer 7 from 10" in printed(replica_table(told.statuses), capsys)
     parsed = json.loads(json.dumps(prefiltered_json(told)))
     assert [one["broker"] for one in parsed["suspicions"]] == [2]
     assert parsed["replicas"][1]["open"] == [{"producer_id": 7, "producer_epoch": 3, "first_offset": 10}]

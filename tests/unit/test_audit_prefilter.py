@@ -10,7 +10,7 @@ import pytest
 from fakes.brokers import TP, FakeBroker, Held, cluster_of
 from fakes.clock import TickingClock
 
-from harness.audit.coordinators import NOTHING_SEEN, Word
+from harness.audit.coordinators import NOTHING_SEEN, TransactionDescription
 from harness.audit.prefilter import HANGING_TRANSACTION, STUCK_LSO, Prefiltered, prefilter
 from harness.brokers.protocol.replica import OpenTransaction
 from harness.errors import UsageError
@@ -19,11 +19,14 @@ PRODUCER, EPOCH, FIRST = 7, 3, 10
 OPEN = (OpenTransaction(PRODUCER, EPOCH, FIRST),)
 HOLDS = Held(high_watermark=20, last_stable_offset=FIRST, open=OPEN)
 PAST = Held(high_watermark=20, last_stable_offset=20)
-WORD = Word(1, "tx", "Ongoing", PRODUCER, EPOCH, 1000, frozenset({TP}))
+WORD = TransactionDescription(1, "tx", "Ongoing", PRODUCER, EPOCH, 1000, frozenset({TP}))
 
 
 def filtered(
-    replicas: dict[int, list[Held]], words: tuple[Word, ...] = (), absent: tuple[int, ...] = (), **first: Any
+    replicas: dict[int, list[Held]],
+    words: tuple[TransactionDescription, ...] = (),
+    absent: tuple[int, ...] = (),
+    **first: Any,
 ) -> Prefiltered:
     """Filter one partition; the first broker leads, coordinates, and has ``first`` set."""
     brokers = {broker: FakeBroker({TP: list(states)}) for broker, states in replicas.items()}
@@ -42,7 +45,7 @@ def filtered_of(brokers: dict[int, FakeBroker], absent: tuple[int, ...] = ()) ->
 def test_a_quiet_cluster_is_looked_at_and_nothing_is_said() -> None:
     told = filtered({1: [PAST], 2: [PAST], 3: [PAST]})
     assert (told.suspicions, told.notes) == ((), ())
-    assert told.looks.replicas[2, TP].log_end == 20
+    assert told.statuses.replicas[2, TP].log_end == 20
 
 
 def test_a_transaction_that_others_decided_is_stuck() -> None:
@@ -103,7 +106,9 @@ def test_a_transaction_that_goes_on_or_is_being_ended_is_not_suspicious(state: s
         (replace(WORD, producer_id=99), "no coordinator knows that producer"),
     ],
 )
-def test_a_transaction_that_is_open_everywhere_and_over_for_its_coordinator_hangs(word: Word, words: str) -> None:
+def test_a_transaction_that_is_open_everywhere_and_over_for_its_coordinator_hangs(
+    word: TransactionDescription, words: str
+) -> None:
     told = filtered({1: [HOLDS], 2: [HOLDS]}, (word,))
     assert [(one.anomaly, one.broker) for one in told.suspicions] == [
         (HANGING_TRANSACTION, 1),
@@ -125,7 +130,7 @@ def test_a_transaction_that_began_after_the_coordinators_were_asked_does_not_han
 def test_a_coordinator_that_does_not_tell_may_know_better() -> None:
     told = filtered({1: [HOLDS], 2: [HOLDS]}, error=kafka.errors.CoordinatorLoadInProgressError.errno)
     assert told.suspicions == ()
-    assert any("broker 1 does not tell of transactions: CoordinatorLoadInProgressError" in note for note in told.notes)
+    assert any("broker 1 does not list transactions: CoordinatorLoadInProgressError" in note for note in told.notes)
 
 
 def test_a_coordinator_that_nobody_leads_may_know_better() -> None:
@@ -168,10 +173,10 @@ class TestRedpanda:
     def test_a_follower_is_looked_at_where_the_leader_starts(self) -> None:
         told = filtered_of(self.brokers(PAST))
         assert told.suspicions == ()
-        look = told.looks.replicas[2, TP]
+        look = told.statuses.replicas[2, TP]
         assert (look.high_watermark, look.log_end, look.open) == (20, None, None)
         (note,) = told.notes
-        assert note.startswith("broker 2 told no open transactions")
+        assert note.startswith("broker 2 did not list the open transactions")
 
     def test_a_last_stable_offset_that_stays_behind_is_suspicious(self) -> None:
         (found,) = filtered_of(self.brokers(replace(HOLDS, open=()))).suspicions

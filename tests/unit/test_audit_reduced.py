@@ -117,4 +117,4 @@ def test_keys_that_differ_first_are_judged_by_all_their_records(said: Said) -> N
 
 def test_the_others_are_counted(said: Said) -> None:
     assert said.left_out == [TOO_MANY]
-    assert f"t-0: {TOO_MANY} more keys may differ, and were not looked at one by one" in said.verdict["notes"]
+    assert f"t-0: {TOO_MANY} more keys may differ, and were not compared one by one" in said.verdict["notes"]

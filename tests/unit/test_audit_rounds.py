@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from harness.audit.judge import NO_ROWS
-from harness.audit.rounds import MOVING, ROUNDS, Round, repeated
+from harness.audit.rounds import CHANGING, ROUNDS, Round, repeated
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -61,7 +61,7 @@ def test_what_moves_on_is_unknown_after_so_many_readings() -> None:
     script = Script(*(reading(row(A, number)) for number in range(ROUNDS)))
     told = repeated(script)
     assert told.rows["stuck_lso"] == []
-    assert told.unknown == {A: (MOVING,)}
+    assert told.unknown == {A: (CHANGING,)}
     assert script.readings == []
 
 

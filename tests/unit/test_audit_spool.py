@@ -15,13 +15,13 @@ from fakes.clock import JumpingClock, TickingClock
 from fakes.connections import FailingConnection
 from kafka.protocol.metadata import ApiVersionsRequest
 
-from harness.audit.line import Line, fetch_version
-from harness.audit.looks import look_at
+from harness.audit.connection import ReconnectingConnection, fetch_version
 from harness.audit.pieces import Entry, Pieces, SpoolDiskError, whole_entries
 from harness.audit.rate import RateLimit
 from harness.audit.reading import TURNS, Span
+from harness.audit.replica_status import replica_statuses
 from harness.audit.span import spans_between
-from harness.audit.spool import Progress, Spool, Spooled, spool
+from harness.audit.spool import Progress, SpoolOptions, SpoolResult, spool
 from harness.brokers.protocol.replica import OpenTransaction
 from harness.brokers.protocol.wire import Address
 from harness.brokers.segments.batches import CorruptLogError, Record
@@ -42,11 +42,11 @@ WHOLE = Held(10, 10, batches=BATCHES)
 BROKER = Address("broker", 9092)
 
 
-def read(tmp_path: Path, brokers: dict[int, FakeBroker], **how: Any) -> Spooled:
+def read(tmp_path: Path, brokers: dict[int, FakeBroker], **how: Any) -> SpoolResult:
     cluster, dial = cluster_of(brokers)
     clock = how.pop("clock", None) or TickingClock()
-    looks = look_at(cluster, clock, dial)
-    return spool(cluster, looks, RunFolder(tmp_path), Spool(clock, dial=dial, **how))
+    looks = replica_statuses(cluster, clock, dial)
+    return spool(cluster, looks, RunFolder(tmp_path), SpoolOptions(clock, dial=dial, **how))
 
 
 def stored(tmp_path: Path, broker: int = 1) -> dict[str, bytes]:
@@ -124,10 +124,10 @@ def test_retention_may_take_what_was_to_be_read_next(tmp_path: Path) -> None:
     moved = Held(10, 10, log_start=6, batches=BATCHES[6:])
     broker = FakeBroker({TP: [WHOLE]})
     cluster, dial = cluster_of({1: broker})
-    looks = look_at(cluster, TickingClock(), dial)
+    looks = replica_statuses(cluster, TickingClock(), dial)
     broker.now[TP] = moved
     broker.states[TP] = [moved]
-    told = spool(cluster, looks, RunFolder(tmp_path), Spool(TickingClock(), dial=dial))
+    told = spool(cluster, looks, RunFolder(tmp_path), SpoolOptions(TickingClock(), dial=dial))
     assert told.failures == {}
     assert list(stored(tmp_path)) == [f"{6:020}.log"]
 
@@ -135,11 +135,11 @@ def test_retention_may_take_what_was_to_be_read_next(tmp_path: Path) -> None:
 def test_a_replica_that_was_cut_back_is_a_failure_and_leaves_nothing(tmp_path: Path) -> None:
     broker = FakeBroker({TP: [WHOLE]})
     cluster, dial = cluster_of({1: broker})
-    looks = look_at(cluster, TickingClock(), dial)
+    looks = replica_statuses(cluster, TickingClock(), dial)
     broker.now[TP] = Held(4, 4, batches=BATCHES[:4])
     broker.states[TP] = [broker.now[TP]]
-    told = spool(cluster, looks, RunFolder(tmp_path), Spool(TickingClock(), dial=dial, spans={TP: Span(6)}))
-    assert told.failures == {(1, TP): "t-0 was cut back below offset 6 while it was read"}
+    told = spool(cluster, looks, RunFolder(tmp_path), SpoolOptions(TickingClock(), dial=dial, spans={TP: Span(6)}))
+    assert told.failures == {(1, TP): "t-0 was truncated below offset 6 while it was read"}
     assert stored(tmp_path) == {}
 
 
@@ -162,7 +162,7 @@ def test_spans_are_what_the_leader_says_of_times() -> None:
 
 def test_a_leader_that_does_not_tell_times_is_an_error() -> None:
     cluster, dial = cluster_of({1: FakeBroker({TP: [WHOLE]}, is_redpanda_follower=True)})
-    with pytest.raises(HarnessError, match="leader of t-0 does not tell offsets by time: NotLeader"):
+    with pytest.raises(HarnessError, match="leader of t-0 does not return offsets by time: NotLeader"):
         spans_between(cluster, TickingClock(), 1, None, dial)
 
 
@@ -176,16 +176,16 @@ def test_a_broker_that_goes_away_is_named_and_the_others_are_read(tmp_path: Path
 
 def test_brokers_that_were_not_seen_are_failures(tmp_path: Path) -> None:
     cluster, dial = cluster_of({1: FakeBroker({TP: [WHOLE]})}, absent=(3,))
-    looks = look_at(cluster, TickingClock(), dial)
-    told = spool(cluster, looks, RunFolder(tmp_path), Spool(TickingClock(), dial=dial))
+    looks = replica_statuses(cluster, TickingClock(), dial)
+    told = spool(cluster, looks, RunFolder(tmp_path), SpoolOptions(TickingClock(), dial=dial))
     assert told.failures == {(3, TP): "it is not registered with the cluster"}
 
 
 def test_single_replicas_are_read_again_elsewhere(tmp_path: Path) -> None:
     brokers = {number: FakeBroker({TP: [WHOLE]}) for number in (1, 2)}
     cluster, dial = cluster_of(brokers)
-    looks = look_at(cluster, TickingClock(), dial)
-    told = spool(cluster, looks, RunFolder(tmp_path / "again"), Spool(TickingClock(), dial=dial), [(2, TP)])
+    looks = replica_statuses(cluster, TickingClock(), dial)
+    told = spool(cluster, looks, RunFolder(tmp_path / "again"), SpoolOptions(TickingClock(), dial=dial), [(2, TP)])
     assert told.readings.keys() == {(2, TP)}
     assert stored(tmp_path / "again") == {}
     with pytest.raises(HarnessError, match="holds a replica already"):
@@ -281,13 +281,13 @@ def test_a_bucket_fills_up_to_one_second() -> None:
 
 def test_a_line_outlives_its_connections() -> None:
     dialled = FailingConnection(failures=2)
-    line = Line(BROKER, TickingClock(), dialled)
+    line = ReconnectingConnection(BROKER, TickingClock(), dialled)
     assert line.call(ApiVersionsRequest[0]()) == "answer"
     assert dialled.dials == 3
 
 
 def test_a_broker_that_stays_silent_is_given_up() -> None:
-    line = Line(BROKER, TickingClock(), FailingConnection(failures=1000))
+    line = ReconnectingConnection(BROKER, TickingClock(), FailingConnection(failures=1000))
     with pytest.raises(ConnectionError, match="broker:9092 does not answer: timed out"):
         line.call(ApiVersionsRequest[0]())
 
@@ -299,7 +299,7 @@ def test_fetch_is_asked_for_in_a_version_that_names_topics(spoken: tuple[int, in
 
 def test_a_broker_without_such_a_version_is_refused(tmp_path: Path) -> None:
     told = read(tmp_path, {1: FakeBroker({TP: [WHOLE]}, fetch_versions=(13, 17))})
-    assert "speaks no version of Fetch that names topics" in told.failures[1, TP]
+    assert "supports no version of Fetch that names topics" in told.failures[1, TP]
 
 
 def test_a_replica_that_is_not_served_is_a_failure(tmp_path: Path) -> None:

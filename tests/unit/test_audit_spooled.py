@@ -11,12 +11,12 @@ from fakes.clock import TickingClock
 
 from checkers.evidence.tables import load_copies
 from checkers.reduction.reduce import reduce_copies
-from harness.audit.coordinators import Word, Words
+from harness.audit.coordinators import TransactionDescription, TransactionDescriptions
 from harness.audit.judge import assemble, judge_reduced, judge_whole
-from harness.audit.looks import look_at
 from harness.audit.reading import Span
-from harness.audit.spool import Spool, spool
-from harness.audit.spooled import copies_of, store_words
+from harness.audit.replica_status import replica_statuses
+from harness.audit.spool import SpoolOptions, spool
+from harness.audit.spooled import copies_of, store_transactions
 from harness.brokers.protocol.replica import OpenTransaction
 from harness.brokers.segments.batches import Record
 from harness.brokers.segments.encode import encode_batch, encode_marker
@@ -50,7 +50,7 @@ def held(end: int, *batches: bytes, **more: Any) -> Held:
 
 
 OPEN = {"last_stable_offset": 0, "open": (OpenTransaction(P, 0, 0),)}
-FINISHED = Word(1, "id", "CompleteCommit", P, 0, -1, frozenset())
+FINISHED = TransactionDescription(1, "id", "CompleteCommit", P, 0, -1, frozenset())
 WHOLE = (put(0, "K", P), end(1, commit=True), put(2, "L"))
 STUCK = (put(0, "K", P), put(2, "L"))
 TWO_ABORTED = (put(0, "K", P), end(1, commit=False), put(2, "L", P), end(3, commit=False), put(4, "K"))
@@ -66,7 +66,7 @@ class Case:
     verdict: str
     reason: str
     finding: tuple[str, int, int] | None = None
-    words: tuple[Word, ...] = ()
+    words: tuple[TransactionDescription, ...] = ()
     spans: dict[tuple[str, int], Span] = field(default_factory=dict)
     effect: str = "visible"
 
@@ -169,9 +169,11 @@ def spooled(name: str, case: Case, folder: RunFolder) -> Copies:
     }
     cluster, dial = cluster_of(brokers)
     clock = TickingClock()
-    read = spool(cluster, look_at(cluster, clock, dial), folder, Spool(clock, spans=case.spans, dial=dial))
+    read = spool(
+        cluster, replica_statuses(cluster, clock, dial), folder, SpoolOptions(clock, spans=case.spans, dial=dial)
+    )
     assert read.failures == {}
-    words = store_words(folder, Words({word.producer_id: word for word in case.words}))
+    words = store_transactions(folder, TransactionDescriptions({word.producer_id: word for word in case.words}))
     return copies_of(folder, name, read, words)
 
 

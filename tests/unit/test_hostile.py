@@ -27,7 +27,7 @@ from harness import cli
 from harness.audit import cluster as clusters
 from harness.audit import disk, exposure, live
 from harness.audit.cluster import Cluster, Topic
-from harness.audit.coordinators import Word
+from harness.audit.coordinators import TransactionDescription
 from harness.audit.prefilter import prefilter
 from harness.brokers.protocol.admin import PartitionState
 from harness.brokers.protocol.replica import OpenTransaction
@@ -168,7 +168,7 @@ def test_progress(capsys: Capture) -> None:
 # --- audit live, audit exposure -----------------------------------------------------------------------------------
 
 
-WORD = Word(1, HOSTILE, "CompleteCommit", 7, 3, 0, frozenset({TP}), timeout_ms=1)
+WORD = TransactionDescription(1, HOSTILE, "CompleteCommit", 7, 3, 0, frozenset({TP}), timeout_ms=1)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from harness.brokers.segments.batches import iter_batches
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.audit.coordinators import Word
+    from harness.audit.coordinators import TransactionDescription
     from harness.brokers.protocol.replica import OpenTransaction
 
 OUT_OF_RANGE = kafka.errors.OffsetOutOfRangeError.errno
@@ -54,7 +54,7 @@ class FakeBroker:
     """
 
     states: dict[tuple[str, int], list[Held]]
-    words: list[Word] = field(default_factory=list)
+    words: list[TransactionDescription] = field(default_factory=list)
     coordinators: tuple[int, ...] = ()
     is_redpanda_follower: bool = False
     sizes: dict[tuple[str, int], int] = field(default_factory=dict)

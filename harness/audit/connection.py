@@ -1,4 +1,4 @@
-"""A way to ask one broker that outlives its connections: whatever an audit asks may be asked twice."""
+"""A connection to one broker that reconnects: an audit may repeat each of its requests."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from harness.host.clock import Clock
 
 ANSWER_TIMEOUT_S = 30.0
-"""A broker that reads old segments from a busy disk takes its time."""
+"""A broker needs time to read old segments from a busy disk."""
 PATIENCE_S = 30.0
 QUICK_S = 5.0
-"""For what no broker has to read anything from disk; a frozen one is not to hold up the others' answers."""
+"""For requests that need no disk read; a frozen broker must not delay the answers of the others."""
 FETCH_KEY = 1
 FETCH_VERSIONS = (FETCH_VERSION, 12)
-"""Later ones name topics by their ids."""
+"""Later versions name topics by their ids."""
 
 
 def connect(address: Address) -> Connection:
-    """Return a connection on which answers may take long. Raises OSError and `HarnessError` as `Connection` does."""
+    """Return a connection with a long answer timeout. Raises OSError and `HarnessError` as `Connection` does."""
     return Connection(address, timeout_s=ANSWER_TIMEOUT_S)
 
 
-class Line:
+class ReconnectingConnection:
     """Implements `harness.brokers.protocol.replica.Caller`. One owner, one request at a time."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Line:
         dial: Callable[[Address], Connection] = connect,
         patience_s: float = PATIENCE_S,
     ) -> None:
-        """Connect, at once or not at all. Raises OSError where nothing answers, `HarnessError` for a refused login."""
+        """Connect; no retry. Raises OSError where no broker answers, `HarnessError` where a login is refused."""
         self.address = address
         self._clock = clock
         self._dial = dial
@@ -52,27 +52,27 @@ class Line:
         self._connection: Connection | None = dial(address)
 
     def call(self, request: ApiMessage) -> Any:
-        """Return the decoded response, over a new connection where the old one broke.
+        """Return the decoded response; reconnect where the connection broke.
 
-        Raises ConnectionError once nothing was answered for ``patience_s`` seconds.
+        Raises ConnectionError after ``patience_s`` seconds without an answer.
         """
-        broken: list[OSError] = []
+        errors: list[OSError] = []
 
         def ask() -> tuple[Any] | None:
             try:
                 self._connection = self._connection or self._dial(self.address)
                 return (self._connection.call(request),)
             except OSError as error:
-                broken.append(error)
+                errors.append(error)
                 self.close()
                 return None
 
         try:
-            answered = self._clock.wait_until(ask, self._patience_s, f"an answer of {self.address}")
+            answer = self._clock.wait_until(ask, self._patience_s, f"an answer of {self.address}")
         except WaitTimeoutError as error:
-            raise ConnectionError(f"{self.address} does not answer: {broken[-1]}") from error
-        assert answered is not None  # noqa: S101  (wait_until returns true values only)
-        (response,) = answered
+            raise ConnectionError(f"{self.address} does not answer: {errors[-1]}") from error
+        assert answer is not None  # noqa: S101  (wait_until returns true values only)
+        (response,) = answer
         return response
 
     def close(self) -> None:
@@ -82,17 +82,17 @@ class Line:
             self._connection = None
 
 
-def quick_line(address: Address, clock: Clock) -> Line:
-    """Return a line for questions that are answered at once or not at all. Raises as `Line` does."""
-    return Line(address, clock, lambda address: Connection(address, timeout_s=QUICK_S), QUICK_S)
+def quick_connection(address: Address, clock: Clock) -> ReconnectingConnection:
+    """Return a connection with short timeouts. Raises as `ReconnectingConnection` does."""
+    return ReconnectingConnection(address, clock, lambda address: Connection(address, timeout_s=QUICK_S), QUICK_S)
 
 
 def fetch_version(broker: Caller) -> int:
-    """Return the version in which this broker is asked to Fetch (KIP-35). Raises `HarnessError` where none is left."""
+    """Return the Fetch version to use with this broker (KIP-35). Raises `HarnessError` where it supports none."""
     answer = broker.call(ApiVersionsRequest[0]())
     for api in answer.api_keys:
         if api.api_key == FETCH_KEY:
             for version in FETCH_VERSIONS:
                 if api.min_version <= version <= api.max_version:
                     return version
-    raise HarnessError(f"it speaks no version of Fetch that names topics: none of {FETCH_VERSIONS}")
+    raise HarnessError(f"it supports no version of Fetch that names topics: none of {FETCH_VERSIONS}")

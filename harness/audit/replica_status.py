@@ -1,0 +1,153 @@
+"""The status of replicas as their brokers report it, in a few requests that fetch no records.
+
+ListOffsets as a debugging consumer returns the log end offset and the log start offset. A Fetch at the log end offset
+returns the high watermark and the last stable offset, and no records. DescribeProducers lists the open transactions.
+Followers of Redpanda refuse ListOffsets and DescribeProducers: there a Fetch at the leader's log start offset is sent,
+which returns one batch.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import kafka.errors
+
+from harness.audit.connection import fetch_version, quick_connection
+from harness.brokers.protocol.offsets import log_ends
+from harness.brokers.protocol.replica import FETCH_VERSION, describe_producers, fetch
+from harness.errors import HarnessError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from harness.audit.cluster import Cluster
+    from harness.audit.connection import ReconnectingConnection
+    from harness.brokers.protocol.replica import Caller, OpenTransaction, TopicPartition
+    from harness.brokers.protocol.wire import Address
+    from harness.host.clock import Clock
+
+NO_RECORDS_BYTES = 1
+NOT_ALLOWED = kafka.errors.TopicAuthorizationFailedError.__name__
+
+
+@dataclass(frozen=True)
+class ReplicaStatus:
+    """Offsets of one replica; ``log_end`` and ``open`` are None where the broker does not report them."""
+
+    log_start: int
+    high_watermark: int
+    last_stable_offset: int
+    log_end: int | None
+    open: tuple[OpenTransaction, ...] | None
+
+
+@dataclass(frozen=True)
+class ReplicaStatuses:
+    """The status of every replica at one time.
+
+    ``replicas`` by broker and partition. ``unseen``: why a replica has no status. ``silent``: why a broker with
+    replicas does not answer.
+    """
+
+    replicas: Mapping[tuple[int, TopicPartition], ReplicaStatus]
+    unseen: Mapping[tuple[int, TopicPartition], str]
+    silent: Mapping[int, str]
+
+    def of(self, partition: TopicPartition) -> dict[int, ReplicaStatus]:
+        """Return the status of each replica of one partition, by broker."""
+        return {broker: status for (broker, tp), status in self.replicas.items() if tp == partition}
+
+
+def replica_statuses(
+    cluster: Cluster, clock: Clock, dial: Callable[[Address, Clock], ReconnectingConnection] = quick_connection
+) -> ReplicaStatuses:
+    """Ask all brokers for the status of every replica of these topics, at the same time.
+
+    Raises `UsageError` where this user may not read a topic.
+    """
+    first = _all_statuses(cluster, cluster.replicas_by_broker, {}, clock, dial)
+    starts = {tp: one.log_start for (_, tp), one in first.replicas.items()}
+    refused: dict[int, list[TopicPartition]] = {}
+    for broker, tp in first.unseen:
+        if tp in starts:
+            refused.setdefault(broker, []).append(tp)
+    second = _all_statuses(cluster, refused, starts, clock, dial)
+    unanswered = {replica: why for replica, why in first.unseen.items() if replica[1] not in starts}
+    unseen = {**unanswered, **second.unseen}
+    for (_, (topic, _)), reason in unseen.items():
+        if reason == NOT_ALLOWED:
+            raise UsageError(f"this user may not read topic {topic}: an audit needs Describe and Read on it")
+    return ReplicaStatuses({**first.replicas, **second.replicas}, unseen, {**first.silent, **second.silent})
+
+
+def status_of_replicas(
+    broker: Caller,
+    partitions: Sequence[TopicPartition],
+    starts: Mapping[TopicPartition, int],
+    version: int = FETCH_VERSION,
+) -> dict[TopicPartition, ReplicaStatus | str]:
+    """Return the status of these replicas of one broker, or an error's name. Raises OSError.
+
+    ``starts``: offsets to Fetch at where the broker does not report the log end offset. Open transactions are asked for
+    last, so they are at least as new as the high watermark.
+    """
+    ends = log_ends(broker, partitions)
+    fetch_offsets = {
+        tp: log_end if isinstance(log_end, int) else starts.get(tp, log_end) for tp, log_end in ends.items()
+    }
+    statuses: dict[TopicPartition, ReplicaStatus | str] = {
+        tp: why for tp, why in fetch_offsets.items() if isinstance(why, str)
+    }
+    offsets = {tp: offset for tp, offset in fetch_offsets.items() if isinstance(offset, int)}
+    if not offsets:
+        return statuses
+    states = fetch(broker, offsets, max_bytes=NO_RECORDS_BYTES, version=version)
+    opened = describe_producers(broker, list(offsets))
+    for tp, answer in states.items():
+        log_end, transactions = ends[tp], opened[tp]
+        statuses[tp] = (
+            answer
+            if isinstance(answer, str)
+            else ReplicaStatus(
+                log_start=answer.log_start,
+                high_watermark=answer.high_watermark,
+                last_stable_offset=answer.last_stable_offset,
+                log_end=log_end if isinstance(log_end, int) else None,
+                open=None if isinstance(transactions, str) else transactions,
+            )
+        )
+    return statuses
+
+
+def _all_statuses(
+    cluster: Cluster,
+    wanted: Mapping[int, Sequence[TopicPartition]],
+    starts: Mapping[TopicPartition, int],
+    clock: Clock,
+    dial: Callable[[Address, Clock], ReconnectingConnection],
+) -> ReplicaStatuses:
+    def ask(broker: int) -> dict[TopicPartition, ReplicaStatus | str] | Exception:
+        if broker not in cluster.brokers:
+            return ConnectionError("it is not registered with the cluster")
+        try:
+            with closing(dial(cluster.brokers[broker], clock)) as connection:
+                return status_of_replicas(connection, wanted[broker], starts, fetch_version(connection))
+        except (OSError, HarnessError) as error:
+            return error
+
+    with ThreadPoolExecutor(max(len(wanted), 1)) as pool:
+        answers = dict(zip(wanted, pool.map(ask, wanted), strict=True))
+    results = [
+        ((broker, tp), one)
+        for broker, answer in answers.items()
+        if not isinstance(answer, Exception)
+        for tp, one in answer.items()
+    ]
+    return ReplicaStatuses(
+        {replica: one for replica, one in results if isinstance(one, ReplicaStatus)},
+        {replica: one for replica, one in results if isinstance(one, str)},
+        {broker: str(error) for broker, error in answers.items() if isinstance(error, Exception)},
+    )
