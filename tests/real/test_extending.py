@@ -1,0 +1,97 @@
+"""The pages in ``docs/extending``: what they add is added to a copy of the source, and run there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ROOT / "docs" / "extending"
+RUN_S = 180
+RUNTIMES = "harness/runtimes/__init__.py"
+TARGETS = "harness/targets/__init__.py"
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """Give a copy of the packages."""
+    for name in ("harness", "checkers", "nemesis", "workloads", "models", "compose"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+def page(name: str) -> str:
+    return (PAGES / name).read_text()
+
+
+def add(source: Path, example: str, destination: str) -> None:
+    """Copy an example to where its page says."""
+    shutil.copyfile(PAGES / "examples" / example, source / destination)
+
+
+def insert(source: Path, path: str, before: str, text: str) -> None:
+    """Insert a line before the first line that begins so."""
+    content = (source / path).read_text()
+    assert content.count(before) >= 1
+    (source / path).write_text(content.replace(before, f"{text}\n{before}", 1))
+
+
+def commands(name: str) -> list[list[str]]:
+    """Return the commands of the harness on a page."""
+    return [line.split()[1:] for line in re.findall(r"^ +(harness run .*)$", page(name), re.MULTILINE)]
+
+
+def run(source: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(source), "COMPACTION_HARNESS_BACKGROUND": "0"}
+    environment.pop("PYTHONSAFEPATH", None)
+    command = [sys.executable, "-m", "harness.cli", *arguments]
+    return subprocess.run(
+        command, cwd=source, env=environment, capture_output=True, text=True, timeout=RUN_S, check=False
+    )
+
+
+def verdict(source: Path, arguments: list[str]) -> dict[str, object]:
+    ended = run(source, *arguments, "--format", "json")
+    assert ended.returncode in {0, 1, 2}, ended.stderr
+    told: dict[str, object] = json.loads(ended.stdout)
+    return told
+
+
+def test_a_fault_is_one_file(source: Path) -> None:
+    (command,) = commands("fault.md")
+    assert "there is no nemesis 'stop'" in run(source, *command).stderr
+    add(source, "stop.py", "nemesis/stop.py")
+    assert verdict(source, command)["verdict"] == "anomaly"
+    assert "an orderly shutdown" in run(source, "nemeses").stdout
+
+
+def test_a_runtime_is_one_file_and_a_row(source: Path) -> None:
+    (command,) = commands("runtime.md")
+    assert "there is no runtime 'sim-slow'" in run(source, *command).stderr
+    add(source, "sim_slow.py", "harness/runtimes/sim_slow.py")
+    (row,) = re.findall(r'^ +("sim-slow": Row\(.*\),)$', page("runtime.md"), re.MULTILINE)
+    insert(source, RUNTIMES, '}\n"""Every runtime by its name.', f"    {row}")
+    assert verdict(source, command)["verdict"] == "anomaly"
+
+
+def test_a_line_is_a_row_and_a_lock(source: Path) -> None:
+    command, _ = commands("kafka-line.md")
+    lock = source / "harness/targets/locks/kafka-4.4.0.lock"
+    kept = lock.read_text()
+    lock.unlink()
+    rows = (source / TARGETS).read_text()
+    (source / TARGETS).write_text(re.sub(r'^    Target\("kafka-4\.4".*\n', "", rows, flags=re.MULTILINE))
+    assert "there is no target 'kafka-4.4'" in run(source, *command).stderr
+    (row,) = re.findall(r'^ +(Target\("kafka-4\.4".*\),)$', page("kafka-line.md"), re.MULTILINE)
+    insert(source, TARGETS, ")\n\n# Without it markers are kept", f"    {row}")
+    lock.write_text(kept)
+    assert verdict(source, command)["verdict"] == "anomaly"
