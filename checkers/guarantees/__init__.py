@@ -1,7 +1,7 @@
-"""What compaction promises, each promise checked by itself: one guarantee a file, all of them listed in `every`.
+"""The guarantees of compaction, each checked independently: one guarantee in each file, all listed in `all_guarantees`.
 
-The four anomalies are ways in which replicas come to disagree; these are what Kafka documents ("What guarantees does
-log compaction provide?") and how its cleaner treats control batches. Each reads what a replica was seen to hold and
-what clients know, and calls a guarantee violated only where that proves it. What is compared, and what is not, each
-file's docstring says.
+The four anomalies are ways in which replicas come to differ; the guarantees are those that Kafka documents ("What
+guarantees does log compaction provide?"), and how its cleaner treats control batches. Each checker reads the evidence
+of what a replica held and of what clients did, and reports a violation only where that evidence proves it. The
+docstring of each file lists what the checker verifies and what it does not.
 """

@@ -1,10 +1,12 @@
-"""min-compaction-lag: nothing younger than ``min.compaction.lag.ms`` is compacted.
+"""min-compaction-lag: no record younger than ``min.compaction.lag.ms`` is compacted.
 
-Verifies: of everything that the observer saw go from a replica (values, tombstones, markers, emptied batches), that it
-was not younger than the topic's ``min.compaction.lag.ms`` then. It is proven as `watched` says.
+Verifies: every removal from a replica that the observer saw (values, tombstones, markers, emptied batches) against the
+topic's ``min.compaction.lag.ms``: the removed entry was not younger. `removals` describes what proves a removal and an
+age.
 
-Does not verify: what went between two looks, or from a broker that was down; what nobody knows the writing of; that a
-batch is not emptied too early, which is seen when the rest of it goes. With the default, 0, nothing is promised.
+Does not verify: removals between two observations, or from a broker that was down; entries whose time of writing is
+unknown; that a batch is not emptied too early, which shows only when the rest of the batch is removed. With the
+default, 0, nothing is guaranteed.
 
 Source: Kafka's documentation, "What guarantees does log compaction provide?", 1, and ``min.compaction.lag.ms``;
 `LogCleanerManager.cleanableOffsets`: nothing is cleaned from the first segment on that holds a younger record.
@@ -16,22 +18,22 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.guarantees.told import told
+from checkers.guarantees.results import results
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from checkers.guarantees.watched import Watched
+    from checkers.guarantees.removals import ObservedRemovals
 
 NAME = "min-compaction-lag"
 
 
-def check(watched: Watched) -> DataFrame:
-    """Return `TOLD`."""
-    return told(
-        watched.removals.where("min_compaction_lag_ms > 0"),
+def check(observed: ObservedRemovals) -> DataFrame:
+    """Return `RESULTS`."""
+    return results(
+        observed.removals.where("min_compaction_lag_ms > 0"),
         NAME,
-        broken="age_ms < min_compaction_lag_ms",
+        violation="age_ms < min_compaction_lag_ms",
         explanation=f.format_string(
             "the %s at offset %d was gone at most %d ms after it was written, and min.compaction.lag.ms is %d",
             "kind",

@@ -1,20 +1,20 @@
-"""control-batches: a COMMIT or ABORT goes after its transaction's data, and not before its time; emptied is for good.
+"""control-batches: a COMMIT or ABORT is removed after its transaction's data, not too early, and is emptied for good.
 
 Verifies, on each replica that once held a marker below its high watermark:
 
-* where the marker is gone at the end, or its batch emptied, no batch of its producer, emptied ones too, is left that
-  it had ended there: one before it which this log has no other marker for in between;
-* the observer did not see it go before it was ``delete.retention.ms`` old (`watched`);
-* where its batch was emptied, before the return or when the observer looked, it is no full marker at the end; only of
-  replicas whose log directory is the same all along, as another copy may still have the marker.
+* where the marker is gone at the end, or its batch emptied, no data batch of its transaction is left, emptied batches
+  included: no batch of its producer before the marker, without another marker of that producer in between in this log;
+* the observer did not see the marker removed before it was ``delete.retention.ms`` old (`removals`);
+* where the batch was emptied, before the return or in an observation, it is no full marker at the end; only for
+  replicas whose log directory never changed, as a log copied from another replica may still have the marker.
 
-Does not verify: the type of a marker at an offset (`offsets` does); that an emptied batch, which carries no COMMIT or
-ABORT, ends nothing (what brokers say of open transactions is compared with that rule in
-`checkers.consistency.doubts`); that a marker or an emptied batch ever goes; when producers expire. A replica that
-never had the marker has not removed it: that is what the anomalies are about.
+Does not verify: the type of a marker at an offset (see `offsets`); that an emptied batch, which has no COMMIT or ABORT,
+ends no transaction (`checkers.consistency.doubts` compares brokers' open transactions by that rule); that a marker or
+an emptied batch is ever removed; when producers expire. A replica that never had the marker has not removed the marker:
+the anomalies are about that.
 
-Source: `Cleaner.shouldDiscardBatch`, `CleanedTransactionMetadata.onControlBatchRead` (a marker may go when no batch of
-its transaction was met in this pass), KIP-534 (the delete horizon).
+Source: `Cleaner.shouldDiscardBatch`, `CleanedTransactionMetadata.onControlBatchRead` (a marker may be removed when no
+batch of its transaction was met in this pass), KIP-534 (the delete horizon).
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
-from checkers.guarantees.told import told
+from checkers.guarantees.results import results
 from harness.run_folder.store import BEFORE_RETURN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from checkers.guarantees.watched import Watched
+    from checkers.guarantees.removals import ObservedRemovals
 
 NAME = "control-batches"
 MARKERS = "kind IN ('commit', 'abort')"
 
 
-def check(watched: Watched) -> DataFrame:
-    """Return `TOLD`; the offset is the marker's."""
-    rows = _gone(watched).unionByName(_timed(watched)).unionByName(_emptied(watched))
-    return told(
-        colocated(rows), NAME, broken="why IS NOT NULL", explanation=f.col("why"), witness={"told": f.col("why")}
+def check(observed: ObservedRemovals) -> DataFrame:
+    """Return `RESULTS`; the offset is the marker's."""
+    rows = _removed_before_data(observed).unionByName(_removed_too_early(observed)).unionByName(_refilled(observed))
+    return results(
+        colocated(rows), NAME, violation="why IS NOT NULL", explanation=f.col("why"), witness={"told": f.col("why")}
     )
 
 
-def _gone(watched: Watched) -> DataFrame:
-    judged = watched.judged
+def _removed_before_data(observed: ObservedRemovals) -> DataFrame:
+    judged = observed.judged
     had = (
-        watched.sightings.where(f"NOT is_gone AND {MARKERS}")
+        observed.sightings.where(f"NOT is_gone AND {MARKERS}")
         .select(*REPLICA, "offset", "producer_id")
         .unionByName(
-            _before(watched)
+            _before(observed)
             .where("marker IN ('commit', 'abort')")
             .select(*REPLICA, f.col("last_offset").alias("offset"), "producer_id")
         )
@@ -62,7 +62,7 @@ def _gone(watched: Watched) -> DataFrame:
     is_left = f.expr("data_at < offset AND (decided_by IS NULL OR decided_by > offset)")
     return (
         colocated(had)
-        .join(_full_at_end(watched), [*REPLICA, "offset"], "left_anti")
+        .join(_full_at_end(observed), [*REPLICA, "offset"], "left_anti")
         .join(judged.replicas.select(*REPLICA, "log_end"), REPLICA)
         .where("offset < log_end")
         .join(data, [*REPLICA, "producer_id"], "left")
@@ -85,8 +85,8 @@ def _gone(watched: Watched) -> DataFrame:
     )
 
 
-def _timed(watched: Watched) -> DataFrame:
-    return watched.removals.where(f"{MARKERS} AND delete_retention_ms IS NOT NULL").select(
+def _removed_too_early(observed: ObservedRemovals) -> DataFrame:
+    return observed.removals.where(f"{MARKERS} AND delete_retention_ms IS NOT NULL").select(
         *REPLICA,
         "offset",
         f.when(
@@ -102,22 +102,22 @@ def _timed(watched: Watched) -> DataFrame:
     )
 
 
-def _emptied(watched: Watched) -> DataFrame:
-    judged = watched.judged
+def _refilled(observed: ObservedRemovals) -> DataFrame:
+    judged = observed.judged
     markers = judged.markers.select(*PARTITION, f.col("marker_offset").alias("offset")).distinct()
-    # Where a marker was once seen, what is no marker is an emptied one.
-    stored = _before(watched).where("marker IS NULL").select(*REPLICA, f.col("last_offset").alias("offset"))
-    lasting = (
+    # At the offset of a marker, a control batch without a type is an emptied marker.
+    stored = _before(observed).where("marker IS NULL").select(*REPLICA, f.col("last_offset").alias("offset"))
+    same_directory = (
         judged.evidence.states.groupBy(*REPLICA)
         .agg(f.expr("min(directory_id) = max(directory_id)").alias("same_directory"))
         .where("same_directory")
     )
-    full = _full_at_end(watched).withColumn("is_full", f.lit(True))
-    seen = watched.sightings.where("kind = 'empty'").select(*REPLICA, "offset")
+    full = _full_at_end(observed).withColumn("is_full", f.lit(True))
+    seen = observed.sightings.where("kind = 'empty'").select(*REPLICA, "offset")
     return (
         colocated(stored.unionByName(seen).distinct())
         .join(colocated(markers), [*PARTITION, "offset"], "left_semi")
-        .join(colocated(lasting), REPLICA, "left_semi")
+        .join(colocated(same_directory), REPLICA, "left_semi")
         .join(full, [*REPLICA, "offset"], "left")
         .select(
             *REPLICA,
@@ -130,13 +130,13 @@ def _emptied(watched: Watched) -> DataFrame:
     )
 
 
-def _before(watched: Watched) -> DataFrame:
-    """Return what a replica held before the return and knew to be below its high watermark."""
-    evidence = watched.judged.evidence
-    written = evidence.states.where(f.col("snapshot") == BEFORE_RETURN).select(*REPLICA, "high_watermark")
-    return evidence.before_return.join(written, REPLICA).where("last_offset < high_watermark")
+def _before(observed: ObservedRemovals) -> DataFrame:
+    """Return the entries of a replica before the return that were below its own high watermark then."""
+    evidence = observed.judged.evidence
+    high_watermarks = evidence.states.where(f.col("snapshot") == BEFORE_RETURN).select(*REPLICA, "high_watermark")
+    return evidence.before_return.join(high_watermarks, REPLICA).where("last_offset < high_watermark")
 
 
-def _full_at_end(watched: Watched) -> DataFrame:
-    full = watched.judged.evidence.final.where("marker IN ('commit', 'abort')")
+def _full_at_end(observed: ObservedRemovals) -> DataFrame:
+    full = observed.judged.evidence.final.where("marker IN ('commit', 'abort')")
     return full.select(*REPLICA, f.col("last_offset").alias("offset"))

@@ -1,14 +1,14 @@
-"""last-value: each key's last committed record is what a reader of any replica ends up with.
+"""last-value: a reader of any replica ends up with each key's last committed record.
 
 Verifies: for every key whose last record below the bound is known to be committed, that each replica whose log starts
-at or before it still gives that state: the record itself where it is a value, and no older value where it is a delete
-(whose tombstone may be gone by then). What a replica gives is what it believes committed: a record that is there, and
-hidden or held open, is not retained for anybody who reads it; what only waits behind a last stable offset that does not
-move is retained (stuck-lso tells of it). So this is broken wherever one of the anomalies has
-changed a final state, on the replica that was away; they say how, this says what is lost.
+at or before that record still gives that state: the record itself if it is a value, and no older value if it is a
+tombstone (which may be gone by then). A replica gives the records that it believes committed: a record that is in the
+log, but hidden or in an open transaction, is not retained for any reader. A record that only waits behind a last stable
+offset that does not advance is retained (stuck-lso reports this). So the guarantee is violated wherever an anomaly has
+changed a final state on the replica that was away; the anomalies show how, this guarantee shows which data are lost.
 
-Does not verify: a key whose last record is in a transaction that its client did not see end; keys that go on at or
-beyond the bound; records that were superseded, whose loss is legal.
+Does not verify: a key whose last record is in a transaction whose end was not acknowledged to its client; keys with a
+later record at or beyond the bound; records that were superseded, whose loss is legal.
 
 Source: Kafka's documentation, "What guarantees does log compaction provide?", 4 (the final state of all records).
 """
@@ -21,22 +21,22 @@ from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
 from checkers.finding import number, printable
-from checkers.guarantees.told import told
+from checkers.guarantees.results import results
 from checkers.replay.truth import client_outcomes, true_states
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from checkers.guarantees.watched import Watched
+    from checkers.guarantees.removals import ObservedRemovals
 
 NAME = "last-value"
 
 
-def check(watched: Watched) -> DataFrame:
-    """Return `TOLD`; the offset is that of the last committed record."""
-    judged = watched.judged
-    doubtful = client_outcomes(judged.evidence.history).where("client_outcome IS NULL").select("run", "txn")
-    undecided = judged.written.join(doubtful, ["run", "txn"], "left_semi").select(
+def check(observed: ObservedRemovals) -> DataFrame:
+    """Return `RESULTS`; the offset is that of the last committed record."""
+    judged = observed.judged
+    unacknowledged = client_outcomes(judged.evidence.history).where("client_outcome IS NULL").select("run", "txn")
+    undecided = judged.written.join(unacknowledged, ["run", "txn"], "left_semi").select(
         *PARTITION, f.col("offset").alias("true_offset")
     )
     wrong = judged.differing_keys.select(*REPLICA, "key", "here_offset", f.lit(True).alias("wrong"))
@@ -47,10 +47,10 @@ def check(watched: Watched) -> DataFrame:
         .join(wrong, [*REPLICA, "key"], "left")
         .withColumn("offset", f.col("true_offset"))
     )
-    return told(
+    return results(
         rows,
         NAME,
-        broken="wrong",
+        violation="wrong",
         explanation=f.format_string(
             "key %s: its last committed record is the %s at offset %d, and this replica gives %s",
             printable("key"),

@@ -1,15 +1,15 @@
-"""order: records are where they were written, one after the other, and are read in that order.
+"""order: records are stored in the order in which they were written, and are read in that order.
 
 Verifies:
 
-* what a read_committed consumer was delivered of a replica: its offsets rise;
-* what clients know: a record that was acknowledged before another one was begun lies at a lower offset. With
-  `offsets`, which finds each of them where the client was told, this is the order in which any replica has them.
+* the records that a read_committed consumer was delivered from a replica: their offsets rise;
+* the ops of clients: a record that was acknowledged before another one was invoked has a lower offset. With `offsets`,
+  which compares each record's offset with the acknowledged one, this is the order on every replica.
 
-Does not verify, as there is nothing left to verify: the order inside a log as it is stored or served. The reader
-(`harness.brokers.segments.batches`) refuses a batch or record whose offset does not rise, as a damaged folder: a log
-that is out of order is not told from a copy that is. Nor the segments of one folder against each other: a broker may
-have been replacing them while it was copied. Records that were produced at the same time may lie either way.
+Does not verify, as it is verified already: the order inside a log as it is stored or served. The reader
+(`harness.brokers.segments.batches`) rejects a batch or record whose offset does not rise as a damaged folder: a log out
+of order and a damaged copy look the same. Nor the segments of one folder against each other: a broker may have been
+replacing them while the folder was copied. Records that were produced at the same time may be in either order.
 
 Source: Kafka's documentation, "What guarantees does log compaction provide?", 2 (messages are never re-ordered).
 """
@@ -22,23 +22,23 @@ from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
-from checkers.guarantees.told import told
+from checkers.guarantees.results import results
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from checkers.guarantees.watched import Watched
+    from checkers.guarantees.removals import ObservedRemovals
 
 NAME = "order"
 
 
-def check(watched: Watched) -> DataFrame:
-    """Return `TOLD`; the offset is that of the record that comes too late."""
-    rows = _delivered(watched).unionByName(_written(watched))
-    return told(
+def check(observed: ObservedRemovals) -> DataFrame:
+    """Return `RESULTS`; the offset is that of the record that is out of order."""
+    rows = _delivered(observed).unionByName(_written(observed))
+    return results(
         colocated(rows),
         NAME,
-        broken="before IS NOT NULL",
+        violation="before IS NOT NULL",
         explanation=f.when(
             f.col("broker").isNull(),
             f.format_string(
@@ -49,10 +49,10 @@ def check(watched: Watched) -> DataFrame:
     )
 
 
-def _delivered(watched: Watched) -> DataFrame:
-    """Return REPLICA, offset, ``before``: the offset delivered just before one that is not higher."""
-    # Only polls that were answered have records.
-    history = watched.judged.evidence.history
+def _delivered(observed: ObservedRemovals) -> DataFrame:
+    """Return REPLICA, offset, ``before``: the offset delivered just before; null where this one is higher."""
+    # Only completed polls have records.
+    history = observed.judged.evidence.history
     in_turn = history.select(*REPLICA, "op", f.posexplode("records.offset").alias("nth", "offset"))
     before = f.lag("offset").over(Window.partitionBy(*REPLICA, "op").orderBy("nth"))
     return in_turn.withColumn("before", before).select(
@@ -60,11 +60,11 @@ def _delivered(watched: Watched) -> DataFrame:
     )
 
 
-def _written(watched: Watched) -> DataFrame:
-    """Return the same of what clients know: ``before`` is the first acknowledged of the records at higher offsets."""
+def _written(observed: ObservedRemovals) -> DataFrame:
+    """Return the same from acknowledgements: ``before`` is the first acknowledged record at a higher offset."""
     higher = Window.partitionBy(*PARTITION).orderBy(f.desc("offset")).rowsBetween(Window.unboundedPreceding, -1)
     first = f.min(f.struct("acked_at", "offset")).over(higher)
-    return watched.acks.withColumn("first", first).select(
+    return observed.acks.withColumn("first", first).select(
         *PARTITION,
         f.lit(None).cast("int").alias("broker"),
         "offset",

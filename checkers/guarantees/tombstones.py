@@ -1,15 +1,17 @@
-"""tombstones: a delete can be read for ``delete.retention.ms`` at least after it was written.
+"""tombstones: a tombstone can be read for at least ``delete.retention.ms`` after it was written.
 
-Verifies: of each tombstone that the observer saw go from a replica, that it was not younger than the topic's
-``delete.retention.ms`` then. A reader that comes from the start and is through within that time meets it. The clock of
-the retention starts at the first cleaning, which is later than the writing, so that a replica that keeps the promise
-is never below. Violated only where it is proven (see `watched`): the tombstone was committed, and of its key nothing
-was written later that this replica can have known. A newer record lets it go at once, and legally; so where any offset
-after it, up to the log's end at that time, is not known to anybody, nothing is said.
+Verifies: every tombstone that the observer saw removed from a replica against the topic's ``delete.retention.ms``: the
+tombstone was not younger. A reader that starts at the log start and is through within that time meets the tombstone.
+The clock of the retention starts at the first cleaning, which is later than the writing, so that a correct replica is
+never below. A violation is reported only where it is proven (see `removals`): the tombstone was committed, and no later
+record of its key was written that this replica can have had. A newer record lets compaction remove the tombstone at
+once, and legally; so there is no verdict where any offset after the tombstone, up to the log end of that time, is
+unknown.
 
-Does not verify: tombstones that went unseen: from a broker that was down, between two looks; those of clients that are
-not the run's. That the tombstone goes at all: nothing promises when. What a replica never had: a log that was copied
-from another one holds what that one had left (tombstone-divergence is of that).
+Does not verify: removals that the observer did not see, from a broker that was down or between two observations;
+tombstones of clients outside the run; that a tombstone is ever removed, which nothing guarantees; tombstones that a
+replica never had: a log that was copied from another replica has the records that were left there (see
+tombstone-divergence).
 
 Source: Kafka's documentation, "What guarantees does log compaction provide?", 4, and ``delete.retention.ms``; for the
 clock `Cleaner.shouldRetainRecord` and KIP-534.
@@ -22,26 +24,26 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.finding import printable
-from checkers.guarantees.told import told
+from checkers.guarantees.results import results
 from checkers.replay.batch_outcomes import COMMITTED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from checkers.guarantees.watched import Watched
+    from checkers.guarantees.removals import ObservedRemovals
 
 NAME = "tombstones"
 
 
-def check(watched: Watched) -> DataFrame:
-    """Return `TOLD`."""
-    rows = watched.removals.where(
+def check(observed: ObservedRemovals) -> DataFrame:
+    """Return `RESULTS`."""
+    rows = observed.removals.where(
         "tombstone AND last_of_key = offset AND NOT goes_on AND log_end <= known_to AND delete_retention_ms IS NOT NULL"
     ).where(f.col("truth") == COMMITTED)
-    return told(
+    return results(
         rows,
         NAME,
-        broken="age_ms < delete_retention_ms",
+        violation="age_ms < delete_retention_ms",
         explanation=f.format_string(
             "the delete of key %s at offset %d was gone at most %d ms after it was written, and delete.retention.ms is "
             "%d",

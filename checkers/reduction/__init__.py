@@ -1,5 +1,6 @@
-"""Partitions that are too big to be checked record by record: which of them may have diverged, and which keys.
+"""Partitions that are too big to be checked record by record: which of them may have diverged, and in which keys.
 
-`scan` and `plain` read whole logs once, `sieve` and `settled` leave the keys in doubt, and `pick` reads their records
-for the same checkers as ever. A filter here may keep a healthy key, and never drops a diverged one.
+`scan` and `consistent_partitions` read whole logs once, `candidate_keys` and `fast_path` select the keys that may
+differ, and `read_records` reads their records for the checkers. A filter in this package may keep healthy keys; it
+never drops a diverged one.
 """

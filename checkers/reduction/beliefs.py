@@ -1,6 +1,6 @@
-"""What each replica of a partition in doubt believes of the stretches of its log, and where that differs.
+"""The belief of each replica about the producer spans of its log, and where beliefs differ between replicas.
 
-Works as the checkers do on batches (`replay`, `truth`): a stretch stands for a batch.
+Works like the checkers on batches (`batch_outcomes`, `truth`): a producer span stands for a batch.
 """
 
 from __future__ import annotations
@@ -41,54 +41,55 @@ _PRODUCER = [*PARTITION, "producer_id"]
 
 @dataclass(frozen=True)
 class Beliefs:
-    """All that the stretches tell, planned.
+    """Planned tables that are derived from producer spans.
 
-    ``side``: the evidence of side files, with the control batches as its entries. ``stretches``: of what could be read.
-    ``damaged``: REPLICA and ``problem`` of every file that cannot be read to its end. ``in_doubt``: the stretches of
-    data with what is believed of them and ``misjudged``. ``spans``: `.txnindex` entries with a marker inside.
-    ``summary``: a row for each replica. ``overtaken``, ``opened``, ``replicas``: as in `judged.Judged`.
+    ``side``: the evidence of side files, with the control batches as its entries. ``producer_spans``: those of readable
+    files. ``damaged``: REPLICA and ``problem`` of every file that is unreadable from some position on. ``data_spans``:
+    the producer spans of data, with `BELIEF` and ``misjudged``. ``index_spans``: ``.txnindex`` entries with a marker
+    inside. ``summary``: a row for each replica. ``overtaken``: as in `judged.ReplicaOnlyEvidence`. ``opened``,
+    ``replicas``: as in `judged.Judged`.
     """
 
     side: Evidence
-    stretches: DataFrame
+    producer_spans: DataFrame
     damaged: DataFrame
-    in_doubt: DataFrame
+    data_spans: DataFrame
     overtaken: DataFrame
-    spans: DataFrame
+    index_spans: DataFrame
     summary: DataFrame
     replicas: DataFrame
     opened: DataFrame
 
     @classmethod
-    def of(cls, side: Evidence, ends: DataFrame, stretches: DataFrame) -> Beliefs:
-        """Plan them. ``ends``: the replicas with log ends and bounds."""
-        problems = stretches.where("problem IS NOT NULL").select(*REPLICA, "problem")
+    def of(cls, side: Evidence, ends: DataFrame, producer_spans: DataFrame) -> Beliefs:
+        """Plan the tables. ``ends``: the replicas with log ends and bounds."""
+        problems = producer_spans.where("problem IS NOT NULL").select(*REPLICA, "problem")
         damaged = problems.unionByName(side.damaged)
-        sound = stretches.where("problem IS NULL")
+        sound = producer_spans.where("problem IS NULL")
         side = with_served_aborts(replace(side, entries=as_entries(sound.where("control"))))
-        told = decided(sound)
-        overtaken = overtaken_transactions(sound, told).localCheckpoint(eager=False)
+        believed = decided(sound)
+        overtaken = overtaken_transactions(sound, believed).localCheckpoint(eager=False)
         markers = checkpointed(markers_seen(side))
-        spans = checkpointed(_spans(side, markers))
-        in_doubt = _in_doubt(told, markers, overtaken, spans).localCheckpoint(eager=False)
-        summary = checkpointed(_summary(sound, in_doubt))
-        opened = open_transactions(in_doubt)
+        index_spans = checkpointed(_index_spans(side, markers))
+        data_spans = _with_misjudged(believed, markers, overtaken, index_spans).localCheckpoint(eager=False)
+        summary = checkpointed(_summary(sound, data_spans))
+        opened = open_transactions(data_spans)
         replicas = with_whole_beyond(colocated(ends), summary.select(*REPLICA, "held_beyond")).join(
             summary.groupBy(*PARTITION).agg(f.max("transactional").alias("has_transactions")),
             PARTITION,
             "left",
         )
         replicas = checkpointed(with_stable_ends(replicas, opened))
-        return cls(side, sound, damaged, in_doubt, overtaken, spans, summary, replicas, opened)
+        return cls(side, sound, damaged, data_spans, overtaken, index_spans, summary, replicas, opened)
 
     @property
     def tails(self) -> DataFrame:
-        """Stale tails that the batches tell of: a stretch may go on into one."""
-        return unreplicated_tails(self.stretches.withColumn("last_offset", f.col("end_offset")), self.side.epochs)
+        """Unreplicated tails by the leader epochs of producer spans: a span may end inside such a tail."""
+        return unreplicated_tails(self.producer_spans.withColumn("last_offset", f.col("end_offset")), self.side.epochs)
 
     @property
     def ended_elsewhere(self) -> DataFrame:
-        """REPLICA, ``from``, ``to``: the first batches of transactions that not all replicas hold open from there."""
+        """REPLICA, ``from``, ``to``: first batches of transactions that are open from there on only some replicas."""
         replicas = self.replicas.select(
             *REPLICA, "bound", f.count("*").over(Window.partitionBy(*PARTITION)).alias("replicas")
         )
@@ -101,30 +102,30 @@ class Beliefs:
         )
 
     @property
-    def to_show(self) -> DataFrame:
-        """The stretches that have to be seen as batches: open ones, overtaken ones and what overtook them."""
+    def spans_to_include(self) -> DataFrame:
+        """The producer spans that become batches of the evidence: open, overtaken and overtaking ones."""
         places = [
             self.overtaken.select(*REPLICA, f.col(name).alias("base_offset")) for name in ("offset", "overtaken_at")
         ]
         shown = colocated(places[0].unionByName(places[1]).distinct().withColumn("shown", f.lit(True)))
         is_shown = (f.col("belief") == OPEN) | f.col("shown")
-        return self.in_doubt.join(shown, [*REPLICA, "base_offset"], "left").where(is_shown).drop("shown")
+        return self.data_spans.join(shown, [*REPLICA, "base_offset"], "left").where(is_shown).drop("shown")
 
     def small_tables(self) -> dict[str, DataFrame]:
-        """Return what is looked at before any record is."""
+        """Return the tables that decide which records are read."""
         return {
             "summary": self.summary,
-            "spans": self.spans,
+            "index_spans": self.index_spans,
             "tails": self.tails,
             "replicas": self.replicas,
-            "doubts": side_files.compare(self.side, self.replicas, self.opened, self.in_doubt),
+            "doubts": side_files.compare(self.side, self.replicas, self.opened, self.data_spans),
             "unsure": txnindex_disagreement.compare(self.side.aborts, self.side.epochs, self.replicas),
             "damaged": self.damaged,
         }
 
 
 def differing_places(summary: Sequence[dict[str, Any]]) -> set[Place]:
-    """Return the places whose replicas do not hold the same batches with the same beliefs, or have any in doubt."""
+    """Return the partitions whose replicas differ in batches or beliefs, or have misjudged spans."""
     seen: dict[Place, set[tuple[Any, ...]]] = {}
     for row in summary:
         seen.setdefault(place_of(row), set()).add(tuple(row[belief] for belief in _DIGESTS))
@@ -133,18 +134,18 @@ def differing_places(summary: Sequence[dict[str, Any]]) -> set[Place]:
     }
 
 
-def as_entries(stretches: DataFrame) -> DataFrame:
-    """Return batches that have no records to show as `ENTRIES`."""
-    told = stretches.withColumns({"snapshot": f.lit(AFTER_REJOIN), "source": f.lit(DISK), "judged": f.lit(True)})
+def as_entries(producer_spans: DataFrame) -> DataFrame:
+    """Return producer spans as `ENTRIES` of batches without records."""
+    rows = producer_spans.withColumns({"snapshot": f.lit(AFTER_REJOIN), "source": f.lit(DISK), "judged": f.lit(True)})
     columns = [
-        (f.col(field.name) if field.name in told.columns else f.lit(None)).cast(field.dataType).alias(field.name)
+        (f.col(field.name) if field.name in rows.columns else f.lit(None)).cast(field.dataType).alias(field.name)
         for field in ENTRIES
     ]
-    return told.select(*columns)
+    return rows.select(*columns)
 
 
 def _with_first_mark(places: DataFrame, markers: DataFrame) -> DataFrame:
-    """Add ``first_mark`` to places (``at``): where any replica first shows a marker of the producer after it."""
+    """Add ``first_mark``: the offset of the producer's first marker after ``at`` that any replica shows."""
     marks = markers.select(*_PRODUCER, f.col("marker_offset").alias("at"), f.lit(True).alias("mark"))
     first = f.last(f.when(f.col("mark"), f.col("at")), ignorenulls=True).over(from_here_on(_PRODUCER, "at"))
     return (
@@ -155,33 +156,33 @@ def _with_first_mark(places: DataFrame, markers: DataFrame) -> DataFrame:
     )
 
 
-def _spans(side: Evidence, markers: DataFrame) -> DataFrame:
-    """Return REPLICA, producer_id, ``span_from``, ``span_to`` of each ``.txnindex`` entry that has a marker inside."""
-    spans = side.aborts.where("first_offset IS NOT NULL").select(
+def _index_spans(side: Evidence, markers: DataFrame) -> DataFrame:
+    """Return REPLICA, producer_id, ``span_from``, ``span_to`` of each ``.txnindex`` entry with a marker inside."""
+    index_spans = side.aborts.where("first_offset IS NOT NULL").select(
         *REPLICA, "producer_id", f.col("first_offset").alias("span_from"), f.col("last_offset").alias("span_to")
     )
-    marked = _with_first_mark(spans.withColumn("at", f.col("span_from")), markers)
+    marked = _with_first_mark(index_spans.withColumn("at", f.col("span_from")), markers)
     return marked.where("first_mark < span_to").drop("first_mark")
 
 
-def _in_doubt(told: DataFrame, markers: DataFrame, overtaken: DataFrame, spans: DataFrame) -> DataFrame:
-    """Add ``misjudged`` to the stretches: whether another marker may have been meant for a transactional one.
+def _with_misjudged(believed: DataFrame, markers: DataFrame, overtaken: DataFrame, index_spans: DataFrame) -> DataFrame:
+    """Add ``misjudged``: whether the deciding marker of a transactional span may be that of another transaction.
 
-    It is so where the marker that decided here is not the first one that any replica shows, where this log alone shows
-    that one was missed, and where a ``.txnindex`` tells of a transaction that another marker had ended before.
+    This is so if the deciding marker is not the first one that any replica shows, if this log alone shows that a marker
+    was missed, or if another marker lies inside the ``.txnindex`` entry of the transaction.
     """
-    touched = spans.select(*_PRODUCER, "span_from", "span_to")
+    marked_spans = index_spans.select(*_PRODUCER, "span_from", "span_to")
     in_spans = (
-        colocated(told.where("transactional").join(touched, _PRODUCER))
+        colocated(believed.where("transactional").join(marked_spans, _PRODUCER))
         .where("base_offset <= span_to AND end_offset >= span_from")
         .select(*REPLICA, "producer_id", "base_offset", f.lit(True).alias("in_span"))
         .distinct()
     )
-    # -1: of no marker; nulls do not join.
+    # -1 stands for no marker, as nulls do not join.
     decision = f.coalesce("decided_by", f.lit(-1)).alias("decision")
     passed = overtaken.select(*REPLICA, "producer_id", decision, f.lit(True).alias("passed")).distinct()
     return (
-        _with_first_mark(told.withColumn("at", f.col("base_offset")), markers)
+        _with_first_mark(believed.withColumn("at", f.col("base_offset")), markers)
         .join(colocated(in_spans), [*REPLICA, "producer_id", "base_offset"], "left")
         .withColumn("decision", decision)
         .join(colocated(passed), [*REPLICA, "producer_id", "decision"], "left")
@@ -198,8 +199,8 @@ def _in_doubt(told: DataFrame, markers: DataFrame, overtaken: DataFrame, spans: 
     )
 
 
-def _summary(sound: DataFrame, in_doubt: DataFrame) -> DataFrame:
-    """Return REPLICA, digests of what is compared by belief, ``held_beyond``, ``misjudged``, ``open_stretches``."""
+def _summary(sound: DataFrame, data_spans: DataFrame) -> DataFrame:
+    """Return REPLICA, digests of what is compared by belief, ``held_beyond``, ``misjudged``, ``open_spans``."""
     columns = [*REPLICA, "region", "digest", "records", "transactional", "belief", "misjudged"]
     markers = sound.where("control").withColumn("belief", f.lit("marker")).withColumn("misjudged", f.lit(False))
     compared = f.col("region") == COMPARED
@@ -207,14 +208,14 @@ def _summary(sound: DataFrame, in_doubt: DataFrame) -> DataFrame:
         f.bit_xor(f.when((f.col("belief") == belief) & compared, f.col("digest"))).alias(belief) for belief in _DIGESTS
     ]
     return (
-        in_doubt.select(*columns)
+        data_spans.select(*columns)
         .unionByName(markers.select(*columns))
         .groupBy(*REPLICA)
         .agg(
             *digests,
             f.sum(f.when(f.col("region") == BEYOND, f.col("records")).otherwise(0)).alias("held_beyond"),
             f.count(f.when(f.col("misjudged"), 1)).alias("misjudged"),
-            f.count(f.when(f.col("belief") == OPEN, 1)).alias("open_stretches"),
+            f.count(f.when(f.col("belief") == OPEN, 1)).alias("open_spans"),
             f.max("transactional").alias("transactional"),
         )
     )

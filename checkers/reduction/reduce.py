@@ -1,12 +1,13 @@
-"""Copies of any size, reduced to the evidence that the checkers need: they judge what is left as they judge a run.
+"""Reduce copies of any size to the evidence that the checkers need; the checkers judge this evidence like a run's.
 
-First partitions are let go in which nothing can be found (`settled`). What is left takes four steps:
+The fast path first clears the partitions in which no checker can find anything (`fast_path`). Each other partition
+takes four steps:
 
-1. what the small files say, and where logs end: the bound of each partition;
-2. `scan`: what is left of the files are stretches, and what each replica believes of them (`beliefs`);
-3. where replicas differ in batches or in beliefs, `sieve`: the keys whose final state may differ;
-4. `pick`: those keys' records, the first ones of transactions that are open on some replicas alone, and the markers of
-   their producers.
+1. the small files and the log ends give the bound of the partition;
+2. `scan` reduces the files to producer spans, and `beliefs` derives each replica's belief about each span;
+3. where replicas differ in batches or in beliefs, `candidate_keys` selects the keys whose final state may differ;
+4. `read_records` reads the records of those keys, the first records of transactions that are open on some but not all
+   replicas, and the markers of their producers.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from checkers.evidence.files import segment_files, shares
 from checkers.evidence.schemas import ENTRIES
 from checkers.evidence.tables import PARTITION, REPLICA, checkpointed, colocated, load_side_files, place_of
 from checkers.reduction.beliefs import Beliefs, as_entries, differing_places
-from checkers.reduction.pick import pick
+from checkers.reduction.candidate_keys import TASK_BYTES, buckets_of, candidate_keys
+from checkers.reduction.fast_path import cleared_partitions
+from checkers.reduction.read_records import read_records
 from checkers.reduction.scan import scan
-from checkers.reduction.settled import settle
-from checkers.reduction.sieve import TASK_BYTES, buckets_of, sieve
 from checkers.replay.truth import bounded
 from checkers.replay.unreplicated_tails import side_files_before
 from harness.brokers.segments.batches import CorruptLogError
@@ -40,52 +41,53 @@ if TYPE_CHECKING:
 
     from checkers.evidence.files import SegmentFile
     from checkers.evidence.tables import Evidence, Place
-    from checkers.reduction.settled import Facts
+    from checkers.reduction.fast_path import Facts
     from harness.brokers.copies.copies import Copies
 
 Rows = list[dict[str, Any]]
 Cuts = dict[tuple[Any, ...], int]
-"""Where each REPLICA's log is taken to end, because a stale tail begins there."""
+"""The offset at which each REPLICA's log is cut, because an unreplicated tail begins there."""
 
 
 @dataclass(frozen=True)
 class Reduced:
-    """What is left of copies.
+    """Copies after the reduction.
 
-    ``evidence``: its entries are the picked ones; None where nothing is left to judge. ``replicas`` as `judged.judge`
-    takes them. ``told``: the rows of ``replicas``, ``doubts`` (what `side_files` says of the whole logs), ``unsure``
-    (what `txnindex_disagreement` says) and ``damaged`` (REPLICA and ``problem``). ``left_out``: how many keys more
-    differ than are judged, by place. ``let_go``: the places in which nothing can be found.
+    ``evidence``: its entries are the records that were read; None where there is nothing to judge. ``replicas``: the
+    parameter of `judged.judge`. ``tables``: the rows of ``replicas``, ``doubts`` (from `side_files`, for the whole
+    logs), ``unsure`` (from `txnindex_disagreement`) and ``damaged`` (REPLICA and ``problem``). ``left_out``: how many
+    more keys may differ than are judged, by partition. ``cleared``: the partitions in which no checker can find
+    anything.
     """
 
     evidence: Evidence | None
     replicas: DataFrame | None
-    told: Mapping[str, Rows]
+    tables: Mapping[str, Rows]
     left_out: Mapping[Place, int]
-    let_go: frozenset[Place] = frozenset()
+    cleared: frozenset[Place] = frozenset()
 
 
 def reduce_copies(spark: SparkSession, copies: Sequence[Copies], tasks: int) -> Reduced:
-    """Run the steps; each of the ``copies`` stands for a run. ``tasks``: how many at a time."""
-    # What brokers say over the wire is no part of what is plain.
+    """Run all steps; each of the ``copies`` stands for a run. ``tasks``: how many Spark tasks run at a time."""
+    # The fast path does not compare brokers' answers over the wire.
     served, copied = [one for one in copies if one.served], [one for one in copies if not one.served]
     facts, damaged = _facts(copied)
     readable = _without(copied, {place_of(row) for row in damaged})
-    settled = settle(spark, readable, facts, tasks)
-    told: dict[str, Rows] = {"replicas": settled.replicas, "doubts": [], "unsure": [], "damaged": damaged}
-    doubtful = served + _without(readable, settled.places)
-    if not doubtful:
-        return Reduced(None, None, told, {}, frozenset(settled.places))
-    reduced = _reduce(spark, doubtful, tasks)
+    cleared = cleared_partitions(spark, readable, facts, tasks)
+    tables: dict[str, Rows] = {"replicas": cleared.replicas, "doubts": [], "unsure": [], "damaged": damaged}
+    remaining = served + _without(readable, cleared.places)
+    if not remaining:
+        return Reduced(None, None, tables, {}, frozenset(cleared.places))
+    reduced = _reduce(spark, remaining, tasks)
     return replace(
         reduced,
-        told={name: rows + list(reduced.told[name]) for name, rows in told.items()},
-        let_go=frozenset(settled.places),
+        tables={name: rows + list(reduced.tables[name]) for name, rows in tables.items()},
+        cleared=frozenset(cleared.places),
     )
 
 
 def _facts(copies: Sequence[Copies]) -> tuple[Facts, Rows]:
-    """Return what is known beside each log, and the damage (REPLICA and ``problem``) of what cannot be read."""
+    """Return the offsets beside each log, and the damage (REPLICA and ``problem``) of unreadable files."""
     facts: Facts = {}
     damaged = []
     for one in copies:
@@ -99,7 +101,7 @@ def _facts(copies: Sequence[Copies]) -> tuple[Facts, Rows]:
 
 
 def _without(copies: Sequence[Copies], places: set[Place]) -> list[Copies]:
-    """Return the copies without those of these places, where any are left."""
+    """Return the copies without the replicas of these partitions; copies without replicas are left out."""
     left = [
         replace(one, replicas=tuple(copy for copy in one.replicas if (one.run_id, *copy.place) not in places))
         for one in copies
@@ -108,49 +110,49 @@ def _without(copies: Sequence[Copies], places: set[Place]) -> list[Copies]:
 
 
 def _reduce(spark: SparkSession, copies: Sequence[Copies], tasks: int) -> Reduced:
-    """Take the steps for partitions that are in doubt."""
+    """Run the four steps for partitions that the fast path did not clear."""
     side = load_side_files(spark, copies)
     cut: Cuts = {}
-    segments, beliefs, told = _believed(spark, copies, side, cut, tasks)
-    while told["tails"]:
-        # Once more, without the tails that were never replicated.
-        cut = cut_further(cut, {_replica(row): row["stale_from"] for row in told["tails"]})
-        segments, beliefs, told = _believed(spark, copies, side, cut, tasks)
-    summary = told["summary"]
+    segments, beliefs, tables = _read_beliefs(spark, copies, side, cut, tasks)
+    while tables["tails"]:
+        # Again, without the unreplicated tails.
+        cut = cut_further(cut, {_replica(row): row["stale_from"] for row in tables["tails"]})
+        segments, beliefs, tables = _read_beliefs(spark, copies, side, cut, tasks)
+    summary = tables["summary"]
     differing = differing_places(summary)
-    if not (differing or told["spans"] or any(row["open_stretches"] for row in summary)):
-        return Reduced(None, beliefs.replicas, told, {})
-    # Of a partition with a damaged file nothing is judged, and the rest of the file cannot be read.
-    differing -= {place_of(row) for row in told["damaged"]}
+    if not (differing or tables["index_spans"] or any(row["open_spans"] for row in summary)):
+        return Reduced(None, beliefs.replicas, tables, {})
+    # A partition with a damaged file is not judged, as the rest of the file is unreadable.
+    differing -= {place_of(row) for row in tables["damaged"]}
     evidence, left_out = _evidence(spark, beliefs, segments, differing, tasks)
-    return Reduced(evidence, beliefs.replicas, told, left_out)
+    return Reduced(evidence, beliefs.replicas, tables, left_out)
 
 
-def cut_further(cut: Cuts, found: Cuts) -> Cuts:
-    """Return where replicas are cut once these stale tails are, too.
+def cut_further(cut: Cuts, new: Cuts) -> Cuts:
+    """Return the cuts with those for new unreplicated tails.
 
-    Raises `RuntimeError` where that was done before, and would be for ever.
+    Raises `RuntimeError` where a replica was already cut at or before the new tail: this would repeat for ever.
     """
-    again = sorted(replica for replica, stale_from in found.items() if stale_from >= cut.get(replica, stale_from + 1))
+    again = sorted(replica for replica, stale_from in new.items() if stale_from >= cut.get(replica, stale_from + 1))
     if again:
-        raise RuntimeError(f"stale tails are found where they were cut already: {again}")
-    return {**cut, **found}
+        raise RuntimeError(f"unreplicated tails where the logs are already cut: {again}")
+    return {**cut, **new}
 
 
-def _believed(
+def _read_beliefs(
     spark: SparkSession, copies: Sequence[Copies], side: Evidence, cut: Cuts, tasks: int
 ) -> tuple[list[SegmentFile], Beliefs, dict[str, Rows]]:
-    """Read all files, up to where their replicas are cut; return them, what replicas believe, and its small tables."""
+    """Read all files, up to the cuts of their replicas; return the files, the beliefs and their small tables."""
     schema = "run string, topic string, partition int, broker int, stale_from long"
     tails = checkpointed(spark.createDataFrame([(*replica, offset) for replica, offset in cut.items()], schema))
     ends = checkpointed(_ends(side, tails))
     segments = segment_files(copies, {_replica(row): row.asDict() for row in ends.collect()})
-    stretches = scan(spark, segments).repartition(tasks, *PARTITION).localCheckpoint(eager=False)
+    spans = scan(spark, segments).repartition(tasks, *PARTITION).localCheckpoint(eager=False)
     with ThreadPoolExecutor(1) as pool:
-        # Planning what follows takes as long as reading.
-        read = pool.submit(stretches.count)
-        beliefs = Beliefs.of(side_files_before(side, tails), ends, stretches)
-        tables = _at_once(beliefs.small_tables())
+        # Planning the next tables takes as long as reading.
+        read = pool.submit(spans.count)
+        beliefs = Beliefs.of(side_files_before(side, tails), ends, spans)
+        tables = _in_one_job(beliefs.small_tables())
         read.result()
     return segments, beliefs, tables()
 
@@ -165,8 +167,8 @@ def _ends(side: Evidence, tails: DataFrame) -> DataFrame:
     return bounded(states.withColumn("log_end", f.least("log_end", "stale_from")))
 
 
-def _at_once(tables: Mapping[str, DataFrame]) -> Callable[[], dict[str, Rows]]:
-    """Return what computes small tables in one job, and gives their rows."""
+def _in_one_job(tables: Mapping[str, DataFrame]) -> Callable[[], dict[str, Rows]]:
+    """Return a function that computes small tables in one job and returns their rows."""
     rows = [
         colocated(table).select(f.lit(name).alias("table"), f.to_json(f.struct(*table.columns)).alias("row"))
         for name, table in tables.items()
@@ -174,11 +176,11 @@ def _at_once(tables: Mapping[str, DataFrame]) -> Callable[[], dict[str, Rows]]:
     whole = reduce(DataFrame.unionAll, rows)
 
     def compute() -> dict[str, Rows]:
-        found: dict[str, Rows] = {name: [] for name in tables}
+        rows_by_table: dict[str, Rows] = {name: [] for name in tables}
         for row in whole.collect():
-            told = dict.fromkeys(tables[row["table"]].columns)
-            found[row["table"]].append({**told, **json.loads(row["row"])})
-        return found
+            empty_row = dict.fromkeys(tables[row["table"]].columns)
+            rows_by_table[row["table"]].append({**empty_row, **json.loads(row["row"])})
+        return rows_by_table
 
     return compute
 
@@ -186,14 +188,14 @@ def _at_once(tables: Mapping[str, DataFrame]) -> Callable[[], dict[str, Rows]]:
 def _evidence(
     spark: SparkSession, beliefs: Beliefs, segments: Sequence[SegmentFile], differing: set[Place], tasks: int
 ) -> tuple[Evidence | None, dict[Place, int]]:
-    """Return what the checkers are to judge, None where nothing came through, and how many keys are too many."""
+    """Return the evidence for the checkers, None where there is none, and how many keys are left out, by partition."""
     entries, left_out = _judged_keys(spark, beliefs, segments, differing, tasks)
-    batches = as_entries(beliefs.to_show).join(
+    batches = as_entries(beliefs.spans_to_include).join(
         entries.select(*REPLICA, "base_offset"), [*REPLICA, "base_offset"], "left_anti"
     )
     kept = checkpointed(entries.unionByName(batches.select(*ENTRIES.names)))
-    spans = beliefs.spans.select(*PARTITION, "producer_id")
-    producers = checkpointed(kept.select(*PARTITION, "producer_id").unionByName(spans).distinct())
+    index_spans = beliefs.index_spans.select(*PARTITION, "producer_id")
+    producers = checkpointed(kept.select(*PARTITION, "producer_id").unionByName(index_spans).distinct())
     if producers.isEmpty():
         return None, left_out
     markers = beliefs.side.entries.join(producers, [*PARTITION, "producer_id"], "left_semi").select(*ENTRIES.names)
@@ -203,19 +205,21 @@ def _evidence(
 def _judged_keys(
     spark: SparkSession, beliefs: Beliefs, segments: Sequence[SegmentFile], differing: set[Place], tasks: int
 ) -> tuple[DataFrame, dict[Place, int]]:
-    """Return `ENTRIES` of every record of each key that may differ, and how many keys are too many, by place.
+    """Return `ENTRIES` of every record of each key that may differ, and how many keys are left out, by partition.
 
-    And those of the first batch of each transaction that may be stuck.
+    Also the entries of the first batch of each transaction that may be stuck.
     """
     read = {number: segment for number, segment in enumerate(segments) if segment.place in differing}
-    stretches = (
-        beliefs.in_doubt.where("transactional")
+    spans = (
+        beliefs.data_spans.where("transactional")
         .groupBy("segment")
-        .agg(f.collect_list(f.struct("producer_id", "base_offset", "belief", "misjudged")).alias("told"))
+        .agg(f.collect_list(f.struct("producer_id", "base_offset", "belief", "misjudged")).alias("beliefs"))
     )
-    files = spark.createDataFrame([(number,) for number in read], "segment int").join(stretches, "segment", "left")
+    files = spark.createDataFrame([(number,) for number in read], "segment int").join(spans, "segment", "left")
     readers = max(1, len(shares(list(read.values()), TASK_BYTES)))
-    keys = sieve(files.repartition(readers, "segment"), segments, buckets_of(segments), tasks).localCheckpoint()
+    keys = candidate_keys(
+        files.repartition(readers, "segment"), segments, buckets_of(segments), tasks
+    ).localCheckpoint()
     more = keys.where("left_out IS NOT NULL").groupBy(*PARTITION).agg(f.sum("left_out").alias("keys")).collect()
     wanted = keys.where("broker IS NOT NULL").select(*REPLICA, "from", "to").unionByName(beliefs.ended_elsewhere)
-    return checkpointed(pick(spark, wanted, segments)), {place_of(row): row["keys"] for row in more}
+    return checkpointed(read_records(spark, wanted, segments)), {place_of(row): row["keys"] for row in more}

@@ -1,8 +1,8 @@
-"""Whole segments as stretches: all that beliefs need of a log, without a look at its records.
+"""Reduce whole segments to producer spans: all that beliefs need of a log, without reading its records.
 
-A stretch is a sequence of batches of one producer and one epoch between its markers, in one segment: a batch belongs
-to one transaction, so all of a stretch have one outcome. A log of many records is a few thousand stretches; what the
-records are is told by a digest of their batches' checksums, which are computed here and not only read.
+A producer span is a sequence of batches of one producer and one producer epoch between two markers, in one segment. All
+batches of a span have one outcome, as a batch belongs to one transaction. A log of many records has a few thousand
+spans; a digest of the batches' checksums stands for the records. The checksums are computed, not only read.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     Flags = npt.NDArray[np.bool_]
 
 BEFORE, COMPARED, REPLICATED, BEYOND = -1, 0, 1, 2
-"""Where a stretch lies: before the log start; below the bound; from there to the shortest log end; and beyond."""
+"""The region of a span: before the log start; below the bound; from there to the shortest log end; and beyond."""
 
-STRETCHES = t.StructType(
+PRODUCER_SPANS = t.StructType(
     [
         t.StructField(name, type_)
         for name, type_ in {
@@ -47,31 +47,32 @@ STRETCHES = t.StructType(
     ]
 )  # fmt: skip
 """``segment`` is an index into the files that were scanned. ``last_offset`` is that of the first batch, ``end_offset``
-that of the last; a control batch is a stretch of its own. Producers of no transaction count as one, -1. ``digest`` is
-the same for the same batches, whatever the segments are. ``first_in_batch`` is true: a stretch stands for a batch."""
+that of the last; a control batch is a span of its own. All producers outside transactions count as one, -1. ``digest``
+is the same for the same batches, however they are divided into segments. ``first_in_batch`` is true: a span stands for
+a batch."""
 
 _TASK_BYTES: Final = 256 << 20
-"""What a task reads: a tenth of a second's work, and several times what it takes to start one."""
+"""Bytes that a task reads: work for a tenth of a second, several times the time to start a task."""
 _AT_ONCE = 1 << 16
 _NAMES: Final = {ABORT: "abort", COMMIT: "commit"}
 
 
 def scan(spark: SparkSession, segments: Sequence[SegmentFile]) -> DataFrame:
-    """Return `STRETCHES` of all these files; nothing is read yet."""
+    """Return `PRODUCER_SPANS` of all these files; a file is read only when a job runs."""
     tasks = shares(segments, _TASK_BYTES)
-    schema = to_arrow_schema(STRETCHES)
+    schema = to_arrow_schema(PRODUCER_SPANS)
 
     def part(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 for index in tasks[number]:
-                    yield from _stretches(segments[index], index, schema)
+                    yield from _producer_spans(segments[index], index, schema)
 
-    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(part, STRETCHES)
+    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(part, PRODUCER_SPANS)
 
 
-def _stretches(segment: SegmentFile, index: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the stretches of a file, and where it cannot be read from some place on, a row that says so."""
+def _producer_spans(segment: SegmentFile, index: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the producer spans of a file; if it is unreadable from some position on, also a row with the problem."""
     pending: list[Batches] = []
     count = skipped = 0
     problem: str | None = None
@@ -140,14 +141,14 @@ def _marker(number: int) -> str | None:
 
 
 def _regions(segment: SegmentFile, batches: Batches) -> npt.NDArray[np.int32]:
-    """Tell for each batch where it lies."""
+    """Return the region of each batch."""
     base = batches["base_offset"]
     regions = (base >= segment.bound).astype(np.int32) + (base >= segment.shortest)
     return np.where(batches["last_offset"] < segment.log_start, BEFORE, regions).astype(np.int32)
 
 
 def _differs(*columns: npt.NDArray[Any]) -> Flags:
-    """Tell for each row whether any column differs from the row before."""
+    """Return for each row whether any column differs from the row before."""
     new = np.ones(len(columns[0]), np.bool_)
     if len(new):
         new[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
@@ -155,7 +156,7 @@ def _differs(*columns: npt.NDArray[Any]) -> Flags:
 
 
 def _beside(control: Flags) -> Flags:
-    """Tell for each row whether it or the one before is a control batch."""
+    """Return for each row whether it or the row before is a control batch."""
     beside = control.copy()
     beside[1:] |= control[:-1]
     return beside

@@ -96,7 +96,7 @@ def judge_reduced(reduced: Reduced) -> dict[str, Rows]:
     if reduced.evidence is not None:
         judged = judge(reduced.evidence, reduced.replicas)
         rows = _computed(judged, CHECKS)
-    return {**NO_ROWS, **rows, **reduced.told, "left_out": left_out}
+    return {**NO_ROWS, **rows, **reduced.tables, "left_out": left_out}
 
 
 def _computed(judged: Judged, checkers: Mapping[str, Callable[[Judged], DataFrame]]) -> dict[str, Rows]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from checkers.anomalies import FINDERS
 from checkers.consistency import doubts, exposure
 from checkers.evidence.tables import PLANNERS, checkpointed, load, raise_if_damaged
-from checkers.guarantees import every
+from checkers.guarantees import all_guarantees
 from checkers.replay import outcomes
 from checkers.replay.judged import judge
 from harness.errors import UsageError
@@ -35,7 +35,7 @@ log = logging.getLogger("harness")
 
 CHECKERS: dict[str, Callable[[Judged], DataFrame]] = {
     # What takes longest to plan comes first, so that no thread is left alone with it.
-    CHECKER: every.check,
+    CHECKER: all_guarantees.check,
     "doubts": doubts.check,
     "exposure": exposure.check,
     **{name: finder.check for name, finder in FINDERS.items() if finder.in_runs},

@@ -50,9 +50,9 @@ def tell(
 ) -> list[dict[str, Any]]:
     """Return ``guarantees`` of ``verdict.json``.
 
-    ``rows`` as `checkers.guarantees.told` has them, None where none were computed, ``why_not``. What replicas tell that
-    contradict themselves (``distrusted``: topic, partition, broker) is left out. ``unpromised``: guarantees that this
-    target does not give, and why.
+    ``rows`` as `checkers.guarantees.results` has them, None where none were computed, ``why_not``. What replicas tell
+    that contradict themselves (``distrusted``: topic, partition, broker) is left out. ``unpromised``: guarantees that
+    this target does not give, and why.
     """
     left_out = set(distrusted)
     trusted = [row for row in rows or [] if (row["topic"], row["partition"], row["broker"]) not in left_out]

@@ -9,14 +9,20 @@ NO_DATA_THERE: Final = "an offset is that of a marker or of data, never of both"
 
 EQUIVALENT: Final[dict[str, str]] = {
     "beliefs.Beliefs.of: .where('problem IS NULL') -> nothing": "where a file is damaged, nothing is judged",
-    "beliefs._in_doubt: base_offset <= span_to AND end_offset >= span_from -> end_offset >= span_from": A_CLOSER_LOOK,
-    "beliefs._in_doubt: base_offset <= span_to AND end_offset >= span_from -> base_offset <= span_to": A_CLOSER_LOOK,
-    "beliefs._in_doubt: base_offset <= span_to -> base_offset < span_to": NO_DATA_THERE,
-    "beliefs._in_doubt: f.col('transactional') & (~f.col('decided_by').eqNullSafe(f.col('first_mark')) | "
+    "beliefs._with_misjudged: base_offset <= span_to AND end_offset >= span_from -> end_offset >= span_from": (
+        A_CLOSER_LOOK
+    ),
+    "beliefs._with_misjudged: base_offset <= span_to AND end_offset >= span_from -> base_offset <= span_to": (
+        A_CLOSER_LOOK
+    ),
+    "beliefs._with_misjudged: base_offset <= span_to -> base_offset < span_to": NO_DATA_THERE,
+    "beliefs._with_misjudged: f.col('transactional') & (~f.col('decided_by').eqNullSafe(f.col('first_mark')) | "
     "f.col('in_span').isNotNull() | f.col('passed').isNotNull()) -> ~f.col('decided_by').eqNullSafe("
     "f.col('first_mark')) | f.col('in_span').isNotNull() | f.col('passed').isNotNull()": A_CLOSER_LOOK,
-    "beliefs._in_doubt: .where('transactional') -> nothing": "only what is in a transaction is misjudged",
-    "beliefs._spans: .where('first_offset IS NOT NULL') -> nothing": "an entry without an offset has no marker inside",
+    "beliefs._with_misjudged: .where('transactional') -> nothing": "only what is in a transaction is misjudged",
+    "beliefs._index_spans: .where('first_offset IS NOT NULL') -> nothing": (
+        "an entry without an offset has no marker inside"
+    ),
     "beliefs._summary: (f.col('belief') == belief) & compared -> compared": (
         "what logs believe comes of what they hold: those that hold the same believe the same"
     ),
@@ -31,8 +37,8 @@ EQUIVALENT: Final[dict[str, str]] = {
     "exposure.criticals: .where(f.col('f') == 'produce') -> nothing": "only what was produced has a partition",
     "exposure.criticals: f.col('marker_offset') > f.col('payload_offset') -> "
     "f.col('marker_offset') >= f.col('payload_offset')": NO_DATA_THERE,
-    "control_batches._gone: data_at < offset -> data_at <= offset": NO_DATA_THERE,
-    "control_batches._gone: decided_by > offset -> decided_by >= offset": "that marker is gone",
+    "control_batches._removed_before_data: data_at < offset -> data_at <= offset": NO_DATA_THERE,
+    "control_batches._removed_before_data: decided_by > offset -> decided_by >= offset": "that marker is gone",
     "order._written: f.col('first.acked_at') < f.col('invoked_at') -> "
     "f.col('first.acked_at') <= f.col('invoked_at')": "no line of a history tells both",
     "hidden._undone_deletes: here_offset < true_offset -> here_offset <= true_offset": "a tombstone is not alive",
@@ -46,9 +52,11 @@ EQUIVALENT: Final[dict[str, str]] = {
     "missed_marker._as: marker_offset < overtaken_at -> marker_offset <= overtaken_at": NO_DATA_THERE,
     "side_files._indexes: .where('transactional') -> nothing": "no producer of transactions writes what is in none",
     "wire_answers.with_served_aborts: marker_offset > first_offset -> marker_offset >= first_offset": NO_DATA_THERE,
-    "plain._digest: mine & data & (columns['region'].to_numpy() != BEFORE) -> mine & data": A_CLOSER_LOOK,
-    "plain._digest: mine & data -> mine": A_CLOSER_LOOK,
-    "plain._look: owners == broker -> owners != broker #2": (
+    "consistent_partitions._digest: mine & data & (columns['region'].to_numpy() != BEFORE) -> mine & data": (
+        A_CLOSER_LOOK
+    ),
+    "consistent_partitions._digest: mine & data -> mine": A_CLOSER_LOOK,
+    "consistent_partitions._consistent_partition: owners == broker -> owners != broker #2": (
         "all but each one come to the same if and only if each one does, as digests are added by exclusive or"
     ),
     "reduce._judged_keys: .where('broker IS NOT NULL') -> nothing": "what counts keys names no offsets to be looked at",
@@ -58,16 +66,20 @@ EQUIVALENT: Final[dict[str, str]] = {
     ),
     "batch_outcomes.open_transactions: min_by -> max_by": "the reduction looks at more records than it needs to",
     "batch_outcomes.replay: .where('first_in_batch') -> nothing": "every record of a batch says the same of it",
-    "scan._stretches: count >= _AT_ONCE -> count > _AT_ONCE": "a batch more or less at once",
-    "sieve._flags: NOT_COMMITTED | IS_OPEN -> IS_OPEN": "a key that is open everywhere is let go by the checkers",
-    "sieve._flags: NOT_COMMITTED | IS_OPEN -> NOT_COMMITTED": A_CLOSER_LOOK,
-    "sieve._packed: offsets >= segment.bound -> offsets > segment.bound": A_CLOSER_LOOK,
-    "sieve._packed: (unpacked.key_size >= 0) & (offsets >= segment.log_start) -> unpacked.key_size >= 0": A_CLOSER_LOOK,
-    "sieve._differ: (placed & NOT_COMMITTED == 0) | (placed & IS_OPEN != 0) -> "
+    "scan._producer_spans: count >= _AT_ONCE -> count > _AT_ONCE": "a batch more or less at once",
+    "candidate_keys._flags: NOT_COMMITTED | IS_OPEN -> IS_OPEN": (
+        "a key that is open everywhere is let go by the checkers"
+    ),
+    "candidate_keys._flags: NOT_COMMITTED | IS_OPEN -> NOT_COMMITTED": A_CLOSER_LOOK,
+    "candidate_keys._packed: offsets >= segment.bound -> offsets > segment.bound": A_CLOSER_LOOK,
+    "candidate_keys._packed: (unpacked.key_size >= 0) & (offsets >= segment.log_start) -> unpacked.key_size >= 0": (
+        A_CLOSER_LOOK
+    ),
+    "candidate_keys._differ: (placed & NOT_COMMITTED == 0) | (placed & IS_OPEN != 0) -> "
     "placed & NOT_COMMITTED == 0": A_CLOSER_LOOK,
-    "sieve._dealt: end > start -> end >= start": "an empty share tells nothing",
-    "sieve._send: rows >= SEND_ROWS -> rows > SEND_ROWS": "a record more or less at once",
-    "sieve.buckets_of: max -> min": "what is in fewer buckets takes more memory, and is the same",
+    "candidate_keys._distributed: end > start -> end >= start": "an empty share tells nothing",
+    "candidate_keys._send: rows >= SEND_ROWS -> rows > SEND_ROWS": "a record more or less at once",
+    "candidate_keys.buckets_of: max -> min": "what is in fewer buckets takes more memory, and is the same",
     "stuck_lso.check: marker_offset > first_offset -> marker_offset >= first_offset": NO_DATA_THERE,
     "undeleted_values.undeleted_values: deleted_at < last.offset -> deleted_at <= last.offset": (
         "an offset is that of a value or of a tombstone"

@@ -65,12 +65,12 @@ REDUCING: Final = frozenset(
         "evidence.files",
         "evidence.groups",
         "reduction.beliefs",
-        "reduction.pick",
-        "reduction.plain",
+        "reduction.candidate_keys",
+        "reduction.consistent_partitions",
+        "reduction.fast_path",
+        "reduction.read_records",
         "reduction.reduce",
         "reduction.scan",
-        "reduction.settled",
-        "reduction.sieve",
     )
 )
 """The modules that are used for big copies alone."""
@@ -306,7 +306,7 @@ def _failed_reduced(stand: Stand, _: Mutant, code: Code) -> str | None:
         if failure is not None:
             return failure
     every = reduced(stand.copies)
-    let_go = {run for run, *_ in every.let_go} & {case.name for case in AUDIT_CASES}
+    let_go = {run for run, *_ in every.cleared} & {case.name for case in AUDIT_CASES}
     verdicts = _verdicts(stand, code, code.copies.judge_reduced(every))
     failure = _complaint(stand, verdicts, let_go, alone=verdicts)
     if failure is not None:

@@ -89,7 +89,7 @@ def said(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Said:
     return Said(
         top,
         {way: {copies.run_id: assemble(copies, told, timings_s={}) for copies in every} for way, told in rows.items()},
-        {run for run, *_ in reduced.let_go},
+        {run for run, *_ in reduced.cleared},
         judged_alone(every, lambda one: judge_reduced(reduce_copies(spark, [one], tasks=2))),
     )
 

@@ -9,8 +9,8 @@ import pytest
 from copied import copy, write_copies
 from literal import Txn, abort, commit, delete, put
 
+from checkers.reduction.candidate_keys import KEYS_A_BUCKET
 from checkers.reduction.reduce import reduce_copies
-from checkers.reduction.sieve import KEYS_A_BUCKET
 from harness.audit.judge import assemble, judge_reduced
 from harness.brokers.copies.copies import find_copies
 

@@ -32,7 +32,7 @@ from test_checkers import by_run
 
 from checkers.evidence.retentions import retentions_ms
 from checkers.evidence.tables import load, raise_if_damaged
-from checkers.guarantees import every
+from checkers.guarantees import all_guarantees
 from checkers.replay.judged import judge
 
 if TYPE_CHECKING:
@@ -700,7 +700,7 @@ def guaranteed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
     top = tmp_path_factory.mktemp("guarantees")
     evidence = load(spark, [write_run(top, case.history) for case in CASES])
     raise_if_damaged(evidence.problems)
-    rows = [row.asDict(recursive=True) for row in every.check(judge(evidence)).collect()]
+    rows = [row.asDict(recursive=True) for row in all_guarantees.check(judge(evidence)).collect()]
     return by_run(rows)
 
 

@@ -1,4 +1,4 @@
-"""All guarantees, in one job: each is small, and a job of its own would cost more than what it computes."""
+"""All guarantees, in one job: each is small, and a job for each would cost more than its computation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from checkers.evidence.tables import colocated
 from checkers.guarantees import compaction_lag, control_batches, last_value, offsets, order, tombstones
-from checkers.guarantees.watched import watch
+from checkers.guarantees.removals import observed_removals
 
 if TYPE_CHECKING:
     from checkers.replay.judged import Judged
@@ -18,6 +18,6 @@ GUARANTEES = (last_value, order, offsets, tombstones, compaction_lag, control_ba
 
 
 def check(judged: Judged) -> DataFrame:
-    """Return `told.TOLD` of every guarantee and replica that has anything to compare."""
-    watched = watch(judged)
-    return colocated(reduce(DataFrame.unionByName, (one.check(watched) for one in GUARANTEES)))
+    """Return `results.RESULTS` of every guarantee and replica with anything to compare."""
+    observed = observed_removals(judged)
+    return colocated(reduce(DataFrame.unionByName, (one.check(observed) for one in GUARANTEES)))

@@ -1,4 +1,4 @@
-"""Some records of big files, as the rows that checkers know."""
+"""Read some records of big files as the rows of `ENTRIES`."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from harness.brokers.segments.tombstones import Tombstones
 
 _HEAD = 7
-"""Columns of `ENTRIES` that the place of a file tells."""
+"""The number of columns of `ENTRIES` that follow from the path of a file."""
 _FIRST_AT, _OFFSET_AT = (ENTRIES.names.index(name) - _HEAD for name in ("first_in_batch", "offset"))
 
 
-def pick(spark: SparkSession, wanted: DataFrame, segments: Sequence[SegmentFile]) -> DataFrame:
-    """Return `ENTRIES` of what lies at the wanted offsets (REPLICA, ``from``, ``to``): whole batches are not needed.
+def read_records(spark: SparkSession, wanted: DataFrame, segments: Sequence[SegmentFile]) -> DataFrame:
+    """Return `ENTRIES` of the records at the wanted offsets (REPLICA, ``from``, ``to``), not of whole batches.
 
-    Of a batch without records, the row that it is.
+    A batch without records is returned as one row.
     """
     schema = to_arrow_schema(ENTRIES)
     files = spark.createDataFrame(
@@ -54,12 +54,12 @@ def pick(spark: SparkSession, wanted: DataFrame, segments: Sequence[SegmentFile]
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for index, starts, ends in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                yield from _picked(segments[index], np.array(starts), np.array(ends), schema)
+                yield from _segment_records(segments[index], np.array(starts), np.array(ends), schema)
 
     return by_file.mapInArrow(read, ENTRIES)
 
 
-def _picked(
+def _segment_records(
     segment: SegmentFile, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     order = np.argsort(starts)
@@ -94,7 +94,7 @@ def _any_within(
     starts: npt.NDArray[np.int64],
     ends: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.bool_]:
-    """Tell for each range of offsets whether any of the wanted ones, whose starts rise, has a part of it."""
+    """Return for each range of offsets whether it overlaps any wanted range; ``starts`` is sorted."""
     nearest = np.searchsorted(starts, last, "right") - 1
-    found: npt.NDArray[np.bool_] = (nearest >= 0) & (ends[nearest] >= first)
-    return found
+    overlaps: npt.NDArray[np.bool_] = (nearest >= 0) & (ends[nearest] >= first)
+    return overlaps

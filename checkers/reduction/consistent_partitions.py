@@ -1,12 +1,12 @@
-"""Partitions that leave no doubt: one look at the stretches of each, instead of all that doubtful ones take.
+"""Partitions whose transactions agree on all replicas, by their producer spans: the fast path needs no other step.
 
-Plain is a partition where every log ends at the same offset, is of one lineage, and gives every transaction the first
-marker that any replica shows after it; where no ``.txnindex`` and no newest producer snapshot says otherwise, and
-nothing is open. Then no transaction can be misjudged, and what is left to compare is records. Where the batches of data
-are the same too, they are the same records, and nothing at all is left.
+A partition is consistent if every log ends at the same offset, if no log has an unreplicated tail, if every log ends
+each transaction with the first marker that any replica shows after it, if no ``.txnindex`` and no newest producer
+snapshot contradicts its log, and if no transaction is open. Then no transaction can be misjudged, and only records
+remain to be compared. If the data batches are the same too, the records are the same, and nothing remains.
 
-This finds nothing. What it lets go has nothing to be found by beliefs; whatever is not plain, for whatever reason, is
-judged by the checkers.
+This module reports no finding. No checker would find a wrong belief in a consistent partition; the checkers judge every
+other partition, whatever the reason.
 """
 
 from __future__ import annotations
@@ -50,40 +50,45 @@ BELIEFS = t.ArrayType(
         ]
     )
 )
-"""What a replica believes of the transactional stretches of one segment."""
+"""A replica's beliefs about the transactional producer spans of one segment."""
 
-LOOKS = t.StructType(
+PARTITION_ROWS = t.StructType(
     [
         t.StructField(name, type_)
         for name, type_ in {
-            "run": TEXT, "topic": TEXT, "partition": INT, "plain": FLAG, "same": FLAG, "log_end": LONG,
-            "segment": INT, "told": BELIEFS,
+            "run": TEXT, "topic": TEXT, "partition": INT, "consistent": FLAG, "same": FLAG, "log_end": LONG,
+            "segment": INT, "beliefs": BELIEFS,
         }.items()
     ]
 )  # fmt: skip
-"""A row for each partition, and of plain ones one for each segment too, with ``segment`` and ``told``."""
+"""A row for each partition; for a consistent one also a row for each segment, with ``segment`` and ``beliefs``."""
 
 
-def look(stretches: DataFrame, copies: Mapping[Place, Copies], segments: Mapping[Place, Sequence[int]]) -> DataFrame:
-    """Return `LOOKS` of every partition. ``copies``: its replicas; ``segments``: those of its files; both by place."""
-    schema = to_arrow_schema(LOOKS)
+def consistent_partitions(
+    spans: DataFrame, copies: Mapping[Place, Copies], segments: Mapping[Place, Sequence[int]]
+) -> DataFrame:
+    """Return `PARTITION_ROWS` of every partition.
 
-    def see(here: pa.Table) -> pa.Table:
+    ``copies``: its replicas; ``segments``: the indexes of its files; both by partition.
+    """
+    schema = to_arrow_schema(PARTITION_ROWS)
+
+    def check(here: pa.Table) -> pa.Table:
         place: Place = tuple(here.column(name)[0].as_py() for name in PARTITION)
-        found = _look(here, copies[place])
-        if found is None:
-            return pa.Table.from_pylist([_row(place, plain=False, same=False)], schema=schema)
-        told = {} if found.same else {segment: found.told.get(segment, []) for segment in segments[place]}
-        rows = [_row(place, plain=True, same=found.same, log_end=found.log_end)]
-        rows += (_row(place, segment=segment, told=beliefs) for segment, beliefs in told.items())
+        result = _consistent_partition(here, copies[place])
+        if result is None:
+            return pa.Table.from_pylist([_row(place, consistent=False, same=False)], schema=schema)
+        by_segment = {} if result.same else {segment: result.beliefs.get(segment, []) for segment in segments[place]}
+        rows = [_row(place, consistent=True, same=result.same, log_end=result.log_end)]
+        rows += (_row(place, segment=segment, beliefs=beliefs) for segment, beliefs in by_segment.items())
         return pa.Table.from_pylist(rows, schema=schema)
 
-    return stretches.groupBy(*PARTITION).applyInArrow(see, LOOKS)
+    return spans.groupBy(*PARTITION).applyInArrow(check, PARTITION_ROWS)
 
 
 @dataclass(frozen=True)
 class _Log:
-    """The stretches of one replica, by producer and offset; what compaction has left of markers is not among them."""
+    """The producer spans of one replica, ordered by producer and offset, without emptied control batches."""
 
     producer: Longs
     base: Longs
@@ -93,13 +98,13 @@ class _Log:
     segment: Longs
     end: int
     decided_at: Longs
-    """Where the next marker of the producer is; -1 where there is none."""
+    """The offset of the producer's next marker; -1 where there is none."""
     committed: Flags
-    """Whether that is a COMMIT."""
+    """Whether that marker is a COMMIT."""
 
     @property
     def is_data(self) -> Flags:
-        """Which stretches are of transactions' data."""
+        """Whether each span is transactional data."""
         return self.transactional & ~self.is_marker
 
 
@@ -108,43 +113,45 @@ def _row(place: Place, **columns: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class _Plain:
-    """What a plain partition is; ``told``: `BELIEFS` by segment."""
+class _ConsistentPartition:
+    """``same``: the data batches are the same on every replica. ``beliefs``: `BELIEFS` by segment."""
 
     same: bool
     log_end: int
-    told: dict[int, list[dict[str, Any]]]
+    beliefs: dict[int, list[dict[str, Any]]]
 
 
-def _look(here: pa.Table, copies: Copies) -> _Plain | None:
-    """Return what a partition is, None where it is not plain."""
+def _consistent_partition(here: pa.Table, copies: Copies) -> _ConsistentPartition | None:
+    """Return the partition if it is consistent, else None."""
     columns = {name: here.column(name) for name in here.column_names}
     owners = columns["broker"].to_numpy()
     brokers = {copy.broker for copy in copies.replicas}
     if columns["problem"].null_count < len(here) or set(owners.tolist()) != brokers:
         return None
     try:
-        notes = {copy.broker: _Notes.read(replace(copies, replicas=(copy,))) for copy in copies.replicas}
+        side_files = {copy.broker: _SideFiles.read(replace(copies, replicas=(copy,))) for copy in copies.replicas}
     except (CorruptLogError, OSError):
         return None
-    if _has_stale_tail(columns, [start for note in notes.values() for start in note.epochs]):
+    if _has_unreplicated_tail(columns, [start for files in side_files.values() for start in files.epochs]):
         return None
     logs = {broker: _log(columns, np.flatnonzero(owners == broker)) for broker in brokers}
     ends = {log.end for log in logs.values()}
     if len(ends) > 1 or any(map(_is_overtaken, logs.values())):
         return None
-    marks = _marks(logs, notes)
-    if _spans_differ(notes.values()) or any(_is_doubtful(logs[broker], notes[broker], marks) for broker in brokers):
+    marks = _marks(logs, side_files)
+    if _spans_differ(side_files.values()) or any(
+        _contradicts(logs[broker], side_files[broker], marks) for broker in brokers
+    ):
         return None
     same = len({_digest(columns, owners == broker) for broker in brokers}) == 1
-    return _Plain(same, ends.pop(), {} if same else _told(logs.values()))
+    return _ConsistentPartition(same, ends.pop(), {} if same else _beliefs(logs.values()))
 
 
-def _told(logs: Iterable[_Log]) -> dict[int, list[dict[str, Any]]]:
-    told: dict[int, list[dict[str, Any]]] = {}
+def _beliefs(logs: Iterable[_Log]) -> dict[int, list[dict[str, Any]]]:
+    beliefs: dict[int, list[dict[str, Any]]] = {}
     for log in logs:
         for row in np.flatnonzero(log.is_data).tolist():
-            told.setdefault(int(log.segment[row]), []).append(
+            beliefs.setdefault(int(log.segment[row]), []).append(
                 {
                     "producer_id": int(log.producer[row]),
                     "base_offset": int(log.base[row]),
@@ -152,18 +159,18 @@ def _told(logs: Iterable[_Log]) -> dict[int, list[dict[str, Any]]]:
                     "misjudged": False,
                 }
             )
-    return told
+    return beliefs
 
 
-def _has_stale_tail(columns: dict[str, Any], known: Sequence[tuple[int, int]]) -> bool:
+def _has_unreplicated_tail(columns: dict[str, Any], epoch_starts: Sequence[tuple[int, int]]) -> bool:
     """Whether any replica has a lower leader epoch where another has a higher one already (see `unreplicated_tails`).
 
-    ``written``: leader epochs and where they began.
+    ``epoch_starts``: leader epochs and their start offsets.
     """
-    began = np.array(known, np.int64).reshape(-1, 2)
+    began = np.array(epoch_starts, np.int64).reshape(-1, 2)
     starts = np.concatenate([columns["base_offset"].to_numpy(), began[:, 1]])
     epochs = np.concatenate([columns["leader_epoch"].to_numpy(), began[:, 0]])
-    # A stretch may go on to where a newer epoch begins: its own end counts.
+    # A span may reach the start of a newer epoch: the end of the span counts.
     ends = np.concatenate([columns["end_offset"].to_numpy(), began[:, 1]])
     order = np.lexsort((epochs, starts))
     newest = np.maximum.accumulate(epochs[order])
@@ -196,7 +203,7 @@ def _log(columns: dict[str, Any], mine: npt.NDArray[np.intp]) -> _Log:
 
 
 def _next(producers: Longs, marks: Flags) -> Longs:
-    """Return for each row the index of the next marked one of its producer, itself counting; -1 where there is none."""
+    """Return for each row the index of its producer's next marked row, itself included; -1 where there is none."""
     nowhere = len(producers)
     places = np.where(marks, np.arange(nowhere), nowhere)
     following = np.minimum.accumulate(places[::-1])[::-1]
@@ -205,18 +212,18 @@ def _next(producers: Longs, marks: Flags) -> Longs:
 
 
 def _is_overtaken(log: _Log) -> bool:
-    """Whether data of a higher epoch follow others of their producer before a marker."""
-    # Of one producer: the last of each is a marker, or else it is open, and in doubt.
+    """Whether data of a producer are followed by data of a higher producer epoch before a marker."""
+    # Two neighbours are of one producer: a producer's last span is a marker, else it is open, and the log inconsistent.
     follows = log.is_data[:-1] & log.is_data[1:]
     return bool((follows & (log.epoch[1:] > log.epoch[:-1])).any())
 
 
 @dataclass(frozen=True)
-class _Notes:
-    """What one broker noted beside its log.
+class _SideFiles:
+    """The side files of one replica.
 
-    Aborted transactions; producers of those that its newest snapshot, of offset ``as_of``, holds open; ``epochs``:
-    leader epochs and where each began.
+    ``producer``, ``first``, ``last``: its aborted transactions. ``open_producers``: producers with an open transaction
+    in its newest producer snapshot, of offset ``as_of``. ``epochs``: leader epochs and their start offsets.
     """
 
     producer: Longs
@@ -227,7 +234,7 @@ class _Notes:
     epochs: tuple[tuple[int, int], ...]
 
     @classmethod
-    def read(cls, copies: Copies) -> _Notes:
+    def read(cls, copies: Copies) -> _SideFiles:
         """Read the files beside one replica. Raises ``CorruptLogError`` and ``OSError``."""
         producers, firsts, lasts = np.array(_rows("aborts", copies), np.int64).reshape(-1, 3).T
         snapshots = _rows("producers", copies)
@@ -241,56 +248,65 @@ def _rows(table: str, copies: Copies) -> list[tuple[Any, ...]]:
     return [row for _, path in reader.files(copies) for row in reader.rows(path)]
 
 
-def _marks(logs: Mapping[int, _Log], notes: Mapping[int, _Notes]) -> tuple[Longs, Longs]:
+def _marks(logs: Mapping[int, _Log], side_files: Mapping[int, _SideFiles]) -> tuple[Longs, Longs]:
     """Return producer and offset of every marker that any replica shows, in its log or its ``.txnindex``."""
-    producers = [log.producer[log.is_marker] for log in logs.values()] + [note.producer for note in notes.values()]
-    places = [log.base[log.is_marker] for log in logs.values()] + [note.last for note in notes.values()]
+    producers = [log.producer[log.is_marker] for log in logs.values()] + [
+        files.producer for files in side_files.values()
+    ]
+    places = [log.base[log.is_marker] for log in logs.values()] + [files.last for files in side_files.values()]
     return np.concatenate(producers), np.concatenate(places)
 
 
-def _spans_differ(notes: Iterable[_Notes]) -> bool:
-    """Whether two replicas take one ABORT for the end of different stretches (see `txnindex_disagreement`)."""
+def _spans_differ(side_files: Iterable[_SideFiles]) -> bool:
+    """Whether the ranges of one aborted transaction differ between replicas (see `txnindex_disagreement`)."""
     first_of: dict[tuple[int, int], int] = {}
-    for note in notes:
-        for producer, first, last in zip(note.producer.tolist(), note.first.tolist(), note.last.tolist(), strict=True):
+    for files in side_files:
+        for producer, first, last in zip(
+            files.producer.tolist(), files.first.tolist(), files.last.tolist(), strict=True
+        ):
             if first_of.setdefault((producer, last), first) != first:
                 return True
     return False
 
 
 def _first_after(producers: Longs, places: Longs, marks: tuple[Longs, Longs]) -> Longs:
-    """Return for each place the offset of its producer's first mark after it; -1 where there is none."""
+    """Return for each of ``places`` the offset of its producer's first marker after it; -1 where there is none."""
     count = len(producers)
     owners, at = np.concatenate([producers, marks[0]]), np.concatenate([places, marks[1]])
     is_mark = np.arange(len(owners)) >= count
     order = np.lexsort((at, owners))
-    found = np.empty(len(owners), np.int64)
-    found[order] = np.append(at[order], NOWHERE)[_next(owners[order], is_mark[order])]
-    return found[:count]
+    first_mark = np.empty(len(owners), np.int64)
+    first_mark[order] = np.append(at[order], NOWHERE)[_next(owners[order], is_mark[order])]
+    return first_mark[:count]
 
 
-def _is_doubtful(log: _Log, notes: _Notes, marks: tuple[Longs, Longs]) -> bool:
+def _contradicts(log: _Log, side_files: _SideFiles, marks: tuple[Longs, Longs]) -> bool:
+    """Whether a log contradicts its side files, or the markers of any replica."""
     data = log.is_data
     producers, bases, decided_at = log.producer[data], log.base[data], log.decided_at[data]
     if (_first_after(producers, bases, marks) != decided_at).any():
         return True
-    if (_first_after(notes.producer, notes.first, marks) != notes.last).any():
+    if (_first_after(side_files.producer, side_files.first, marks) != side_files.last).any():
         return True
     entry_of = dict(
-        zip(zip(notes.producer.tolist(), notes.last.tolist(), strict=True), notes.first.tolist(), strict=True)
+        zip(
+            zip(side_files.producer.tolist(), side_files.last.tolist(), strict=True),
+            side_files.first.tolist(),
+            strict=True,
+        )
     )
-    stretches = (column.tolist() for column in (producers, bases, decided_at, log.committed[data]))
-    # One that is open is neither committed nor among the aborted ones.
-    for producer, base, at, committed in zip(*stretches, strict=True):
+    spans = (column.tolist() for column in (producers, bases, decided_at, log.committed[data]))
+    # An open transaction is neither committed nor in the index, and so counts as a contradiction.
+    for producer, base, at, committed in zip(*spans, strict=True):
         if (entry_of.get((producer, at), base + 1) <= base) == committed:
             return True
-    # Nothing is open: who has written since has ended it.
-    ended = log.producer[log.base >= notes.as_of]
-    return not notes.open_producers <= set(ended.tolist())
+    # No transaction is open in the log, so every producer that wrote since has ended its transaction.
+    ended = log.producer[log.base >= side_files.as_of]
+    return not side_files.open_producers <= set(ended.tolist())
 
 
 def _digest(columns: dict[str, Any], mine: Flags) -> int:
-    """Return what the data of a log come to, from the log start on: markers were compared by what they decide."""
+    """Return a digest of the data batches from the log start on; markers were compared by their outcomes."""
     data = ~columns["control"].to_numpy(zero_copy_only=False)
     compared = mine & data & (columns["region"].to_numpy() != BEFORE)
     return int(np.bitwise_xor.reduce(columns["digest"].to_numpy()[compared], initial=0))

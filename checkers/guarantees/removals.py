@@ -1,15 +1,15 @@
-"""What was seen of replicas while they were cleaned, and the least that is known of when each record was written.
+"""Observed removals from replicas during cleaning, and an upper bound of the age of each removed record.
 
-A removal is judged only where nothing but compaction can have caused it: this replica had itself said before that the
-offset was below its high watermark (it is not truncated then, but for an unclean election), and when it was gone its
-log still went on past the offset and started at or before it.
+A removal is judged only where nothing but compaction can have caused it: the offset was below this replica's own high
+watermark before the removal (so it was not truncated, except in an unclean election), and after the removal the log
+still started at or before the offset and ended after it.
 
-Of an offset's age only an upper bound is needed. No record is written before its client begins to produce it, and
-what lies at a higher offset is written later. So it is no older than the latest beginning of any acknowledged record
-at or below it. All these times are of the harness's host. Brokers go by their own clocks: that one is ahead of ours
-all along changes nothing for tombstones and markers, whose time begins and ends on it, but a jump does, and for
-``min.compaction.lag.ms``, which is compared with clients' times, any advance does. Where a run puts clocks forward,
-nothing is judged by them (`checkers.evidence.retentions`).
+For the age of an offset, an upper bound is enough. No record is written before its client begins to produce it, and a
+record at a higher offset is written later. So an offset is no older than the latest beginning of any acknowledged
+record at or below it. All these times are by the clock of the harness's host; brokers use their own clocks. A constant
+lead of a broker's clock changes nothing for tombstones and markers, whose time begins and ends on that clock, but a
+jump does. For ``min.compaction.lag.ms``, which is compared with clients' times, any lead matters. Where a run sets
+clocks forward, no guarantee is judged by times (`checkers.evidence.retentions`).
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Watched:
-    """What guarantees are checked with; all of it about runs whose clients are known.
+class ObservedRemovals:
+    """The input of the guarantees; only for runs, which have a history of clients.
 
     ``acks``: PARTITION, offset, key, tombstone, txn (as in record headers), ``invoked_ms``, ``invoked_at``,
     ``acked_at`` (lines of the history) of each acknowledged record.
-    ``sightings``: REPLICA, offset, kind, producer_id, ``is_gone``, time_ms, log_start, log_end: what the observer saw
-    appear and go, where the replica knew by then that it is below its high watermark.
-    ``removals``: those that are gone from inside the log, with what is known of them: key, tombstone, truth,
-    ``last_of_key`` (the last offset of the key that is not known to be aborted), ``goes_on``, ``known_to`` (up to
-    there, every offset from this one on is known), ``age_ms`` (no older than that), ``delete_retention_ms`` and
-    ``min_compaction_lag_ms``. What is known of nobody is not among them.
+    ``sightings``: REPLICA, offset, kind, producer_id, ``is_gone``, time_ms, log_start, log_end: the appearances and
+    removals that the observer saw, at offsets that were below the replica's high watermark by then.
+    ``removals``: the removals from inside the log, with the facts about the offset: key, tombstone, truth,
+    ``last_of_key`` (the last offset of the key that is not known to be aborted), ``goes_on``, ``known_to`` (every
+    offset from this one up to there is known), ``age_ms`` (an upper bound), ``delete_retention_ms`` and
+    ``min_compaction_lag_ms``. Removals of unknown offsets are left out.
     """
 
     judged: Judged
@@ -49,11 +49,11 @@ class Watched:
     removals: DataFrame
 
 
-def watch(judged: Judged) -> Watched:
-    """Derive it."""
+def observed_removals(judged: Judged) -> ObservedRemovals:
+    """Derive the observed removals."""
     acks = checkpointed(_acks(judged))
     sightings = checkpointed(_sightings(judged))
-    return Watched(judged, acks, sightings, checkpointed(_removals(judged, acks, sightings)))
+    return ObservedRemovals(judged, acks, sightings, checkpointed(_removals(judged, acks, sightings)))
 
 
 def _acks(judged: Judged) -> DataFrame:
@@ -67,7 +67,7 @@ def _acks(judged: Judged) -> DataFrame:
             f.min("index").alias("invoked_at"),
             f.max("index").alias("acked_at"),
         )
-        # An offset comes with an acknowledgement of a record, and with nothing else.
+        # Only the acknowledgement of a record has an offset.
         .where("offset IS NOT NULL")
         .drop("op")
     )
@@ -76,10 +76,10 @@ def _acks(judged: Judged) -> DataFrame:
 def _sightings(judged: Judged) -> DataFrame:
     in_time = Window.partitionBy(*REPLICA).orderBy("time_ms")
     before = f.max("high_watermark").over(in_time.rowsBetween(Window.unboundedPreceding, -1))
-    looks = judged.evidence.observations.withColumn("replicated_before", before)
+    observations = judged.evidence.observations.withColumn("replicated_before", before)
     columns = [*REPLICA, "time_ms", "log_start", "log_end", "high_watermark", "replicated_before"]
-    gone = looks.select(*columns, f.explode("removed").alias("seen"), f.lit(True).alias("is_gone"))
-    there = looks.select(*columns, f.explode("appeared").alias("seen"), f.lit(False).alias("is_gone"))
+    gone = observations.select(*columns, f.explode("removed").alias("seen"), f.lit(True).alias("is_gone"))
+    there = observations.select(*columns, f.explode("appeared").alias("seen"), f.lit(False).alias("is_gone"))
     return (
         colocated(there.unionByName(gone))
         .select(
@@ -109,19 +109,19 @@ def _removals(judged: Judged, acks: DataFrame, sightings: DataFrame) -> DataFram
 
 
 def _written(judged: Judged, acks: DataFrame) -> DataFrame:
-    """Return what is known of every offset: records by client or log, markers by any log or the observer."""
+    """Return the facts about every known offset: records from clients or logs, markers from any log or the observer."""
     begun = acks.groupBy(*PARTITION, "offset").agg(f.max("invoked_ms").alias("invoked_ms"))
     records = judged.written.select(*PARTITION, "offset", "key", "tombstone", "truth", "goes_on")
     markers = judged.markers.select(*PARTITION, f.col("marker_offset").alias("offset")).distinct()
     upwards = Window.partitionBy(*PARTITION).orderBy("offset")
-    stretch = Window.partitionBy(*PARTITION, "stretch")
+    contiguous = Window.partitionBy(*PARTITION, "gap_number")
     counts = ~f.col("truth").eqNullSafe(ABORTED)
     return (
         colocated(records.unionByName(markers, allowMissingColumns=True))
         .join(colocated(begun), [*PARTITION, "offset"], "left")
         .withColumn("since_ms", f.max("invoked_ms").over(upwards))
-        .withColumn("stretch", f.col("offset") - f.dense_rank().over(upwards))
-        .withColumn("known_to", f.max("offset").over(stretch) + 1)
+        .withColumn("gap_number", f.col("offset") - f.dense_rank().over(upwards))
+        .withColumn("known_to", f.max("offset").over(contiguous) + 1)
         .withColumn("last_of_key", f.max(f.when(counts, f.col("offset"))).over(Window.partitionBy(*PARTITION, "key")))
-        .drop("invoked_ms", "stretch")
+        .drop("invoked_ms", "gap_number")
     )

@@ -1,14 +1,14 @@
-"""The keys whose final state may differ between replicas, found without looking at any other key twice.
+"""The keys whose final state may differ between replicas, found by reading every record once.
 
-Every record is hashed and sent to the task of its hash's bucket, sixteen bytes each; there the last committed record
-of each key on each replica is compared. What comes through is more than is wrong, and never less: whatever the checkers
-would find by a key's final state has a key that comes through. They judge what is left.
+Every record is hashed and sent to the task of its hash's bucket, sixteen bytes each; that task compares the last
+committed record of each key on each replica. The filter may keep healthy keys; it never drops a diverged one: every
+finding of the checkers about a key's final state is about a candidate key. The checkers judge the candidates.
 
-The rule: a key with a later record at or beyond the bound, which some replica may have cleaned by, is let go. Of the
-others, the last value (none, for a tombstone or nothing) has to be the same everywhere, unless a log starts after it.
-Keys of records whose transaction is misjudged come through in any case.
+The rule: a key with a later record at or beyond the bound, because of which some replica may have cleaned, is no
+candidate. Each other key is a candidate unless its last value (none, for a tombstone or no record) is the same on every
+replica whose log does not start after it. Keys of records whose transaction is misjudged are always candidates.
 
-Two keys of one hash (64 bits) are taken for one; so would a difference be missed where the other key hides it.
+Two keys with the same hash (64 bits) count as one key; a difference is missed if the other key hides it.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ if TYPE_CHECKING:
     from checkers.evidence.tables import Place
     from harness.brokers.segments.blocks import Block, Unpacked
 
-TOMBSTONE, NOT_COMMITTED, IS_OPEN, LATER, SUSPECT = 1, 2, 4, 8, 16
+TOMBSTONE, NOT_COMMITTED, IS_OPEN, LATER, MISJUDGED = 1, 2, 4, 8, 16
 """Flags of a record: a tombstone; believed aborted or open; open; at or beyond the bound; of a misjudged batch."""
 _FLAG_BITS = 8
 
 BUCKET_BYTES: Final = 192 << 20
-"""Of segment files, for each bucket: about two million records of a hundred bytes."""
+"""Bytes of segment files for each bucket: about two million records of a hundred bytes."""
 TASK_BYTES: Final = 64 << 20
-"""Of segment files that one task reads."""
+"""Bytes of segment files that one task reads."""
 SEND_ROWS: Final = 1 << 21
 KEYS_A_BUCKET: Final = 2_000
-"""No more keys of one bucket come through: one finding is as good as a million, and the rest is counted."""
+"""The limit of candidate keys of a bucket: one finding is as good as a million. Keys beyond the limit are counted."""
 
 _SENT = t.StructType(
     [
@@ -60,7 +60,7 @@ _SENT = t.StructType(
     ]
 )  # fmt: skip
 
-WANTED = t.StructType(
+CANDIDATE_RECORDS = t.StructType(
     [
         t.StructField(name, type_)
         for name, type_ in {
@@ -68,54 +68,56 @@ WANTED = t.StructType(
         }.items()
     ]
 )  # fmt: skip
-"""Offsets whose records are to be looked at. ``left_out``: in a row of its own, how many more keys there were."""
+"""Offsets of records to be read. ``left_out``: in a row of its own, how many more candidate keys there are."""
 
 
 def buckets_of(segments: Sequence[SegmentFile]) -> list[int]:
-    """Return into how many buckets the keys of each file go: as many as all files of its partition need."""
+    """Return the number of buckets for the keys of each file: as many as all files of its partition need."""
     sizes: dict[Place, int] = {}
     for segment in segments:
         sizes[segment.place] = sizes.get(segment.place, 0) + segment.size_bytes
     return [max(1, -(-sizes[segment.place] // BUCKET_BYTES)) for segment in segments]
 
 
-def sieve(beliefs: DataFrame, segments: Sequence[SegmentFile], buckets: Sequence[int], tasks: int) -> DataFrame:
-    """Return `WANTED`: every record of each key that comes through.
+def candidate_keys(
+    beliefs: DataFrame, segments: Sequence[SegmentFile], buckets: Sequence[int], tasks: int
+) -> DataFrame:
+    """Return `CANDIDATE_RECORDS`: every record of each candidate key.
 
-    ``beliefs``: a row for each file that is to be read, ``segment`` and ``told``, what is believed of its transactional
-    stretches: producer_id, base_offset, belief, misjudged. ``buckets``: how many there are, by segment. ``tasks``:
-    how many compare.
+    ``beliefs``: a row for each file that is to be read, ``segment`` and the beliefs about its transactional spans:
+    producer_id, base_offset, belief, misjudged. ``buckets``: their number, by segment. ``tasks``: how many Spark tasks
+    compare.
     """
-    sent_schema, wanted_schema = to_arrow_schema(_SENT), to_arrow_schema(WANTED)
+    sent_schema, candidate_schema = to_arrow_schema(_SENT), to_arrow_schema(CANDIDATE_RECORDS)
     log_starts: dict[Place, dict[int, int]] = {}
     for segment in segments:
         log_starts.setdefault(segment.place, {})[segment.broker] = segment.log_start
 
     def send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for index, stretches in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
-                yield from _send(segments[index], buckets[index], _Beliefs(stretches), sent_schema)
+            for index, spans in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
+                yield from _send(segments[index], buckets[index], _Beliefs(spans), sent_schema)
 
     def compare(bucket: pa.Table) -> pa.Table:
         place = tuple(bucket.column(name)[0].as_py() for name in PARTITION)
-        return _compare(bucket, place, log_starts[place], wanted_schema)
+        return _compare(bucket, place, log_starts[place], candidate_schema)
 
     sent = beliefs.mapInArrow(send, _SENT).repartition(tasks, *PARTITION, "bucket")
-    return sent.groupBy(*PARTITION, "bucket").applyInArrow(compare, WANTED)
+    return sent.groupBy(*PARTITION, "bucket").applyInArrow(compare, CANDIDATE_RECORDS)
 
 
 class _Beliefs:
-    """What a replica believes of the transactional batches of one file, looked up by producer and offset."""
+    """A replica's beliefs about the transactional batches of one file, by producer and offset."""
 
-    def __init__(self, stretches: pa.ListScalar) -> None:
-        rows = stretches.values
+    def __init__(self, spans: pa.ListScalar) -> None:
+        rows = spans.values
         self._by_producer: dict[int, tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]] = {}
         if rows is None:
             return
         producers, starts = (rows.field(name).to_numpy(zero_copy_only=False) for name in ("producer_id", "base_offset"))
         names = rows.field("belief").to_pylist()
         flags = np.array([_flags(belief) for belief in names], np.uint8)
-        flags |= rows.field("misjudged").to_numpy(zero_copy_only=False).astype(np.uint8) * np.uint8(SUSPECT)
+        flags |= rows.field("misjudged").to_numpy(zero_copy_only=False).astype(np.uint8) * np.uint8(MISJUDGED)
         for producer in np.unique(producers).tolist():
             mine = np.flatnonzero(producers == producer)
             mine = mine[np.argsort(starts[mine])]
@@ -124,15 +126,15 @@ class _Beliefs:
     def of(self, block: Block, log_end: int) -> npt.NDArray[np.uint8]:
         """Return the flags of each batch of a block that lies before the log end."""
         batches = block.batches
-        found = np.zeros(len(batches), np.uint8)
+        batch_flags = np.zeros(len(batches), np.uint8)
         is_data = (batches["attributes"] & (TRANSACTIONAL | CONTROL)) == TRANSACTIONAL
-        in_question = np.flatnonzero(is_data & (batches["last_offset"] < log_end))
-        producers = batches["producer_id"][in_question]
+        data_batches = np.flatnonzero(is_data & (batches["last_offset"] < log_end))
+        producers = batches["producer_id"][data_batches]
         for producer in np.unique(producers).tolist():
-            mine = in_question[producers == producer]
+            mine = data_batches[producers == producer]
             starts, flags = self._by_producer[producer]
-            found[mine] = flags[np.searchsorted(starts, batches["base_offset"][mine], "right") - 1]
-        return found
+            batch_flags[mine] = flags[np.searchsorted(starts, batches["base_offset"][mine], "right") - 1]
+        return batch_flags
 
 
 def _flags(belief: str) -> int:
@@ -150,16 +152,16 @@ def _send(segment: SegmentFile, buckets: int, beliefs: _Beliefs, schema: pa.Sche
                 pending.append(_packed(segment, unpacked, flags))
                 rows += len(pending[-1][0])
                 if rows >= SEND_ROWS:
-                    yield _dealt(segment, buckets, pending, schema)
+                    yield _distributed(segment, buckets, pending, schema)
                     pending, rows = [], 0
     if rows:
-        yield _dealt(segment, buckets, pending, schema)
+        yield _distributed(segment, buckets, pending, schema)
 
 
 def _packed(
     segment: SegmentFile, unpacked: Unpacked, flags: npt.NDArray[np.uint8]
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
-    """Return hash and place of each record with a key from the log start on; a place is offset and flags."""
+    """Return hash and place of each record with a key from the log start on; a place is an offset with flags."""
     offsets = unpacked.offset
     bits = flags[unpacked.batch] | are_tombstones(unpacked, segment.tombstones).view(np.uint8)
     bits |= (offsets >= segment.bound).view(np.uint8) * np.uint8(LATER)
@@ -168,7 +170,7 @@ def _packed(
     return (hashes, places) if keyed.all() else (hashes[keyed], places[keyed])
 
 
-def _dealt(
+def _distributed(
     segment: SegmentFile,
     buckets: int,
     pending: list[tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]],
@@ -197,7 +199,7 @@ def _dealt(
 
 
 def _compare(bucket: pa.Table, place: Place, log_starts: dict[int, int], schema: pa.Schema) -> pa.Table:
-    """Return the records of the keys that come through; a replica without any record in a bucket is in it, too."""
+    """Return the records of the candidate keys; a replica without any record in the bucket is compared, too."""
     brokers = bucket.column("broker").to_numpy()
     hashes, places, owners = [], [], []
     for row, broker in enumerate(brokers.tolist()):
@@ -206,18 +208,18 @@ def _compare(bucket: pa.Table, place: Place, log_starts: dict[int, int], schema:
         owners.append(np.full(len(hashes[-1]), broker, np.int32))
     placed, owned = np.concatenate(places), np.concatenate(owners)
     groups, keys = import_module("checkers.evidence.groups").grouped(np.concatenate(hashes))
-    through = _differ(placed, owned, groups, keys, log_starts)
-    rows = np.flatnonzero(through[groups])
-    # Those with the lowest offsets, so that the first record of a misjudged transaction is among them.
-    numbers = np.flatnonzero(through)
+    is_candidate = _differ(placed, owned, groups, keys, log_starts)
+    rows = np.flatnonzero(is_candidate[groups])
+    # The keys with the lowest offsets, so that the first record of a misjudged transaction is among them.
+    numbers = np.flatnonzero(is_candidate)
     lowest = np.full(keys, np.iinfo(np.int64).max)
     np.minimum.at(lowest, groups[rows], placed[rows])
-    through[numbers[np.argsort(lowest[numbers])[KEYS_A_BUCKET:]]] = False
-    rows = rows[through[groups[rows]]]
+    is_candidate[numbers[np.argsort(lowest[numbers])[KEYS_A_BUCKET:]]] = False
+    rows = rows[is_candidate[groups[rows]]]
     offsets = placed[rows] >> _FLAG_BITS
     head = dict(zip(PARTITION, place, strict=True))
     count = len(rows)
-    left_out = len(numbers) - int(through.sum())
+    left_out = len(numbers) - int(is_candidate.sum())
     columns: dict[str, Any] = {
         **{name: [value] * count for name, value in head.items()},
         "broker": owned[rows],
@@ -239,8 +241,8 @@ def _differ(
     count: int,
     log_starts: dict[int, int],
 ) -> npt.NDArray[np.bool_]:
-    """Tell for each of the keys, which ``groups`` number, whether its replicas may differ."""
-    # A later one that is committed leaves its key out.
+    """Return for each key (a group number) whether its replicas may differ."""
+    # A later committed record excludes its key.
     counts = placed & NOT_COMMITTED == 0
     later = (placed & LATER != 0) & ((placed & NOT_COMMITTED == 0) | (placed & IS_OPEN != 0))
     values = []
@@ -252,7 +254,7 @@ def _differ(
         values.append(np.where(last & TOMBSTONE == 0, last >> _FLAG_BITS, -1))
     highest = np.max(values, axis=0)
     covers = np.array(list(log_starts.values()))[:, None] <= highest
-    found: npt.NDArray[np.bool_] = ((np.array(values) < highest) & covers).any(axis=0)
-    found[groups[later]] = False
-    found[groups[placed & SUSPECT != 0]] = True
-    return found
+    differs: npt.NDArray[np.bool_] = ((np.array(values) < highest) & covers).any(axis=0)
+    differs[groups[later]] = False
+    differs[groups[placed & MISJUDGED != 0]] = True
+    return differs
