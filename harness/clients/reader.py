@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError
 
-from harness.brokers.protocol.replica import where_nothing_follows
+from harness.brokers.protocol.replica import partitions_at_end
 from harness.brokers.protocol.wire import Connection
 from harness.errors import HarnessError, WaitTimeoutError
 
@@ -133,7 +133,7 @@ class LibrdkafkaReading:
         late = {tp: self._next[tp] for tp in self.delivered if tp not in self.ends and tp in self._next}
         if late and not messages:
             with closing(Connection(self._leader)) as connection:
-                self.ends |= {tp: late[tp] for tp in where_nothing_follows(connection, late)}
+                self.ends |= {tp: late[tp] for tp in partitions_at_end(connection, late)}
         return len(self.ends) == len(self.delivered)
 
     def _take(self, message: Any) -> None:

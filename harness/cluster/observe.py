@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
-from harness.brokers.protocol.replica import Held, OpenTransaction, Reader, ReplicaState
+from harness.brokers.protocol.replica import OpenTransaction, OpenTransactions, Reader, ReplicaState
 from harness.brokers.segments.batches import Batch, iter_batches, iter_records, marker
 from harness.brokers.segments.digest import batch_digest
 from harness.errors import HarnessError
@@ -45,7 +45,7 @@ class View:
     high_watermark: int
     last_stable_offset: int
     log_end: int
-    open: Held = ()
+    open: OpenTransactions = ()
     batches: int = 0
     digest: int = 0
     present: dict[int, tuple[str, int]] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Observer:
         self._contents: dict[tuple[TopicPartition, int, int], Content] = {}
         for line in past:
             self._recall(line)
-        self._told: dict[tuple[int, TopicPartition], tuple[ReplicaState, Held]] = {}
+        self._told: dict[tuple[int, TopicPartition], tuple[ReplicaState, OpenTransactions]] = {}
         """What was told last: an answer that is the same again is not read again."""
         self._readers: dict[int, Reader] = {}
         self._routines: list[Routine] = []
@@ -184,7 +184,7 @@ class Observer:
             with self._lock:
                 self._looked_s[broker] = began_s
 
-    def _read(self, partition: TopicPartition, state: ReplicaState, opened: Held) -> View:
+    def _read(self, partition: TopicPartition, state: ReplicaState, opened: OpenTransactions) -> View:
         present: dict[int, tuple[str, int]] = {}
         digest = 0
         log_end = state.log_start

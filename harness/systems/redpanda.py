@@ -156,7 +156,7 @@ class RedpandaControl:
 
         It does not list open transactions: only leaders do, and their answers were not compared with their logs yet.
         """
-        return WireReader(Connection(self._runtime.address(broker)), tells_open=False)
+        return WireReader(Connection(self._runtime.address(broker)), lists_open=False)
 
     def compaction(self, partition: TopicPartition) -> dict[int, dict[str, int | None]]:
         """Return MCCO, MTRO, MXFO and MXRO of each replica, and ``cleaner_offset``: the Kafka offset of the first.

@@ -9,7 +9,7 @@ from harness.brokers.protocol.replica import DEBUG_REPLICA_ID, OpenTransaction, 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from harness.brokers.protocol.replica import Held, TopicPartition
+    from harness.brokers.protocol.replica import OpenTransactions, TopicPartition
     from models.cluster.cluster import SimCluster
     from models.replica import Replica
 
@@ -30,7 +30,7 @@ class SimulatedReader:
         self._raise_if_away()
         return {tp: self._state(tp, replica_id) for tp in partitions}
 
-    def open_transactions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Held]:
+    def open_transactions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, OpenTransactions]:
         """Return what each replica holds open."""
         self._raise_if_away()
         return {tp: open_in(self._cluster.partitions[tp].replica(self._broker)) for tp in partitions}

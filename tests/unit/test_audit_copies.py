@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from copied import segment_name
 
-from harness.brokers.copies.copies import LEADER_EPOCHS, UNTOLD, find_copies
+from harness.brokers.copies.copies import LEADER_EPOCHS, NO_EPOCHS, find_copies
 from harness.brokers.copies.identity import META_PROPERTIES, PARTITION_METADATA
 from harness.errors import UsageError
 
@@ -156,7 +156,7 @@ def test_a_missing_checkpoint_of_leader_epochs_is_noted(tmp_path: Path) -> None:
     make(tmp_path, "t-0", "t-1", "u-0")
     for folder in ("t-1", "u-0"):
         (tmp_path / folder / LEADER_EPOCHS).unlink()
-    assert find({1: [tmp_path]}, "t").notes == (f"broker 1: t-1: no leader-epoch-checkpoint: {UNTOLD}",)
+    assert find({1: [tmp_path]}, "t").notes == (f"broker 1: t-1: no leader-epoch-checkpoint: {NO_EPOCHS}",)
 
 
 def test_folders_that_are_set_aside_are_noted(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_a_leftover_that_cannot_be_read(tmp_path: Path) -> None:
     make(tmp_path, "t-0")
     swap = tmp_path / "t-0" / segment_name(0, "log.swap")
     swap.write_bytes(b"no batch at all, and longer than a header of one is: sixty-one bytes")
-    with pytest.raises(UsageError, match=rf"broker 1 cannot be told from its leftovers: {swap} at byte 0: "):
+    with pytest.raises(UsageError, match=rf"broker 1 cannot be distinguished from its leftovers: {swap} at byte 0: "):
         find({1: [tmp_path]}, "t")
     # What was not asked for does not matter.
     make(tmp_path, "u-0", "t-1.AAAAAAAAAAAAAAAAAAAAAQ-stray")

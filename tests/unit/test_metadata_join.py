@@ -142,7 +142,7 @@ def test_a_log_without_a_beginning_is_noted(tmp_path: Path) -> None:
     assert joined.metadata.histories == {}
     assert "a snapshot of the metadata log cannot be read, and is left out: " in joined.notes[0]
     assert joined.notes[1] == (
-        "the metadata log begins at offset 2, and no snapshot has the state there: what it tells of partitions "
+        "the metadata log begins at offset 2, and no snapshot has the state there: what it shows of partitions "
         "that are older is left out"
     )
 
@@ -196,7 +196,7 @@ def test_a_folder_of_its_own_for_the_metadata_log(tmp_path: Path, make: Callable
 
 @pytest.mark.parametrize(
     ("generation", "has"),
-    [(1, f"is of topic id {topic_id('t', 1)}"), (None, "does not tell its topic id")],
+    [(1, f"is of topic id {topic_id('t', 1)}"), (None, "has no topic id")],
     ids=["another", "none"],
 )
 def test_a_partition_of_another_topic_id_has_no_history(
@@ -207,7 +207,7 @@ def test_a_partition_of_another_topic_id_has_no_history(
     assert found.metadata.histories == {}
     assert found.metadata.topics == {"t"}
     assert of_metadata(found) == [
-        f"t-0 of broker 2 {has}, the metadata log has topic id {topic_id('t')}: what that log tells of t is left out"
+        f"t-0 of broker 2 {has}, the metadata log has topic id {topic_id('t')}: the history of t is left out"
     ]
 
 

@@ -158,7 +158,7 @@ def test_a_data_directory_has_an_id(subject: Subject) -> None:
 
 def test_open_transactions_are_not_told() -> None:
     nobody: Any = None
-    assert WireReader(nobody, tells_open=False).open_transactions([TOPIC]) == {TOPIC: None}
+    assert WireReader(nobody, lists_open=False).open_transactions([TOPIC]) == {TOPIC: None}
 
 
 def segment() -> bytes:

@@ -17,7 +17,7 @@ from harness.brokers.protocol.replica import (
     end_of,
     fetch_all,
     open_transactions,
-    where_nothing_follows,
+    partitions_at_end,
 )
 from harness.brokers.segments.batches import CorruptLogError, Record
 from harness.brokers.segments.encode import encode_batch
@@ -79,12 +79,12 @@ def test_aborted_transactions_of_every_answer_are_told_once() -> None:
 
 def test_nothing_follows_where_a_consumer_is_sent_nothing() -> None:
     connection = SegmentConnection({TP: [(5, batch(4))], OTHER: [(3, batch(2))]})
-    assert where_nothing_follows(connection, {TP: 3, OTHER: 3}) == {OTHER}
+    assert partitions_at_end(connection, {TP: 3, OTHER: 3}) == {OTHER}
 
 
 def test_an_error_does_not_tell_that_nothing_follows() -> None:
     connection = SegmentConnection(errors={TP: NOT_HERE})
-    assert where_nothing_follows(connection, {TP: 3}) == set()
+    assert partitions_at_end(connection, {TP: 3}) == set()
 
 
 def test_only_producers_with_a_transaction_hold_one_open() -> None:

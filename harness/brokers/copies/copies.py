@@ -1,4 +1,4 @@
-"""Folders that were copied from brokers: which replicas of which topics they hold."""
+"""Folders that were copied from brokers: their topics and replicas."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 TRANSACTION_STATE = "__transaction_state"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
-UNTOLD = "records that a deposed leader never replicated are told by their epochs alone"
+NO_EPOCHS = "records that a deposed leader never replicated are recognized by their epochs alone"
 
 _PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)")
 _SET_ASIDE = re.compile(r"(?P<topic>.+)-\d+\.[0-9A-Za-z_-]+-(delete|future|stray)")
-"""A folder that is on its way out, moving in from another disk, or of no replica any more (`LocalLog`)."""
+"""A folder that is being deleted, moving in from another disk, or stray (`LocalLog`)."""
 _SEGMENT = re.compile(r"\d{20}\.log")
 _TOPIC_ID = re.compile(r"^topic_id: *(\S+)", re.MULTILINE)
 _SHOWN = 10
@@ -37,7 +37,7 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class ReplicaCopy:
-    """One replica: its partition folder, beside which the broker's checkpoints may be, and its segments in order."""
+    """One replica: its partition folder, next to which the broker's checkpoints may be, and its segments in order."""
 
     broker: int
     topic: str
@@ -58,12 +58,12 @@ class ReplicaCopy:
 
 @dataclass(frozen=True)
 class Copies:
-    """What is compared with each other. ``notes``: what lay there and was left out, in words.
+    """The copies to compare. ``notes``: what was left out, in sentences.
 
-    ``transaction_states``: the coordinators' own logs, where they were copied too. ``words``: what they said, where
-    they were asked; files by broker. ``served``: read from a running cluster, whose brokers' words take the place of
-    their own files. ``tombstones``: what deletes a key there. ``metadata``: what the brokers' metadata logs tell of
-    leaders and ISRs, where those were copied too.
+    ``transaction_states``: the coordinators' own logs, where they were copied too. ``words``: coordinators' answers,
+    where they were asked; files by broker. ``served``: read from a running cluster, whose brokers' answers replace
+    their files. ``tombstones``: what deletes a key. ``metadata``: leaders and ISRs by the brokers' metadata logs, where
+    those were copied too.
     """
 
     run_id: str
@@ -88,10 +88,10 @@ def find_copies(
 ) -> Copies:
     """Return the replicas of the topics in these folders: log directories, or partition folders themselves.
 
-    ``topics`` are names or patterns (``*``, ``?``, ``[...]``); those of Kafka's own topics begin with ``__`` and are
-    meant only by patterns that do so too. Raises `UsageError` for a folder that cannot be read, a broker without
-    any such replica, a replica twice or without a segment, for different topics of one name, and as `verify_identity`.
-    The metadata log is no replica to compare; one that cannot be used is a note.
+    ``topics`` are names or patterns (``*``, ``?``, ``[...]``); Kafka's own topics begin with ``__``, and only patterns
+    that begin so match them. Raises `UsageError` for a folder that cannot be read, a broker without any such replica, a
+    replica twice or without a segment, for different topics of one name, and as `verify_identity`. The metadata log is
+    no replica to compare; an unusable one is a note.
     """
     replicas: list[ReplicaCopy] = []
     states: list[ReplicaCopy] = []
@@ -101,19 +101,23 @@ def find_copies(
     for broker, folders in brokers.items():
         paths = [path for folder in folders for path in _folders(broker, folder)]
         log_dirs[broker] = list(dict.fromkeys(path.parent for path in paths))
-        there = [_Place(named["topic"], int(named["partition"]), path) for path, named in _partitions(broker, paths)]
-        _raise_if_twice(broker, there)
-        wanted = [place for place in there if _is_wanted(place.topic, topics)]
+        places = [_Place(named["topic"], int(named["partition"]), path) for path, named in _partitions(broker, paths)]
+        _raise_if_twice(broker, places)
+        wanted = [place for place in places if _is_wanted(place.topic, topics)]
         if not wanted:
-            known = sorted({place.topic for place in there})
-            more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
+            topics_found = sorted({place.topic for place in places})
+            more = f" and {len(topics_found) - _SHOWN} more" if len(topics_found) > _SHOWN else ""
             raise UsageError(
                 f"broker {broker} has no replica of {', '.join(topics)} in {', '.join(map(str, folders))}; "
-                + (f"there are {', '.join(known[:_SHOWN])}{more}" if known else "there is no partition folder at all")
+                + (
+                    f"there are {', '.join(topics_found[:_SHOWN])}{more}"
+                    if topics_found
+                    else "there is no partition folder at all"
+                )
             )
         replicas += (_copy(broker, place, notes) for place in wanted)
-        states += (_copy(broker, place, notes) for place in there if place.topic == TRANSACTION_STATE)
-        metadata_logs.update((broker, place.folder) for place in there if place.topic == CLUSTER_METADATA)
+        states += (_copy(broker, place, notes) for place in places if place.topic == TRANSACTION_STATE)
+        metadata_logs.update((broker, place.folder) for place in places if place.topic == CLUSTER_METADATA)
         notes += (
             Note(broker, str(path), "no replica in use: left out")
             for path in paths
@@ -146,18 +150,18 @@ def _partitions(broker: int, paths: Iterable[Path]) -> Iterator[tuple[Path, re.M
 
 
 def _copy(broker: int, place: _Place, notes: list[Note]) -> ReplicaCopy:
-    """Return the replica in a folder, and add to the notes what else lies there."""
+    """Return the replica in a folder, and note the other files in it."""
     try:
         live = live_segments(place.folder)
     except OSError as error:
         raise UsageError(f"the folder of broker {broker} cannot be read: {place.folder}: {error.strerror}") from error
     except CorruptLogError as error:
-        raise UsageError(f"the log of broker {broker} cannot be told from its leftovers: {error}") from error
+        raise UsageError(f"the log of broker {broker} cannot be distinguished from its leftovers: {error}") from error
     if not live.segments:
         raise UsageError(f"broker {broker}: {place.folder} has no segment that is in use")
     notes += (Note(broker, place.folder.name, f"{why}: left out", name) for name, why in live.left_out.items())
     if not (place.folder / LEADER_EPOCHS).exists():
-        notes.append(Note(broker, place.folder.name, f"no {LEADER_EPOCHS}: {UNTOLD}"))
+        notes.append(Note(broker, place.folder.name, f"no {LEADER_EPOCHS}: {NO_EPOCHS}"))
     return ReplicaCopy(broker, place.topic, place.partition, place.folder, tuple(live.segments))
 
 
@@ -190,19 +194,19 @@ def _raise_if_twice(broker: int, places: Iterable[_Place]) -> None:
 
 
 def _raise_if_other_topics(copies: Iterable[ReplicaCopy]) -> None:
-    """Raise where two brokers' folders are of topics that had one name one after the other (KIP-516)."""
+    """Raise where two brokers' folders are of successive topics of one name (KIP-516)."""
     ids: dict[str, tuple[str, Path]] = {}
     for copy in copies:
         path = copy.folder / PARTITION_METADATA
         try:
-            told = _TOPIC_ID.search(path.read_text(errors="replace")) if path.exists() else None
+            topic_id = _TOPIC_ID.search(path.read_text(errors="replace")) if path.exists() else None
         except OSError as error:
             raise UsageError(f"broker {copy.broker}: {path} cannot be read: {error.strerror}") from error
-        if told is None:
+        if topic_id is None:
             continue
-        first_id, first_path = ids.setdefault(copy.topic, (told[1], path))
-        if told[1] != first_id:
+        first_id, first_path = ids.setdefault(copy.topic, (topic_id[1], path))
+        if topic_id[1] != first_id:
             raise UsageError(
-                f"two topics were named {copy.topic}: {first_path} says {first_id}, {path} says {told[1]}; "
+                f"two topics were named {copy.topic}: {first_path} says {first_id}, {path} says {topic_id[1]}; "
                 "compare copies that were taken together"
             )

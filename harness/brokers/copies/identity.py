@@ -1,4 +1,4 @@
-"""Whether folders are what they were given as: copies of different brokers, of one cluster, each under its own id.
+"""Whether folders are what the user declared: copies of different brokers, of one cluster, each under its own id.
 
 A broker writes ``meta.properties`` into each of its log directories (`MetaProperties`): version 0 with ``broker.id``,
 version 1 (KRaft) with ``node.id``; ``cluster.id``; ``directory.id`` since KIP-858. Nothing is guaranteed in version 0.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 META_PROPERTIES = "meta.properties"
 PARTITION_METADATA = "partition.metadata"
 NODE_ID = {"0": "broker.id", "1": "node.id"}
-"""What the id of the broker is called, by the version of ``meta.properties``."""
+"""The name of the broker's id, by the version of ``meta.properties``."""
 CLUSTER_ID = "cluster.id"
 DIRECTORY_ID = "directory.id"
 
@@ -34,9 +34,9 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class LogDirectory:
-    """A log directory that was given for ``broker``, and what its ``meta.properties`` says; None where there is none.
+    """A log directory that was given for ``broker``, and its ``meta.properties``; None where there is none.
 
-    ``node_id`` has the name and the value. Ids are None where the file does not say them.
+    ``node_id`` has the name and the value. Ids are None where the file lacks them.
     """
 
     broker: int
@@ -48,7 +48,7 @@ class LogDirectory:
 
     @property
     def properties_path(self) -> Path:
-        """Where the ids are from."""
+        """The file of the ids."""
         return self.path / META_PROPERTIES
 
 
@@ -57,7 +57,7 @@ def verify_identity(
 ) -> list[str]:
     """Return a note for each broker whose identity could not be checked in full.
 
-    ``brokers``: folders as they were given. ``log_dirs``: the log directories that they are, or that they lie in.
+    ``brokers``: folders as they were given. ``log_dirs``: those folders, or the log directories that contain them.
 
     Raises `UsageError` where one folder was given for two brokers (also by another path, or inside the other), where
     a folder is of another broker than it was given for, or of another cluster than the rest, and where
@@ -69,9 +69,9 @@ def verify_identity(
     _raise_if_other_cluster(directories)
     _raise_if_one_directory(directories)
     return [
-        f"broker {broker}: its identity could not be checked in full: {'; '.join(lacking)}"
+        f"broker {broker}: its identity could not be checked in full: {'; '.join(missing)}"
         for broker in brokers
-        if (lacking := [*_lacking_ids(broker, directories), *_lacking_topic_ids(broker, replicas)])
+        if (missing := [*_missing_ids(broker, directories), *_missing_topic_ids(broker, replicas)])
     ]
 
 
@@ -171,24 +171,24 @@ def _raise_if_one_directory(directories: Sequence[LogDirectory]) -> None:
             )
 
 
-def _lacking_ids(broker: int, directories: Iterable[LogDirectory]) -> Iterator[str]:
+def _missing_ids(broker: int, directories: Iterable[LogDirectory]) -> Iterator[str]:
     for one in directories:
         if one.broker != broker:
             continue
         if not one.has_properties:
             yield f"{one.path} has no {META_PROPERTIES}"
             continue
-        lacking = [name for name, value in (("node id", one.node_id), (CLUSTER_ID, one.cluster_id)) if value is None]
-        if lacking:
-            yield f"{one.properties_path} has no {' and no '.join(lacking)}"
+        missing = [name for name, value in (("node id", one.node_id), (CLUSTER_ID, one.cluster_id)) if value is None]
+        if missing:
+            yield f"{one.properties_path} has no {' and no '.join(missing)}"
 
 
-def _lacking_topic_ids(broker: int, replicas: Iterable[ReplicaCopy]) -> Iterator[str]:
-    lacking = [
+def _missing_topic_ids(broker: int, replicas: Iterable[ReplicaCopy]) -> Iterator[str]:
+    missing = [
         copy.folder.name
         for copy in replicas
         if copy.broker == broker and not (copy.folder / PARTITION_METADATA).exists()
     ]
-    if lacking:
-        more = f" and {len(lacking) - _SHOWN} more" if len(lacking) > _SHOWN else ""
-        yield f"{', '.join(lacking[:_SHOWN])}{more} without {PARTITION_METADATA}"
+    if missing:
+        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+        yield f"{', '.join(missing[:_SHOWN])}{more} without {PARTITION_METADATA}"

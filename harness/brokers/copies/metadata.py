@@ -1,4 +1,4 @@
-"""The brokers' own copies of the metadata log, beside the replicas that an audit compares."""
+"""The brokers' own copies of the metadata log, copied together with the replicas that an audit compares."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _TOPIC_ID = re.compile(r"^topic_id: *(\S+)", re.MULTILINE)
 def find_metadata(logs: Mapping[int, Path], replicas: Iterable[tuple[int, str, Path]]) -> JoinedLog:
     """Read the metadata logs, by broker, for replicas: broker, topic, and the partition's folder.
 
-    A topic has no history where the ``partition.metadata`` of a replica is missing or names another topic id (KIP-516):
-    a topic that was deleted and created again has the name of another one. Raises ``OSError``.
+    A topic has no history where the ``partition.metadata`` of a replica is missing or has another topic id (KIP-516):
+    a topic that was created after another of the same name was deleted. Raises ``OSError``.
     """
     replicas = list(replicas)
     joined = read_metadata_logs(logs, {topic for _, topic, _ in replicas})
@@ -33,10 +33,10 @@ def find_metadata(logs: Mapping[int, Path], replicas: Iterable[tuple[int, str, P
     for broker, topic, folder in replicas:
         topic_id = _topic_id(folder)
         if topic in ids and topic_id != ids[topic]:
-            has = f"is of topic id {topic_id}" if topic_id else "does not tell its topic id"
+            has = f"is of topic id {topic_id}" if topic_id else "has no topic id"
             notes[topic] = (
-                f"{folder.name} of broker {broker} {has}, the metadata log has topic id {ids[topic]}: what "
-                f"that log tells of {topic} is left out"
+                f"{folder.name} of broker {broker} {has}, the metadata log has topic id {ids[topic]}: the "
+                f"history of {topic} is left out"
             )
     return JoinedLog(_without(joined.metadata, notes.keys()), (*joined.notes, *notes.values()))
 
@@ -49,5 +49,5 @@ def _without(metadata: ClusterMetadata, topics: Iterable[str]) -> ClusterMetadat
 
 def _topic_id(folder: Path) -> str | None:
     path = folder / "partition.metadata"
-    found = _TOPIC_ID.search(path.read_text(errors="replace")) if path.exists() else None
-    return found[1] if found else None
+    match = _TOPIC_ID.search(path.read_text(errors="replace")) if path.exists() else None
+    return match[1] if match else None

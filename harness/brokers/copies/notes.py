@@ -1,4 +1,4 @@
-"""What an audit has to say beside its findings: what is said of many files, folders or partitions is one sentence."""
+"""Notes of an audit next to its findings: the same note about many files, folders or partitions is one sentence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_NAMED: Final = 3
 
 @dataclass(frozen=True)
 class Note:
-    """``what`` is to be said of a partition's ``folder`` that was copied from a broker, or of one ``file`` in it."""
+    """A note, ``what``, about a partition's ``folder`` that was copied from a broker, or about one ``file`` in it."""
 
     broker: int
     folder: str
@@ -22,7 +22,7 @@ class Note:
 
 
 def in_sentences(notes: Iterable[Note]) -> tuple[str, ...]:
-    """Return a sentence for all notes that say the same; a single one names its file or folder, several are counted."""
+    """Return one sentence for all equal notes; a single note names its file or folder, several are counted."""
     alike: dict[tuple[str, bool], list[Note]] = {}
     for note in dict.fromkeys(notes):
         alike.setdefault((note.what, bool(note.file)), []).append(note)
@@ -30,17 +30,17 @@ def in_sentences(notes: Iterable[Note]) -> tuple[str, ...]:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return the first of some names, and how many more there are."""
+    """Return the first names, and the number of the others."""
     more = len(names) - MOST_NAMED
     return ", ".join(names) if more <= 0 else f"{', '.join(names[:MOST_NAMED])} and {more} more"
 
 
 def _subject(notes: Sequence[Note]) -> str:
     brokers = sorted({note.broker for note in notes})
-    who = f"broker{'s' if len(brokers) > 1 else ''} {', '.join(map(str, brokers))}"
+    brokers_text = f"broker{'s' if len(brokers) > 1 else ''} {', '.join(map(str, brokers))}"
     first = notes[0]
     if len(notes) == 1:
-        return f"{who}: {first.folder}{'/' if first.file else ''}{first.file}"
+        return f"{brokers_text}: {first.folder}{'/' if first.file else ''}{first.file}"
     folders = len({(note.broker, note.folder) for note in notes})
     of_folders = f"{folders} folder{'s' if folders > 1 else ''}"
-    return f"{who}: {f'{len(notes)} files in {of_folders}' if first.file else of_folders}"
+    return f"{brokers_text}: {f'{len(notes)} files in {of_folders}' if first.file else of_folders}"

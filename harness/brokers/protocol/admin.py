@@ -1,7 +1,7 @@
-"""What the runner asks of a cluster: topics, leaders, replica sets, topic settings.
+"""Administrative requests to a cluster: topics, leaders, replica sets, settings.
 
-Every request goes to any broker that answers; a KRaft broker forwards to the controller what is the
-controller's. Request versions are such that Kafka 3.9, Kafka 4.4 and Redpanda all speak them, where it has the request.
+Every request goes to any broker that answers; a KRaft broker forwards the controller's requests to the controller.
+Kafka 3.9, Kafka 4.4 and Redpanda all support the request versions used here, where they have the request.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ METADATA_TOPIC = "__cluster_metadata"
 SET_CONFIG, DELETE_CONFIG = 0, 1
 PREFERRED_ELECTION = 0
 NO_MARKER_YET = 0
-"""The coordinator epoch where DescribeProducers knows of no marker, as `AbortTransactionHandler` is given it."""
+"""The coordinator epoch where DescribeProducers has no marker, as in `AbortTransactionHandler`."""
 
 ENDING_STATES = ["PrepareCommit", "PrepareAbort"]
 
 
 @dataclass(frozen=True)
 class PartitionState:
-    """One partition as a broker's metadata has it; ``leader`` is -1 while there is none.
+    """One partition as a broker's metadata has it; ``leader`` is -1 while there is no leader.
 
     ``leader_epoch``: None where it was not asked for.
     """
@@ -58,14 +58,14 @@ class PartitionState:
 
 
 class Admin:
-    """Administrative requests to the brokers that ``live_addresses`` gives at that moment."""
+    """Administrative requests to the brokers that ``live_addresses`` returns at that moment."""
 
     def __init__(self, live_addresses: Callable[[], Sequence[wire.Address]]) -> None:
-        """Remember how to find live brokers; nothing is connected yet."""
+        """Store how to find live brokers; nothing is connected yet."""
         self._live_addresses = live_addresses
 
     def brokers(self) -> set[int]:
-        """Return the node ids that are registered and not fenced, as the metadata has them."""
+        """Return the node ids of the registered, unfenced brokers in the metadata."""
         answer = self._call(metadata_request([]))
         return {broker.node_id for broker in answer.brokers}
 
@@ -80,9 +80,9 @@ class Admin:
     def partitions(
         self, topics: Sequence[str], at: wire.Address | None = None
     ) -> dict[tuple[str, int], PartitionState]:
-        """Return the state of every partition of these topics; a topic not known yet is left out.
+        """Return the state of every partition of these topics; unknown topics are left out.
 
-        ``at``: as that broker's metadata has it, else as the first that answers.
+        ``at``: the broker to ask, else the first that answers.
         """
         request = metadata_request(topics)
         answer = self._call(request) if at is None else wire.call(at, request)
@@ -96,26 +96,26 @@ class Admin:
     def ending_transactions(self) -> list[str]:
         """Return the transactional ids whose end is decided and whose markers are not all written yet (KIP-664).
 
-        EndTxn answers before that; once a transaction is complete, its markers are on every in-sync replica.
-        Asks every live broker, as each knows those that it coordinates. Raises OSError where one is silent.
+        EndTxn answers before that; once a transaction is complete, its markers are on every in-sync replica. Asks every
+        live broker, as each lists the transactions that it coordinates. Raises OSError where a broker is silent.
         """
         ending = []
         for address in self._live_addresses():
             answer = wire.call(address, ListTransactionsRequest[0](state_filters=ENDING_STATES, producer_id_filters=[]))
-            # A coordinator that is still loading cannot tell yet.
+            # A coordinator that is still loading has no answer yet.
             ending += [f"unknown at {address}"] if answer.error_code else []
             ending += [state.transactional_id for state in answer.transaction_states]
         return ending
 
     def has_coordinator(self, transactional_id: str) -> bool:
-        """Whether a broker coordinates this id by now; asking makes ``__transaction_state`` where it is missing."""
+        """Whether this id has a coordinator by now; the request creates ``__transaction_state`` where it is missing."""
         request = FindCoordinatorRequest[3](key=transactional_id, key_type=CoordinatorType.TRANSACTION)
         return not self._call(request).error_code
 
     def create_topics(self, replicas: Mapping[tuple[str, int], Sequence[int]], settings: Mapping[str, str]) -> None:
         """Create topics, each partition on its given replicas (the first is the preferred leader).
 
-        Raises `HarnessError` with the broker's words where it refuses, say for an unknown setting.
+        Raises `HarnessError` with the broker's message where the broker refuses, for example an unknown setting.
         """
         Topic = CreateTopicsRequest.CreatableTopic  # noqa: N806
         configs = [Topic.CreatableTopicConfig(name=name, value=value) for name, value in settings.items()]
@@ -132,7 +132,7 @@ class Admin:
             _raise_for(topic.error_code, topic.error_message, f"topic {topic.name} cannot be created")
 
     def reassign(self, replicas: Mapping[tuple[str, int], Sequence[int]]) -> None:
-        """Give partitions new replica lists; an order alone changes who is the preferred leader (KIP-455)."""
+        """Give partitions new replica lists; a new order alone changes the preferred leader (KIP-455)."""
         Topic = AlterPartitionReassignmentsRequest.ReassignableTopic  # noqa: N806
         wanted = [
             Topic(
@@ -148,7 +148,7 @@ class Admin:
                 _raise_for(p.error_code, p.error_message, f"{topic.name}-{p.partition_index} cannot be reassigned")
 
     def elect_preferred(self, partitions: Sequence[tuple[str, int]]) -> None:
-        """Ask for the preferred leader (KIP-460). One that cannot lead yet is not an error: ask again."""
+        """Ask for an election of the preferred leader (KIP-460). If it cannot lead yet, that is no error: ask again."""
         Topic = ElectLeadersRequest.TopicPartitions  # noqa: N806
         wanted = [Topic(topic=name, partitions=[index]) for name, index in partitions]
         self._call(
@@ -156,15 +156,15 @@ class Admin:
         )
 
     def alter_topics(self, topics: Sequence[str], settings: Mapping[str, str | None]) -> None:
-        """Set topic settings, leaving the others as they are (KIP-339); None takes one back."""
+        """Set topic settings, leaving the others as they are (KIP-339); None removes a setting."""
         self._alter(TOPIC_RESOURCE, topics, settings)
 
     def alter_brokers(self, settings: Mapping[str, str | None]) -> None:
-        """Set dynamic settings of all brokers, also of those that are down (KIP-226); None takes one back."""
+        """Set dynamic settings of all brokers, also of those that are down (KIP-226); None removes a setting."""
         self._alter(BROKER_RESOURCE, [EVERY_BROKER], settings)
 
     def alter_broker(self, broker: int, address: wire.Address, settings: Mapping[str, str | None]) -> None:
-        """Set dynamic settings of this broker alone, which no other one takes; None takes one back."""
+        """Set dynamic settings of this broker alone; None removes a setting."""
         self._alter(BROKER_RESOURCE, [str(broker)], settings, at=address)
 
     def _alter(
@@ -181,13 +181,13 @@ class Admin:
         request = IncrementalAlterConfigsRequest[1](resources=wanted, validate_only=False)
         answer = self._call(request) if at is None else wire.call(at, request)
         for result in answer.responses:
-            what = f"settings of {result.resource_name or 'all brokers'} cannot be changed"
-            _raise_for(result.error_code, result.error_message, what)
+            action = f"settings of {result.resource_name or 'all brokers'} cannot be changed"
+            _raise_for(result.error_code, result.error_message, action)
 
     def abort_transaction(self, leader: wire.Address, partition: tuple[str, int], transaction: OpenTransaction) -> None:
-        """Have a partition's leader write an ABORT marker, as ``kafka-transactions.sh abort`` does (KIP-664).
+        """Make a partition's leader write an ABORT marker, as ``kafka-transactions.sh abort`` does (KIP-664).
 
-        Raises `HarnessError` with the broker's reason where it refuses.
+        Raises `HarnessError` with the broker's reason where the broker refuses.
         """
         Marker = WriteTxnMarkersRequest.WritableTxnMarker  # noqa: N806
         name, index = partition
@@ -199,17 +199,17 @@ class Admin:
             coordinator_epoch=NO_MARKER_YET,
         )
         answer = wire.call(leader, WriteTxnMarkersRequest[1](markers=[marker]))
-        for told in answer.markers:
-            for topic in told.topics:
+        for result in answer.markers:
+            for topic in result.topics:
                 for p in topic.partitions:
                     _raise_for(p.error_code, None, f"the transaction in {name}-{index} cannot be aborted")
 
     def topic_settings(self, address: wire.Address, topics: Sequence[str]) -> dict[str, dict[str, str]]:
-        """Return each topic's settings as *this* broker has them now."""
+        """Return each topic's current settings on *this* broker."""
         return _describe(address, TOPIC_RESOURCE, topics)
 
     def broker_settings(self, broker: int, address: wire.Address) -> dict[str, str]:
-        """Return the broker's settings as it has them now."""
+        """Return the broker's current settings."""
         return _describe(address, BROKER_RESOURCE, [str(broker)])[str(broker)]
 
     def _call(self, request: ApiMessage) -> Any:
@@ -224,9 +224,9 @@ class Admin:
 
 
 def metadata_request(topics: Sequence[str] | None) -> ApiMessage:
-    """Return the request for these topics' metadata, which makes none of them: of every topic for None.
+    """Return a Metadata request for these topics, which creates none; for every topic where ``topics`` is None.
 
-    For no topic's it is that of the brokers alone.
+    With no topic it returns the brokers only.
     """
     Topic = MetadataRequest.MetadataRequestTopic  # noqa: N806
     return MetadataRequest[8](
@@ -244,7 +244,7 @@ def _describe(address: wire.Address, kind: int, names: Sequence[str]) -> dict[st
     return {result.resource_name: {c.name: c.value for c in result.configs} for result in answer.results}
 
 
-def _raise_for(code: int, message: str | None, what: str) -> None:
+def _raise_for(code: int, message: str | None, action: str) -> None:
     if code:
         reason = message or kafka.errors.for_code(code).__name__
-        raise HarnessError(f"{what}: {reason}")
+        raise HarnessError(f"{action}: {reason}")

@@ -1,8 +1,8 @@
-"""Offsets of one replica by ListOffsets (KIP-79), asked of the broker that holds it.
+"""Offsets of one replica by ListOffsets (KIP-79), from the broker of the replica.
 
-Only leaders answer consumers. A request of the debugging consumer (replica id -2) is answered by followers too, and
-knows no isolation: its latest offset is the replica's own log end (``KafkaApis.handleListOffsetRequest``,
-``fetchOnlyFromLeader``; seen on 3.9.2 and 4.4.0). Redpanda's followers refuse it.
+Only leaders answer consumers. Followers, too, answer a request of the debugging consumer (replica id -2), which has no
+isolation: its latest offset is the replica's own log end offset (``KafkaApis.handleListOffsetRequest``,
+``fetchOnlyFromLeader``; seen on 3.9.2 and 4.4.0). Redpanda's followers refuse the request.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ NO_SUCH_OFFSET = -1
 
 
 def log_ends(broker: Caller, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | str]:
-    """Return the log end of each of the broker's replicas; an error is given by its name. Raises OSError."""
+    """Return the log end offset of each of the broker's replicas; an error is given by its name. Raises OSError."""
     return list_offsets(broker, dict.fromkeys(partitions, LATEST), replica_id=DEBUG_REPLICA_ID)
 
 
 def log_starts(broker: Caller, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | str]:
-    """Return the log start of each of the broker's replicas; an error is given by its name. Raises OSError."""
+    """Return the log start offset of each of the broker's replicas; an error is given by its name. Raises OSError."""
     return list_offsets(broker, dict.fromkeys(partitions, EARLIEST), replica_id=DEBUG_REPLICA_ID)
 
 

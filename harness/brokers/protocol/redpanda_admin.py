@@ -1,6 +1,6 @@
-"""Redpanda's admin API: who leads and coordinates, which features are active, what replicas have compacted.
+"""Redpanda's admin API: leaders, transaction coordinators, active features, and compaction state of replicas.
 
-Calls as Redpanda's documentation and source of 25.3 have them; here they were run against a stand-in only.
+Calls follow Redpanda's documentation and source of 25.3; here they were run against a stand-in only.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ ACTIVE = "active"
 TX_BATCH_REMOVAL = "log_compaction_tx_batch_removal_enabled"
 
 REMOVABLE_TOMBSTONE = ("max_tombstone_removable_offset", "max_tombstone_removal_offset")
-"""Seen under both names."""
+"""Both names occur."""
 
 
 @dataclass(frozen=True)
 class CompactionState:
-    """What a replica says of its compaction: exclusive Raft offsets; zero or less stands for never.
+    """The compaction state of a replica: exclusive Raft offsets; zero or less stands for never.
 
-    ``high_watermark`` and ``last_stable_offset`` are Kafka's, ``committed`` is the Raft offset where the former is.
+    ``high_watermark`` and ``last_stable_offset`` are Kafka's, ``committed`` is the Raft offset of the high watermark.
     ``cleanly_compacted`` (MCCO), ``tombstone_removable`` (MTRO), ``transaction_free`` (MXFO) and
-    ``transaction_removable`` (MXRO) are None where the version has none of them.
+    ``transaction_removable`` (MXRO) are None where the version lacks them.
     """
 
     broker: int
@@ -48,21 +48,21 @@ class CompactionState:
 
 
 class RedpandaAdmin:
-    """Asks whichever broker is up, but where only one knows. ``addresses``: the admin listeners of live brokers."""
+    """Asks any live broker, except where one alone has the answer. ``addresses``: admin listeners of live brokers."""
 
     def __init__(self, addresses: Callable[[], Mapping[int, Address]]) -> None:
-        """Remember how to find live brokers; nothing is connected yet."""
+        """Store how to find live brokers; nothing is connected yet."""
         self._addresses = addresses
 
     def is_ready(self, broker: int) -> bool:
-        """Whether this broker says that it is ready."""
+        """Whether this broker reports that it is ready."""
         try:
             return bool(self._get_from(broker, "/v1/status/ready")["status"] == "ready")
         except HarnessError:
             return False
 
     def brokers(self) -> set[int]:
-        """Return the node ids that the cluster knows and has alive."""
+        """Return the node ids of the cluster's brokers that are alive."""
         return {broker["node_id"] for broker in self._get("/v1/brokers") if broker.get("is_alive", True)}
 
     def is_healthy(self) -> bool:
@@ -70,12 +70,12 @@ class RedpandaAdmin:
         return bool(self._get("/v1/cluster/health_overview")["is_healthy"])
 
     def leader(self, partition: TopicPartition, namespace: str = KAFKA) -> int | None:
-        """Return who leads a partition; None while nobody does."""
-        told = self._get(_path(namespace, partition)).get("leader_id", -1)
-        return int(told) if told is not None and told >= 0 else None
+        """Return the leader of a partition; None while there is none."""
+        leader = self._get(_path(namespace, partition)).get("leader_id", -1)
+        return int(leader) if leader is not None and leader >= 0 else None
 
     def transfer_leadership(self, partition: TopicPartition, target: int, namespace: str = KAFKA) -> None:
-        """Have another replica lead. Raises `HarnessError` where the leader refuses, or there is none."""
+        """Make another replica the leader. Raises `HarnessError` where the leader refuses, or there is none."""
         leader = self.leader(partition, namespace)
         if leader is None:
             raise HarnessError(f"{partition[0]}-{partition[1]} has no leader that could give way to broker {target}")
@@ -83,23 +83,23 @@ class RedpandaAdmin:
             self._call("POST", leader, f"{_path(namespace, partition)}/transfer_leadership?target={target}")
 
     def coordinator(self, transactional_id: str) -> tuple[TopicPartition, int | None]:
-        """Return the internal partition that coordinates a transactional id, and who leads it."""
-        told = self._get(f"/v1/transaction/{transactional_id}/find_coordinator")
-        partition = ("tx", int(told["ntp"]["partition"]))
+        """Return the internal partition that coordinates a transactional id, and its leader."""
+        answer = self._get(f"/v1/transaction/{transactional_id}/find_coordinator")
+        partition = ("tx", int(answer["ntp"]["partition"]))
         return partition, self.leader(partition, INTERNAL)
 
     def set_config(self, settings: Mapping[str, Any]) -> int:
-        """Set cluster properties; return the version of the configuration that has them."""
-        told = self._call("PUT", None, "/v1/cluster_config", {"upsert": dict(settings), "remove": []})
-        return int(told["config_version"])
+        """Set cluster properties; return the version of the configuration that includes them."""
+        answer = self._call("PUT", None, "/v1/cluster_config", {"upsert": dict(settings), "remove": []})
+        return int(answer["config_version"])
 
     def config_versions(self) -> dict[int, int]:
-        """Return the version of the configuration that each broker has, by broker."""
-        told = self._get("/v1/cluster_config/status")
-        return {status["node_id"]: int(status["config_version"]) for status in told}
+        """Return the version of each broker's configuration, by broker."""
+        statuses = self._get("/v1/cluster_config/status")
+        return {status["node_id"]: int(status["config_version"]) for status in statuses}
 
     def uuids(self) -> dict[int, str]:
-        """Return the id that each broker's data directory was given when it was made, by broker."""
+        """Return the id that each broker's data directory got at its creation, by broker."""
         return {broker["node_id"]: broker["uuid"] for broker in self._get("/v1/broker_uuids")}
 
     def config(self) -> dict[str, Any]:
@@ -111,17 +111,17 @@ class RedpandaAdmin:
         return {feature["name"]: feature["state"] for feature in self._get("/v1/features")["features"]}
 
     def coordinates_compaction(self) -> bool:
-        """Whether replicas agree on what they remove: the feature is active."""
+        """Whether replicas coordinate their removals: the feature is active."""
         return self.features().get(COORDINATED_COMPACTION) == ACTIVE
 
     def removes_markers(self) -> bool:
-        """Whether markers are ever removed: where they are not, a pass on transactions is worth nothing."""
+        """Whether markers are ever removed: otherwise a clean verdict on transactions means nothing."""
         return bool(self.config().get(TX_BATCH_REMOVAL))
 
     def compaction(self, partition: TopicPartition) -> dict[int, CompactionState]:
-        """Return what each replica of a partition says of its compaction, by its broker."""
-        told = self._get(f"/v1/debug/partition/{KAFKA}/{partition[0]}/{partition[1]}")
-        states = [_state(replica) for replica in told["replicas"]]
+        """Return the compaction state of each replica of a partition, by broker."""
+        answer = self._get(f"/v1/debug/partition/{KAFKA}/{partition[0]}/{partition[1]}")
+        states = [_state(replica) for replica in answer["replicas"]]
         return {state.broker: state for state in states}
 
     def _get(self, path: str) -> Any:
@@ -131,11 +131,11 @@ class RedpandaAdmin:
         return self._call("GET", broker, path)
 
     def _call(self, method: str, broker: int | None, path: str, body: Any = None) -> Any:
-        """Ask one broker, or each in turn until one answers. Others redirect to who leads; that is followed."""
+        """Ask one broker, or each in turn until one answers. Redirects to the leader are followed."""
         addresses = self._addresses()
-        asked = [broker] if broker is not None else list(addresses)
+        brokers = [broker] if broker is not None else list(addresses)
         last: Exception | None = None
-        for one in asked:
+        for one in brokers:
             if one not in addresses:
                 raise HarnessError(f"broker {one} is not up: {method} {path}")
             url = f"http://{addresses[one]}{path}"

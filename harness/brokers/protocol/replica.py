@@ -1,8 +1,8 @@
-"""Reading one replica as that broker serves it, without moving leadership.
+"""Reads one replica from its own broker, without moving leadership.
 
-A Fetch v11 with replica id -1, no session and current leader epoch -1 is answered by any broker that holds
-a replica, with its own high watermark, last stable offset, log start and aborted transactions (KIP-392;
-measured on 3.9.2 and 4.4.0). DescribeProducers has no leader check either: it shows a follower's open
+A Fetch v11 with replica id -1, no session and current leader epoch -1 is answered by any broker that has a replica,
+with the replica's own high watermark, last stable offset, log start offset and aborted transactions (KIP-392;
+measured on 3.9.2 and 4.4.0). DescribeProducers has no leader check either: it lists a follower's open
 transactions.
 """
 
@@ -30,8 +30,9 @@ DEBUG_REPLICA_ID = -2
 """FetchRequest's debugging consumer: reads to the log end instead of the high watermark."""
 
 ANY_RACK = "x"
-"""Kafka asks its replica selector about racks, and has none unless it is configured; Redpanda answers whoever names a
-rack from the replica that is asked, follower or not (read in its source)."""
+"""Kafka passes racks to its replica selector, and has none unless it is configured. Redpanda answers a client that names
+a rack from the replica that is asked, follower or not (read in its source).
+"""
 
 MAX_BYTES = 64 << 20
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
@@ -42,19 +43,19 @@ TopicPartition = tuple[str, int]
 
 
 class Caller(Protocol):
-    """Takes a request to one broker, as `harness.brokers.protocol.wire.Connection` does."""
+    """Sends requests to one broker, as `harness.brokers.protocol.wire.Connection` does."""
 
     def call(self, request: ApiMessage) -> Any:
         """Return the decoded response. Raises OSError."""
         ...
 
 
-Held: TypeAlias = "tuple[OpenTransaction, ...] | None"
-"""The transactions that a replica holds open; None where its broker does not tell."""
+OpenTransactions: TypeAlias = "tuple[OpenTransaction, ...] | None"
+"""The open transactions of a replica; None where its broker does not list them."""
 
 
 class Reader(Protocol):
-    """Reads the replicas of one broker as it serves them, until `close`. Its methods raise OSError."""
+    """Reads the replicas of one broker as the broker serves them, until `close`. Its methods raise OSError."""
 
     def read(
         self, partitions: Iterable[TopicPartition], *, replica_id: int = DEBUG_REPLICA_ID
@@ -62,21 +63,21 @@ class Reader(Protocol):
         """Return each replica from its start to its end, or an error by its name; see `fetch_all`."""
         ...
 
-    def open_transactions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Held]:
-        """Return what the broker says that its replicas hold open; None where it does not tell.
+    def open_transactions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, OpenTransactions]:
+        """Return the open transactions of the broker's replicas; None where the broker does not list them.
 
         Raises `HarnessError` for a replica that is just being created or moved.
         """
         ...
 
     def close(self) -> None:
-        """Let go of the broker."""
+        """Release the broker."""
         ...
 
 
 @dataclass(frozen=True)
 class ReplicaState:
-    """What a broker says of its replica; offsets, ``aborted`` as (producer id, first offset) pairs."""
+    """A replica as its broker reports it; offsets, ``aborted`` as (producer id, first offset) pairs."""
 
     log_start: int
     high_watermark: int
@@ -87,7 +88,7 @@ class ReplicaState:
 
 @dataclass(frozen=True)
 class OpenTransaction:
-    """A transaction that a replica holds open, by DescribeProducers (KIP-664)."""
+    """An open transaction of a replica, by DescribeProducers (KIP-664)."""
 
     producer_id: int
     producer_epoch: int
@@ -96,20 +97,20 @@ class OpenTransaction:
 
 @dataclass(frozen=True)
 class WireReader:
-    """Implements `Reader` over a connection. ``tells_open``: its broker answers DescribeProducers for any replica."""
+    """Implements `Reader` over a connection. ``lists_open``: the broker answers DescribeProducers for any replica."""
 
     connection: Connection
-    tells_open: bool = True
+    lists_open: bool = True
 
     def read(
         self, partitions: Iterable[TopicPartition], *, replica_id: int = DEBUG_REPLICA_ID
     ) -> dict[TopicPartition, ReplicaState | str]:
-        """Fetch each replica until nothing new comes."""
+        """Fetch each replica until no more records come."""
         return fetch_all(self.connection, partitions, replica_id=replica_id)
 
-    def open_transactions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Held]:
-        """Ask for the producers of each replica (KIP-664), which followers tell too."""
-        return open_transactions(self.connection, partitions) if self.tells_open else dict.fromkeys(partitions)
+    def open_transactions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, OpenTransactions]:
+        """Ask for the producers of each replica (KIP-664); followers answer, too."""
+        return open_transactions(self.connection, partitions) if self.lists_open else dict.fromkeys(partitions)
 
     def close(self) -> None:
         """Close the connection."""
@@ -121,38 +122,38 @@ def fetch_all(
 ) -> dict[TopicPartition, ReplicaState | str]:
     """Read each partition of this broker from its start to its end; an error is given by its name.
 
-    One answer never crosses a segment's end (`LocalLog.read`), so this goes on until an answer brings
-    nothing new. With a consumer's replica id it reads to the last stable offset and the aborted list is
-    filled; the debugging one reads on to the log end, without that list. Watermarks are those of the last
-    answer. Raises `CorruptLogError` where a broker serves what is no record batch.
+    One answer never crosses a segment's end (`LocalLog.read`), so reading continues until an answer has no new records.
+    With a consumer's replica id it ends at the last stable offset, and the aborted list is filled; with the debugging
+    consumer's id it ends at the log end offset, and the list is empty. Watermarks are those of the last answer. Raises
+    `CorruptLogError` where a broker serves bytes that are no record batch.
     """
     offsets = dict.fromkeys(partitions, 0)
-    found: dict[TopicPartition, ReplicaState | str] = {}
+    states: dict[TopicPartition, ReplicaState | str] = {}
     while offsets:
         for tp, answer in fetch(connection, offsets, replica_id=replica_id).items():
-            before = found.get(tp)
+            before = states.get(tp)
             if isinstance(answer, str):
-                found[tp] = answer
+                states[tp] = answer
                 del offsets[tp]
                 continue
             whole, last_offset = _whole_batches(answer.records, tp)
             chunk = replace(answer, records=whole)
-            found[tp] = _joined(before, chunk) if isinstance(before, ReplicaState) else chunk
+            states[tp] = _joined(before, chunk) if isinstance(before, ReplicaState) else chunk
             if last_offset is None or last_offset < offsets[tp]:
                 del offsets[tp]
             else:
                 offsets[tp] = last_offset + 1
-    return found
+    return states
 
 
 def end_of(state: ReplicaState) -> int:
-    """Return the log end of a replica that was read whole."""
+    """Return the log end offset of a replica that was read whole."""
     batches = iter_batches(state.records, source="a Fetch answer", verify_crc=False)
     return max((batch.last_offset + 1 for batch in batches), default=state.log_start)
 
 
-def where_nothing_follows(connection: Connection, offsets: Mapping[TopicPartition, int]) -> set[TopicPartition]:
-    """Return the partitions of which a read_committed consumer that stands at the offset is sent nothing now."""
+def partitions_at_end(connection: Connection, offsets: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+    """Return the partitions of which a read_committed consumer gets no records at the offset now."""
     answers = fetch(connection, offsets)
     return {tp for tp, answer in answers.items() if isinstance(answer, ReplicaState) and not answer.records}
 
@@ -163,7 +164,7 @@ def _joined(before: ReplicaState, answer: ReplicaState) -> ReplicaState:
 
 
 def _whole_batches(records: bytes, partition: TopicPartition) -> tuple[bytes, int | None]:
-    """Return the batches that are all there, and the last one's last offset; an answer may end inside one."""
+    """Return the complete batches, and the last offset of the last; an answer may end inside a batch."""
     end, last_offset = 0, None
     try:
         for batch in iter_batches(records, source=f"Fetch answer of {partition[0]}-{partition[1]}"):
@@ -183,9 +184,9 @@ def fetch(
     max_bytes: int = MAX_BYTES,
     version: int = FETCH_VERSION,
 ) -> dict[TopicPartition, ReplicaState | str]:
-    """Ask once for what follows these offsets: one answer for each partition, or an error by its name.
+    """Send one Fetch at these offsets: an answer for each partition, or an error by its name.
 
-    ``max_bytes`` bounds the whole answer, but for the first batch, which comes however big it is (KIP-74). The
+    ``max_bytes`` bounds the whole answer except the first batch, which is sent whatever its size (KIP-74). The
     debugging consumer has no isolation. Raises OSError.
     """
     Topic = FetchRequest.FetchTopic  # noqa: N806
@@ -230,19 +231,19 @@ def fetch(
 def open_transactions(
     connection: Connection, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, tuple[OpenTransaction, ...]]:
-    """Return the transactions that this broker holds open in each partition. Raises `HarnessError`."""
-    found: dict[TopicPartition, tuple[OpenTransaction, ...]] = {}
-    for (topic, partition), told in describe_producers(connection, partitions).items():
-        if isinstance(told, str):
-            raise HarnessError(f"{topic}-{partition} at {connection.address}: {told}")
-        found[topic, partition] = told
-    return found
+    """Return this broker's open transactions in each partition. Raises `HarnessError`."""
+    open_by_partition: dict[TopicPartition, tuple[OpenTransaction, ...]] = {}
+    for (topic, partition), transactions in describe_producers(connection, partitions).items():
+        if isinstance(transactions, str):
+            raise HarnessError(f"{topic}-{partition} at {connection.address}: {transactions}")
+        open_by_partition[topic, partition] = transactions
+    return open_by_partition
 
 
 def describe_producers(
     connection: Caller, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, tuple[OpenTransaction, ...] | str]:
-    """Return the transactions that this broker holds open in each partition; an error is given by its name."""
+    """Return this broker's open transactions in each partition; an error is given by its name."""
     Topic = DescribeProducersRequest.TopicRequest  # noqa: N806
     wanted = [Topic(name=topic, partition_indexes=[partition]) for topic, partition in partitions]
     answer = connection.call(DescribeProducersRequest[0](topics=wanted))

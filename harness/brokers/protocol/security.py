@@ -1,7 +1,7 @@
-"""How clients log in to brokers: a Java client's properties file, understood by every client in use.
+"""How clients log in to brokers: a Java client's properties file, translated for every client in use.
 
-The Java client takes the properties as they are; librdkafka and the harness's own connections take what they say in
-their own terms. Secrets are held in memory only, and are in no text that this module returns but for the clients.
+The Java client takes the properties as they are; librdkafka and the harness's own connections take translated
+settings. Secrets are kept in memory only, and appear in no text that this module returns except clients' settings.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ JAAS = "sasl.jaas.config"
 PEM, PKCS12 = "PEM", "PKCS12"
 ENDPOINT = "ssl.endpoint.identification.algorithm"
 ABOUT_SECURITY = ("security.", "sasl.", "ssl.")
-"""How the properties begin that are about logging in; a file may have others, which are not ours to pass on."""
+"""Prefixes of the login properties; other properties of the file are not passed on."""
 
 JAAS_OPTION = re.compile(r"""\b(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)')""")
 
 
 @dataclass(frozen=True)
 class Security:
-    """What a properties file says about logging in. ``source``: the file, for messages."""
+    """The login properties of a properties file. ``source``: the file, for messages."""
 
     source: str
     properties: Mapping[str, str] = field(repr=False)
@@ -61,12 +61,12 @@ class Security:
 
     @property
     def verifies_host(self) -> bool:
-        """Whether the name in the broker's certificate has to be the broker's."""
+        """Whether the certificate must name the broker's host."""
         return self.properties.get(ENDPOINT, "https") != ""
 
     @cached_property
     def trusted(self) -> str | None:
-        """The certificates that are trusted, as PEM; None for those that the system trusts."""
+        """The trusted certificates, as PEM; None for the system's."""
         return _certificates(self, "ssl.truststore")
 
     @cached_property
@@ -75,7 +75,7 @@ class Security:
         return _key_and_chain(self)
 
     def for_librdkafka(self) -> dict[str, str]:
-        """Return it as librdkafka's properties."""
+        """Return the login as librdkafka's properties."""
         config = {"security.protocol": self.protocol}
         if self.mechanism is not None:
             user, password = self.credentials
@@ -87,9 +87,9 @@ class Security:
         return config
 
     def for_brokers(self, listener: str) -> dict[str, str]:
-        """Return the broker settings by which a listener asks for this login; its own key is not among them.
+        """Return the broker settings for a listener with this login, without the broker's own key.
 
-        SCRAM's users are made when storage is formatted (KIP-900).
+        SCRAM's users are created when storage is formatted (KIP-900).
         """
         if self.mechanism is None:
             return {}
@@ -106,7 +106,7 @@ class Security:
 
     @property
     def scram_user(self) -> str | None:
-        """What formatting storage is told to make the user of; None where none is needed."""
+        """The argument for formatting storage that creates the user; None where none is needed."""
         if self.mechanism in {None, PLAIN}:
             return None
         user, password = self.credentials
@@ -114,13 +114,13 @@ class Security:
 
     @cached_property
     def tls(self) -> ssl.SSLContext | None:
-        """What makes a connection a TLS one; None where the protocol has none."""
+        """The TLS context of a connection; None where the protocol has none."""
         if self.protocol not in {SSL, SASL_SSL}:
             return None
         context = ssl.create_default_context(cadata=self.trusted)
         context.check_hostname = self.verifies_host
         if self.own:
-            # The library reads a certificate from a file only; nobody else can open this one.
+            # The library reads a certificate from a file only; other users cannot open this file.
             with NamedTemporaryFile("w", suffix=".pem") as file:
                 file.write(self.own)
                 file.flush()
@@ -129,9 +129,9 @@ class Security:
 
 
 def read_security(path: Path) -> Security:
-    """Return what a Java client's properties file says about logging in.
+    """Return the login of a Java client's properties file.
 
-    Raises `UsageError` with the property that is missing or cannot be honoured; no value is in its words but names of
+    Raises `UsageError` with the property that is missing or unsupported; the message contains no values except names of
     protocols, mechanisms and files.
     """
     try:
@@ -139,8 +139,8 @@ def read_security(path: Path) -> Security:
             properties = javaproperties.load(file)
     except (OSError, ValueError) as error:
         raise UsageError(f"--command-config {path} cannot be read: {error}") from error
-    held = {name: value for name, value in properties.items() if name.startswith(ABOUT_SECURITY)}
-    security = Security(str(path), held)
+    login_properties = {name: value for name, value in properties.items() if name.startswith(ABOUT_SECURITY)}
+    security = Security(str(path), login_properties)
     if security.protocol not in PROTOCOLS:
         raise UsageError(f"{path}: security.protocol is {security.protocol}; give one of {', '.join(PROTOCOLS)}")
     if security.protocol.startswith("SASL"):
@@ -157,9 +157,9 @@ def _raise_for_sasl(security: Security) -> None:
     try:
         _ = security.credentials
     except KeyError as error:
-        lacking = f"there is no {JAAS}" if error.args[0] == JAAS else f"{JAAS} names no {error.args[0]}"
-        how = '…LoginModule required username="…" password="…";'
-        raise UsageError(f"{security.source}: {lacking}; give {how}") from None
+        problem = f"there is no {JAAS}" if error.args[0] == JAAS else f"{JAAS} names no {error.args[0]}"
+        example = '…LoginModule required username="…" password="…";'
+        raise UsageError(f"{security.source}: {problem}; give {example}") from None
 
 
 def _certificates(security: Security, store: str) -> str | None:
@@ -195,14 +195,14 @@ def _unpacked(security: Security, what: str, content: bytes, password: bytes | N
     from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12  # noqa: PLC0415
 
     try:
-        held = load_pkcs12(content, password)
+        store = load_pkcs12(content, password)
     except ValueError as error:
         raise UsageError(f"{security.source}: {what} cannot be opened: {error}") from error
-    certificates = ([held.cert] if held.cert else []) + held.additional_certs
+    certificates = ([store.cert] if store.cert else []) + store.additional_certs
     chain = "".join(one.certificate.public_bytes(Encoding.PEM).decode() for one in certificates)
-    if held.key is None:
+    if store.key is None:
         return None, chain
-    return held.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(), chain
+    return store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(), chain
 
 
 def _open_store(security: Security, store: str, location: str) -> tuple[str, bytes, bytes | None]:

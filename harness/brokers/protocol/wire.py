@@ -1,7 +1,7 @@
 """One request to one chosen broker, over kafka-python's protocol classes.
 
 librdkafka routes every call by cluster metadata; reading a replica that is not the leader needs a
-request that goes where it is told. Timeouts are short, as a paused broker accepts connections and
+request to a chosen broker. Timeouts are short, as a paused broker accepts connections and
 never answers.
 """
 
@@ -29,7 +29,7 @@ DEFAULT_TIMEOUT_S = 3.0
 
 @dataclass(frozen=True, order=True)
 class Address:
-    """Where a broker's client listener is, and how to log in there; without ``security``, nothing asks for it."""
+    """The address of a broker's client listener, and its login; without ``security``, there is no login."""
 
     host: str
     port: int
@@ -62,8 +62,8 @@ class Connection:
     def call(self, request: ApiMessage) -> Any:
         """Send a versioned request and return its decoded response.
 
-        The request has its version set by its class (``FetchRequest[11](...)``). Raises OSError when
-        the broker goes away or does not answer in time; the connection is then of no more use.
+        The request's class sets its version (``FetchRequest[11](...)``). Raises OSError when
+        the broker goes away or does not answer in time; the connection cannot be used after that.
         """
         self._correlation_id += 1
         request.with_header(correlation_id=self._correlation_id, client_id=CLIENT_ID)

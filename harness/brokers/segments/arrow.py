@@ -1,8 +1,8 @@
-"""Segment files as Arrow tables: a row a batch or a row a record, and only the columns that are asked for.
+"""Segment files as Arrow tables: a row a batch or a row a record, and only the requested columns.
 
-`BATCHES`: what a batch's header says, under the names that ``batches.Batch`` has. ``marker`` is ``commit``, ``abort``
-or ``other``, null for data and for what compaction has emptied. An entry of magic 0 or 1 is a row too, null but for
-``magic``, ``position``, ``size_bytes``, ``last_offset`` and ``crc``, which is its CRC32.
+`BATCHES`: a batch's header fields, under the names of ``batches.Batch``. ``marker`` is ``commit``, ``abort``
+or ``other``, null for data and for a batch that compaction has emptied. An entry of magic 0 or 1 is a row too, null
+but for ``magic``, ``position``, ``size_bytes``, ``last_offset`` and ``crc``, which is its CRC32.
 
 `RECORDS`: the records of data batches, without those of magic 0 and 1. ``batch_offset`` is the base offset of a
 record's batch, ``attributes`` the record's own. Names of headers that are not UTF-8 keep their bytes, as backslash
@@ -91,14 +91,14 @@ def read_table(
     block_bytes: int = BLOCK_BYTES,
     verify_crc: bool = True,
 ) -> Iterator[pa.RecordBatch]:
-    """Read a segment file from where it stands, in `BATCHES` or `RECORDS`, all columns or some in the order given.
+    """Read a segment file from its current position, as `BATCHES` or `RECORDS`, all columns or some in the order given.
 
-    An Arrow batch has at most 131,072 rows, or those of one block. ``tombstones`` says what ``tombstone`` goes by:
+    An Arrow batch has at most 131,072 rows, or those of one block. ``tombstones`` selects the meaning of ``tombstone``:
     a null value, or with ``kip-87`` bit 5 of the record's attributes. Payloads are unpacked for `RECORDS` alone, and
-    keys, values and headers copied where their column is asked for.
+    keys, values and headers copied where their column is requested.
 
-    Raises ``UsageError`` for a column that there is not, and ``CorruptLogError`` as ``blocks`` does, after yielding
-    what is before.
+    Raises ``UsageError`` for an unknown column, and ``CorruptLogError`` as ``blocks`` does, after yielding the rows
+    before the error.
     """
     schema = chosen_schema(table, columns)
     blocks = iter_blocks(file, source=source, block_bytes=block_bytes, verify_crc=verify_crc)
@@ -106,7 +106,7 @@ def read_table(
 
 
 def chosen_schema(table: Table, columns: Sequence[str] | None) -> pa.Schema:
-    """Return a table's schema, or that of some of its columns. Raises ``UsageError`` for one that there is not."""
+    """Return a table's schema, or that of some of its columns. Raises ``UsageError`` for an unknown column."""
     schema = SCHEMAS[table]
     if unknown := sorted(set(columns or ()) - set(schema.names)):
         raise UsageError(f"table {table} has no column {', '.join(unknown)}: it has {', '.join(schema.names)}")
@@ -130,16 +130,16 @@ def _batches(blocks: Iterator[Block], schema: pa.Schema) -> Iterator[pa.RecordBa
 
 
 def _of_batch(field: pa.Field, rows: Batches) -> pa.Array:  # noqa: PLR0911
-    """Make a column of `BATCHES`, or one of `RECORDS` that a record has from its batch."""
+    """Make a column of `BATCHES`, or a column of `RECORDS` that comes from the batch."""
     attributes = rows["attributes"]
     has_horizon = attributes & DELETE_HORIZON != 0
     match field.name:
         case "codec":
-            return _words(attributes & CODEC_MASK, CODECS)
+            return _names_by_index(attributes & CODEC_MASK, CODECS)
         case "timestamp_type":
-            return _words((attributes & APPEND_TIME != 0).astype(np.int8), ("create", "append"))
+            return _names_by_index((attributes & APPEND_TIME != 0).astype(np.int8), ("create", "append"))
         case "marker":
-            return _words(rows["marker"], _MARKERS)
+            return _names_by_index(rows["marker"], _MARKERS)
         case "base_timestamp_ms":
             return pa.array(rows["timestamp_base_ms"], mask=has_horizon)
         case "delete_horizon_ms":
@@ -154,9 +154,9 @@ def _of_batch(field: pa.Field, rows: Batches) -> pa.Array:  # noqa: PLR0911
             return pa.array(rows[name]).cast(field.type)
 
 
-def _words(indexes: Any, words: Sequence[str]) -> pa.Array:
-    """Return the word of each index; null for a negative one."""
-    return pa.DictionaryArray.from_arrays(pa.array(indexes, mask=indexes < 0), list(words)).dictionary_decode()
+def _names_by_index(indexes: Any, names: Sequence[str]) -> pa.Array:
+    """Return the name of each index; null for a negative index."""
+    return pa.DictionaryArray.from_arrays(pa.array(indexes, mask=indexes < 0), list(names)).dictionary_decode()
 
 
 # A row a record

@@ -1,7 +1,7 @@
 """Magic-2 record batches, from a segment file or from the records of a Fetch response.
 
 The layout is that of ``DefaultRecordBatch`` in Kafka's clients; all integers are big-endian. This is the reference:
-``blocks`` reads the same faster, and comes here for the words where something is wrong.
+``blocks`` reads the same faster, and calls this module for the error messages.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class CorruptLogError(HarnessError):
 
 
 def until_cut(parts: Iterator[T]) -> Iterator[T]:
-    """Yield the parts of a file up to where it is cut, for who has been told of that before."""
+    """Yield the parts of a file up to where it is cut, for callers that know of the cut."""
     try:
         yield from parts
     except CorruptLogError as error:
@@ -106,7 +106,7 @@ class Batch:
 
     @property
     def base_timestamp_ms(self) -> int | None:
-        """The first record's timestamp (-1: none); None where the field holds the delete horizon."""
+        """The first record's timestamp (-1: none); None where the field has the delete horizon."""
         return None if self.attributes & DELETE_HORIZON else self.timestamp_base_ms
 
     @property
@@ -121,7 +121,7 @@ class Batch:
 
     @property
     def is_control(self) -> bool:
-        """Written by the broker for itself: a transaction marker, or what is left of one."""
+        """A control batch: a transaction marker, or one that compaction has emptied."""
         return bool(self.attributes & CONTROL)
 
     @property
@@ -131,7 +131,7 @@ class Batch:
 
     @property
     def timestamp_type(self) -> Literal["create", "append"]:
-        """Whose clock: the producer's for each record, or the broker's once for the batch."""
+        """The clock of the timestamps: the producer's for each record, or the broker's once for the batch."""
         return "append" if self.attributes & APPEND_TIME else "create"
 
     @property
@@ -142,14 +142,14 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What a control batch says; ``coordinator_epoch`` is None for types that are not a decision."""
+    """The content of a control batch; ``coordinator_epoch`` is None for types that end no transaction."""
 
     type: str
     coordinator_epoch: int | None
 
 
 def iter_batches(buffer: BytesLike, *, source: str, verify_crc: bool = True) -> Iterator[Batch]:
-    """Walk the batches from byte 0, without the entries of older formats; else as ``iter_entries``."""
+    """Iterate over the batches from byte 0, without the entries of older formats; otherwise as ``iter_entries``."""
     entries = iter_entries(buffer, source=source, verify_crc=verify_crc)
     return (entry for entry in entries if isinstance(entry, Batch))
 
@@ -157,14 +157,14 @@ def iter_batches(buffer: BytesLike, *, source: str, verify_crc: bool = True) -> 
 def iter_entries(
     buffer: BytesLike, *, source: str, verify_crc: bool = True, start: int = 0, previous_offset: int = -1
 ) -> Iterator[Batch | OldEntry]:
-    """Walk everything from byte 0; lazily, so all before a bad place is yielded.
+    """Iterate over all entries from byte 0; lazily, so all before an error is yielded.
 
-    An all-zero tail (``log.preallocate``) is the end of the log. It must hold at least a whole zero
+    An all-zero tail (``log.preallocate``) is the end of the log. It must have at least a whole zero
     length field: fewer zeros may be the start of a cut batch with a small base offset. Where the buffer is the rest
-    of a source, ``start`` is its first byte's position there and ``previous_offset`` the last offset before it.
+    of a source, ``start`` is its first byte's position in the source and ``previous_offset`` the last offset before it.
 
     Raises ``CorruptLogError`` at the first batch that is cut or that no broker writes, also for a base
-    offset that does not rise: the CRC leaves that field out.
+    offset that does not rise: the CRC does not cover that field.
     """
     view = memoryview(buffer).cast("B").toreadonly()
     at = 0
@@ -184,7 +184,7 @@ def iter_entries(
 
 
 def _entry_size(view: memoryview, position: int, source: str) -> int | None:
-    """How many bytes the entry at the start of ``view`` takes, all of them there; None at the zero tail."""
+    """Return the size in bytes of the entry at the start of ``view``, which is complete; None at the zero tail."""
     left = len(view)
     if left < LOG_OVERHEAD:
         reason = f"batch is cut: {left} bytes of a {HEADER.size}-byte header"
@@ -251,8 +251,8 @@ def _batch(view: memoryview, position: int, source: str, *, verify_crc: bool) ->
 def iter_records(batch: Batch, *, source: str) -> Iterator[Record]:
     """Unpack a batch's records in offset order; lazily, after decompressing them all.
 
-    Raises ``CorruptLogError`` at the batch's position: what does not decompress (or to too much), a
-    malformed record, or other than ``record_count`` records.
+    Raises ``CorruptLogError`` at the batch's position for a payload that does not decompress (or to too much), for a
+    malformed record, and for other than ``record_count`` records.
     """
     try:
         data = decompress(batch.codec, batch.payload)
@@ -286,7 +286,7 @@ def iter_records(batch: Batch, *, source: str) -> Iterator[Record]:
 
 
 def marker(batch: Batch, *, source: str) -> Marker | None:
-    """Read a control batch's decision; None for data, and for a marker that compaction has emptied.
+    """Read the marker of a control batch; None for data, and for a control batch that compaction has emptied.
 
     Raises ``CorruptLogError`` where ``ControlRecordType`` or ``EndTransactionMarker`` would refuse it.
     """

@@ -1,9 +1,9 @@
-"""Text checkpoints that brokers keep beside their logs (``CheckpointFile``).
+"""Text checkpoints that brokers keep next to their logs (``CheckpointFile``).
 
 In a log directory, one offset for each partition (``OffsetCheckpointFile``): ``replication-offset-checkpoint``
-holds high watermarks, ``cleaner-offset-checkpoint`` the first dirty offsets, ``recovery-point-offset-checkpoint``
-what is flushed, ``log-start-offset-checkpoint`` log starts. In a partition's folder, ``leader-epoch-checkpoint``
-holds where each leader's epoch began (``LeaderEpochCheckpointFile``).
+has high watermarks, ``cleaner-offset-checkpoint`` the first dirty offsets, ``recovery-point-offset-checkpoint``
+the recovery points up to which logs are flushed, ``log-start-offset-checkpoint`` log start offsets. In a partition's
+folder, ``leader-epoch-checkpoint`` has the start offset of each leader epoch (``LeaderEpochCheckpointFile``).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _entries(
 ) -> Iterator[tuple[int, int, re.Match[bytes]]]:
     """Yield line number, byte position and fields of each entry."""
     lines = data.splitlines(keepends=True)
-    position = count = found = 0
+    position = count = entries_read = 0
     for number, raw in enumerate(lines, start=1):
         line = raw.rstrip(b"\r\n")
         reason = None
@@ -64,15 +64,15 @@ def _entries(
                 reason = f"entry count {_text(line)}"
         elif entry := pattern.fullmatch(line):
             yield number, position, entry
-            found += 1
+            entries_read += 1
         else:
             reason = f"{_text(line)} is not '{what}'"
         if reason:
             raise CorruptLogError(source, position, f"line {number}: {reason}")
         position += len(raw)
-    if count != found:
-        reason = f"line {_HEAD_LINES}: {count} entries announced, {found} found"
-        raise CorruptLogError(source, len(lines[0]), reason, cut=count > found)
+    if count != entries_read:
+        reason = f"line {_HEAD_LINES}: {count} entries announced, {entries_read} found"
+        raise CorruptLogError(source, len(lines[0]), reason, cut=count > entries_read)
 
 
 def _text(line: bytes) -> str:

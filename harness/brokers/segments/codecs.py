@@ -42,7 +42,7 @@ def decompress(codec: Codec, payload: memoryview) -> bytes:
     """
     if codec == "none":
         return payload.tobytes()
-    # Streams need not announce their size, and the library fills what it is given or fails. A private
+    # Streams need not announce their size, and the library fills the given buffer or fails. A private
     # anonymous map of the whole ceiling costs only the pages that are written.
     out = memoryview(mmap.mmap(-1, MAX_DECOMPRESSED_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
     return out[: decompress_into(codec, payload, out)].tobytes()

@@ -1,4 +1,4 @@
-"""What the compiled reader and those who use it agree on: layouts of numpy arrays, and constants in them."""
+"""Layouts of numpy arrays, and constants in them, that the compiled reader and its callers share."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HEADERS: Final = np.dtype(
     ],
     align=True,
 )
-"""A row a batch: the fields of ``batches.Batch`` under the same names, and in ``marker`` what a control batch says.
+"""A row a batch: the fields of ``batches.Batch`` under the same names, and ``marker``, from a control batch.
 
 A row of an entry of magic 0 or 1 has its position, size, CRC32 and offset; the rest of it is zero.
 """
@@ -44,7 +44,7 @@ A row of an entry of magic 0 or 1 has its position, size, CRC32 and offset; the 
 NO_MARKER, ABORT, COMMIT, OTHER_CONTROL = -1, 0, 1, 2
 """Values of ``marker``: data, or a control batch that compaction has emptied; then what ``batches.marker`` gives."""
 ASK: Final = -2
-"""A ``marker`` while a block is being read: not the bytes that brokers write, the reference is to read them."""
+"""A ``marker`` while a block is being read: the bytes are unusual, and the reference must read them."""
 
 NULL_KEY_HASH: Final = 42
-"""What Spark's ``xxhash64`` gives for null: its seed."""
+"""The result of Spark's ``xxhash64`` for null: its seed."""

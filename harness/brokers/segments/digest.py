@@ -1,4 +1,4 @@
-"""One number for all batches of a log, equal for equal logs: observations have it, and checkers compare it."""
+"""A digest of all batches of a log, equal for equal logs: observations contain it, and checkers compare it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a segment ends, read from the headers of its batches alone."""
+"""The end of a segment, read from the headers of its batches alone."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _LAST_OFFSET_DELTA = 6
 def end_of_segment(path: Path) -> int:
     """Return the offset after the last whole batch, or the segment's first offset where there is none.
 
-    Stops at what is no batch: the zeros of a preallocated file, a batch that is cut, or damage, which is for those to
-    tell who read the file.
+    Stops at bytes that are no batch: the zeros of a preallocated file, a batch that is cut, or damage, which the reader
+    of the file reports.
     """
     end = int(path.name.partition(".")[0])
     size_bytes = path.stat().st_size

@@ -1,4 +1,4 @@
-"""Compiled loops over keys, values and headers that ``kernels`` has found: hashes of them, and copies."""
+"""Compiled loops over keys, values and headers that ``kernels`` has located: hashes of them, and copies."""
 
 # ruff: noqa: PLR2004 (the numbers of XXH64)
 
@@ -40,8 +40,8 @@ def _rotated(value: Any, bits: int) -> Any:
 
 
 @inlined
-def _round(lane: Any, word: Any) -> Any:
-    return _rotated(lane + word * _PRIME_2, 31) * _PRIME_1
+def _round(lane: Any, value: Any) -> Any:
+    return _rotated(lane + value * _PRIME_2, 31) * _PRIME_1
 
 
 @compiled(uint64(BYTES, int64, int64))
@@ -97,7 +97,7 @@ def walk_headers(  # noqa: PLR0917
     data: Bytes, limit: int, places: Ints, counts: Ints,
     names_at: Ints, name_sizes: Ints, values_at: Ints, value_sizes: Ints,
 ) -> None:  # fmt: skip
-    """Fill the columns with the headers of records that ``walk_records`` has found right; sizes of -1 are null."""
+    """Fill the columns with the headers of records that ``walk_records`` has validated; sizes of -1 are null."""
     done = 0
     for i in range(len(places)):
         at = int64(places[i])

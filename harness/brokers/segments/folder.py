@@ -1,10 +1,10 @@
-"""Which files of a partition's folder are its log: those that a broker would load when it starts there.
+"""The files of a partition's folder that are its log: those that a broker would load when it starts.
 
-A cleaner writes ``.cleaned`` files, renames them to ``.swap`` when they are whole, the files that they replace to
-``.deleted``, and then takes ``.swap`` off. A folder copied from a running or killed broker may show any step of that;
-``LogLoader.load`` brings each to an end, and its rules are applied here to names, changing nothing. Index files are
-named after their segment and take part; of them only ``.txnindex`` is of use here, as ``.index`` and ``.timeindex``
-tell nothing that the log does not.
+A cleaner writes ``.cleaned`` files, renames them to ``.swap`` when they are complete, renames the files that they
+replace to ``.deleted``, and then removes the ``.swap`` suffix. A folder copied from a running or killed broker may show
+any step of that; ``LogLoader.load`` completes each, and its rules are applied here to names, changing nothing. Index
+files are named after their segment and take part; of them only ``.txnindex`` is of use here, as ``.index`` and
+``.timeindex`` contain only what the log contains.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """A partition's segments in the order of the log, and by name why other log files are not among them."""
+    """A partition's segments in the order of the log, and why other log files are not among them, by name."""
 
     segments: list[Segment]
     left_out: dict[str, str]
@@ -52,18 +52,18 @@ class _File:
 def live_segments(folder: Path) -> Live:
     """Find the log of a partition's folder.
 
-    Raises ``CorruptLogError`` for a ``.swap`` file that cannot be read: what it replaces cannot be told.
+    Raises ``CorruptLogError`` for a ``.swap`` file that cannot be read: the files that it replaces are unknown.
     """
     names = [path.name for path in folder.iterdir() if path.is_file()]
     return choose_segments(names, lambda name: next_offset(folder / name))
 
 
 def choose_segments(names: Iterable[str], next_offset_of: Callable[[str], int | None]) -> Live:
-    """Choose among the names in a folder. ``next_offset_of`` is asked for ``.log.swap`` files alone.
+    """Choose among the names in a folder. ``next_offset_of`` is called for ``.log.swap`` files alone.
 
     - ``.deleted`` and ``.cleaned`` files are left out.
-    - So are ``.swap`` files at or after the smallest ``.cleaned``: a split of a segment was not done with them.
-    - Other ``.swap`` files count as what they will be; they replace all files from the first one's base offset to the
+    - So are ``.swap`` files at or after the smallest ``.cleaned``: they come from an unfinished split of a segment.
+    - Other ``.swap`` files count as completed; they replace all files from the first one's base offset to the
       last one's end.
     """
     files = [file for name in sorted(names) if (file := _file(name))]

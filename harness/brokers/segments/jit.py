@@ -1,6 +1,6 @@
-"""How loops over bytes are compiled, and the loads and copies that numba's arrays do not offer.
+"""Compilation of loops over bytes, and the loads and copies that numba's arrays do not offer.
 
-What is compiled is kept for the user and the processor, in ``NUMBA_CACHE_DIR`` or else below `cache_root`. Arrays
+Compiled code is kept for the user and the processor, in ``NUMBA_CACHE_DIR`` or else below `cache_root`. Arrays
 are C-contiguous and writable.
 """
 
@@ -27,16 +27,16 @@ if not numba.config.CACHE_DIR:  # type: ignore[attr-defined]
 BYTES: Final = uint8[::1]
 
 COMPILING_LIMIT_S: Final = 60.0
-"""For another process to compile one function; after that it is compiled here as well."""
+"""For another process to compile one function; after that this process compiles it as well."""
 
 inlined: Callable[[Any], Any] = njit(inline="always")
-"""A helper that becomes part of the loops that use it."""
+"""A helper that is inlined into its callers."""
 
 
 def compiled(*signatures: object) -> Callable[[Any], Any]:
-    """Compile a function for these signatures where it stands, or load what was compiled before.
+    """Compile a function for these signatures now, or load an earlier compilation.
 
-    Where another process is compiling, wait for what it has to give: they would compile the same.
+    Where another process is compiling, wait for its result: both would compile the same.
     """
 
     def decorate(function: Any) -> Any:

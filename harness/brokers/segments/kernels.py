@@ -1,7 +1,7 @@
 """The compiled loops that find batches and records.
 
-Importing this module compiles them, or loads what was compiled before (``jit``). They read what is right; where
-anything is not, they stop and say at which place, and the reference (``batches``, ``records``) is asked for the words.
+Importing this module compiles them, or loads an earlier compilation (``jit``). They read valid data; at anything else
+they stop and return its place, and the reference (``batches``, ``records``) is called for the error message.
 """
 
 # ruff: noqa: PLR2004 (places in Kafka's layouts)
@@ -34,7 +34,7 @@ _LEAST_BYTES_0, _LEAST_BYTES_1 = LEAST_BYTES
 _CONTROL_KEY_BYTES, _CONTROL_VALUE_BYTES = 4, 6
 
 _BEYOND = 1 << 62
-"""A position after every end: where reading goes on after something that cannot be read."""
+"""A position after every end, to return for data that cannot be read."""
 
 _ROWS = numba.from_dtype(HEADERS)[::1]
 
@@ -74,7 +74,7 @@ def _varint(data: Bytes, at: int, limit: int) -> tuple[Any, Any]:
 
 @inlined
 def read_field(data: Bytes, at: int, limit: int) -> tuple[Any, Any, Any]:
-    """Read a length, which is null where negative; return it with the place of the bytes and that after them."""
+    """Read a length, which is null where negative; return it with the place of the bytes and the place after them."""
     size, at = _varint(data, at, limit)
     if size <= 0:
         return size, at, at
@@ -83,7 +83,7 @@ def read_field(data: Bytes, at: int, limit: int) -> tuple[Any, Any, Any]:
 
 @compiled(types.UniTuple(int64, 10)(BYTES, int64, int64))
 def _record(data: Bytes, at: int, limit: int) -> tuple[int, ...]:
-    """Read the record at a place, and return where it ends, or -1 if no broker writes it; then its fields.
+    """Read the record at a place, and return its end, or -1 if no broker writes it; then its fields.
 
     They are its attributes, timestamp delta, offset delta, place and size of key and of value (-1: null), place of
     the first header and number of headers.
@@ -128,7 +128,7 @@ def _record(data: Bytes, at: int, limit: int) -> tuple[int, ...]:
 
 @inlined
 def _marker(data: Bytes, at: int, row: Any) -> Any:
-    """Read the decision of a control batch that is as brokers write them, else `ASK`."""
+    """Read the marker of a control batch in brokers' own format, else return `ASK`."""
     if row.attributes & CODEC_MASK:
         return ASK
     end = at + row.size_bytes
@@ -143,7 +143,7 @@ def _marker(data: Bytes, at: int, row: Any) -> Any:
 
 @inlined
 def _read_header(data: Bytes, at: int, row: Any) -> Any:
-    """Fill a row from the header of a whole batch; whether a broker may have written it."""
+    """Fill a row from the header of a whole batch; return whether a broker may have written it."""
     last_offset_delta = _big_endian(data, at + 23, 4)
     row.leader_epoch = _big_endian(data, at + 12, 4)
     row.crc = _big_endian(data, at + 17, 4)
@@ -169,10 +169,10 @@ def _read_header(data: Bytes, at: int, row: Any) -> Any:
 def walk_batches(  # noqa: PLR0911
     data: Bytes, position: int, previous_offset: int, rows: Batches
 ) -> tuple[int, int, int]:
-    """Fill ``rows`` with the headers of consecutive entries from byte 0 of ``data``, which stands at ``position``.
+    """Fill ``rows`` with the headers of consecutive entries from byte 0 of ``data``, which is at ``position``.
 
     Returns the number of rows, the place of the first byte not read and the status. CRCs are not checked. There must
-    be a row for every 26 bytes, the least that an entry takes.
+    be a row for every 26 bytes, the least size of an entry.
     """
     count = 0
     at = 0
@@ -231,9 +231,9 @@ def walk_records(  # noqa: PLR0917
 ) -> tuple[int, int]:  # fmt: skip
     """Fill the columns with the records of ``batches``, whose unpacked bytes are ``data[starts[i]:ends[i]]``.
 
-    ``state`` is where to go on: index of the batch, records of it done, place in ``data`` (from the second record on)
-    and the offset before, as a delta. It is ``[0, 0, 0, -1]`` at first, and left where the walk stopped. Returns the
-    number of rows and the status; ``batch_column`` has indexes into ``batches``.
+    ``state`` is where to continue: index of the batch, records of it done, place in ``data`` (from the second record
+    on) and the offset before, as a delta. It is ``[0, 0, 0, -1]`` at first, and left where the walk stopped. Returns
+    the number of rows and the status; ``batch_column`` has indexes into ``batches``.
     """
     count = 0
     index, done, at, previous_delta = state

@@ -33,12 +33,12 @@ _IDENTITY = ["base_offset", "last_offset", "leader_epoch", "crc"]
 _NO_BATCHES = repack_fields(np.empty(0, HEADERS)[_IDENTITY])
 _TYPES = np.array(sorted(RecordType), np.uint8)
 _FRAME_BYTES: Final = 3
-"""The least that a frame takes: three varints. The types that are read take one byte each."""
+"""The least size of a frame: three varints. The types that are read take one byte each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot that is retained: the state after every record before ``end_offset``."""
+    """A retained snapshot: the state after every record before ``end_offset``."""
 
     end_offset: int
     path: Path
@@ -46,7 +46,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MetadataCopy:
-    """Which batches and snapshots are in a copy.
+    """The batches and snapshots of a copy.
 
     ``batches``: offsets, leader epoch and CRC of each, a structured array without a gap. ``logs``: the segments' files
     in order.
@@ -85,7 +85,7 @@ class Message:
 
 
 def read_copy(folder: Path) -> MetadataCopy:
-    """Read which batches and snapshots are in a folder, with every CRC checked. The last batch may be cut.
+    """Read the batches and snapshots of a folder, with every CRC checked. The last batch may be cut.
 
     Raises ``CorruptLogError`` for anything else that no broker writes, and ``OSError``.
     """
@@ -104,7 +104,7 @@ def read_copy(folder: Path) -> MetadataCopy:
 def log_messages(copy: MetadataCopy, first_offset: int, end_offset: int) -> Iterator[Message]:
     """Yield the records of the batches between two offsets, at which batches begin; of the types that are read.
 
-    Raises ``CorruptLogError`` for a record that is malformed, or of a newer version than those known here.
+    Raises ``CorruptLogError`` for a record that is malformed, or of an unsupported newer version.
     """
     for log in copy.logs:
         with log.open("rb") as file:

@@ -1,9 +1,9 @@
 """One metadata log from the copies of several nodes of a cluster.
 
-Copies agree as far as the quorum has committed them (KIP-595). Where two differ, one has a batch of a lower epoch: from
-a controller that was deposed before a majority had the batch, as the controller of the higher epoch was elected by a
-majority and had all that was committed until then. Two batches of one epoch are never different: such copies are not
-of one log.
+Copies agree as far as the quorum has committed them (KIP-595). Where two copies differ, one has a batch of a lower
+epoch. The batch is from a controller that was deposed before a majority had it: the controller of the higher epoch was
+elected by a majority, and had all batches that were committed until then. Two batches of one epoch are never different:
+such copies are not of one log.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JoinedLog:
-    """What the copies tell together; None where none can be used. ``notes``: what was left out and why, in words."""
+    """The joined metadata; None where no copy is usable. ``notes``: what was left out and why, in sentences."""
 
     metadata: ClusterMetadata | None
     notes: tuple[str, ...]
@@ -37,7 +37,7 @@ class JoinedLog:
 def read_metadata_log(folder: Path, topics: Collection[str] | None = None) -> ClusterMetadata:
     """Read one copy of the metadata log, with the histories of these topics, or of all.
 
-    Raises ``CorruptLogError`` where it cannot be used, and ``OSError``.
+    Raises ``CorruptLogError`` where the copy is unusable, and ``OSError``.
     """
     return _replayed(read_copy(folder), (), topics, [])
 
@@ -45,9 +45,9 @@ def read_metadata_log(folder: Path, topics: Collection[str] | None = None) -> Cl
 def read_metadata_logs(folders: Mapping[int, Path], topics: Collection[str] | None = None) -> JoinedLog:
     """Read the copies of several brokers as one log, with the histories of these topics, or of all.
 
-    The log ends as the copy with the highest epoch, and of those the longest, and begins as the copy that reaches back
-    furthest. What is left out and noted: a copy that cannot be read, one that has no offset in common with the log, and
-    the end of a copy that a deposed controller wrote. Where copies contradict each other, none is used.
+    The log ends as the copy with the highest epoch, and among those as the longest, and begins as the copy that reaches
+    back furthest. Left out and noted are: a copy that cannot be read, a copy without an offset in common with the log,
+    and the end of a copy that a deposed controller wrote. Where copies contradict each other, none is used.
     """
     notes: list[str] = []
     copies: dict[int, MetadataCopy] = {}
@@ -91,7 +91,7 @@ def read_metadata_logs(folders: Mapping[int, Path], topics: Collection[str] | No
 
 
 def _first_difference(log: Batches, other: Batches) -> tuple[np.void, np.void] | None:
-    """Return the first batch that differs from that of the other log where both have offsets, and the other's."""
+    """Return the first batch that differs from the other log's, among common offsets, and the other log's batch."""
     start = max(log["base_offset"][:1].max(initial=0), other["base_offset"][:1].max(initial=0))
     end = min(log["last_offset"][-1:].max(initial=-1), other["last_offset"][-1:].max(initial=-1))
     ours, theirs = (rows[(rows["base_offset"] >= start) & (rows["base_offset"] <= end)] for rows in (log, other))
@@ -111,7 +111,7 @@ def _replayed(
 ) -> ClusterMetadata:
     """Replay the log that ends as one copy, and begins as the one that reaches back furthest.
 
-    It begins with the oldest snapshot from which on nothing is missing. Adds to the notes which snapshots cannot be
+    It begins with the oldest snapshot from which on no record is missing. Adds to the notes which snapshots cannot be
     read. Raises ``CorruptLogError`` for a record that cannot be read.
     """
     first = min((last, *others), key=lambda copy: copy.start_offset)
@@ -135,7 +135,7 @@ def _replayed(
 def _beginning(
     first_offset: int, last_offset: int, snapshots: Iterable[Snapshot], notes: list[str]
 ) -> tuple[int, list[Message]]:
-    """Return where to begin between two offsets, and the records of the snapshot that is the state there."""
+    """Return where to begin between two offsets, and the records of the snapshot of that state."""
     if first_offset == 0:
         return 0, []
     usable = {snapshot.end_offset: snapshot for snapshot in snapshots}
@@ -147,14 +147,14 @@ def _beginning(
         except CorruptLogError as error:
             notes.append(f"a snapshot of the metadata log cannot be read, and is left out: {error}")
     notes.append(
-        f"the metadata log begins at offset {first_offset}, and no snapshot has the state there: what it tells "
+        f"the metadata log begins at offset {first_offset}, and no snapshot has the state there: what it shows "
         "of partitions that are older is left out"
     )
     return first_offset, []
 
 
 def _unconfirmed(metadata: ClusterMetadata, broker: int, confirmed_until: int) -> list[str]:
-    """Tell whether changes of partitions are in one copy alone: a majority may not have had them."""
+    """Note changes of partitions that are in one copy alone: a majority may not have had them."""
     states = (state for history in metadata.histories.values() for state in history.states)
     if all(state.offset < confirmed_until for state in states):
         return []

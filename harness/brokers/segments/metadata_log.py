@@ -1,4 +1,4 @@
-"""The history of partitions and brokers that metadata records tell: who led, who was in the ISR, who registered, when.
+"""The history of partitions and brokers by metadata records: leaders, ISRs and broker registrations over time.
 
 Records are replayed as brokers do: ``PartitionRegistration.merge`` for the changes of a partition,
 ``MetadataBatchLoader`` for the transactions of the log itself (KIP-868).
@@ -24,7 +24,7 @@ _RECOVERING = 1
 _UNCHANGED_RECOVERY = -1
 _METADATA_VERSION = "metadata.version"
 _MIGRATING = uuid_text(None)
-"""``DirectoryId.MIGRATING``: the directory of a replica is not known."""
+"""``DirectoryId.MIGRATING``: the directory of a replica is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class PartitionState:
 
     ``leader`` is `NO_LEADER` while there is none. ``recovering``: an unclean election chose the leader, which has not
     recovered yet (``LeaderRecoveryState``). ``directories``: the id of the log directory of each of ``replicas``, as in
-    its ``meta.properties`` (KIP-858); empty where they are not known.
+    its ``meta.properties`` (KIP-858); empty where they are unknown.
     """
 
     offset: int
@@ -65,12 +65,12 @@ class PartitionHistory:
 
 @dataclass(frozen=True)
 class ClusterMetadata:
-    """What a metadata log tells of partitions and brokers, from ``start_offset`` on and up to before ``end_offset``.
+    """Partitions and brokers by a metadata log, from ``start_offset`` on and up to before ``end_offset``.
 
     ``source``: the folder of the copy that ends last. ``histories``: by topic and partition; where a topic was deleted
     and created again, those of the last topic of that name. ``topics``: those that exist at the end.
-    ``registrations``: by broker, the metadata offsets at which a process of it registered for the first time, which are
-    its broker epochs. ``metadata_version``: its feature level (12 is 3.6-IV0); None where the log does not tell.
+    ``registrations``: by broker, the metadata offsets at which a process of the broker first registered, which are
+    its broker epochs. ``metadata_version``: its feature level (12 is 3.6-IV0); None where the log has no such record.
     """
 
     source: Path
@@ -84,7 +84,7 @@ class ClusterMetadata:
 
 @dataclass
 class Replayed:
-    """What the records replayed so far tell; ``wanted``: the topics whose partitions are kept, or None for all.
+    """The state after the records replayed so far; ``wanted``: the topics whose partitions are kept, or None for all.
 
     ``names``: of every topic id. ``existing``: topic ids by name; ``last_ids``: the same, with those of deleted topics.
     ``states``: by topic id and partition.
@@ -110,7 +110,7 @@ class Replayed:
 def replay(messages: Iterable[Message], topics: Collection[str] | None = None) -> Replayed:
     """Replay records in order, and keep the partitions of these topics, or of all.
 
-    A change of a partition that is not known is left out: the log may begin after the partition's creation.
+    A change of an unknown partition is left out: the log may begin after the partition's creation.
     """
     replayed = Replayed(topics)
     for message in _committed(messages):
@@ -119,7 +119,7 @@ def replay(messages: Iterable[Message], topics: Collection[str] | None = None) -
 
 
 def _committed(messages: Iterable[Message]) -> Iterator[Message]:
-    """Yield what counts: the records of a transaction of the log once it ends, none where it is aborted or open."""
+    """Yield the committed records: those of a transaction of the log once it ends, none where it is aborted or open."""
     pending: list[Message] | None = None
     for message in messages:
         match message.type:
@@ -179,7 +179,7 @@ def _change_partition(replayed: Replayed, offset: int, fields: Mapping[str, Any]
         changed["directories"] = directories
     leader = fields.get("leader", UNCHANGED_LEADER)
     if leader != UNCHANGED_LEADER:
-        # Also where the leader stays the same: that is how a controller raises the leader epoch alone.
+        # Also where the leader stays the same: a controller raises the leader epoch alone in this way.
         changed |= {"leader": leader, "leader_epoch": last.leader_epoch + 1}
     recovery = fields.get("leader_recovery_state", _UNCHANGED_RECOVERY)
     if recovery != _UNCHANGED_RECOVERY:
@@ -213,8 +213,8 @@ def _directories(ids: Iterable[str] | None) -> tuple[str, ...] | None:
     """Return the ids, none where every one is `_MIGRATING`, as before KIP-858."""
     if ids is None:
         return None
-    known = tuple(ids)
-    return known if set(known) != {_MIGRATING} else ()
+    directories = tuple(ids)
+    return directories if set(directories) != {_MIGRATING} else ()
 
 
 def _is_creation(state: PartitionState) -> bool:

@@ -1,4 +1,4 @@
-"""Records of ``__cluster_metadata`` (KIP-631): those that tell of topics, partitions, brokers and features.
+"""Records of ``__cluster_metadata`` (KIP-631) about topics, partitions, brokers and features.
 
 A record's value is a frame: version of the frame, type and version of the message as unsigned varints, then the message
 (``AbstractApiMessageSerde``). The tables below have the fields of ``metadata/src/main/resources/common/metadata`` in
@@ -30,7 +30,7 @@ _NULL = "null"
 
 
 class RecordType(IntEnum):
-    """The types that are decoded, by the number that is stored (``apiKey``)."""
+    """The types that are decoded, by their stored number (``apiKey``)."""
 
     REGISTER_BROKER = 0
     TOPIC = 2
@@ -76,10 +76,10 @@ def read_frame(value: bytes | None) -> Frame:
 
 
 def decode_message(frame: Frame) -> dict[str, Any]:
-    """Return the message's fields by their names in snake case; a tagged field that is not there is left out.
+    """Return the message's fields by their names in snake case; an absent tagged field is left out.
 
-    Arrays are lists, UUIDs text as Kafka prints them. Raises ``ValueError`` for a version that is newer than those
-    known here, and for a malformed message. The frame's type is one of `RecordType`.
+    Arrays are lists, UUIDs text as Kafka prints them. Raises ``ValueError`` for an unsupported newer version, and for a
+    malformed message. The frame's type is one of `RecordType`.
     """
     schema = SCHEMAS[RecordType(frame.type)]
     name = RecordType(frame.type).name
@@ -103,7 +103,7 @@ def decode_message(frame: Frame) -> dict[str, Any]:
 
 
 def uuid_text(value: UUID | None) -> str:
-    """Return a UUID as ``org.apache.kafka.common.Uuid`` prints it; None, which zero is decoded to, is zero."""
+    """Return a UUID as ``org.apache.kafka.common.Uuid`` prints it; None, the decoded zero, is zero."""
     return base64.urlsafe_b64encode(value.bytes if value else bytes(16)).decode().rstrip("=")
 
 

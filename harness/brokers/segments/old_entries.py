@@ -1,8 +1,8 @@
-"""Log entries of the formats before magic 2: told apart, checked and counted, but not read.
+"""Log entries of the formats before magic 2: recognized, checked and counted, but not read.
 
-Brokers before 0.11 wrote them, and what was written then may lie in a log that was never cleaned since. They know
+Brokers before 0.11 wrote them, and they may still be in a log that was never cleaned since. They have
 neither transactions nor tombstone horizons. The layout is that of ``LegacyRecord`` in Kafka's clients: offset and
-length as in a batch, then crc32 at 12 (not crc32c), magic at 16, and what the CRC covers from there.
+length as in a batch, then crc32 at 12 (not crc32c), magic at 16, and the rest, which the CRC covers from there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HEAD = struct.Struct(">qiIb")
 
 @dataclass(frozen=True, slots=True)
 class OldEntry:
-    """One record or, where it is compressed, several; ``last_offset`` is the last one's."""
+    """One record or, where it is compressed, several; ``last_offset`` is that of the last."""
 
     position: int
     size_bytes: int
@@ -31,7 +31,7 @@ class OldEntry:
 
 
 def read_old_entry(view: memoryview, position: int, *, verify_crc: bool = True) -> OldEntry:
-    """Read the entry that fills ``view``; ``position`` is where it stands in its source.
+    """Read the entry that fills ``view``; ``position`` is its position in the source.
 
     Raises ``ValueError`` with the reason for a wrong CRC.
     """

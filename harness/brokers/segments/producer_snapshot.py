@@ -1,4 +1,4 @@
-"""``.snapshot`` files: what this broker remembers of each producer up to the offset in the file's name.
+"""``.snapshot`` files: this broker's state of each producer up to the offset in the file's name.
 
 The layout is that of ``ProducerStateManager`` (``PRODUCER_SNAPSHOT_ENTRY_SCHEMA``), version 1.
 """
@@ -28,7 +28,7 @@ _NO_OFFSET = -1
 
 @dataclass(frozen=True, slots=True)
 class ProducerEntry:
-    """One producer id: its last batch, and where its open transaction began (None: it has none open).
+    """One producer id: its last batch, and the start of its open transaction (None: no open transaction).
 
     ``offset_delta`` is the last batch's last minus its first offset; -1 offsets, sequences and epochs
     stand for none, as stored.

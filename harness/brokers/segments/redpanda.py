@@ -1,9 +1,9 @@
-"""Redpanda's segment files, rewritten as the Kafka batches that they hold.
+"""Redpanda's segment files, rewritten as the Kafka batches in them.
 
-A batch on disk has a little-endian header of its own and then the records as Kafka has them; its ``crc`` is that of the
-Kafka batch, so that what is rewritten here can be verified as any other batch. Offsets on disk are those of the Raft
-log, in which Redpanda has batches of its own too: a Kafka offset is what is left without the earlier ones of some
-types. Source: Redpanda's source; not run against a real broker.
+A batch on disk has a little-endian header of its own and then the records in Kafka's format; its ``crc`` is that of the
+Kafka batch, so the rewritten batch can be verified like any other batch. Offsets on disk are those of the Raft
+log, in which Redpanda has batches of its own too: a Kafka offset is the Raft offset minus the number of earlier offsets
+of some types. Source: Redpanda's source; not run against a real broker.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HEADER: Final = struct.Struct("<IiqbIhiqqqhii")
 timestamp, producer id, producer epoch, base sequence, record count: 61 bytes."""
 
 RAFT_DATA: Final = 1
-"""What clients wrote, and the markers of their transactions."""
+"""Records of clients, and the markers of their transactions."""
 
 TAKING_OFFSETS: Final = frozenset({2, 19, 23, 25, 34, 37, 38, 40})
 """Types of Redpanda's own batches whose offsets Kafka's clients never see; the others show as gaps."""
@@ -39,8 +39,8 @@ def is_segment(name: str) -> bool:
 def to_kafka(segments: Mapping[str, bytes], *, may_be_cut: bool = False) -> bytes:
     """Return the Kafka batches of a partition, from all of its segments by their names; leader epochs are terms.
 
-    The log has to be whole from its start: what was there before is not known to have taken offsets. Raises
-    `CorruptLogError` with the segment and the byte for what no broker writes, also where a batch is cut; but
+    The log has to be whole from its start: how many offsets a removed part took is unknown. Raises
+    `CorruptLogError` with the segment and the byte for data that no broker writes, also where a batch is cut; but
     ``may_be_cut`` lets the last segment end in a batch that a broker was writing when it was killed.
     """
     written = bytearray()
@@ -80,6 +80,6 @@ def _rewritten(segments: Mapping[str, bytes]) -> Iterator[bytes]:
 
 
 def _ordered(segments: Mapping[str, bytes]) -> list[tuple[int, int, str]]:
-    """Return (base offset, term, name) of what is a segment, in the log's order."""
+    """Return (base offset, term, name) of each segment, in the log's order."""
     named = [(name, match) for name in segments if (match := SEGMENT.fullmatch(name))]
     return sorted((int(match["base_offset"]), int(match["term"]), name) for name, match in named)

@@ -1,7 +1,7 @@
-"""What a tombstone is: a record without a value, or one with a flag.
+"""The definition of a tombstone: a record without a value, or a record with a flag.
 
 Kafka's cleaner deletes by null values. KIP-87 has a flag in the record's own attributes instead, bit 5, so that a
-delete may carry a value; a null value without the flag is then a value like others.
+delete may carry a value; a null value without the flag is then an ordinary value.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from harness.brokers.segments.records import Record
 
 Tombstones: TypeAlias = Literal["null", "kip-87"]
-"""What it goes by."""
+"""The mark of a tombstone."""
 
 BY_NULL: Final[Tombstones] = "null"
 BY_FLAG: Final[Tombstones] = "kip-87"
@@ -31,5 +31,5 @@ def is_tombstone(record: Record, tombstones: Tombstones) -> bool:
 
 
 def are_tombstones(records: Unpacked, tombstones: Tombstones) -> npt.NDArray[np.bool_]:
-    """Tell of each record whether it deletes its key."""
+    """Return for each record whether it deletes its key."""
     return records.attributes & FLAG != 0 if tombstones == BY_FLAG else records.value_size < 0

@@ -1,7 +1,7 @@
 """Records of ``__transaction_state``: what a coordinator last wrote of a transactional id.
 
 Key and value are those of ``TransactionLogKey`` (version 0) and ``TransactionLogValue`` (0 and 1, which begin alike);
-what follows the state is not read.
+the fields after the state are not read.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ ONGOING = "Ongoing"
 STATES = (
     "Empty", ONGOING, "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence",
 )  # fmt: skip
-"""By the number that is stored (`TransactionState`)."""
+"""By their stored number (`TransactionState`)."""
 
 FINISHED = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
-"""Those in which a coordinator has nothing more to write for a transaction."""
+"""States in which a coordinator has nothing more to write for a transaction."""
 
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hqhib")
@@ -29,7 +29,7 @@ _VALUE_VERSIONS = (0, 1)
 
 @dataclass(frozen=True, slots=True)
 class TransactionState:
-    """The state of a transactional id; ``producer_id`` and ``state`` are None where it was forgotten."""
+    """The state of a transactional id; ``producer_id`` and ``state`` are None where it expired."""
 
     transactional_id: str
     producer_id: int | None
@@ -37,7 +37,7 @@ class TransactionState:
 
 
 def transaction_state(record: Record) -> TransactionState | None:
-    """Read a record; None for a version that is not known here. Raises ``ValueError`` for a malformed one."""
+    """Read a record; None for an unsupported version. Raises ``ValueError`` for a malformed record."""
     key = record.key or b""
     try:
         version, size = _KEY.unpack_from(key)

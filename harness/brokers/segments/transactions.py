@@ -1,4 +1,4 @@
-"""What a log shows of the transaction protocol."""
+"""The version of the transaction protocol that a log shows."""
 
 from __future__ import annotations
 

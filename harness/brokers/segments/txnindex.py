@@ -1,4 +1,4 @@
-"""``.txnindex`` files: the transactions that this broker holds aborted, one entry each.
+"""``.txnindex`` files: the aborted transactions on this broker, one entry each.
 
 The layout is that of ``AbortedTxn``; a broker appends entries in the order of the abort markers
 (``TransactionIndex``). Unlike ``.index`` files, these are not preallocated.
@@ -32,7 +32,7 @@ class AbortedTxn:
 
 
 def iter_txnindex(data: BytesLike, *, source: str) -> Iterator[AbortedTxn]:
-    """Walk the entries lazily, so everything before a bad place is yielded.
+    """Iterate over the entries lazily, so every entry before an error is yielded.
 
     Raises ``CorruptLogError`` for an entry of another version, or (``cut``) for a partial last entry.
     """

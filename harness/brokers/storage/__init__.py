@@ -1,7 +1,7 @@
 """Where copies of replicas are stored: folders of this host, S3, HDFS.
 
-Each is a tree of paths with the part of `pathlib.Path` that readers of segments use; so they need not know which it is.
-What is in the files is parsed in `harness.brokers.segments`.
+Each storage is a tree of paths with the part of `pathlib.Path` that readers of segments use; readers need not know
+which storage it is. The files are parsed in `harness.brokers.segments`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _SCHEMES: Mapping[str, Any] = {
 
 
 def place(text: str, conf: Mapping[str, str] | None = None) -> Path:
-    """Return the path that a user means: a folder or file of this host, or ``s3a://``, ``s3://``, ``hdfs://``.
+    """Return the path of a text: a folder or file of this host, or ``s3a://``, ``s3://``, ``hdfs://``.
 
-    ``conf`` are Spark's settings, of which those for Hadoop's file systems (``spark.hadoop.…``) hold here too. A path
-    elsewhere is a `RemotePath`, which does what of ``Path`` reading takes; it is asked for nothing yet. Raises
-    `UsageError` for a URI of another kind, and for settings that make no sense.
+    ``conf`` are Spark's settings, of which those for Hadoop's file systems (``spark.hadoop.…``) apply here too. A path
+    elsewhere is a `RemotePath`, with the methods of ``Path`` that reading needs; it sends no request yet. Raises
+    `UsageError` for a URI of another kind, and for invalid settings.
     """
     scheme, separator, _ = text.partition("://")
     if not separator:
@@ -38,16 +38,16 @@ def place(text: str, conf: Mapping[str, str] | None = None) -> Path:
         return Path(unquote(url.path))
     if scheme not in _SCHEMES:
         raise UsageError(f"{text}: give a folder, or a URI that begins with {'://, '.join(_SCHEMES)}:// or file://")
-    # Keys may hold what has a meaning in URLs, such as #: as in Hadoop, everything after the host is the path.
+    # Keys may contain characters with a meaning in URLs, such as #: as in Hadoop, all after the host is the path.
     pure = PurePosixPath("/", text.partition("://")[2].partition("/")[2])
     return cast("Path", RemotePath(Tree(_SCHEMES[scheme](url, conf or {})), pure))
 
 
 def lineage(path: Path | RemotePath) -> Iterator[Hashable]:
-    """Yield what tells a folder from every other one, whatever path leads to it; then the same of those it lies in.
+    """Yield an identity of a folder that is independent of the path to it; then the identities of its parent folders.
 
-    Of a folder of this host, the device and the inode: symbolic links and bind mounts lead to the same. Elsewhere, the
-    place without the scheme: ``s3`` and ``s3a`` lead to the same. Raises OSError for a folder that is not there.
+    For a folder of this host, the device and the inode: symbolic links and bind mounts lead to the same. Elsewhere, the
+    place without the scheme: ``s3`` and ``s3a`` lead to the same. Raises OSError for a missing folder.
     """
     if isinstance(path, RemotePath):
         storage: Any = path.tree.storage

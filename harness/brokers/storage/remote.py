@@ -1,4 +1,4 @@
-"""Paths on storage that is not this host's: the few methods of ``pathlib.Path`` that reading copies takes."""
+"""Paths on remote storage: the few methods of ``pathlib.Path`` that reading copies needs."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
 
 _PATTERN = re.compile(r"[*?\[]")
 READ_AHEAD_BYTES: Final = 4 << 20
-"""Read at once where a reader asks for little: each request takes milliseconds."""
+"""The least to request at once where a reader asks for little: each request takes milliseconds."""
 
 
 class Storage(Protocol):
-    """Where files lie: a frozen dataclass, so that equal ones are one place.
+    """A remote storage: a frozen dataclass, so that equal ones are one place.
 
-    Every method raises ``OSError`` for whatever goes wrong.
+    Every method raises ``OSError`` for any failure.
     """
 
     @property
     def root(self) -> str:
-        """What stands before a path, such as ``s3a://bucket``."""
+        """The prefix of a path, such as ``s3a://bucket``."""
         ...
 
     @property
     def advice(self) -> str:
-        """What to look at where it cannot be reached."""
+        """What a user should check where the storage cannot be reached."""
         ...
 
     def listing(self, folder: str) -> dict[str, int | None]:
-        """Return what is in a folder by name: the size of files in bytes, None for folders."""
+        """Return the content of a folder by name: the size of files in bytes, None for folders."""
         ...
 
     def opened(self, path: str) -> Any:
@@ -45,13 +45,13 @@ class Storage(Protocol):
 
 
 class Tree:
-    """A storage as it was when it was first looked at: no folder is listed twice.
+    """A storage with its listings cached: no folder is listed twice.
 
-    Where it is sent to another process, that looks anew.
+    Another process that receives the tree starts with an empty cache.
     """
 
     def __init__(self, storage: Storage) -> None:
-        """Look at nothing yet."""
+        """Begin with an empty cache."""
         self.storage = storage
         self._listings: dict[str, Mapping[str, int | None]] = {}
 
@@ -67,14 +67,14 @@ class Tree:
 
 @dataclass(frozen=True)
 class Stat:
-    """What of ``os.stat_result`` is known."""
+    """The known fields of ``os.stat_result``."""
 
     st_size: int
 
 
 @dataclass(frozen=True, eq=False)
 class RemotePath:
-    """A path; ``pure`` is absolute. Errors are ``OSError`` with the whole URI, and say what to look at."""
+    """A path; ``pure`` is absolute. Errors are ``OSError`` with the whole URI and the storage's advice."""
 
     tree: Tree
     pure: PurePosixPath
@@ -106,7 +106,7 @@ class RemotePath:
 
     @property
     def parent(self) -> RemotePath:
-        """The folder that it is in."""
+        """Its folder."""
         return RemotePath(self.tree, self.pure.parent)
 
     def absolute(self) -> RemotePath:
@@ -114,15 +114,15 @@ class RemotePath:
         return self
 
     def iterdir(self) -> Iterator[RemotePath]:
-        """Yield what is in this folder."""
+        """Yield the content of this folder."""
         yield from (self / name for name in self._listed(self))
 
     def glob(self, pattern: str) -> Iterator[RemotePath]:
-        """Yield what is in this folder by names that match; a pattern has no folders of its own."""
+        """Yield the content of this folder whose names match; a pattern has no folders of its own."""
         yield from (path for path in self.iterdir() if fnmatchcase(path.name, pattern))
 
     def matches(self) -> list[RemotePath]:
-        """Return what there is of a path whose parts may be patterns, itself where none is one."""
+        """Return the existing paths that match a path with patterns; the path itself where no part is a pattern."""
         if self.parent == self:
             return [self]
         folders = self.parent.matches()
@@ -140,7 +140,7 @@ class RemotePath:
         return is_there and size_bytes is not None
 
     def exists(self) -> bool:
-        """Whether it is there."""
+        """Whether it exists."""
         return self._among_siblings()[0]
 
     def stat(self) -> Stat:
@@ -154,26 +154,26 @@ class RemotePath:
         """Open it to read bytes: with a read-ahead of `READ_AHEAD_BYTES`, or without where ``buffering`` is 0."""
         if mode != "rb":
             raise ValueError(f"mode {mode}: {self} is only read")
-        with told_of(self):
-            raw = _Telling(self, self.tree.storage.opened(str(self.pure)))
+        with errors_with_path(self):
+            raw = _FileWithPathInErrors(self, self.tree.storage.opened(str(self.pure)))
         return raw if buffering == 0 else io.BufferedReader(raw, READ_AHEAD_BYTES)
 
     def read_bytes(self) -> bytes:
-        """Return all that it holds."""
+        """Return the whole content."""
         with self.open() as file:
             content: bytes = file.read()
         return content
 
     def read_text(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """Return all that it holds as text."""
+        """Return the whole content as text."""
         return self.read_bytes().decode(encoding, errors)
 
     def _listed(self, folder: RemotePath) -> Mapping[str, int | None]:
-        with told_of(folder):
+        with errors_with_path(folder):
             return self.tree.listing(str(folder.pure))
 
     def _among_siblings(self) -> tuple[bool, int | None]:
-        """Return whether it is there, and as which entry of its folder."""
+        """Return whether the path exists, and its entry in the folder's listing."""
         if self.parent == self:
             return True, None
         try:
@@ -183,8 +183,8 @@ class RemotePath:
         return self.name in siblings, siblings.get(self.name)
 
 
-class _Telling(io.RawIOBase):
-    """An open file whose errors name it: a reader only has the file."""
+class _FileWithPathInErrors(io.RawIOBase):
+    """An open file whose errors include its path: a reader has the file only."""
 
     def __init__(self, path: RemotePath, file: Any) -> None:
         self._path, self._file = path, file
@@ -196,11 +196,11 @@ class _Telling(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any, /) -> int:
-        with told_of(self._path):
+        with errors_with_path(self._path):
             return int(self._file.readinto(buffer))
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        with told_of(self._path):
+        with errors_with_path(self._path):
             return int(self._file.seek(offset, whence))
 
     def tell(self) -> int:
@@ -213,12 +213,12 @@ class _Telling(io.RawIOBase):
 
 
 @contextmanager
-def told_of(path: RemotePath) -> Iterator[None]:
-    """Have errors name the path, and say what to look at unless it is just not there."""
+def errors_with_path(path: RemotePath) -> Iterator[None]:
+    """Add the path to errors, and advice except where the file is just missing."""
     try:
         yield
     except FileNotFoundError as error:
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path)) from error
     except OSError as error:
-        said = " ".join((error.strerror or str(error)).split())
-        raise OSError(error.errno or errno.EIO, f"{said} ({path.tree.storage.advice})", str(path)) from error
+        reason = " ".join((error.strerror or str(error)).split())
+        raise OSError(error.errno or errno.EIO, f"{reason} ({path.tree.storage.advice})", str(path)) from error

@@ -1,6 +1,6 @@
-"""Objects in S3 and what speaks like it, through Arrow's file system, with the settings that Hadoop's S3A has.
+"""Objects in S3 and compatible storage, through Arrow's file system, with the settings of Hadoop's S3A.
 
-Without keys, AWS's own chain is asked: environment variables, profiles, roles of the host.
+Without keys, AWS's own chain is used: environment variables, profiles, roles of the host.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _REQUEST_TIMEOUT_S = 60
 
 @dataclass(frozen=True)
 class S3:
-    """A bucket, and how it is reached. ``endpoint`` None is AWS; ``path_style`` None is what suits the endpoint."""
+    """A bucket, and how to reach it. ``endpoint`` None is AWS; ``path_style`` None is what suits the endpoint."""
 
     root: str
     bucket: str
@@ -51,37 +51,37 @@ class S3:
 
     @property
     def advice(self) -> str:
-        """As `remote.Storage` has it."""
+        """See `remote.Storage`."""
         return f"{self.endpoint or 'AWS'} was asked: see --spark-conf {_PREFIX}endpoint, .access.key, .secret.key"
 
     def listing(self, folder: str) -> dict[str, int | None]:
-        """As `remote.Storage` has it; a request gives a thousand names."""
+        """See `remote.Storage`; a request returns a thousand names."""
         from pyarrow.fs import FileSelector  # noqa: PLC0415
 
-        found = _file_system(self).get_file_info(FileSelector(f"{self.bucket}{folder}"))
-        return {one.base_name: one.size if one.is_file else None for one in found}
+        entries = _file_system(self).get_file_info(FileSelector(f"{self.bucket}{folder}"))
+        return {one.base_name: one.size if one.is_file else None for one in entries}
 
     def opened(self, path: str) -> Any:
-        """As `remote.Storage` has it; a request for the size, and one each time that it is read from."""
+        """See `remote.Storage`; one request for the size, and one for each read."""
         return _file_system(self).open_input_file(f"{self.bucket}{path}")
 
 
 def storage_of(url: SplitResult, conf: Mapping[str, str]) -> S3:
-    """Return the bucket of a URI. Raises `UsageError` for one without, and for flags that are none."""
+    """Return the bucket of a URI. Raises `UsageError` for a URI without a bucket, and for invalid flags."""
     bucket = url.netloc
     if not bucket:
         raise UsageError(f"{url.scheme}://{url.path}: name the bucket, as in {url.scheme}://BUCKET/PATH")
-    told: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for name, ours in SETTINGS.items():
         value = conf.get(f"{_PREFIX}bucket.{bucket}.{name}", conf.get(f"{_PREFIX}{name}"))
         if value is not None:
-            told[ours] = value
+            options[ours] = value
     for name in ("path_style", "tls"):
-        if name in told:
-            told[name] = _flag(name, told[name])
-    if bool(told.get("access_key")) != bool(told.get("secret_key")):
+        if name in options:
+            options[name] = _flag(name, options[name])
+    if bool(options.get("access_key")) != bool(options.get("secret_key")):
         raise UsageError(f"{url.geturl()}: give both {_PREFIX}access.key and {_PREFIX}secret.key, or neither")
-    return S3(f"{url.scheme}://{bucket}", bucket, **told)
+    return S3(f"{url.scheme}://{bucket}", bucket, **options)
 
 
 def _flag(ours: str, text: str) -> bool:
@@ -93,8 +93,8 @@ def _flag(ours: str, text: str) -> bool:
 
 @cache
 def _file_system(storage: S3) -> Any:
-    """Return Arrow's file system: one a process. Raises OSError where AWS does not tell a bucket's region."""
-    # Its threads do not live on in a process that was forked: the one that forks Spark's workers has none.
+    """Return Arrow's file system: one a process. Raises OSError where AWS does not return a bucket's region."""
+    # Its threads do not survive a fork: the process that forks Spark's workers has none.
     from pyarrow.fs import S3FileSystem, resolve_s3_region  # noqa: PLC0415
 
     options: dict[str, Any] = {

@@ -1,6 +1,6 @@
 """Files in HDFS, through its HTTP interface (WebHDFS), which every namenode and datanode has: no native library.
 
-The user is HADOOP_USER_NAME, else who runs this. Kerberos and delegation tokens are not there.
+The user is HADOOP_USER_NAME, else the user of this process. Kerberos and delegation tokens are not supported.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class WebHdfs:
 
     @property
     def advice(self) -> str:
-        """As `remote.Storage` has it."""
+        """See `remote.Storage`."""
         return f"WebHDFS was asked at {self.address} as {self.user}: see --spark-conf {HTTP_ADDRESS}, HADOOP_USER_NAME"
 
     def listing(self, folder: str) -> dict[str, int | None]:
-        """As `remote.Storage` has it; one request."""
+        """See `remote.Storage`; one request."""
         answer = self._ask("LISTSTATUS", folder).json()
         return {
             one["pathSuffix"]: None if one["type"] == _FOLDER else one["length"]
@@ -50,7 +50,7 @@ class WebHdfs:
         }
 
     def opened(self, path: str) -> Any:
-        """As `remote.Storage` has it; a request for the size, and one each time that it is read from."""
+        """See `remote.Storage`; one request for the size, and one for each read."""
         return _File(self, path, self._ask("GETFILESTATUS", path).json()["FileStatus"]["length"])
 
     def read(self, path: str, offset: int, length_bytes: int) -> bytes:
@@ -58,21 +58,21 @@ class WebHdfs:
         return self._ask("OPEN", path, offset=offset, length=length_bytes).content
 
     def _ask(self, operation: str, path: str, **parameters: int) -> requests.Response:
-        told: dict[str, str | int] = {"op": operation, "user.name": self.user, **parameters}
+        query: dict[str, str | int] = {"op": operation, "user.name": self.user, **parameters}
         try:
-            answer = requests.get(f"{self.address}/webhdfs/v1{quote(path)}", told, timeout=_TIMEOUT_S)
+            answer = requests.get(f"{self.address}/webhdfs/v1{quote(path)}", query, timeout=_TIMEOUT_S)
         except requests.ConnectionError as error:
             raise OSError(str(_innermost(error))) from error
         if answer.ok:
             return answer
-        said = _exception(answer)
-        if answer.status_code == requests.codes.not_found and said is not None:
-            raise FileNotFoundError(said)
-        raise OSError(said or f"HTTP {answer.status_code} {answer.reason}")
+        message = _exception(answer)
+        if answer.status_code == requests.codes.not_found and message is not None:
+            raise FileNotFoundError(message)
+        raise OSError(message or f"HTTP {answer.status_code} {answer.reason}")
 
 
 class _File(io.RawIOBase):
-    """A file of which each reading is a request."""
+    """A file; each read is a request."""
 
     def __init__(self, storage: WebHdfs, path: str, size_bytes: int) -> None:
         self._storage, self._path, self._size_bytes, self._position = storage, path, size_bytes, 0
@@ -97,7 +97,7 @@ class _File(io.RawIOBase):
 
 
 def storage_of(url: SplitResult, conf: Mapping[str, str]) -> WebHdfs:
-    """Return the namenode of a URI. Raises `UsageError` for one without."""
+    """Return the namenode of a URI. Raises `UsageError` for a URI without a namenode."""
     user = os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
     root = f"{url.scheme}://{url.netloc}"
     if url.scheme == "webhdfs" and url.netloc:
@@ -118,9 +118,9 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 def _exception(answer: requests.Response) -> str | None:
-    """Return what Hadoop says, None where it is not Hadoop that answers."""
+    """Return Hadoop's error message, None where the answer is not Hadoop's."""
     try:
-        told = answer.json()["RemoteException"]
-        return f"{told['exception']}: {told['message']}"
+        exception = answer.json()["RemoteException"]
+        return f"{exception['exception']}: {exception['message']}"
     except (ValueError, KeyError, TypeError):
         return None

@@ -24,7 +24,7 @@ LEGAL_CASES = [
         "cleaned beyond the other's log end",
         copy(1, END, put(12, "L")),
         copy(2, put(0, "K"), END),
-        says="the log of broker 2 ends at 10, and broker 1 has cleaned beyond that: what it removed by then cannot be",
+        says="the log of broker 2 ends at 10, and broker 1 has cleaned beyond that: removed records cannot be",
     ),
     clean("a log start that was moved", copy(1, END, log_start=1), copy(2, put(0, "K"), END)),
     clean(

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     from kafka.protocol.api_message import ApiMessage
 
-    from harness.brokers.protocol.replica import Held as HeldOpen
-    from harness.brokers.protocol.replica import Reader, TopicPartition
+    from harness.brokers.protocol.replica import OpenTransactions, Reader, TopicPartition
 
 LOOPBACK = Address("127.0.0.1", 9092)
 HELD = Held(9, 8)
@@ -94,7 +93,7 @@ class StallingReader:
         self.opened += 1
         return self
 
-    def open_transactions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, HeldOpen]:
+    def open_transactions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OpenTransactions]:
         return dict.fromkeys(partitions, ())
 
     def read(
