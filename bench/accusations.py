@@ -12,7 +12,7 @@ from random_traffic import UNKNOWN
 from replica_truth import STATE, STUCK
 
 from harness.judge.verdict import CLEAN
-from harness.plan.scenario import Anomaly
+from harness.plan.catalog import Anomaly
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

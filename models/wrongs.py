@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from harness.plan.scenario import Anomaly
+from harness.plan.catalog import Anomaly
 from models.batch import ABORT, COMMIT
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from pyspark.sql import functions as f
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
 from checkers.finding import LATENT, VISIBLE, Finder, findings, printable
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED
-from harness.plan.scenario import Anomaly
+from harness.plan.catalog import Anomaly
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

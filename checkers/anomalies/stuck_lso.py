@@ -29,7 +29,7 @@ from pyspark.sql import functions as f
 from checkers.evidence.tables import PARTITION, REPLICA, checkpointed, colocated
 from checkers.finding import VISIBLE, Finder, findings, printable
 from checkers.replay.batch_outcomes import OPEN
-from harness.plan.scenario import Anomaly
+from harness.plan.catalog import Anomaly
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -25,7 +25,7 @@ from checkers.attribution.coverage import Coverage
 from checkers.finding import LATENT, UNEXPLAINED_DIVERGENCE, VISIBLE
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED
 from harness.judge.verdict import finding_of
-from harness.plan.scenario import Anomaly
+from harness.plan.catalog import Anomaly
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -1,12 +1,23 @@
-"""Every scenario, one table. A new scenario is one more entry."""
+"""The anomalies by name, and every scenario that looks for one, in one table."""
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from harness.errors import UsageError
-from harness.plan.scenario import Action, Anomaly, Critical, Scenario, Step
+from harness.plan.scenario import Action, Critical, Scenario, Step
 from harness.suggest import nearest
 
 ALL = "all"
+
+
+class Anomaly(StrEnum):
+    """The four ways in which replicas of a compacted partition come to disagree for ever."""
+
+    TOMBSTONE_DIVERGENCE = "tombstone-divergence"
+    ABORTED_TO_COMMITTED = "aborted-to-committed"
+    COMMITTED_TO_ABORTED = "committed-to-aborted"
+    STUCK_LSO = "stuck-lso"
 
 
 def put(process: str, key: str, value: str) -> Step:

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.plan.catalog import Anomaly
 
 ONE_COPY = "one-copy"
 """What `harness.systems.Control.coordination` calls it that brokers share one copy of each partition."""
-
-
-class Anomaly(StrEnum):
-    """The four ways in which replicas of a compacted partition come to disagree for ever."""
-
-    TOMBSTONE_DIVERGENCE = "tombstone-divergence"
-    ABORTED_TO_COMMITTED = "aborted-to-committed"
-    COMMITTED_TO_ABORTED = "committed-to-aborted"
-    STUCK_LSO = "stuck-lso"
 
 
 class Action(StrEnum):

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.errors import UsageError
-from harness.plan.catalog import abort, begin, commit, delete, put, scenarios_for
-from harness.plan.scenario import Action, Anomaly, Critical, Scenario, Step
+from harness.plan.catalog import Anomaly, abort, begin, commit, delete, put, scenarios_for
+from harness.plan.scenario import Action, Critical, Scenario, Step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

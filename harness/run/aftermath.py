@@ -33,7 +33,8 @@ from harness.brokers.protocol.replica import (
 from harness.brokers.protocol.wire import Connection
 from harness.clients.recorded import Producer, ProducerSpec
 from harness.errors import HarnessError, UsageError
-from harness.plan.scenario import Anomaly, Phase
+from harness.plan.catalog import Anomaly
+from harness.plan.scenario import Phase
 from harness.plan.timers import FREEZE
 from harness.run_folder.history import History
 from harness.targets import KAFKA

@@ -10,7 +10,7 @@ import pytest
 
 from harness.brokers.segments.tombstones import BY_FLAG
 from harness.explore.cases import MESSAGES_MATTER
-from harness.plan.scenario import Anomaly
+from harness.plan.catalog import Anomaly
 from models.bound import ADD, LEADER, NO_CHANGE, REMOVE, Bound
 from models.coordination import RULES
 from models.exhaustive import Explored, explore

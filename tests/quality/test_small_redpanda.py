@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from harness.plan.scenario import Anomaly
+from harness.plan.catalog import Anomaly
 from models import coordination, redpanda
 from models.bound import ADD, LEADER, NO_CHANGE, REMOVE, Bound
 from models.exhaustive import Explored, explore

@@ -14,7 +14,7 @@ from harness.explore.shrink import is_wrong
 from harness.explore.sweep import ORACLE, Told, dealing, told
 from harness.explore.tally import Tally, found_by_checkers
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
-from harness.plan.scenario import Anomaly
+from harness.plan.catalog import Anomaly
 from models.world import Rules
 
 if TYPE_CHECKING:

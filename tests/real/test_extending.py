@@ -9,12 +9,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs" / "extending"
 RUN_S = 180
+CATALOG = "harness/plan/catalog.py"
 RUNTIMES = "harness/runtimes/__init__.py"
 TARGETS = "harness/targets/__init__.py"
 
@@ -59,11 +61,11 @@ def run(source: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def verdict(source: Path, arguments: list[str]) -> dict[str, object]:
+def verdict(source: Path, arguments: list[str]) -> dict[str, Any]:
     ended = run(source, *arguments, "--format", "json")
     assert ended.returncode in {0, 1, 2}, ended.stderr
-    told: dict[str, object] = json.loads(ended.stdout)
-    return told
+    content: dict[str, Any] = json.loads(ended.stdout)
+    return content
 
 
 def test_a_fault_is_one_file(source: Path) -> None:
@@ -72,6 +74,19 @@ def test_a_fault_is_one_file(source: Path) -> None:
     add(source, "stop.py", "nemesis/stop.py")
     assert verdict(source, command)["verdict"] == "anomaly"
     assert "an orderly shutdown" in run(source, "nemeses").stdout
+
+
+def test_an_anomaly_is_one_file_and_its_entries_in_the_catalog(source: Path) -> None:
+    (command,) = commands("anomaly.md")
+    assert "there is no anomaly 'lagging-lso'" in run(source, *command).stderr
+    add(source, "lagging_lso.py", "checkers/anomalies/lagging_lso.py")
+    (name,) = re.findall(r"^ +(LAGGING_LSO = .*)$", page("anomaly.md"), re.MULTILINE)
+    (scenario,) = re.findall(r"^ +(Scenario\(\n.*?^ +\),)$", page("anomaly.md"), re.MULTILINE | re.DOTALL)
+    insert(source, CATALOG, "\n\ndef put(", f"    {name}")
+    insert(source, CATALOG, ")\n\nCONTROL = ", scenario)
+    ended = verdict(source, command)
+    assert "lagging-lso" in {finding["anomaly"] for finding in ended["findings"]}
+    assert [scenario["anomaly"] for scenario in ended["scenarios"]] == ["lagging-lso"]
 
 
 def test_a_runtime_is_one_file_and_a_row(source: Path) -> None:

@@ -12,8 +12,8 @@ from fakes.clock import TickingClock
 from fakes.observer import FakeObserver
 
 from harness.errors import HarnessError
-from harness.plan.catalog import CONTROL, SCENARIOS, abort, begin, commit, delete, put
-from harness.plan.scenario import Anomaly, Critical, Phase, Scenario
+from harness.plan.catalog import CONTROL, SCENARIOS, Anomaly, abort, begin, commit, delete, put
+from harness.plan.scenario import Critical, Phase, Scenario
 from harness.run_folder.history import HEADER_TXN, History
 from workloads.payload import Payload
 

@@ -7,7 +7,7 @@ import pytest
 from harness.explore.chance import Drawn, Odds, draw
 from harness.explore.many import is_replayable
 from harness.explore.shrink import cost, is_wrong, shrink
-from harness.plan.scenario import Anomaly
+from harness.plan.catalog import Anomaly
 from models.world import Rules
 
 SEVEN = ("p puts K", "2 leaves", "p deletes K", "1 cleans", "time passes", "1 cleans", "2 returns")

@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from harness.explore.chance import ADDS, LEAVES, NO_OUTAGE, OUTAGES, Odds, draw
-from harness.plan.scenario import Anomaly
+from harness.plan.catalog import Anomaly
 from models.batch import encode
 from models.steps import begin, play, take
 from models.world import BEGIN_MS, DAY_MS, HOUR_MS, STEP_MS, Rules, World

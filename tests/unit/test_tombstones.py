@@ -18,7 +18,7 @@ from harness.brokers.segments.batches import Record
 from harness.brokers.segments.blocks import iter_blocks, unpack
 from harness.brokers.segments.encode import encode_batch
 from harness.brokers.segments.tombstones import BY_FLAG, BY_NULL, TOMBSTONES, are_tombstones, is_tombstone
-from harness.plan.scenario import Anomaly
+from harness.plan.catalog import Anomaly
 
 if TYPE_CHECKING:
     from pathlib import Path
