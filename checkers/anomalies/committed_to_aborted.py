@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, colocated
+from checkers.evidence.tables import REPLICA
 from checkers.finding import LATENT, VISIBLE, Finder, findings, printable
-from checkers.replay.batch_outcomes import ABORTED, COMMITTED
+from checkers.replay.batch_outcomes import ABORTED, COMMITTED, with_first_marker
 from harness.plan.catalog import Anomaly
 
 if TYPE_CHECKING:
@@ -102,11 +102,9 @@ def _spans(judged: Judged) -> DataFrame:
         .where("offset < bound")
     )
     hidden = (
-        colocated(spans.join(judged.markers, [*PARTITION, "producer_id"]))
-        .where("marker_offset > offset")
-        .groupBy(*REPLICA, "producer_id", "offset", "span_to")
-        .agg(f.min("marker_offset").alias("marker_offset"), f.min_by("outcome", "marker_offset").alias("outcome"))
-        .where(f.col("outcome") == COMMITTED)
+        with_first_marker(spans, judged.markers, at="offset")
+        .withColumnRenamed("first_marker", "marker_offset")
+        .where(f.col("marker_outcome") == COMMITTED)
         .join(reported, [*REPLICA, "producer_id", "span_to"], "left_anti")
         .withColumn("key", f.lit(None).cast("binary"))
     )

@@ -28,7 +28,7 @@ from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, checkpointed, colocated
 from checkers.finding import VISIBLE, Finder, findings, printable
-from checkers.replay.batch_outcomes import OPEN
+from checkers.replay.batch_outcomes import OPEN, with_first_marker
 from harness.plan.catalog import Anomaly
 
 if TYPE_CHECKING:
@@ -47,12 +47,13 @@ def check(judged: Judged) -> DataFrame:
         else colocated(judged.markers.unionByName(_emptied_markers(judged)))
     )
     marked = (
-        opened.join(markers, [*PARTITION, "producer_id"])
-        .where("marker_offset > first_offset AND marker_offset < log_end")
-        .groupBy(*REPLICA, "producer_id")
-        .agg(
-            f.min("marker_offset").alias("marker_offset"),
-            f.min_by("outcome", "marker_offset").alias("marker_says"),
+        with_first_marker(opened, markers, at="first_offset")
+        .where("first_marker < log_end")
+        .select(
+            *REPLICA,
+            "producer_id",
+            f.col("first_marker").alias("marker_offset"),
+            f.col("marker_outcome").alias("marker_says"),
         )
     )
     others = judged.replicas.select(

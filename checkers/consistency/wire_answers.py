@@ -19,8 +19,9 @@ from pyspark.sql import functions as f
 
 from checkers.evidence.parse import FETCH
 from checkers.evidence.schemas import ABORTS
-from checkers.evidence.tables import REPLICA, checkpointed, colocated
+from checkers.evidence.tables import REPLICA, checkpointed
 from checkers.finding import reason
+from checkers.replay.batch_outcomes import ABORTED, with_first_marker
 from harness.run_folder.store import AFTER_REJOIN
 
 if TYPE_CHECKING:
@@ -40,16 +41,16 @@ def with_served_aborts(evidence: Evidence) -> Evidence:
     A broker lists a transaction's first offset; for a read_committed consumer the transaction lasts until the
     producer's next ABORT in that log. A transaction without such a marker is left out.
     """
-    listed = evidence.states.select(*REPLICA, f.explode("aborted").alias("txn"))
-    markers = evidence.entries.where("marker = 'abort'").select(
-        *REPLICA, "producer_id", f.col("last_offset").alias("marker_offset")
+    listed = evidence.states.select(*REPLICA, f.explode("aborted").alias("txn")).select(
+        *REPLICA, f.col("txn")[0].alias("producer_id"), f.col("txn")[1].alias("first_offset")
+    )
+    aborts = evidence.entries.where("marker = 'abort'").select(
+        *REPLICA, "producer_id", f.col("last_offset").alias("marker_offset"), f.lit(ABORTED).alias("outcome")
     )
     spans = (
-        colocated(listed.select(*REPLICA, f.col("txn")[0].alias("producer_id"), f.col("txn")[1].alias("first_offset")))
-        .join(colocated(markers), [*REPLICA, "producer_id"])
-        .where("marker_offset > first_offset")
-        .groupBy(*REPLICA, "producer_id", "first_offset")
-        .agg(f.min("marker_offset").alias("last_offset"))
+        with_first_marker(listed, aborts, at="first_offset", group=(*REPLICA, "producer_id"))
+        .where("first_marker IS NOT NULL")
+        .withColumnRenamed("first_marker", "last_offset")
         .withColumns({"snapshot": f.lit(AFTER_REJOIN), "source": f.lit(FETCH), "problem": f.lit(None).cast("string")})
     )
     return replace(evidence, aborts=checkpointed(evidence.aborts.unionByName(spans.select(*ABORTS.names))))

@@ -22,9 +22,9 @@ from checkers.replay.batch_outcomes import (
     COMMITTED,
     OPEN,
     decided,
-    from_here_on,
     open_transactions,
     overtaken_transactions,
+    with_first_marker,
 )
 from checkers.replay.truth import markers_seen, with_stable_ends, with_whole_beyond
 from checkers.replay.unreplicated_tails import unreplicated_tails
@@ -144,25 +144,13 @@ def as_entries(producer_spans: DataFrame) -> DataFrame:
     return rows.select(*columns)
 
 
-def _with_first_mark(places: DataFrame, markers: DataFrame) -> DataFrame:
-    """Add ``first_mark``: the offset of the producer's first marker after ``at`` that any replica shows."""
-    marks = markers.select(*_PRODUCER, f.col("marker_offset").alias("at"), f.lit(True).alias("mark"))
-    first = f.last(f.when(f.col("mark"), f.col("at")), ignorenulls=True).over(from_here_on(_PRODUCER, "at"))
-    return (
-        places.unionByName(marks, allowMissingColumns=True)
-        .withColumn("first_mark", first)
-        .where("mark IS NULL")
-        .drop("mark", "at")
-    )
-
-
 def _index_spans(side: Evidence, markers: DataFrame) -> DataFrame:
     """Return REPLICA, producer_id, ``span_from``, ``span_to`` of each ``.txnindex`` entry with a marker inside."""
     index_spans = side.aborts.where("first_offset IS NOT NULL").select(
         *REPLICA, "producer_id", f.col("first_offset").alias("span_from"), f.col("last_offset").alias("span_to")
     )
-    marked = _with_first_mark(index_spans.withColumn("at", f.col("span_from")), markers)
-    return marked.where("first_mark < span_to").drop("first_mark")
+    marked = with_first_marker(index_spans, markers, at="span_from", is_big=True)
+    return marked.where("first_marker < span_to").drop("first_marker", "marker_outcome")
 
 
 def _with_misjudged(believed: DataFrame, markers: DataFrame, overtaken: DataFrame, index_spans: DataFrame) -> DataFrame:
@@ -182,7 +170,7 @@ def _with_misjudged(believed: DataFrame, markers: DataFrame, overtaken: DataFram
     decision = f.coalesce("decided_by", f.lit(-1)).alias("decision")
     passed = overtaken.select(*REPLICA, "producer_id", decision, f.lit(True).alias("passed")).distinct()
     return (
-        _with_first_mark(believed.withColumn("at", f.col("base_offset")), markers)
+        with_first_marker(believed, markers, at="base_offset", is_big=True)
         .join(colocated(in_spans), [*REPLICA, "producer_id", "base_offset"], "left")
         .withColumn("decision", decision)
         .join(colocated(passed), [*REPLICA, "producer_id", "decision"], "left")
@@ -190,12 +178,12 @@ def _with_misjudged(believed: DataFrame, markers: DataFrame, overtaken: DataFram
             "misjudged",
             f.col("transactional")
             & (
-                ~f.col("decided_by").eqNullSafe(f.col("first_mark"))
+                ~f.col("decided_by").eqNullSafe(f.col("first_marker"))
                 | f.col("in_span").isNotNull()
                 | f.col("passed").isNotNull()
             ),
         )
-        .drop("first_mark", "in_span", "passed", "decision")
+        .drop("first_marker", "marker_outcome", "in_span", "passed", "decision")
     )
 
 

@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import REPLICA
+from checkers.evidence.tables import PARTITION, REPLICA, colocated
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import DataFrame
     from pyspark.sql.window import WindowSpec
 
+PRODUCER = (*PARTITION, "producer_id")
 COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"
 
 
@@ -42,6 +45,26 @@ def from_here_on(group: list[str], offset: str) -> WindowSpec:
     """Window: this row and those at later offsets of its group, nearest last; no group is kept in memory."""
     later_first = Window.partitionBy(*group).orderBy(f.col(offset).desc())
     return later_first.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+
+
+def with_first_marker(
+    rows: DataFrame, markers: DataFrame, *, at: str, group: Sequence[str] = PRODUCER, is_big: bool = False
+) -> DataFrame:
+    """Add ``first_marker`` and ``marker_outcome``: offset and outcome of the first marker after the offset ``at``.
+
+    Takes markers as `judged.Judged`; of the same ``group``, a producer in a partition unless given. ``is_big``: leave
+    the rows of a run distributed.
+    """
+    marks = markers.select(*group, f.col("marker_offset").alias(at), f.struct("outcome", "marker_offset").alias("mark"))
+    both = rows.unionByName(marks, allowMissingColumns=True)
+    first = f.last("mark", ignorenulls=True).over(from_here_on([*group], at))
+    return (
+        (both if is_big else colocated(both))
+        .withColumn("first", first)
+        .where("mark IS NULL")
+        .withColumns({"marker_outcome": f.col("first.outcome"), "first_marker": f.col("first.marker_offset")})
+        .drop("mark", "first")
+    )
 
 
 BELIEF = ["belief", "decided_by", "decided_in_epoch", "decided_in_leader_epoch"]

@@ -14,7 +14,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, checkpointed, colocated
-from checkers.replay.batch_outcomes import ABORTED, COMMITTED, from_here_on, outcome_of
+from checkers.replay.batch_outcomes import ABORTED, COMMITTED, outcome_of, with_first_marker
 from harness.run_folder.store import AFTER_REJOIN
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def written_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame)
     by_client = f.when((f.col("source") == BY_CLIENT) | f.col("some_lost"), f.col("client_outcome"))
     is_later = (f.col("offset") >= f.col("bound")) & ~f.col("truth").eqNullSafe(ABORTED)
     return (
-        _with_first_marker(records, markers)
+        with_first_marker(records, markers, at="offset")
         .join(client_outcomes(evidence.history), ["run", "txn"], "left")
         .withColumn(
             "truth",
@@ -242,24 +242,6 @@ def written_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame)
             "first_marker",
             "goes_on",
         )
-    )
-
-
-def _with_first_marker(records: DataFrame, markers: DataFrame) -> DataFrame:
-    """Add ``marker_outcome`` and ``first_marker``: outcome and offset of its producer's next marker."""
-    marks = markers.select(
-        *PARTITION,
-        "producer_id",
-        f.col("marker_offset").alias("offset"),
-        f.struct("outcome", "marker_offset").alias("mark"),
-    )
-    after = from_here_on([*PARTITION, "producer_id"], "offset")
-    return (
-        colocated(records.unionByName(marks, allowMissingColumns=True))
-        .withColumn("first", f.last("mark", ignorenulls=True).over(after))
-        .where("mark IS NULL")
-        .withColumns({"marker_outcome": f.col("first.outcome"), "first_marker": f.col("first.marker_offset")})
-        .drop("mark", "first")
     )
 
 

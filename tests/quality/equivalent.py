@@ -16,9 +16,9 @@ EQUIVALENT: Final[dict[str, str]] = {
         A_CLOSER_LOOK
     ),
     "beliefs._with_misjudged: base_offset <= span_to -> base_offset < span_to": NO_DATA_THERE,
-    "beliefs._with_misjudged: f.col('transactional') & (~f.col('decided_by').eqNullSafe(f.col('first_mark')) | "
+    "beliefs._with_misjudged: f.col('transactional') & (~f.col('decided_by').eqNullSafe(f.col('first_marker')) | "
     "f.col('in_span').isNotNull() | f.col('passed').isNotNull()) -> ~f.col('decided_by').eqNullSafe("
-    "f.col('first_mark')) | f.col('in_span').isNotNull() | f.col('passed').isNotNull()": A_CLOSER_LOOK,
+    "f.col('first_marker')) | f.col('in_span').isNotNull() | f.col('passed').isNotNull()": A_CLOSER_LOOK,
     "beliefs._with_misjudged: .where('transactional') -> nothing": "only what is in a transaction is misjudged",
     "beliefs._index_spans: .where('first_offset IS NOT NULL') -> nothing": (
         "an entry without an offset has no marker inside"
@@ -29,9 +29,7 @@ EQUIVALENT: Final[dict[str, str]] = {
     "beliefs._summary: (f.col('belief') == belief) & compared -> f.col('belief') == belief": A_CLOSER_LOOK,
     "beliefs._summary: when((f.col('belief') == belief) & compared) -> "
     "when(~((f.col('belief') == belief) & compared))": "all but each one come to the same only where each one does",
-    "beliefs._with_first_mark: .where('mark IS NULL') -> nothing": A_CLOSER_LOOK,
     "committed_to_aborted._records: max -> min": "one replica has all records of a transaction end at one marker",
-    "committed_to_aborted._spans: marker_offset > offset -> marker_offset >= offset": NO_DATA_THERE,
     "doubts._delivery_differs: f = 'poll' AND type = 'ok' -> type = 'ok'": "only polls have records",
     "doubts._delivery_differs: offset < frozen_at -> offset <= frozen_at": "what is open is not committed",
     "exposure.criticals: .where(f.col('f') == 'produce') -> nothing": "only what was produced has a partition",
@@ -51,7 +49,6 @@ EQUIVALENT: Final[dict[str, str]] = {
     "missed_marker._as: marker_offset > offset -> marker_offset >= offset": NO_DATA_THERE,
     "missed_marker._as: marker_offset < overtaken_at -> marker_offset <= overtaken_at": NO_DATA_THERE,
     "side_files._indexes: .where('transactional') -> nothing": "no producer of transactions writes what is in none",
-    "wire_answers.with_served_aborts: marker_offset > first_offset -> marker_offset >= first_offset": NO_DATA_THERE,
     "consistent_partitions._digest: mine & data & (columns['region'].to_numpy() != BEFORE) -> mine & data": (
         A_CLOSER_LOOK
     ),
@@ -80,14 +77,12 @@ EQUIVALENT: Final[dict[str, str]] = {
     "candidate_keys._distributed: end > start -> end >= start": "an empty share tells nothing",
     "candidate_keys._send: rows >= SEND_ROWS -> rows > SEND_ROWS": "a record more or less at once",
     "candidate_keys.buckets_of: max -> min": "what is in fewer buckets takes more memory, and is the same",
-    "stuck_lso.check: marker_offset > first_offset -> marker_offset >= first_offset": NO_DATA_THERE,
     "undeleted_values.undeleted_values: deleted_at < last.offset -> deleted_at <= last.offset": (
         "an offset is that of a value or of a tombstone"
     ),
     "undeleted_values.undeleted_values: open_at < last.offset -> open_at <= last.offset": (
         "what is open is not committed"
     ),
-    "truth._with_first_marker: .where('mark IS NULL') -> nothing": "a marker is given no bound, so it lies below none",
     "truth.differing_keys: truths, left -> inner": "whatever a replica holds below the bound is known",
     "truth.written_records: .where('offset IS NOT NULL') -> nothing": "what has no offset lies nowhere below the bound",
     "unexplained._states: .where(f.col('belief') == OPEN) -> nothing": (
