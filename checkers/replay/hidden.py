@@ -63,7 +63,7 @@ def _once_held(evidence: Evidence) -> DataFrame:
         .where(f.col("seen.kind").isin("value", "tombstone"))
         .select(*REPLICA, f.col("seen.offset").alias("offset"))
     )
-    stored = evidence.entries.where("offset IS NOT NULL").select(*REPLICA, "offset")
+    stored = evidence.entries.select(*REPLICA, "offset")
     return colocated(appeared.unionByName(stored))
 
 

@@ -40,11 +40,17 @@ NEEDED_MEMORY_BYTES = 2 << 30
 """For Spark once more, beside the brokers and the Spark of a run."""
 
 
+def existing_archive(java: Java) -> Path | None:
+    """Return the archive, None where there is none."""
+    archive = archive_path(java)
+    return archive if archive.exists() else None
+
+
 def find_archive(java: Java) -> Path | None:
     """Return the archive; where there is none, have it made for later commands, if it can be."""
+    if existing := existing_archive(java):
+        return existing
     archive = archive_path(java)
-    if archive.exists():
-        return archive
     if why_not_started(archive) is None:
         with suppress(OSError):
             subprocess.Popen(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from harness.errors import HarnessError, UsageError
 from harness.host import leftovers
 from harness.judge.archive import WORKERS
-from harness.judge.background import find_archive
+from harness.judge.background import existing_archive, find_archive
 from harness.spark.spec import MANY_RUNS, SparkSpec, launch
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _OF_JAVA = re.compile(r"((?:\w+\.)+\w+(?:Error|Exception): .+)$", re.MULTILINE)
 
 def prepare_beside(workspace: Workspace, folder: RunFolder, java: Java, spark: SparkOptions) -> Prepared:
     """Start Spark and plan the checkers of a folder that is still being written. Raises as `session_of` does."""
-    spec = _spark_spec(workspace, folder.path / "spark.log", java, spark)
+    spec = _spark_spec(workspace, folder.path / "spark.log", spark, java, existing_archive(java))
     session = _start(spec, [folder.path])
     from harness.judge import check  # noqa: PLC0415  (imported with the session)
 
@@ -73,7 +73,8 @@ def session_of(
     Raises `UsageError` where it does not start within `START_LIMIT_S`, or its executors cannot do their part: they
     lack this project, or do not see the ``folders``.
     """
-    spec = _spark_spec(workspace, workspace.path / "spark.log", java, spark)
+    archive = find_archive(java) if spark.is_one_plain_jvm else None
+    spec = _spark_spec(workspace, workspace.path / "spark.log", spark, java, archive)
     if many_runs:
         spec = replace(spec, settings=MANY_RUNS, outlives_jobs=True)
     session = _start(spec, folders)
@@ -85,10 +86,11 @@ def session_of(
         leftovers.end_processes(workspace.run_id, carrying=leftovers.SPARK_MARKER)
 
 
-def _spark_spec(workspace: Workspace, log_path: Path, java: Java, spark: SparkOptions) -> SparkSpec:
+def _spark_spec(
+    workspace: Workspace, log_path: Path, spark: SparkOptions, java: Java, archive: Path | None
+) -> SparkSpec:
     # An archive holds for the class path of a JVM that is started without spark-submit.
-    archive = find_archive(java) if spark.is_one_plain_jvm else None
-    flags = (f"-XX:SharedArchiveFile={archive}",) if archive else ()
+    flags = (f"-XX:SharedArchiveFile={archive}",) if archive and spark.is_one_plain_jvm else ()
     return SparkSpec(
         workspace.run_id, workspace.path / "spark", log_path, java.path, spark, jvm_flags=flags, workers=WORKERS
     )

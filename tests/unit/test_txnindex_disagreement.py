@@ -61,9 +61,12 @@ def test_a_log_that_starts_inside_the_longer_span_is_not_compared(
     assert bool(differing(spark, log_starts=log_starts)) is is_found
 
 
-def test_a_third_log_that_starts_inside_the_span_is_left_out_of_the_spans(spark: SparkSession) -> None:
-    (row,) = differing(spark, starts=(LONG, SHORT, 12), log_starts=(0, 0, 11))
-    assert [span["broker"] for span in row["spans"]] == [1, 2]
+@pytest.mark.parametrize(("log_start", "brokers"), [(LONG + 1, [1, 2]), (LONG, [1, 2, 3])])
+def test_a_third_log_that_starts_inside_the_span_is_left_out_of_the_spans(
+    log_start: int, brokers: Sequence[int], spark: SparkSession
+) -> None:
+    (row,) = differing(spark, starts=(LONG, SHORT, 12), log_starts=(0, 0, log_start))
+    assert sorted(span["broker"] for span in row["spans"]) == brokers
 
 
 @pytest.mark.parametrize(("bound", "is_found"), [(END + 1, True), (END, False)])
