@@ -141,7 +141,7 @@ def _report_of(state: Coordination, broker: int, own: Pair) -> Report:
     return Report(broker, state.term, own.most(state.views[broker].bounds))
 
 
-def without_stale(state: Coordination) -> Coordination:
+def without_stale_messages(state: Coordination) -> Coordination:
     """Return the state without messages of earlier terms, and with only the last distribution for each replica.
 
     Where late messages are ignored and nothing moves backward, the last distribution has the effect of all others.
@@ -171,7 +171,7 @@ def deliver(state: Coordination, message: Message, away: Collection[int], *, aga
     return _with_report(state, message, away) if isinstance(message, Report) else _with_distribution(state, message)
 
 
-def without_ineffective(state: Coordination, *, may_elect: bool) -> Coordination:
+def without_ineffective_messages(state: Coordination, *, may_elect: bool) -> Coordination:
     """Return the state without messages that change nothing, whenever they arrive, and without unused terms.
 
     ``may_elect``: another election may follow. A message can change a term and a pair. Where late messages are ignored,

@@ -82,11 +82,11 @@ class StateSpace:
 
         ``delayed``: every message arrives late, in any order, or never. Otherwise reports arrive at once, and only the
         last distribution of a leader is in flight: this is equivalent, as long as nothing moves backward and late
-        messages are ignored (see `models.coordination.without_stale`). ``reduced``: cleaners run only
+        messages are ignored (see `models.coordination.without_stale_messages`). ``reduced``: cleaners run only
         where their pass may make a difference, and bounds are only as precise as needed. If messages are also delayed,
-        those that change nothing are dropped (`models.coordination.without_ineffective`), and others may arrive more
-        than once. That allows more than can happen: if nothing goes wrong then, nothing goes wrong at all. The state
-        then does not need to record which replica has received which message.
+        those that change nothing are dropped (`models.coordination.without_ineffective_messages`), and others may
+        arrive more than once. That allows more than can happen: if nothing goes wrong then, nothing goes wrong at all.
+        The state then does not need to record which replica has received which message.
         """
         self._is_delayed = delayed
         self._is_reduced = reduced
@@ -240,9 +240,11 @@ class StateSpace:
         reported = coordination.receive_report(self.protocols[protocol], leader, own, away)
         if self._is_delayed:
             return self.protocols.number(
-                coordination.without_ineffective(reported, may_elect=may_elect) if self._is_reduced else reported
+                coordination.without_ineffective_messages(reported, may_elect=may_elect)
+                if self._is_reduced
+                else reported
             )
-        return self.protocols.number(coordination.without_stale(reported))
+        return self.protocols.number(coordination.without_stale_messages(reported))
 
     def _coordinate(self, state: State, change: Callable[..., Coordination], *arguments: object) -> State:
         """Return the state after a change of the protocol state, if replicas are coordinated."""

@@ -166,7 +166,7 @@ class CompactionWorld:
         return replace(self, log=log, written=(*self.written, *records), writes=self.writes + 1)
 
     def _later(self) -> CompactionWorld:
-        """A reader who is late has no guarantee left to break: it ends, and another may begin."""
+        """End a late reader, to which no guarantee applies any more; another reader may begin."""
         now = self.now + 1
         is_late = self.reader is not None and self.reader.began_at_ms + self.case.retention <= now
         return replace(self, now=now, reader=None if is_late else self.reader)

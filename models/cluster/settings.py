@@ -54,7 +54,7 @@ OF_NO_EFFECT: Final = frozenset(
         "request.timeout.ms",
     }
 )
-"""Settings of real brokers in this harness that have no effect here: every topic is compacted, every replica out of sync
+"""Settings of real brokers in this harness without an effect here: every topic is compacted, every replica out of sync
 is throttled, passes see all keys, producers expire before a pass, and quotas are exact."""
 
 

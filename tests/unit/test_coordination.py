@@ -16,7 +16,7 @@ from models.coordination import (
     begin,
     deliver,
     elect,
-    without_ineffective,
+    without_ineffective_messages,
 )
 
 LOW, HIGH = Pair(1, 1), Pair(2, 2)
@@ -55,7 +55,7 @@ def test_a_report_is_no_distribution_of_the_same() -> None:
     ],
 )
 def test_messages_that_change_nothing_are_forgotten(message: Message, without: tuple[str, ...], *, lives: bool) -> None:
-    left = without_ineffective(knowing(LOW, message, without=without), may_elect=True).sent
+    left = without_ineffective_messages(knowing(LOW, message, without=without), may_elect=True).sent
     term = 0 if "late-rpc-ignored" in without else message.term
     assert left == ({replace(message, term=term)} if lives else set())
 
@@ -63,7 +63,7 @@ def test_messages_that_change_nothing_are_forgotten(message: Message, without: t
 def test_after_the_last_election_what_is_known_stays_known() -> None:
     sent = (Report(2, 0, LOW), Distribution(3, 0, LOW))
     state = knowing(LOW, *sent, without=("late-rpc-ignored", "starts-from-distributed"))
-    assert without_ineffective(state, may_elect=False).sent == frozenset()
+    assert without_ineffective_messages(state, may_elect=False).sent == frozenset()
 
 
 def test_a_message_may_arrive_again() -> None:
