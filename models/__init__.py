@@ -1,6 +1,7 @@
-"""Executable models of how partitions are compacted: virtual time, and every rule with where it was taken from.
+"""Executable models of how partitions are compacted, on virtual time; every rule names its source.
 
-``partition`` is Kafka's: a leader, replicas that copy it, each with a cleaner (``cleaner``) and beliefs (``replica``)
-of its own. What a replica holds are real record batches (``batch``): what reads brokers' files reads these.
-``cloud_topics`` is Redpanda's over one shared copy. ``exhaustive`` walks through every interleaving of a small world.
+``partition`` models Kafka's: a leader, and replicas that copy it, each with its own cleaner (``cleaner``) and beliefs
+(``replica``). Replicas hold real record batches (``batch``), so that the readers of brokers' files read them too.
+``cloud_topics`` models Redpanda's compaction of one shared copy. ``exhaustive`` explores every interleaving of a small
+state space.
 """

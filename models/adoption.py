@@ -1,10 +1,10 @@
 """What a Kafka broker would need for coordinated compaction, rule by rule.
 
-Our reading, of Kafka 3.9 to 4.4 and nobody's proposal: followers ask their leader by Fetch anyway, and are answered, so
-what replicas tell each other fits into two fields there, and no new request is needed. The controller has no part in it
-but for who is assigned. The last two rules are Redpanda's (`models.redpanda.RULES`): without them an added replica can
-miss a marker, and Kafka's cleaner has neither in `models.small`. Classes are named as in 4.x; ``Partition`` and
-``ReplicaFetcherThread`` are Scala's in core.
+This is our reading of Kafka 3.9 to 4.4, and not a proposal. Followers send Fetch requests to their leader anyway, and
+get responses, so the offsets that replicas exchange fit into two fields of Fetch, and no new request is needed. The
+controller takes part only with the assignment. The last two rules are Redpanda's (`models.redpanda.RULES`): without
+them an added replica can miss a marker, and Kafka's cleaner has neither in `models.state_space`. Classes have their
+names of 4.x; ``Partition`` and ``ReplicaFetcherThread`` are Scala classes in core.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Change(NamedTuple):
-    """What one rule takes: what is sent, what a broker keeps, and whose code it is."""
+    """What one rule requires: fields of messages, state that a broker keeps, and the classes that change."""
 
     message: str
     state: str

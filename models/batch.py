@@ -1,4 +1,4 @@
-"""Record batches as the model keeps them: what a broker stores, and which transaction it truly is part of."""
+"""Record batches of the model: what a broker stores, and the transaction that each batch is truly part of."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _CONTROL_VALUE = struct.Struct(">hi")
 class Batch:
     """One batch; no two are equal, so that the same batch on several replicas is encoded once.
 
-    ``txn`` is the number of the transaction that it truly is part of, which no broker stores. Everything else is
-    what the file shows: a control batch without records shows no type.
+    ``txn`` is the number of the transaction that the batch is truly part of, which no broker stores. All other fields
+    are those of the file: a control batch without records has no type.
     """
 
     base_offset: int
@@ -44,19 +44,19 @@ class Batch:
 
     @property
     def marker(self) -> str | None:
-        """COMMIT or ABORT; None for data, and for what is left of a marker that the cleaner has emptied."""
+        """COMMIT or ABORT; None for data, and for a marker that the cleaner has emptied."""
         if not self.control or not self.records:
             return None
         return COMMIT if self.records[0].key == control_key(COMMIT) else ABORT
 
     def keeping(self, records: tuple[Record, ...]) -> Batch:
-        """Return what is left of it with these of its records, one at least (``MemoryRecords.filterTo``)."""
+        """Return the batch with only these of its records, at least one (``MemoryRecords.filterTo``)."""
         max_timestamp_ms = self.max_timestamp_ms if self.append_time else max(one.timestamp_ms for one in records)
         return replace(self, records=records, max_timestamp_ms=max_timestamp_ms)
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record ever in it: compaction keeps the offsets that it counts from."""
+        """Sequence number of the batch's last record as written: compaction keeps the batch's offsets."""
         return -1 if self.base_sequence < 0 else self.base_sequence + self.last_offset - self.base_offset
 
 
@@ -76,7 +76,7 @@ def marker_record(offset: int, timestamp_ms: int, outcome: str, coordinator_epoc
 
 
 def coordinator_epoch(batch: Batch) -> int:
-    """Return what a marker's value says; raises ``struct.error`` for a batch that is no marker."""
+    """Return the coordinator epoch in a marker's value; raises ``struct.error`` for a batch that is no marker."""
     epoch: int = _CONTROL_VALUE.unpack(batch.records[0].value or b"")[1]
     return epoch
 

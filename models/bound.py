@@ -1,4 +1,4 @@
-"""How much may happen in a small cluster that is walked whole (`models.small`)."""
+"""How much may happen in a small cluster whose state space is explored (`models.state_space`)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ NO_CHANGE, LEADER, ADD, REMOVE = "no change", "leader", "add", "remove"
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """How much may happen. ``change``: which one; ``epoch_bump``: transactions of version 2 (KIP-890).
+    """How much may happen. ``change``: the kind of change; ``epoch_bump``: transactions of version 2 (KIP-890).
 
     ``outage``: LEAVES may go away, once.
-    ``tombstones``: what a client writes to delete a key, and what cleaners take for that.
+    ``tombstones``: how clients delete a key, and which records cleaners treat as tombstones.
     """
 
     keys: tuple[str, ...] = ("K",)

@@ -1,12 +1,12 @@
 """One pass of the log cleaner over one replica, by the rules of ``Cleaner`` and ``MemoryRecords.filterTo``.
 
-* Whole segments are cleaned, up to the one that holds the last stable offset or is active. What was written since
-  the last pass (the dirty part) gives the last offset of each key; aborted batches do not count.
-* An aborted batch loses all of its records at once. A marker may go once no batch of its transaction is met.
-* A batch that keeps a tombstone, or a marker that may go, gets its delete horizon in this pass; a pass at or after
-  that horizon removes it.
-* A producer's last batch and the last one of the pass (from 4.4 on, the last one below the high watermark) stay, empty
-  at least.
+* Whole segments are cleaned, up to the segment with the last stable offset or the active segment. The records since
+  the last pass (the dirty part) give the last offset of each key; aborted batches do not count.
+* An aborted batch loses all of its records at once. A marker may be removed once no batch of its transaction is met.
+* A batch that keeps a tombstone, or a marker that may be removed, gets its delete horizon in this pass; a pass at or
+  after that horizon removes it.
+* A producer's last batch and the last batch of the pass (from 4.4 on, the last one below the high watermark) stay, at
+  least as empty batches.
 * The ``.txnindex`` is written anew: an aborted transaction stays in it while batches of it are met.
 """
 
@@ -37,12 +37,12 @@ class _Ongoing:
 
 @dataclass(slots=True)
 class _Transactions:
-    """Which transactions a pass is inside of (``CleanedTransactionMetadata``)."""
+    """The transactions at the current position of a pass (``CleanedTransactionMetadata``)."""
 
     committed: set[int] = field(default_factory=set)
     aborted: dict[int, _Ongoing] = field(default_factory=dict)
     ahead: list[tuple[int, int, AbortedTxn]] = field(default_factory=list)
-    """Heap of the entries not yet reached, by first offset; the number is there to order equal ones."""
+    """Heap of the entries not yet reached, by first offset; the number orders entries with equal offsets."""
     collected: int = 0
     retained: list[AbortedTxn] = field(default_factory=list)
 
@@ -52,7 +52,7 @@ class _Transactions:
             heapq.heappush(self.ahead, (entry.first_offset, self.collected, entry))
 
     def may_discard(self, batch: Batch) -> bool:
-        """Tell whether a data batch is aborted, or whether a marker has no batch of its transaction left."""
+        """Return whether a data batch is aborted, or whether a marker has no batch of its transaction left."""
         while self.ahead and self.ahead[0][0] <= batch.last_offset:
             entry = heapq.heappop(self.ahead)[2]
             self.aborted.setdefault(entry.producer_id, _Ongoing(entry))
@@ -80,13 +80,13 @@ class _Transactions:
 
 @dataclass(frozen=True, kw_only=True)
 class Cleaning:
-    """By what a cleaner goes, as topic and broker have it.
+    """The settings of a cleaner, from topic and broker.
 
-    ``group_batches``: neighbouring segments become one of at most so many batches, as counted before cleaning.
-    ``active_too``: the active segment is cleaned as others are, and a pass needs nothing dirty, as long as no open
-    transaction holds it up. It stands for traffic on other keys that never ends, which rolls segments and gives the
-    cleaner work: without it, small worlds would need such records in every step.
-    ``last_of_pass_stays``: see `models.rules.Rules`.
+    ``group_batches``: neighbouring segments are merged into segments of at most so many batches, as counted before
+    cleaning. ``active_too``: the active segment is cleaned like others, and a pass needs no dirty records, as long as
+    no transaction is open. This stands for endless traffic on other keys, which rolls segments and gives the cleaner
+    work: without it, small clusters would need such records in every step. ``last_of_pass_stays``: see
+    `models.rules.Rules`.
     """
 
     delete_retention_ms: int
@@ -100,7 +100,7 @@ class Cleaning:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Offsets from which on nothing is removed yet, whatever its age: what coordination adds to Kafka's rules."""
+    """Offsets from which on nothing is removed yet, whatever its age: coordination adds them to Kafka's rules."""
 
     tombstones: int = MAX_INT64
     markers: int = MAX_INT64
@@ -110,7 +110,7 @@ UNBOUNDED: Final = Bounds()
 
 
 def stable_segments(replica: Replica, cleaning: Cleaning, now_ms: int) -> int:
-    """Return how many segments, from the first on, a pass may touch now, dirty or not.
+    """Return how many segments, from the first on, a pass may clean now, dirty or not.
 
     ``LogCleanerManager.cleanableOffsets``: up to the last stable offset, the active segment, and the first segment
     with a record that is younger than ``min.compaction.lag.ms``.
@@ -133,19 +133,19 @@ def cleanable_segments(replica: Replica, cleaning: Cleaning, now_ms: int) -> int
 
 
 def _ends(replica: Replica, cleaning: Cleaning) -> list[int]:
-    """Return where each segment ends that may be cleaned."""
+    """Return the end offset of each segment that may be cleaned."""
     ends = [segment.base_offset for segment in replica.segments[1:]]
     return [*ends, replica.log_end] if cleaning.active_too else ends
 
 
 def first_dirty(replica: Replica) -> int:
-    """Return where the next pass begins to take note of keys."""
+    """Return the first dirty offset: from there on, the next pass maps keys to offsets."""
     at = replica.log_start if replica.cleaned_to is None else replica.cleaned_to
     return at if replica.log_start <= at <= replica.log_end else replica.log_start
 
 
 def clean(replica: Replica, cleaning: Cleaning, now_ms: int, bounds: Bounds = UNBOUNDED) -> bool:
-    """Clean once, and tell whether there was anything dirty."""
+    """Run one pass, and return whether there was anything dirty."""
     replica.expire(now_ms, cleaning.producer_expiration_ms)
     count = cleanable_segments(replica, cleaning, now_ms)
     if not count:
@@ -198,14 +198,14 @@ def _group(segments: list[Segment], group_batches: int) -> list[Segment]:
 
 def _aborted_before(replica: Replica, from_segment: int, upper: int) -> list[AbortedTxn]:
     """Collect the aborted transactions that begin before ``upper`` (``LocalLog.collectAbortedTransactions``)."""
-    found = []
+    entries = []
     for segment in replica.segments[from_segment:]:
         for entry in segment.aborted:
             if entry.last_offset >= replica.log_start and entry.first_offset < upper:
-                found.append(entry)
+                entries.append(entry)
             if entry.last_stable_offset >= upper:
-                return found
-    return found
+                return entries
+    return entries
 
 
 def _last_offsets(replica: Replica, start: int, end: int, count: int) -> dict[bytes, int]:
@@ -238,13 +238,13 @@ def _retained(
 
 
 def _ages(batch: Batch, records: tuple[Record, ...], cleaning: Cleaning, *, may_discard: bool) -> bool:
-    """Tell whether a batch gets its delete horizon in this pass."""
+    """Return whether a batch gets its delete horizon in this pass."""
     goes = may_discard if batch.control else any(is_tombstone(record, cleaning.tombstones) for record in records)
     return goes and batch.delete_horizon_ms is None
 
 
 def _rewritten(batch: Batch, records: tuple[Record, ...], stamp_ms: int | None) -> Batch:
-    """Return the batch with these records, itself where nothing changes."""
+    """Return the batch with these records; the same object where nothing changes."""
     if len(records) == len(batch.records) and stamp_ms is None:
         return batch
     left = batch.keeping(records)
@@ -252,7 +252,7 @@ def _rewritten(batch: Batch, records: tuple[Record, ...], stamp_ms: int | None) 
 
 
 def _is_last_of_producer(batch: Batch, replica: Replica) -> bool:
-    """Tell whether it holds the producer's last sequence number or, where that is a marker's, its last epoch."""
+    """Return whether a batch has its producer's last sequence number or, if a marker came last, its last epoch."""
     producer = replica.producers.get(batch.producer_id)
     if batch.producer_id < 0 or producer is None:
         return False

@@ -1,7 +1,7 @@
-"""Time that passes only where something happens: a queue of what is due, instead of threads and waiting.
+"""Virtual time, which passes only where something happens: a queue of due actions, instead of threads and waiting.
 
-Implements `harness.host.clock.Clock`. There is one thread: whoever waits lets the others go on, and days are over as
-soon as everything that falls into them is done. Every run begins at the same moment.
+Implements `harness.host.clock.Clock`. There is one thread: while a routine waits, the others go on, and a day is over
+as soon as all of its actions are done. Every run begins at the same moment.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ T = TypeVar("T")
 EPOCH_MS: Final = 1_767_225_600_000
 """The first moment of 2026, UTC."""
 POLL_S: Final = 0.05
-"""What is due within that time is done before a condition is looked at again, as by a real clock."""
+"""Actions that are due within that time are done before a condition is evaluated again, as with a real clock."""
 
 
 @dataclass
 class VirtualClock:
-    """``check_limit`` is asked before every look at a condition: what it raises ends the wait."""
+    """``check_limit`` is called before each evaluation of a condition: an exception from it ends the wait."""
 
     check_limit: Callable[[str], None] = lambda _: None
     _now_s: float = 0.0
@@ -44,14 +44,14 @@ class VirtualClock:
         return EPOCH_MS + round(self._now_s * 1000)
 
     def after(self, delay_s: float, action: Callable[[], None]) -> None:
-        """Have something done so many seconds from now; what is due at one moment is done in the order of asking."""
+        """Do an action so many seconds from now; actions that are due at the same moment are done in call order."""
         heappush(self._due, (self._now_s + delay_s, next(self._numbers), action))
 
     def wait_until(self, condition: Callable[[], T], timeout_s: float, what: str) -> T:
         """Let time pass until the condition has a true value, and return it.
 
-        Raises `WaitTimeoutError` naming ``what`` once ``timeout_s`` virtual seconds are over. What is due may wait
-        itself.
+        Raises `WaitTimeoutError` naming ``what`` once ``timeout_s`` virtual seconds are over. A due action
+        may wait itself.
         """
         deadline_s = self._now_s + timeout_s
         while True:
@@ -63,20 +63,20 @@ class VirtualClock:
             self._advance(deadline_s)
 
     def every(self, period_s: float, action: Callable[[], None], name: str) -> Routine:
-        """Do something again and again, this long after it was over the last time."""
+        """Repeat an action, each time this long after the end of the last one."""
         routine = _VirtualRoutine(self, period_s, action, name)
         routine.begin()
         return routine
 
     def _advance(self, until_s: float) -> None:
-        """Do what is due next, and what is due soon after."""
+        """Do the next due action, and those that are due soon after."""
         if not self._due or self._due[0][0] > until_s:
             self._now_s = until_s
             return
         soon_s = min(until_s, self._due[0][0] + POLL_S)
         while self._due and self._due[0][0] <= soon_s:
             at_s, _, action = heappop(self._due)
-            # Where an action has waited, the ones after it are late.
+            # If an action has waited, the ones after it are late.
             self._now_s = max(self._now_s, at_s)
             action()
 

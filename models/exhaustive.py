@@ -1,4 +1,4 @@
-"""Every interleaving of something small: breadth first, so that the first way to something wrong is a shortest one."""
+"""Explore every interleaving of a small state space, breadth first: the first path to a violation is a shortest one."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ T = TypeVar("T")
 
 @dataclass
 class Explored:
-    """What was found. ``wrong``: by name the steps of a shortest way there.
+    """The result. ``wrong``: by name of a violation, the steps of a shortest path to it.
 
-    ``depth``: steps to the farthest state. ``ends``: states from which nothing leads on.
+    ``depth``: steps to the farthest state. ``ends``: states without a following state.
 
-    ``is_whole``: every state that can be reached was seen; otherwise the walk was ended before.
+    ``is_whole``: every reachable state was visited; otherwise the exploration was ended early.
     """
 
     states: int = 0
@@ -39,24 +39,24 @@ def explore(
     first_only: bool = False,
     key: Callable[[S], Hashable] = lambda state: state,
 ) -> Explored:
-    """Walk the whole state graph from a start, or ``most_states`` of it.
+    """Explore the whole state graph from a start, or ``most_states`` states of it.
 
-    ``following`` gives what may happen in a state, in words, and where it leads; a step that changes nothing is none.
-    ``wrong`` gives the names of what must never be and is so in a state. That does not end the walk, unless
-    ``first_only``: of each name the first way is kept, which is a shortest one. States with one ``key`` have the same
-    futures, and are one.
+    ``following`` gives the steps that are possible in a state, in words, and the states that they lead to; a step that
+    changes nothing is skipped. ``wrong`` gives the names of the violations in a state. A violation does not end the
+    exploration, unless ``first_only``; the first path to each name is kept, which is a shortest one. States with the
+    same ``key`` have the same futures, and count as one state.
     """
-    found = Explored(states=1)
-    came: dict[Hashable, S | None] = {key(start): None}
+    explored = Explored(states=1)
+    predecessors: dict[Hashable, S | None] = {key(start): None}
     ahead = deque([(start, 0)])
     first: dict[str, S] = {}
     while ahead:
-        state, found.depth = ahead.popleft()
+        state, explored.depth = ahead.popleft()
         here = key(state)
         for name in wrong(state):
             first.setdefault(name, state)
         if first and first_only:
-            found.is_whole = False
+            explored.is_whole = False
             break
         is_end = True
         for _, after in following(state):
@@ -64,52 +64,52 @@ def explore(
             if reached == here:
                 continue
             is_end = False
-            found.transitions += 1
-            if reached in came:
+            explored.transitions += 1
+            if reached in predecessors:
                 continue
-            if found.states >= most_states:
-                found.is_whole = False
+            if explored.states >= most_states:
+                explored.is_whole = False
                 continue
-            came[reached] = state
-            found.states += 1
-            ahead.append((after, found.depth + 1))
-        found.ends += is_end
+            predecessors[reached] = state
+            explored.states += 1
+            ahead.append((after, explored.depth + 1))
+        explored.ends += is_end
 
-    def way(state: S) -> tuple[str, ...]:
+    def path_to(state: S) -> tuple[str, ...]:
         steps: list[str] = []
-        while (before := came[key(state)]) is not None:
+        while (before := predecessors[key(state)]) is not None:
             steps.append(next(step for step, after in following(before) if key(after) == key(state)))
             state = before
         return tuple(reversed(steps))
 
-    found.wrong = {name: way(state) for name, state in first.items()}
-    return found
+    explored.wrong = {name: path_to(state) for name, state in first.items()}
+    return explored
 
 
 class Numbered(Generic[T]):
-    """Things that are numbered as they are met: equal ones, by what their key tells, are one and have one number.
+    """Objects that are numbered in the order of their first use; objects with equal keys share one number.
 
-    States that are made of numbers are small and quick to compare, and what becomes of a part needs to be worked out
-    only once.
+    States that consist of numbers are small and quick to compare, and the effect of a step on a part of the state is
+    computed only once.
     """
 
     def __init__(self, key: Callable[[T], Hashable]) -> None:
-        """Begin with nothing."""
+        """Begin without any object."""
         self._key = key
         self._numbers: dict[Hashable, int] = {}
-        self._things: list[T] = []
+        self._objects: list[T] = []
 
-    def number(self, thing: T) -> int:
-        """Return the number of a thing, a new one for one that was not met."""
-        number = self._numbers.setdefault(self._key(thing), len(self._things))
-        if number == len(self._things):
-            self._things.append(thing)
+    def number(self, item: T) -> int:
+        """Return the number of an object; a new number if its key is new."""
+        number = self._numbers.setdefault(self._key(item), len(self._objects))
+        if number == len(self._objects):
+            self._objects.append(item)
         return number
 
     def __getitem__(self, number: int) -> T:
-        """Return the thing of that number."""
-        return self._things[number]
+        """Return the item of that number."""
+        return self._objects[number]
 
     def __len__(self) -> int:
         """Return how many there are."""
-        return len(self._things)
+        return len(self._objects)

@@ -1,10 +1,10 @@
-"""KIP-87: a delete is a flag of a record, bit 5 of its attributes, and not its null value; so it may have a value.
+"""KIP-87: a tombstone is a record with a flag, bit 5 of its attributes, instead of a null value; it may have a value.
 
-The KIP was written before Kafka 0.11 and was never adopted. It gives messages a magic byte of 2 for that, which KIP-98
+The KIP was written before Kafka 0.11 and was never adopted. It gives messages a magic byte of 2, which KIP-98
 has used since for record batches: there bit 5 of a *batch's* attributes says control batch. Our reading: its flag is
 bit 5 of the attributes of each *record*, in which Kafka uses no bit, and its magic 2 is a format that knows the flag.
 
-The rules are pure functions over messages. `models.small` walks clusters whose clients delete by the flag.
+The rules are pure functions over messages. `models.state_space` walks clusters whose clients delete with the flag.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from harness.brokers.segments.tombstones import Tombstones
 
 Format: TypeAlias = Literal["old", "kip-87"]
-"""A message format: of magic 0 or 1, which knows no flag, or the KIP's magic 2."""
+"""A message format: magic 0 or 1, which has no flag, or the KIP's magic 2."""
 
 OLD: Final[Format] = "old"
 NEW: Final[Format] = "kip-87"
 
 
 class RefusedError(Exception):
-    """A broker takes a record for none that it may store."""
+    """A broker rejects a record."""
 
 
 def flagged(record: Record) -> Record:
@@ -37,12 +37,12 @@ def flagged(record: Record) -> Record:
 
 
 def is_flagged(record: Record) -> bool:
-    """Whether the flag is set. "Public Interfaces", 5: what ``isTombstone()`` tells a consumer that knows the KIP."""
+    """Whether the flag is set. "Public Interfaces", 5: ``isTombstone()`` in a consumer of the KIP."""
     return is_tombstone(record, BY_FLAG)
 
 
 def constructed(record: Record, *, tombstone: bool | None = None) -> Record:
-    """Return what a producer that knows the KIP sends.
+    """Return the record that a producer of the KIP sends.
 
     "Client Compatibility": the old constructors of ``ProducerRecord`` (None) set the flag with a null value, so that
     an application which deletes by null deletes still; the new one says which.
@@ -52,12 +52,12 @@ def constructed(record: Record, *, tombstone: bool | None = None) -> Record:
 
 
 def deleted_by(written_in: Format) -> Tombstones:
-    """Return what a cleaner goes by. "Update method shouldRetainMessage": null in magic 0 and 1, else the flag."""
+    """Return the tombstones of a format. "Update method shouldRetainMessage": null in magic 0 and 1, else the flag."""
     return BY_FLAG if written_in == NEW else BY_NULL
 
 
 def deletes(record: Record, written_in: Format, *, compacted: bool = True) -> bool:
-    """Whether a cleaner takes a stored record for a delete.
+    """Whether a cleaner treats a stored record as a tombstone.
 
     "Public Interfaces", 2: only where the topic is compacted; elsewhere the flag is stored and read, no more.
     """
@@ -83,7 +83,7 @@ def up_converted(record: Record) -> Record:
 
 
 def stored(record: Record, *, sent_in: Format, kept_in: Format, refuses_null: bool = True) -> Record:
-    """Return what a broker stores of a record. ``kept_in``: its ``message.format.version``.
+    """Return the record that a broker stores. ``kept_in``: its ``message.format.version``.
 
     "Migration plan": down-converted until all clients are upgraded, then as it is. Raises `RefusedError` for a null
     value without the flag from a producer that knows it ("NOTE": an old consumer would take it for a delete). Once no
@@ -100,14 +100,14 @@ def stored(record: Record, *, sent_in: Format, kept_in: Format, refuses_null: bo
 
 
 def served(record: Record, *, kept_in: Format, asked_in: Format) -> Record:
-    """Return what a consumer gets. "Migration plan": down-converted for FetchRequest V2, which costs zero copy."""
+    """Return a fetched record. "Migration plan": down-converted for FetchRequest V2, which loses zero copy."""
     return down_converted(record) if (kept_in, asked_in) == (NEW, OLD) else record
 
 
 class Difference(NamedTuple):
-    """What becomes of one kind of record: as Kafka has it, and by the KIP once brokers keep its format.
+    """The meaning of one kind of record: in Kafka today, and by the KIP once brokers store its format.
 
-    ``today``, ``kip_87``: delete, value, or refused; ``old_consumer``: what one sees of it that knows no flag.
+    ``today``, ``kip_87``: delete, value, or refused; ``old_consumer``: the meaning for a consumer without the flag.
     """
 
     written: str
@@ -117,7 +117,7 @@ class Difference(NamedTuple):
 
 
 def differences(value: Record) -> Iterator[Difference]:
-    """Yield what differs for each kind of record that a producer may write, given one with a value."""
+    """Yield the difference for each kind of record that a producer may write, given a record with a value."""
     null = replace(value, value=None)
     without = constructed(null, tombstone=False)
     for written, record, sent_in, refuses_null in (
@@ -139,5 +139,5 @@ def differences(value: Record) -> Iterator[Difference]:
             yield Difference(written, today, _word(deletes(kept, NEW)), _word(deletes(seen, OLD)))
 
 
-def _word(is_delete: bool) -> str:  # noqa: FBT001  (it is what the word says)
+def _word(is_delete: bool) -> str:  # noqa: FBT001  (it is the only parameter)
     return "delete" if is_delete else "value"

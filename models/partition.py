@@ -1,7 +1,7 @@
 """One partition: clients that write to its leader, replicas that copy it and clean it by their own clocks.
 
-Time is virtual. Nothing that a replica believes is set by hand: it follows from the batches that it was given,
-and from when. What is true is kept beside it: every record ever written, and how each transaction ended.
+Time is virtual. No belief of a replica is set directly: beliefs follow from the batches that the replica received, and
+from their times. The truth is kept beside the replicas: every record ever written, and how each transaction ended.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What clients and brokers do by chance, and what cleaners go by.
+    """The random choices of clients and brokers, and the settings of cleaners.
 
-    ``roll_share``: the chance that a replica begins a segment before a batch. ``epoch_bump``: transactions of
-    version 2 (KIP-890), where each end of one raises the producer epoch, also in its marker.
+    ``roll_share``: the probability that a replica begins a segment before a batch. ``epoch_bump``: transactions of
+    version 2 (KIP-890), where each end of a transaction raises the producer epoch, also in the marker.
     """
 
     cleaning: Cleaning
@@ -40,7 +40,7 @@ class Settings:
 
 @dataclass(slots=True)
 class Txn:
-    """What is true of one transaction; ``marker_offset`` and ``outcome`` are None while it is open."""
+    """The truth about one transaction; ``marker_offset`` and ``outcome`` are None while it is open."""
 
     number: int
     producer_id: int
@@ -62,7 +62,7 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One record that the partition accepted for good."""
+    """One record that the partition accepted permanently."""
 
     offset: int
     key: bytes | None
@@ -72,7 +72,7 @@ class Written:
 
 @dataclass(slots=True)
 class Partition:
-    """The state of the world. ``replication``: what brokers hold."""
+    """The state of one partition. ``replication``: the replicas on brokers."""
 
     topic: str
     number: int
@@ -84,12 +84,12 @@ class Partition:
     next_producer_id: int = 1000
     written: dict[int, Written] = field(default_factory=dict)
     txns: list[Txn] = field(default_factory=list)
-    in_step_ms: dict[int, int] = field(default_factory=dict)
-    """When each replica last had all that was written."""
+    caught_up_ms: dict[int, int] = field(default_factory=dict)
+    """When each replica last had every written record."""
 
     @property
     def replicas(self) -> dict[int, Replica]:
-        """All of them, by broker."""
+        """The replicas, by broker."""
         return self.replication.replicas
 
     @property
@@ -99,7 +99,7 @@ class Partition:
 
     @property
     def leader_id(self) -> int:
-        """The broker that has it."""
+        """The broker of the leader."""
         return self.replication.leader_id
 
     @property
@@ -115,7 +115,7 @@ class Partition:
     def write(
         self, records: Sequence[tuple[bytes | None, bytes | None]], client: Client | None = None, *, roll: bool = False
     ) -> Batch:
-        """Append one batch of keys and values, to a new segment with ``roll``; without a client, without an id."""
+        """Append one batch of keys and values, to a new segment with ``roll``. Without a client: no producer id."""
         base = self.leader.log_end
         if client and client.transactional and client.txn is None:
             client.txn = Txn(len(self.txns), client.producer_id, base)
@@ -191,60 +191,60 @@ class Partition:
         )
 
     def end_elsewhere(self, client: Client) -> None:
-        """End a transaction that had registered this partition and wrote nothing to it: a lone marker."""
+        """End a transaction that registered this partition and wrote no record to it: a marker without data."""
         if self.settings.epoch_bump:
             self.bump(client)
         self._append(self.marker(client, self.random.choice((COMMIT, ABORT)), None))
 
     @staticmethod
     def bump(client: Client, by: int = 1) -> None:
-        """Raise the epoch, as ends of transactions in other partitions do; sequence numbers begin anew."""
+        """Raise the epoch, as ends of transactions in other partitions do; sequence numbers begin at 0 again."""
         client.epoch += by
         client.sequence = 0
 
     def _append(self, batch: Batch, *, roll: bool = False) -> None:
         self.replication.append(batch, roll=roll)
-        self._note_who_is_in_step()
+        self._record_caught_up()
 
-    def _note_who_is_in_step(self) -> None:
+    def _record_caught_up(self) -> None:
         for broker, replica in self.replicas.items():
             if replica.log_end == self.leader.log_end and replica.diverged_from is None:
-                self.in_step_ms[broker] = self.now_ms
+                self.caught_up_ms[broker] = self.now_ms
 
     def fetch(self, broker: int, most: int | None = None) -> None:
-        """Copy up to ``most`` batches from the leader, or all; a diverged tail goes first."""
+        """Copy up to ``most`` batches from the leader, or all; truncate a diverged tail first."""
         self.replication.fetch(broker, most)
-        self._note_who_is_in_step()
+        self._record_caught_up()
 
     def fetch_all(self) -> None:
-        """Let every replica that is there have everything, and know that the others have it."""
+        """Let every replica in sync copy all batches, and learn the high watermark."""
         self.replication.fetch_all()
-        self._note_who_is_in_step()
+        self._record_caught_up()
 
     def clean(self, broker: int) -> bool:
-        """Run one pass of a broker's cleaner; tell whether anything was dirty."""
+        """Run one pass of a broker's cleaner; return whether anything was dirty."""
         return self.replication.clean(broker, self.settings.cleaning, self.now_ms)
 
     def leave(self, broker: int) -> None:
-        """Take a broker away; a leader must have been replaced first."""
+        """Take a broker out of the ISR; a leader must have been replaced first."""
         self.replication.leave(broker)
-        self._note_who_is_in_step()
+        self._record_caught_up()
 
     def come_back(self, broker: int) -> None:
-        """Bring a broker back and let it have everything; it joins the ISR."""
+        """Bring a broker back and let it catch up; it joins the ISR."""
         self.replication.come_back(broker)
-        self._note_who_is_in_step()
+        self._record_caught_up()
 
     def elect(self, broker: int) -> None:
-        """Make an in-sync replica the leader, once it has everything."""
+        """Make an in-sync replica the leader, after it has caught up."""
         self.replication.elect(broker)
-        self._note_who_is_in_step()
+        self._record_caught_up()
 
     def lose_leader(self, successor: int, lost: Sequence[Batch]) -> None:
-        """Let the leader fail with batches that nobody copied; they count as never written."""
+        """Let the leader fail with batches that no follower copied; they count as never written."""
         self.replication.lose_leader(successor, lost)
-        self._note_who_is_in_step()
+        self._record_caught_up()
 
     def delete_records(self, before: int) -> None:
-        """Move the leader's log start; followers learn of it with their next fetch."""
+        """Raise the leader's log start offset; followers learn the new offset with their next fetch."""
         self.replication.delete_records(before)

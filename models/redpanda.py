@@ -1,19 +1,19 @@
-"""One pass of Redpanda's compaction over one replica, as far as documents tell; none of it was compared with a broker.
+"""One pass of Redpanda's compaction over one replica, as documented; the model was not compared with a broker.
 
-What is said where: Redpanda's post on Kafka's bug; its documentation on compaction (``delete.retention.ms`` is for
+Sources: Redpanda's post on Kafka's bug; its documentation on compaction (``delete.retention.ms`` is for
 tombstones, and for control batches where ``log_compaction_tx_batch_removal_enabled``); and descriptions of pull
 requests of redpanda-data/redpanda: 5318 (nothing from the last stable offset on is compacted),
 26795 (ages count from when a segment was first compacted), 28805 (committed data lose their transactional bit, and
 control batches stay until that has happened: see `own`). Nothing was taken from Redpanda's source.
 
-* Closed segments below the last stable offset are compacted, each into one of its own: of each key the last record
-  stays, of an aborted transaction none, and what is left of a committed one is no longer marked as transactional.
-* A tombstone goes when its segment was clean for `Cleaning.delete_retention_ms` and ends at or below MTRO - 1.
-* A marker goes when its segment was clean for as long, and ends at or below MXRO - 1 and what a snapshot of the
-  transactions covers. One is taken with each roll, and covers what lies before the segment that was closed.
+* Closed segments below the last stable offset are compacted, each into a segment of its own: the last record of each
+  key stays, aborted records are removed, and the records left of a committed transaction lose their transactional bit.
+* A tombstone is removed when its segment was clean for `Cleaning.delete_retention_ms` and ends at or below MTRO - 1.
+* A marker is removed when its segment was clean for as long, ends at or below MXRO - 1, and is covered by a snapshot of
+  the transactions. A snapshot is taken with each roll, and covers the offsets before the segment that was closed.
 
-Our reading: a pass is all or nothing, its map of keys has room for all, segments are not merged, what is left of a
-segment ends where its last batch does, and an emptied segment goes. The last batch of a pass leaves a placeholder.
+Our reading: a pass is all or nothing, its key map has room for all keys, segments are not merged, a compacted segment
+ends where its last batch does, and an empty segment is removed. The last batch of a pass leaves a placeholder.
 Fences of transactions are not modelled: data begin them.
 """
 
@@ -41,7 +41,7 @@ RULES: Final[Mapping[str, str]] = {
     "markers-age": "markers are kept until their segment was clean for the retention",
     "snapshot-first": "markers are kept until a snapshot of the transactions covers their segment",
 }
-"""What may be left out beside `models.coordination.RULES`, and what it says."""
+"""The rules that can be left out beside `models.coordination.RULES`, and their meaning."""
 
 
 def clean(
@@ -52,7 +52,7 @@ def clean(
     *,
     without: frozenset[str] = frozenset(),
 ) -> bool:
-    """Compact once, and tell whether anything changed."""
+    """Run one pass, and return whether anything changed."""
     count = stable_segments(replica, cleaning, now_ms)
     segments = replica.segments[:count]
     if not segments:
@@ -86,9 +86,9 @@ def clean(
 def own(replica: Replica, without: frozenset[str] = frozenset()) -> Pair:
     """Return a replica's MCCO and MXFO.
 
-    MXFO: the post has it as the offset up to which every transaction has ended. Pull request 28805 has markers wait for
-    the part of the log that is compacted and free of transactional data, as the name says: that is the rule
-    ``free-not-ended``, and the post's is what remains without it.
+    MXFO: in the post, the offset up to which every transaction has ended. In pull request 28805, markers wait for the
+    part of the log that is compacted and free of transactional data, as the name says: that is the rule
+    ``free-not-ended``; without this rule the post's definition applies.
     """
     clean_to = replica.cleaned_to or 0
     if "free-not-ended" in without:
@@ -101,7 +101,7 @@ def _transactional(replica: Replica) -> Iterator[int]:
 
 
 def _snapshot_end(replica: Replica, cleaning: Cleaning) -> int:
-    """Return up to where a snapshot of the transactions reaches; other traffic that never ends takes it to the end."""
+    """Return the offset up to which a snapshot of the transactions reaches; with endless other traffic, the log end."""
     if cleaning.active_too:
         return replica.log_end
     return replica.segments[-2].base_offset if len(replica.segments) > 1 else replica.log_start
@@ -113,7 +113,7 @@ class _Goes(NamedTuple):
 
 
 def _goes(segment: Segment, cleaning: Cleaning, now_ms: int, limits: Bounds, without: frozenset[str]) -> _Goes:
-    """Tell what may leave a segment, as old as it is, and as far as it lies."""
+    """Return which kinds of records may be removed from a segment, by its age and its end offset."""
     since_ms = segment.clean_since_ms
     is_old = since_ms is not None and now_ms - since_ms >= cleaning.delete_retention_ms
     return _Goes(
@@ -123,7 +123,7 @@ def _goes(segment: Segment, cleaning: Cleaning, now_ms: int, limits: Bounds, wit
 
 
 def _kept(batch: Batch, last_of_keys: Mapping[bytes | None, int], cleaning: Cleaning, goes: _Goes) -> Batch | None:
-    """Return what is left of a batch that no abort takes; None where nothing is."""
+    """Return a batch that is not aborted without its removed records; None where none is left."""
     if batch.control:
         return batch if batch.records and not goes.markers else None
     records = tuple(
@@ -138,7 +138,7 @@ def _kept(batch: Batch, last_of_keys: Mapping[bytes | None, int], cleaning: Clea
 
 
 def _placeholder(batch: Batch) -> Batch:
-    """Return what holds the offsets of a batch that is gone: nobody's, and nothing in it (type 29)."""
+    """Return the placeholder for the offsets of a removed batch: without a producer, and empty (type 29)."""
     if batch.control and not batch.records:
         return batch
     return replace(

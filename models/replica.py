@@ -1,7 +1,7 @@
 """One replica's log and what its broker derives while appending: open transactions, ``.txnindex``, snapshots.
 
 The rules are those of ``UnifiedLog``, ``ProducerStateManager`` and ``ProducerAppendInfo`` (Kafka 3.9 to 4.4). A
-replica never looks at what is true: its beliefs come from the batches that it was given.
+replica never uses the truth: its beliefs come from the batches that it received.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class Producer(NamedTuple):
-    """What a broker remembers of one producer id (``ProducerStateEntry``); -1 stands for none.
+    """A broker's state of one producer id (``ProducerStateEntry``); -1 stands for none.
 
-    ``open_from`` is the first offset of its open transaction. Of the last batches only the last is kept: the
-    others serve to recognize retries.
+    ``open_from`` is the first offset of its open transaction. Only the last batch is kept: brokers keep more batches
+    only to recognize retries.
     """
 
     epoch: int = -1
@@ -49,11 +49,11 @@ class Segment:
 
     @property
     def next_offset(self) -> int:
-        """Where its last batch ends (``LogSegment.readNextOffset``)."""
+        """The offset after the last batch (``LogSegment.readNextOffset``)."""
         return self.batches[-1].last_offset + 1 if self.batches else self.base_offset
 
     def has_younger(self, than_ms: int) -> bool:
-        """Whether it holds a record of a later time."""
+        """Whether the segment has a record with a later timestamp."""
         return any(batch.max_timestamp_ms > than_ms for batch in self.batches)
 
 
@@ -61,8 +61,8 @@ class Segment:
 class Replica:
     """A partition's log on one broker.
 
-    ``cleaned_to`` is the cleaner's checkpoint, None before its first pass. ``received`` holds the offset of every
-    record that was ever appended here. ``diverged_from`` is where an unreplicated tail begins, which must be
+    ``cleaned_to`` is the cleaner's checkpoint, None before its first pass. ``received`` has the offset of every
+    record that was ever appended to this replica. ``diverged_from`` is where an unreplicated tail begins, which must be
     truncated before the next fetch. ``replaced`` keeps the segments that the last pass of the cleaner replaced.
     """
 
@@ -80,7 +80,7 @@ class Replica:
     unreplicated: list[tuple[int, int]] = field(default_factory=list)
     """First offset and marker of every transaction whose marker the high watermark has not passed."""
     epochs: dict[int, int] = field(default_factory=dict)
-    """Where each leader epoch begins here (``LeaderEpochFileCache``)."""
+    """The start offset of each leader epoch in this log (``LeaderEpochFileCache``)."""
     stable_at_batch: bool = False
     """See `models.rules.Rules`."""
 
@@ -95,16 +95,16 @@ class Replica:
         return min(self.high_watermark, first)
 
     def _batch_at(self, offset: int) -> int:
-        """Return where the batch begins that a fetch from this offset on brings first."""
+        """Return the base offset of the first batch that a fetch from this offset returns."""
         return next((batch.base_offset for batch in self.from_offset(offset)), self.log_end)
 
     @property
     def aborted(self) -> list[AbortedTxn]:
-        """Every entry of its ``.txnindex`` files, in the order of the log."""
+        """All entries of the ``.txnindex`` files, in the order of the log."""
         return [entry for segment in self.segments for entry in segment.aborted]
 
     def is_aborted(self, batch: Batch) -> bool:
-        """Whether a data batch lies in a transaction that is known here as aborted."""
+        """Whether a data batch lies in a transaction that is aborted by this replica's ``.txnindex``."""
         return (
             not batch.control
             and batch.transactional
@@ -116,7 +116,7 @@ class Replica:
         )
 
     def fork(self) -> Replica:
-        """Return a copy that goes its own way; batches are never changed, and shared."""
+        """Return an independent copy; batches are immutable, and shared."""
         return replace(
             self,
             segments=[replace(one, batches=list(one.batches), aborted=list(one.aborted)) for one in self.segments],
@@ -128,7 +128,7 @@ class Replica:
         )
 
     def batches(self) -> Iterator[Batch]:
-        """Walk the whole log, also what lies before the log start in its first segment."""
+        """Iterate over the whole log, including batches before the log start offset in the first segment."""
         for segment in self.segments:
             yield from segment.batches
 
@@ -140,7 +140,7 @@ class Replica:
         if roll and self.segments[-1].batches:
             self.segments.append(Segment(batch.base_offset))
             if self.snapshots or batch.base_offset > self.log_start:
-                # Else nothing has come since the log start moved here (``ProducerStateManager.takeSnapshot``).
+                # Else no batch was appended since the log start moved here (``ProducerStateManager.takeSnapshot``).
                 self.snapshots[batch.base_offset] = dict(self.producers)
             self.delete_before(self.log_start)
         segment = self.segments[-1]
@@ -153,11 +153,12 @@ class Replica:
             self.unreplicated.append((ended, batch.last_offset))
         return ended
 
-    def settle(self, ended: Sequence[tuple[int, int, int]]) -> None:
-        """Note again where the log was stable at each end of a transaction, as what was appended came in one answer.
+    def correct_stable_offsets(self, ended: Sequence[tuple[int, int, int]]) -> None:
+        """Correct last stable offsets in ``.txnindex`` entries of transactions that ended in one fetch response.
 
-        ``ended``: producer id, first offset and marker of each, in order. A broker notes that after the whole answer:
-        what began later in it counts, and what ended later in it, too (``UnifiedLog.append``).
+        ``ended``: producer id, first offset and marker of each transaction, in order. A broker computes these offsets
+        after the whole response: transactions that began or ended later in the response count, too
+        (``UnifiedLog.append``).
         """
         for number, (producer_id, _, last) in enumerate(ended):
             others = [
@@ -173,7 +174,7 @@ class Replica:
             ]
 
     def _note_aborted(self, segment: Segment, batch: Batch) -> int | None:
-        """As ``_note``; what it ends as aborted goes to the segment's ``.txnindex``."""
+        """Update the producer; add the transaction to the segment's ``.txnindex`` if the batch aborts it."""
         ended = self._note(batch)
         if ended is not None and batch.marker == ABORT:
             stable = self._stable_after(batch)
@@ -198,7 +199,7 @@ class Replica:
             )
             return None
         if batch.marker is None:
-            # Its entry is updated with itself, which creates one where there was none.
+            # The producer's entry is updated with itself; a missing entry is created.
             self.producers[batch.producer_id] = before
             return None
         same_epoch = before.epoch == batch.producer_epoch
@@ -215,38 +216,39 @@ class Replica:
         return min(firsts, default=marker.last_offset + 1)
 
     def begin_epoch(self, epoch: int, offset: int) -> None:
-        """Note where a leader epoch begins; one that has no batch is forgotten (``LeaderEpochFileCache.assign``)."""
+        """Record the start of a leader epoch; drop epochs without a batch (``LeaderEpochFileCache.assign``)."""
         if epoch not in self.epochs:
             self.epochs = {one: start for one, start in self.epochs.items() if start < offset}
             self.epochs[epoch] = offset
 
     def follow(self, leader: Replica) -> None:
-        """Forget a leader epoch that begins where the log ends, if the leader tells that it knows an earlier one only.
+        """Drop a leader epoch that begins at the log end, if the leader has only an earlier epoch.
 
-        That is of who led and wrote nothing (``LeaderEpochFileCache.endOffsetFor`` and ``truncateFromEnd``).
+        Such an epoch is of a leader that wrote no batch (``LeaderEpochFileCache.endOffsetFor`` and
+        ``truncateFromEnd``).
         """
         last = max(self.epochs, default=-1)
-        known = [epoch for epoch in leader.epochs if epoch <= last]
-        if known and max(known) < last:
+        earlier = [epoch for epoch in leader.epochs if epoch <= last]
+        if earlier and max(earlier) < last:
             self.epochs = {epoch: start for epoch, start in self.epochs.items() if start < self.log_end}
 
     def accepts(self, producer_id: int, epoch: int, first_sequence: int) -> bool:
-        """Whether a leader takes a client's batch to be the producer's next one (``ProducerAppendInfo.checkSequence``).
+        """Whether a leader accepts a client's batch as the producer's next one (``ProducerAppendInfo.checkSequence``).
 
-        A producer that it does not know, or knows no epoch of, may go on with any sequence number.
+        A producer without an entry, or whose entry has no epoch, may continue with any sequence number.
         """
-        known = self.producers.get(producer_id, Producer())
-        if known.epoch < 0:
+        entry = self.producers.get(producer_id, Producer())
+        if entry.epoch < 0:
             return True
-        return first_sequence == (known.last_sequence + 1 if known.epoch == epoch else 0)
+        return first_sequence == (entry.last_sequence + 1 if entry.epoch == epoch else 0)
 
     def advance_high_watermark(self, leaders: int) -> None:
-        """Take the leader's high watermark, as far as this log goes."""
+        """Take the leader's high watermark, at most up to this log's end."""
         self.high_watermark = max(self.high_watermark, min(leaders, self.log_end))
         self.unreplicated = [(first, last) for first, last in self.unreplicated if last >= self.high_watermark]
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget idle producers; one with an open transaction never expires."""
+        """Expire idle producers; a producer with an open transaction never expires."""
         self.producers = {
             producer_id: producer
             for producer_id, producer in self.producers.items()
@@ -254,12 +256,12 @@ class Replica:
         }
 
     def from_offset(self, offset: int) -> Iterator[Batch]:
-        """Walk the batches that end at or after ``offset``, as a fetch does."""
+        """Iterate over the batches that end at or after ``offset``, as a fetch does."""
         for segment in self.segments[max(0, bisect_right(self.segments, offset, key=_BASE) - 1) :]:
             yield from segment.batches[bisect_left(segment.batches, offset, key=_LAST) :]
 
     def truncate(self, offset: int) -> None:
-        """Drop everything from ``offset`` on, which is where a batch begins, and derive the producers again."""
+        """Drop all batches from ``offset`` on, the base offset of a batch, and derive the producers again."""
         self.segments = [s for s in self.segments if s.base_offset < offset] or [Segment(offset)]
         last = self.segments[-1]
         last.batches = [batch for batch in last.batches if batch.base_offset < offset]
@@ -272,17 +274,17 @@ class Replica:
         self.epochs = {epoch: start for epoch, start in self.epochs.items() if start < offset}
         self.diverged_from = None
         self.snapshots = {at: producers for at, producers in self.snapshots.items() if at <= self.log_end}
-        known_to = max(self.snapshots, default=self.log_start)
-        self.producers = dict(self.snapshots.get(known_to, {}))
-        for batch in self.from_offset(known_to):
+        newest = max(self.snapshots, default=self.log_start)
+        self.producers = dict(self.snapshots.get(newest, {}))
+        for batch in self.from_offset(newest):
             self._note(batch)
 
     def recover(self) -> None:
         """Read the log again from its beginning, as a broker does that was killed (``LogLoader.recoverLog``).
 
-        Whatever it knew, it knows now what is left in its log: producers are those of the snapshot at its first segment
-        and of the batches, and ``.txnindex`` has the aborted transactions of which a batch is left. A snapshot is taken
-        before each further segment. That is where checkpoints, a minute old in practice, tell of nothing flushed yet.
+        Afterwards its state follows only from its log: the producers are those of the snapshot at its first segment and
+        of the batches, and ``.txnindex`` has the aborted transactions of which a batch is left. A snapshot is taken
+        before each further segment. This assumes that checkpoints, a minute old in practice, show no flushed batches.
         """
         first = self.segments[0].base_offset
         self.producers = dict(self.snapshots.get(first, {}))
@@ -297,9 +299,9 @@ class Replica:
                 self._note_aborted(segment, batch)
 
     def reopen(self) -> None:
-        """Go on from the snapshot of an orderly shutdown; none counts that is not beyond the log's start.
+        """Continue from the snapshot of an orderly shutdown; a snapshot at or before the log start does not count.
 
-        So whoever has nothing left, all of it deleted, knows no producer any more (``truncateAndReload``).
+        So a replica whose records are all deleted has no producers any more (``truncateAndReload``).
         """
         if self.log_end <= self.log_start:
             self.producers = {}
@@ -307,7 +309,7 @@ class Replica:
         self.epochs = {epoch: start for epoch, start in self.epochs.items() if start < self.log_end}
 
     def restart_at(self, offset: int) -> None:
-        """Drop everything: the leader's log starts beyond this one's end (``truncateFullyAndStartAt``)."""
+        """Drop the whole log, as the leader's log starts beyond its end (``truncateFullyAndStartAt``)."""
         self.segments = [Segment(offset)]
         self.producers.clear()
         self.snapshots.clear()
@@ -318,9 +320,9 @@ class Replica:
         self.log_start = self.log_end = self.high_watermark = offset
 
     def delete_before(self, offset: int) -> None:
-        """Move the log start, and remove the segments that lie wholly before it.
+        """Raise the log start offset, and remove the segments that lie wholly before it.
 
-        The leader epoch that holds there begins there from now on (``LeaderEpochFileCache.truncateFromStart``).
+        The leader epoch of that offset begins there from now on (``LeaderEpochFileCache.truncateFromStart``).
         """
         if offset > self.log_start:
             self.log_start = offset
@@ -328,11 +330,11 @@ class Replica:
             self.epochs = {epoch: start for epoch, start in self.epochs.items() if epoch not in began[:-1]}
             self.epochs.update(dict.fromkeys(began[-1:], offset))
         while len(self.segments) > 1 and self.segments[1].base_offset <= self.log_start:
-            gone = self.segments.pop(0)
-            self.snapshots.pop(gone.base_offset, None)
+            removed = self.segments.pop(0)
+            self.snapshots.pop(removed.base_offset, None)
 
     def producer_entries(self, at: int) -> list[ProducerEntry]:
-        """Return the snapshot taken at an offset, as it is stored."""
+        """Return the entries of the producer snapshot that was taken at an offset."""
         return [_entry(producer_id, producer) for producer_id, producer in self.snapshots[at].items()]
 
 

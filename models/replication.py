@@ -1,7 +1,7 @@
-"""The replicas of one partition: a leader that is written to, followers that copy it, and who counts as in sync.
+"""The replicas of one partition: a leader that clients write to, followers that copy it, and the ISR.
 
 The rules are those of ``ReplicaManager``, ``Partition`` and ``ReplicaFetcherThread``. A broker that is away is out of
-the ISR at once, neither copies nor cleans, and joins again when it has everything that the leader has.
+the ISR at once, neither copies nor cleans, and rejoins when it has caught up with the leader.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Replication:
         return [broker for broker in self.replicas if broker not in self.away]
 
     def append(self, batch: Batch, *, roll: bool = False) -> None:
-        """Append what a client or the coordinator wrote to the leader."""
+        """Append a batch of a client or the transaction coordinator to the leader."""
         self._put(self.leader, batch, roll=roll)
         self.advance()
 
@@ -55,11 +55,11 @@ class Replication:
         return replica.append(batch, roll=roll or self.rolls(replica, batch))
 
     def advance(self) -> None:
-        """Move the leader's high watermark to where everybody in sync has everything."""
+        """Raise the leader's high watermark to the smallest log end offset of the ISR."""
         self.leader.advance_high_watermark(min(self.replicas[broker].log_end for broker in self.in_sync))
 
     def fetch(self, broker: int, most: int | None = None) -> None:
-        """Copy up to ``most`` batches from the leader, or all; a diverged tail goes first."""
+        """Copy up to ``most`` batches from the leader, or all; truncate a diverged tail first."""
         replica, leader = self.replicas[broker], self.leader
         if replica is leader:
             return
@@ -67,33 +67,33 @@ class Replication:
             replica.truncate(replica.diverged_from)
         if replica.log_end < leader.log_start:
             # The log start may lie inside a batch (``Partition.appendRecordsToFollowerOrFutureReplica``).
-            there = next(leader.from_offset(leader.log_start), None)
-            replica.restart_at(min(leader.log_start, there.base_offset) if there else leader.log_start)
+            head = next(leader.from_offset(leader.log_start), None)
+            replica.restart_at(min(leader.log_start, head.base_offset) if head else leader.log_start)
         wanted = islice(leader.from_offset(replica.log_end), most)
-        # No answer crosses the end of a leader's segment (``LocalLog.read``).
-        for _, answer in groupby(wanted, lambda one: bisect_right(leader.segments, one.base_offset, key=_BASE)):
+        # No fetch response crosses the end of a leader's segment (``LocalLog.read``).
+        for _, response in groupby(wanted, lambda one: bisect_right(leader.segments, one.base_offset, key=_BASE)):
             ended = [
                 (batch.producer_id, first, batch.last_offset)
-                for batch in answer
+                for batch in response
                 if (first := self._put(replica, batch)) is not None
             ]
-            replica.settle(ended)
+            replica.correct_stable_offsets(ended)
         replica.advance_high_watermark(leader.high_watermark)
         replica.delete_before(min(leader.log_start, replica.high_watermark))
         self.advance()
 
     def fetch_all(self) -> None:
-        """Let every replica that is there have everything, and know that the others have it."""
+        """Let every replica in sync copy all batches, and learn the high watermark."""
         for _ in range(2):
             for broker in self.in_sync:
                 self.fetch(broker)
 
     def clean(self, broker: int, cleaning: Cleaning, now_ms: int) -> bool:
-        """Run one pass of a broker's cleaner; tell whether anything was dirty."""
+        """Run one pass of a broker's cleaner; return whether anything was dirty."""
         return broker not in self.away and clean(self.replicas[broker], cleaning, now_ms)
 
     def leave(self, broker: int) -> None:
-        """Take a broker away; a leader must have been replaced first."""
+        """Take a broker out of the ISR; a leader must have been replaced first."""
         if broker == self.leader_id:
             raise ValueError(f"broker {broker} leads")
         self.away.add(broker)
@@ -101,14 +101,14 @@ class Replication:
         self.changed()
 
     def come_back(self, broker: int) -> None:
-        """Bring a broker back and let it have everything; it joins the ISR."""
+        """Bring a broker back and let it catch up; it joins the ISR."""
         self.fetch(broker)
         self.away.discard(broker)
         self.changed()
         self.fetch(broker)
 
     def elect(self, broker: int) -> None:
-        """Make an in-sync replica the leader, once it has everything."""
+        """Make an in-sync replica the leader, after it has caught up."""
         if broker in self.away:
             raise ValueError(f"broker {broker} is away")
         self.fetch(broker)
@@ -117,9 +117,9 @@ class Replication:
         self.changed()
 
     def lose_leader(self, successor: int, lost: Sequence[Batch]) -> None:
-        """Let the leader fail with batches that nobody copied; they count as never written.
+        """Let the leader fail with batches that no follower copied; they count as never written.
 
-        They must begin where every in-sync replica ends.
+        The batches must begin at the log end offset of every in-sync replica.
         """
         failed = self.leader
         failed.diverged_from = failed.log_end
@@ -129,7 +129,7 @@ class Replication:
         self.leave(failed.broker)
 
     def fail_over(self, successor: int) -> None:
-        """Make another replica the leader, as it is: what others have beyond its end goes with their next fetch.
+        """Make another replica the leader, without a fetch: others truncate what they have beyond its log end.
 
         A leader that has failed leaves the ISR by itself.
         """
@@ -142,19 +142,19 @@ class Replication:
         self.changed()
 
     def begin_epoch(self) -> None:
-        """Begin a leader epoch where the leader's log ends (``Partition.makeLeader``)."""
+        """Begin a leader epoch at the leader's log end (``Partition.makeLeader``)."""
         self.leader_epoch += 1
         self.leader.begin_epoch(self.leader_epoch, self.leader.log_end)
 
     def _lead(self, broker: int) -> None:
-        """Make a replica the leader, with an epoch of its own."""
+        """Make a replica the leader, with a new leader epoch."""
         former = self.leader
         self.leader_id = broker
         self.begin_epoch()
         former.follow(self.leader)
 
     def delete_records(self, before: int) -> None:
-        """Move the leader's log start; followers learn of it with their next fetch."""
+        """Raise the leader's log start offset; followers learn the new offset with their next fetch."""
         self.leader.delete_before(min(before, self.leader.high_watermark))
 
 

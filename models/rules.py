@@ -1,4 +1,4 @@
-"""In what Kafka's versions differ, as far as the model has it: found by `harness conform`, read in the jars."""
+"""Differences between Kafka's versions that the model has: found by `harness conform`, confirmed in the jars."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rules:
-    """What holds in one version.
+    """The rules of one version.
 
-    ``last_of_pass_stays``: the batch that ends where a pass does stays, empty at least (``Cleaner``, up to 4.3); else
-    the one that ends at the high watermark does (4.4).
+    ``last_of_pass_stays``: the batch that ends where a pass ends stays, at least as an empty batch (``Cleaner``, up to
+    4.3); else the batch that ends at the high watermark stays (4.4).
     ``stable_at_batch``: a transaction that is open from before the log start holds the last stable offset at the first
     offset of the batch there, which may be less than the log start (``LogSegment.read``, from 4.0 on); else at the log
     start itself.
@@ -21,6 +21,6 @@ class Rules:
 
 
 def rules_of(version: str) -> Rules:
-    """Return the rules of a version such as 4.4.0. Raises ValueError for what is none."""
+    """Return the rules of a version such as 4.4.0. Raises ValueError for a string that is no version."""
     major, minor = (int(part) for part in version.split(".")[:2])
     return Rules(last_of_pass_stays=(major, minor) < (4, 4), stable_at_batch=(major, minor) >= (4, 0))

@@ -1,6 +1,6 @@
-"""A cluster that a schedule is played on, step by step: whatever comes of it is a function of the steps alone.
+"""A cluster on which a schedule is played, step by step: its state is a function of the steps alone.
 
-The steps are words, so that they can be stored, read and left out one by one:
+The steps are short sentences, so that they can be stored, read and left out one by one:
 
 * ``p puts K``, ``t deletes L``, ``t commits``, ``u aborts``: a plain client, and two transactional ones
 * ``2 leaves``: broker 2 is down; ``2 lags``: it is up, and far behind; ``2 copies a batch``, ``2 returns``
@@ -8,8 +8,9 @@ The steps are words, so that they can be stored, read and left out one by one:
 * ``3 leads``, ``1 cleans``, ``an hour passes``, ``time passes`` (a day and an hour: longer than every default timer)
 * with coordination: ``3 reports``, ``message 2 arrives``, ``message 2 is lost``, ``messages arrive``
 
-A step that cannot happen is skipped: a schedule that lacks some of its steps is one, too. Each write is a batch and a
-segment of its own, and other traffic never ends (`models.cleaner.Cleaning.active_too`). Replicas in sync copy at once.
+A step that is impossible in the current state is skipped, so that a schedule without some of its steps is a schedule,
+too. Each write is a batch and a segment of its own, and there is endless other traffic
+(`models.cleaner.Cleaning.active_too`). Replicas in sync copy at once.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from harness.run_folder.history import HEADER_TXN
 from models import coordination
 from models.batch import Batch, marker_record
 from models.cleaner import UNBOUNDED
+from models.invariants import Txn, Wrote
 from models.replica import Replica
 from models.replication import Replication
 from models.world import (
@@ -40,7 +42,6 @@ from models.world import (
     Open,
     World,
 )
-from models.wrongs import Txn, Wrote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -59,7 +60,7 @@ def begin(rules: Rules) -> World:
 
 
 def play(rules: Rules, steps: Iterable[str]) -> World:
-    """Return what a schedule leads to."""
+    """Return the cluster after a schedule."""
     world = begin(rules)
     for step in steps:
         take(world, step)
@@ -67,18 +68,20 @@ def play(rules: Rules, steps: Iterable[str]) -> World:
 
 
 def take(world: World, step: str) -> Done | None:
-    """Take a step; None where it cannot happen now. Raises ``ValueError`` for words that are no step."""
+    """Take a step; None where it is impossible now. Raises ``ValueError`` for a string that is no step."""
     action, subject, rest = _parsed(step)
     done = action(world, subject, rest)
     if done is not None:
         world.now_ms += _LASTS_MS.get(step, STEP_MS)
         if world.protocol is not None:
             leader = world.replication.leader_id
-            world.protocol = coordination.hear(world.protocol, leader, world.own(leader), world.replication.away)
+            world.protocol = coordination.receive_report(
+                world.protocol, leader, world.own(leader), world.replication.away
+            )
     return done
 
 
-# What clients do.
+# Clients.
 
 
 def _write(world: World, who: str, what: str) -> Done | None:
@@ -131,7 +134,7 @@ def _batch(world: World, record: Record, client: Client | None, *, control: bool
     )
 
 
-# What befalls brokers.
+# Brokers.
 
 
 def _leave(world: World, broker: int, verb: str) -> Done | None:
@@ -158,7 +161,7 @@ def _return(world: World, broker: int, _: str) -> Done | None:
     world.down.discard(broker)
     world.replication.come_back(broker)
     if broker == ADDED:
-        world.tell(coordination.joined, broker)
+        world.coordinate(coordination.joined, broker)
     return NOTHING_WRITTEN
 
 
@@ -168,14 +171,14 @@ def _add(world: World, broker: int, _: str) -> Done | None:
     world.was_away = True
     world.replicas[broker] = Replica(broker)
     world.replication.leave(broker)
-    world.tell(coordination.add, broker)
+    world.coordinate(coordination.add, broker)
     return NOTHING_WRITTEN
 
 
 def _lead(world: World, broker: int, _: str) -> Done | None:
     if broker not in world.replication.in_sync or broker == world.replication.leader_id:
         return None
-    world.tell(coordination.elect, broker, world.own(broker))
+    world.coordinate(coordination.elect, broker, world.own(broker))
     world.replication.elect(broker)
     world.replication.fetch_all()
     return NOTHING_WRITTEN
@@ -193,14 +196,14 @@ def _pass(*_: object) -> Done:
     return NOTHING_WRITTEN
 
 
-# What replicas tell each other.
+# Messages of coordination.
 
 
 def _report(world: World, broker: int, _: str) -> Done | None:
     if world.protocol is None or broker not in world.replicas or broker in world.down:
         return None
     own = world.own(broker)
-    if not coordination.has_news(world.protocol, broker, own):
+    if not coordination.has_new_report(world.protocol, broker, own):
         return None
     world.protocol = coordination.report(world.protocol, broker, own)
     return NOTHING_WRITTEN
@@ -213,18 +216,18 @@ def _message(world: World, number: int, fate: str) -> Done | None:
     message = under_way[number - 1]
     if fate == "is lost":
         world.protocol = coordination.lose(world.protocol, message)
-    elif world.hears(message):
-        world.tell(coordination.deliver, message, world.replication.away)
+    elif world.can_arrive(message):
+        world.coordinate(coordination.deliver, message, world.replication.away)
     else:
         return None
     return NOTHING_WRITTEN
 
 
 def _messages(world: World, *_: object) -> Done | None:
-    """Let all arrive that can, and what is sent for that."""
+    """Let all messages arrive that can, and the messages that are sent in turn."""
     arrived = None
-    while ahead := [message for message in world.under_way() if world.hears(message)]:
-        world.tell(coordination.deliver, ahead[0], world.replication.away)
+    while ahead := [message for message in world.under_way() if world.can_arrive(message)]:
+        world.coordinate(coordination.deliver, ahead[0], world.replication.away)
         arrived = NOTHING_WRITTEN
     return arrived
 
@@ -257,7 +260,7 @@ _FATES: Final = {"arrives", "is lost"}
 
 @lru_cache(maxsize=4096)
 def _parsed(step: str) -> tuple[Callable[..., Done | None], object, str]:
-    """Return what a step does, who does it, and the rest of its words."""
+    """Return the function of a step, its subject, and the rest of its words."""
     if step in _STEPS:
         return _STEPS[step]
     subject, _, rest = step.partition(" ")

@@ -1,7 +1,7 @@
-"""What brokers of Kafka and of Redpanda do to a replica of a small cluster, in which time stands still.
+"""Compaction by brokers of Kafka and of Redpanda in a small cluster, in which time stands still.
 
-When time passes there, what is there is made to be of long ago instead. So times tell replicas apart by whether they
-have come, and no two states differ in when something was done alone.
+When time passes there, all existing timestamps are set to long ago instead. So two replicas differ in a time only if
+that time is over for one of them and not for the other.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ LONG_AGO_MS: Final = NOW_MS - RETENTION_MS
 class System:
     """Rules of one kind of broker.
 
-    ``clean``: one pass over a replica (replica, settings, time in ms, bounds); tells whether there was anything to do.
-    ``own``: a replica's MCCO and MXFO. ``age``: time passes. ``content``: what tells a replica from others.
+    ``clean``: one pass over a replica (replica, settings, time in ms, bounds); returns whether there was anything to
+    do. ``own``: a replica's MCCO and MXFO. ``age``: time passes. ``content``: a key, equal for equal replicas.
     """
 
     clean: Callable[[Replica, Cleaning, int, Bounds], bool]
@@ -40,12 +40,12 @@ class System:
 
 
 def _kafkas_own(replica: Replica) -> Pair:
-    """Kafka has no such offsets. Up to where it is cleaned, and where its transactions have ended, as the post says."""
+    """Return the cleaner's offset and the last stable offset, by the post's definition; Kafka has no MCCO and MXFO."""
     return Pair(replica.cleaned_to or 0, replica.last_stable_offset)
 
 
 def _kafkas_age(replica: Replica) -> None:
-    """Horizons have come, and all was written long ago."""
+    """Let every delete horizon pass, and set all timestamps to long ago."""
     for segment in replica.segments:
         segment.batches = [_of_long_ago(batch) for batch in segment.batches]
     replica.producers = {
@@ -83,14 +83,14 @@ def _without_times(batch: Batch) -> tuple[Hashable, ...]:
 
 
 def _redpandas_age(replica: Replica) -> None:
-    """What was cleaned was cleaned long ago."""
+    """Set the times since when segments are clean to long ago."""
     for segment in replica.segments:
         if segment.clean_since_ms is not None:
             segment.clean_since_ms = LONG_AGO_MS
 
 
 def _redpandas_content(replica: Replica) -> Hashable:
-    """No age of a producer or a record matters to a pass, only since when a segment is clean."""
+    """Return a key without ages of producers and records: a pass uses only the time since when a segment is clean."""
     is_open = tuple((producer_id, one.open_from) for producer_id, one in replica.producers.items())
     segments = tuple(_segment(segment) for segment in replica.segments)
     return replica.high_watermark, replica.cleaned_to, tuple(replica.unreplicated), is_open, segments

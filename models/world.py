@@ -1,4 +1,4 @@
-"""The cluster that a schedule is played on (`models.steps`): its state, and what is true of it."""
+"""The cluster on which a schedule is played (`models.steps`): its state, and the truth about it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from models.batch import ABORT, COMMIT, Batch
 from models.cleaner import Cleaning
 from models.coordination import Report
+from models.invariants import Truth, Txn, Wrote, hidden_by_txnindex, violations, wrong_final_states
 from models.systems import KAFKA, redpanda_without
-from models.wrongs import Truth, Txn, Wrote, endings, indexed, wrongs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 DAY_MS: Final = 24 * 60 * 60 * 1000
 HOUR_MS: Final = 60 * 60 * 1000
 STEP_MS: Final = 1000
-"""How long a step takes, where it does not say so itself."""
+"""How long a step takes, unless its words give a time."""
 BEGIN_MS: Final = 1_700_000_000_000
 CLEANING: Final = Cleaning(delete_retention_ms=DAY_MS, producer_expiration_ms=DAY_MS, active_too=True)
-"""``delete.retention.ms`` and ``producer.id.expiration.ms`` as they are by default."""
+"""``delete.retention.ms`` and ``producer.id.expiration.ms`` with their default values."""
 PRODUCERS: Final = {"t": 7, "u": 8}
 """The transactional clients, and their producer ids."""
 PLAIN: Final = "p"
@@ -37,10 +37,10 @@ OUTCOMES: Final = {"commits": COMMIT, "aborts": ABORT}
 
 @dataclass(frozen=True)
 class Rules:
-    """What is played by. ``epoch_bump``: transactions of version 2 (KIP-890).
+    """The rules of a schedule. ``epoch_bump``: transactions of version 2 (KIP-890).
 
-    ``without``: names of `models.coordination.RULES` that its coordination leaves out, and of `models.redpanda.RULES`
-    where brokers are ``redpanda``'s.
+    ``without``: rules of `models.coordination.RULES` that are left out, and of `models.redpanda.RULES` for brokers of
+    ``redpanda``.
     """
 
     epoch_bump: bool = False
@@ -50,12 +50,12 @@ class Rules:
 
     @property
     def system(self) -> System:
-        """What its brokers do to a replica."""
+        """The compaction of its brokers."""
         return redpanda_without(self.without) if self.redpanda else KAFKA
 
 
 class Open(NamedTuple):
-    """A transaction that is open: its number in all, and the nth of its client, from 1."""
+    """An open transaction: its number among all transactions, and among those of its client, from 1."""
 
     number: int
     nth: int
@@ -74,7 +74,7 @@ class Client:
 
 
 class Done(NamedTuple):
-    """What a step did: the batch that a client or its coordinator wrote, and in which transaction."""
+    """The result of a step: the batch that a client or its coordinator wrote, and its transaction."""
 
     batch: Batch | None = None
     txn: Open | None = None
@@ -85,7 +85,7 @@ NOTHING_WRITTEN: Final = Done()
 
 @dataclass(slots=True)
 class World:
-    """The cluster, and what is true of it. ``down``: brokers that neither copy nor clean nor answer."""
+    """The cluster, and the truth about it. ``down``: brokers that neither copy nor clean nor answer."""
 
     rules: Rules
     replication: Replication
@@ -99,53 +99,53 @@ class World:
 
     @property
     def replicas(self) -> dict[int, Replica]:
-        """All of them, by broker."""
+        """The replicas, by broker."""
         return self.replication.replicas
 
     @property
     def up(self) -> list[int]:
-        """The brokers that answer."""
+        """The brokers that are not down."""
         return [broker for broker in self.replicas if broker not in self.down]
 
     @property
     def truth(self) -> Truth:
-        """Everything that was written, and how each transaction ended."""
+        """All written records, and how each transaction ended."""
         return Truth(tuple(self.wrote), tuple(self.txns))
 
-    def wrongs(self) -> list[tuple[int, str]]:
-        """Return what each replica in sync has wrong, by the state itself: broker and name, each once."""
+    def violations(self) -> list[tuple[int, str]]:
+        """Return the violations of each replica in sync, from its state: broker and name, each once."""
         truth, in_sync = self.truth, self.replication.in_sync
-        judges = (wrongs, endings, indexed)
+        checks = (violations, wrong_final_states, hidden_by_txnindex)
         return sorted(
             {
                 (broker, str(name))
                 for broker in in_sync
-                for told in judges
-                for name in told(self.replicas[broker], truth)
+                for check in checks
+                for name in check(self.replicas[broker], truth)
             }
         )
 
     def own(self, broker: int) -> Pair:
-        """Return a replica's MCCO and MXFO: how far it is compacted, and how far every transaction has ended in it."""
+        """Return a replica's MCCO and MXFO: up to where it is compacted, and its transactions have ended."""
         replica = self.replicas[broker]
         own = self.rules.system.own(replica)
         return own._replace(tombstones=replica.high_watermark) if "clean-not-copied" in self.rules.without else own
 
-    def tell(self, what: Callable[..., Coordination], *arguments: object) -> None:
-        """Have replicas take note, where they are coordinated."""
+    def coordinate(self, change: Callable[..., Coordination], *arguments: object) -> None:
+        """Apply a change to the protocol state, if replicas are coordinated."""
         if self.protocol is not None:
-            self.protocol = what(self.protocol, *arguments)
+            self.protocol = change(self.protocol, *arguments)
 
     def append(self, batch: Batch) -> None:
-        """Append a batch, which all in sync copy at once."""
+        """Append a batch, which all replicas in sync copy at once."""
         self.replication.append(batch)
         self.replication.fetch_all()
 
     def under_way(self) -> list[Message]:
-        """Return the messages under way in an order that is the same everywhere, and not that of their sending."""
+        """Return the messages in flight in a deterministic order, which is not the order of sending."""
         sent = self.protocol.sent if self.protocol else ()
         return sorted(sent, key=lambda one: (isinstance(one, Report), one.broker, one.term, one.pair))
 
-    def hears(self, message: Message) -> bool:
+    def can_arrive(self, message: Message) -> bool:
         """Whether a message can arrive now."""
         return (self.replication.leader_id if isinstance(message, Report) else message.broker) not in self.down

@@ -1,4 +1,4 @@
-"""What the clients of a small cluster may write: one that is plain, and one with a transactional id."""
+"""The possible writes of the clients of a small cluster: one without transactions, and one with a transactional id."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from harness.brokers.segments.records import Record
 from harness.brokers.segments.tombstones import BY_FLAG
 from models.batch import ABORT, COMMIT, Batch, marker_record
+from models.invariants import Truth, Wrote
 from models.kip87 import flagged
 from models.systems import NOW_MS
-from models.wrongs import Truth, Wrote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ PRODUCER_ID: Final = 7
 
 
 class Clients(NamedTuple):
-    """What clients have done, and what they have left to do."""
+    """The truth that clients have written, and how many writes and transactions are left."""
 
     truth: Truth
     writes: int
@@ -29,12 +29,12 @@ class Clients(NamedTuple):
 
 
 def idle(bound: Bound) -> Clients:
-    """Return clients that have done nothing yet."""
+    """Return clients that have written nothing yet."""
     return Clients(Truth(), bound.writes, bound.transactions)
 
 
 def may_write(clients: Clients, bound: Bound) -> Iterator[tuple[str, Clients, Batch]]:
-    """Yield what may be written: the words, what clients are then, and the batch. One record a transaction."""
+    """Yield each possible write: its words, the clients after it, and the batch. A transaction has one record."""
     truth = clients.truth
     if truth.open_txn is not None:
         for outcome in (COMMIT, ABORT):
@@ -74,7 +74,7 @@ def _ended(clients: Clients, outcome: str, bound: Bound) -> tuple[str, Clients, 
 
 
 def _batch(record: Record, producer_epoch: int | None, *, control: bool = False) -> Batch:
-    """Return a batch of one record; of the transactional producer where there is an epoch."""
+    """Return a batch of one record; of the transactional producer if an epoch is given."""
     is_txn = producer_epoch is not None
     return Batch(
         base_offset=record.offset,

@@ -37,13 +37,17 @@ def check(judged: Judged) -> DataFrame:
 
 def compare(aborts: DataFrame, epochs: DataFrame, replicas: DataFrame) -> DataFrame:
     """Return the rows of `check`, from `ABORTS`, `EPOCHS` and ``replicas`` as in `judged.Judged`."""
-    span = f.struct("first_offset", "broker", "log_start")
+    replica_span = f.struct("first_offset", "broker", "log_start")
     differing = (
         colocated(aborts)
         .join(replicas.select(*REPLICA, "log_start", "bound"), REPLICA)
         .where("last_offset < bound")
         .groupBy(*PARTITION, "producer_id", "last_offset")
-        .agg(f.min(span).alias("longest"), f.max(span).alias("shortest"), f.collect_list(span).alias("all"))
+        .agg(
+            f.min(replica_span).alias("longest"),
+            f.max(replica_span).alias("shortest"),
+            f.collect_list(replica_span).alias("all"),
+        )
         .where("longest.first_offset < shortest.first_offset AND shortest.log_start <= longest.first_offset")
         .select(
             *PARTITION,

@@ -27,10 +27,9 @@ def read_state(path: Path) -> Iterator[Row]:
     log_start, high_watermark, *transactions = fields_of(content, STATE_FIELDS, str(path))
     read_from, read_to, settled, until = fields_of(content, SPOOL_FIELDS, str(path))
     served = settled and read_from <= log_start
-    if not served:
-        transactions = [None] * len(transactions)
     yield (
-        served, max(log_start, read_from), min(high_watermark, read_to), *transactions,
+        served, max(log_start, read_from), min(high_watermark, read_to),
+        *(transactions if served else (None,) * len(transactions)),
         None, None, None, read_to, until is not None,
     )  # fmt: skip
 

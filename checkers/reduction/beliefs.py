@@ -188,7 +188,7 @@ def _with_misjudged(believed: DataFrame, markers: DataFrame, overtaken: DataFram
 
 
 def _summary(sound: DataFrame, data_spans: DataFrame) -> DataFrame:
-    """Return REPLICA, digests of what is compared by belief, ``held_beyond``, ``misjudged``, ``open_spans``."""
+    """Return REPLICA, digests of the compared batches by belief, ``held_beyond``, ``misjudged``, ``open_spans``."""
     columns = [*REPLICA, "region", "digest", "records", "transactional", "belief", "misjudged"]
     markers = sound.where("control").withColumn("belief", f.lit("marker")).withColumn("misjudged", f.lit(False))
     compared = f.col("region") == COMPARED

@@ -135,7 +135,7 @@ def cut_further(cut: Cuts, new: Cuts) -> Cuts:
     """
     again = sorted(replica for replica, stale_from in new.items() if stale_from >= cut.get(replica, stale_from + 1))
     if again:
-        raise RuntimeError(f"unreplicated tails where the logs are already cut: {again}")
+        raise RuntimeError(f"unreplicated tails begin where the logs are already cut: {again}")
     return {**cut, **new}
 
 

@@ -1,6 +1,7 @@
 """What is walked of each simulated target: small clusters that together are walked in a few minutes on two cores.
 
-Each has three brokers, one of which may go away and come back, in any order with everything else (`models.small`).
+Each has three brokers, one of which may go away and come back, in any order with everything else
+(`models.state_space`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from models import coordination, redpanda
 from models.bound import ADD, LEADER, REMOVE, Bound
 from models.cloud_topics.rules import RULES as CLOUD_RULES
 from models.exhaustive import explore
-from models.small import Small
+from models.state_space import StateSpace
 from models.systems import KAFKA, redpanda_without
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class Case:
 
     def walk(self, *, most_states: int, first_only: bool) -> Explored:
         """Walk it."""
-        small = Small(
+        small = StateSpace(
             self.bound,
             system=self.system,
             coordinated=self.coordinated,

@@ -37,7 +37,7 @@ _CLEANERS: Final = (" cleans", "time passes")
 
 def is_wrong(drawn: Drawn, name: str) -> bool:
     """Whether a schedule leads to something wrong of that name."""
-    return any(name == found for _, found in play(drawn.rules, drawn.steps).wrongs())
+    return any(name == found for _, found in play(drawn.rules, drawn.steps).violations())
 
 
 def shrink(drawn: Drawn, name: str, stays: Callable[[Drawn, str], bool] = is_wrong) -> Drawn:

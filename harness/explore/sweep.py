@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 TABLES: Final = ("entries", "aborts", "states", "history", "observations", "settings")
 """The fields of `Evidence` that a simulated run fills."""
 ORACLE: Final = "oracle"
-"""What the state of a run says by itself (`models.wrongs`): a table beside the checkers'."""
+"""What the state of a run says by itself (`models.invariants`): a table beside the checkers'."""
 RUNS_AT_ONCE: Final = 64
 """How many runs a batch of Arrow holds."""
 
@@ -121,7 +121,7 @@ def rows_of(numbers: Sequence[int], drawn: Callable[[int], Drawn]) -> pa.RecordB
     """Simulate some runs, and return a row of `ROW` each."""
     runs = [watch(one.rules, one.steps) for one in map(drawn, numbers)]
     tables: dict[str, list[Any]] = {name: [getattr(run, name) for run in runs] for name in TABLES}
-    tables[ORACLE] = [run.world.wrongs() for run in runs]
+    tables[ORACLE] = [run.world.violations() for run in runs]
     columns: list[Any] = [pa.array(map(str, numbers), pa.string())]
     columns += [_lists(tables[field.name], field.type) for field in list(_ARROW)[1:]]
     return pa.RecordBatch.from_arrays(columns, schema=_ARROW)

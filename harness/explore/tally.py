@@ -2,7 +2,7 @@
 
 A run is *exposed* where a broker missed something that the others did away with, or would have, by the facts that real
 runs earn ``clean`` with (`harness.judge.verdict.earn`), or where anything was found. Checkers judge by rows, the model
-by its own state (`models.wrongs`): where they differ, one of the two is wrong, and nothing else counts.
+by its own state (`models.invariants`): where they differ, one of the two is wrong, and nothing else counts.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from checkers.consistency.doubts import CONTRADICTION
 from harness.explore.sweep import ORACLE
 from harness.judge.guarantees import CHECKER
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, earn
+from models.invariants import LOST_VALUE
 from models.world import ABSENT, ADDED
-from models.wrongs import LOST_VALUE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

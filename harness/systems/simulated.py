@@ -152,7 +152,7 @@ class SimulatedControl:
         if one.protocol is None:
             return {}
         found: dict[int, dict[str, int | None]] = {}
-        for broker, known in one.protocol.known.items():
+        for broker, known in one.protocol.views.items():
             replica = one.replica(broker)
             own = self._cluster.rules.compactor.own(replica)
             found[broker] = {

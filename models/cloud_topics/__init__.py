@@ -1,16 +1,16 @@
-"""Compaction of Cloud Topics: one shared copy of a log, immutable objects in a store, and metadata that name them.
+"""Compaction of Cloud Topics: one shared copy of a log, immutable objects in a store, and metadata that list them.
 
-The source of every rule is Redpanda's post on it ("the post" in this package: Cloud Topics, compaction). Where it
-leaves something open, the docstring of the function that had to decide says so.
+The source of every rule is Redpanda's post ("the post" in this package: Cloud Topics, compaction). Where the post
+leaves a question open, the docstring of the function that had to decide says so ("Decided here").
 
-* ``metastore``: which objects a log consists of, what of it is clean, and how an update is accepted or refused.
-* ``keymap``: the bounded map from keys to their latest offsets; ``compaction``: one pass; ``ranges``: its arithmetic.
-* ``scheduler``: which log a worker gets next; ``cloud``: the engine that a runner drives, by a clock that it is given.
-* ``rules``: the rules by name, each of which can be switched off; ``judge``: what must never be;
-  ``world``: every interleaving of a small case, over the same functions that the engine runs.
+* ``metastore``: the objects of a log, its cleaned ranges, and how an update is accepted or refused.
+* ``keymap``: the bounded map from keys to their latest offsets; ``compaction``: one pass; ``ranges``: sets of offsets.
+* ``scheduler``: which log a worker gets next; ``cloud``: the engine, which a runner drives with its own clock.
+* ``rules``: the rules by name, each of which can be switched off; ``judge``: the invariants;
+  ``world``: every interleaving of a small case, with the same functions as the engine.
 
-Not modelled: the L0 layer, which has resolved idempotency and transactions before anything gets here; the part-wise
-upload of an object; garbage collection of objects (a reader always gets what it has looked up); DeleteRecords and
+Not modelled: the L0 layer, which has resolved idempotency and transactions before batches reach L1; multipart uploads
+of an object; garbage collection of objects (a reader always gets an object that it has looked up); DeleteRecords and
 retention by time or size; clocks that differ between the metastore and compactors; brokers' caches of metadata;
-failures of the metastore itself, whose updates are taken to be atomic and durable.
+failures of the metastore itself, whose updates are assumed to be atomic and durable.
 """

@@ -1,4 +1,4 @@
-"""The engine: partitions in one object store and one metastore, compacted by any broker, by a clock that it is given.
+"""The engine: partitions in one object store and one metastore, compacted by any broker, with the caller's clock.
 
     cloud = Cloud()
     cloud.create("orders-0", Settings(delete_retention_ms=1000))
@@ -7,8 +7,8 @@
     job = cloud.begin(3, name, now_ms=10)
     why_not = cloud.commit(job, now_ms=20)
 
-With all rules on, one call of ``commit`` is the whole commit. Where a rule is off that makes it one, it is called
-again while ``job.left`` has something, and a crash may come between.
+With all rules on, one call of ``commit`` is the whole commit. With a rule for atomicity off, call it again while
+``job.left`` is not empty; a crash may happen in between.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Stored:
-    """One partition: its settings, what the metastore has of it, and, beside that, all that was ever written."""
+    """One partition: its settings, its log in the metastore, and, as the truth, every record that was ever written."""
 
     settings: Settings
     log: Log = field(default_factory=Log)
@@ -42,7 +42,7 @@ class Stored:
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """One pass at one broker. ``left``: what it has yet to commit; nothing once it is over."""
+    """One pass at one broker. ``left``: the updates that are not committed yet; empty once the pass is over."""
 
     broker: int
     name: str
@@ -52,7 +52,7 @@ class Job:
 
 @dataclass(slots=True)
 class Cloud:
-    """The state of the world. ``uploaded``: every object ever put into the store, in that order."""
+    """The state of all partitions. ``uploaded``: every object that was ever uploaded, in order."""
 
     without: frozenset[str] = ALL_ON
     partitions: dict[str, Stored] = field(default_factory=dict)
@@ -61,13 +61,13 @@ class Cloud:
     uploaded: list[L1Object] = field(default_factory=list)
 
     def create(self, name: str, settings: Settings) -> None:
-        """Add an empty partition; raises ``ValueError`` where there is one of that name."""
+        """Add an empty partition; raises ``ValueError`` if the name exists."""
         if name in self.partitions:
             raise ValueError(f"{name} is there already")
         self.partitions[name] = Stored(settings)
 
     def append(self, name: str, batches: Sequence[Batch]) -> None:
-        """Append what L0 has decided, as one object; raises ``ValueError`` for what L0 would not hand over."""
+        """Append decided batches of L0 as one object; raises ``ValueError`` for others."""
         stored = self.partitions[name]
         log = appended(stored.log, batches)
         if log is stored.log:
@@ -77,7 +77,7 @@ class Cloud:
         self.uploaded.append(log.objects[-1])
 
     def produce(self, name: str, records: Sequence[tuple[bytes, bytes | None]], *, now_ms: int) -> Batch:
-        """Append one batch of keys and values without a producer's id, and return it."""
+        """Append one batch of keys and values without a producer id, and return the batch."""
         base = self.partitions[name].log.end_offset
         made = tuple(Record(base + index, now_ms, key, value) for index, (key, value) in enumerate(records))
         batch = Batch(base, base + len(made) - 1, made, now_ms)
@@ -93,9 +93,9 @@ class Cloud:
         return self._scheduler(broker).poll(one for one in needs if one)
 
     def begin(self, broker: int, name: str, *, now_ms: int) -> Job | None:
-        """Make a pass over a log as it is now and upload what it gives; None where there is nothing to do.
+        """Run a pass over a log as it is now and upload its objects; None where there is nothing to do.
 
-        A log need not have been polled for: what is eligible is the scheduler's business only.
+        The log need not come from ``poll``: only the scheduler decides which logs are eligible.
         """
         stored = self.partitions[name]
         made = begin_pass(stored.log, stored.settings, now_ms=now_ms, without=self.without)
@@ -109,9 +109,9 @@ class Cloud:
         return job
 
     def commit(self, job: Job, *, now_ms: int) -> str | None:
-        """Ask the metastore for the next step of a job's update; return why it is refused, None where it is done.
+        """Ask the metastore for the next step of a job's update; return why it is refused, None if it is applied.
 
-        A refused job is over: what it uploaded never becomes part of the log. Raises ``ValueError`` for a job that
+        A refused job is over: its objects never become part of the log. Raises ``ValueError`` for a job that
         is over already.
         """
         if not job.left:
@@ -126,7 +126,7 @@ class Cloud:
         return why_not
 
     def crash(self, broker: int) -> list[Job]:
-        """Let a broker lose its passes and its scheduler's memory; return the passes. The logs are not its own."""
+        """Let a broker lose its passes and its scheduler's state, and return the passes. The logs are shared."""
         lost = [job for job in self.jobs if job.broker == broker]
         for job in lost:
             self._end(job)
@@ -134,7 +134,7 @@ class Cloud:
         return lost
 
     def fetch(self, name: str, from_offset: int = 0) -> Iterator[Batch]:
-        """Return the batches from the one with an offset on, as any broker serves them: there is one copy."""
+        """Return the batches from an offset on, as any broker serves them: there is one copy."""
         for piece in self.partitions[name].log.objects:
             for batch in piece.batches:
                 if batch.last_offset >= from_offset:
@@ -143,14 +143,14 @@ class Cloud:
     def orphans(self) -> list[L1Object]:
         """Return the objects that no log has and no pass is about to commit.
 
-        They were replaced, or were uploaded by a pass that was refused or that crashed.
+        Such an object was replaced, or was uploaded by a pass that was refused or crashed.
         """
-        held = {piece for stored in self.partitions.values() for piece in stored.log.objects}
-        held.update(piece for job in self.jobs for piece in job.made.update.objects)
-        return [piece for piece in self.uploaded if piece not in held]
+        used = {piece for stored in self.partitions.values() for piece in stored.log.objects}
+        used.update(piece for job in self.jobs for piece in job.made.update.objects)
+        return [piece for piece in self.uploaded if piece not in used]
 
     def wrong(self, name: str) -> set[str]:
-        """Return the names of what is wrong with a log now (``judge.NAMES``)."""
+        """Return the names of the violations in a log now (``judge.NAMES``)."""
         stored = self.partitions[name]
         return wrong_in_log(stored.log, stored.written)
 

@@ -1,7 +1,7 @@
 """One pass of compaction: index dirty ranges backwards, rewrite everything below them forwards (the post).
 
-A pass reads metadata once and then only immutable objects, so its result is a function of when it began. What it
-uploads is no part of the log until the metastore has accepted its update.
+A pass reads metadata once and then only immutable objects, so its result depends only on when it began. Its objects are
+not part of the log until the metastore has accepted its update.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings of topic and broker. Neighbouring objects become one until that has ``object_records`` records."""
+    """Settings of topic and broker. Neighbouring objects are merged until an object has ``object_records`` records."""
 
     delete_retention_ms: int = 86_400_000
     map_bytes: int = DEFAULT_MAP_BYTES
@@ -43,7 +43,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What a pass found and asks for. ``is_full``: the map had no room for a key, and dirty offsets are left."""
+    """The result of a pass. ``is_full``: the map had no room for a key, and dirty offsets are left."""
 
     update: Update
     keys: int
@@ -51,26 +51,26 @@ class Pass:
 
 
 def dirty(log: Log) -> Ranges:
-    """Return the offsets whose records are yet to be indexed: all that is not in a cleaned range (the post)."""
+    """Return the offsets whose records are not indexed yet: all that are not in a cleaned range (the post)."""
     return gaps(log.cleaned, log.end_offset)
 
 
 def removable(log: Log, *, now_ms: int, delete_retention_ms: int, without: frozenset[str] = ALL_ON) -> Ranges:
-    """Return the cleaned ranges whose tombstones may go: delete.retention.ms has passed since they were cleaned.
+    """Return the cleaned ranges with removable tombstones: delete.retention.ms has passed since they were cleaned.
 
-    Such a tombstone has nothing left to delete, as nothing of its key is below a cleaned range; and whoever read
-    an earlier value had begun before the range was cleaned (``TombstoneRange`` says what of this is the seed's).
+    Such a tombstone has no value left to delete, as no record of its key is below a cleaned range; and a reader of an
+    earlier value began before the range was cleaned (see ``TombstoneRange`` for what the post says of this).
     """
     wait_ms = 0 if TOMBSTONE_WAIT in without else delete_retention_ms
     return tuple((entry.first, entry.end) for entry in log.tombstones if entry.cleaned_at_ms + wait_ms <= now_ms)
 
 
 def passes_to_clean(log: Log, settings: Settings) -> int:
-    """Return how many accepted passes leave nothing dirty, if nothing is appended meanwhile.
+    """Return after how many accepted passes no offset is dirty, if nothing is appended meanwhile.
 
     Each pass indexes as many keys as the map has entries, or all that are left. Every other record of such a key is
-    then gone from all that is below, where the next pass goes on: no key is indexed twice. So D keys in dirty ranges
-    take D / entries passes, rounded up, and one where what is dirty has no record left.
+    then removed from the offsets below, where the next pass continues: no key is indexed twice. So D keys in dirty
+    ranges take D / entries passes, rounded up, and one pass if the dirty ranges have no record left.
     """
     unclean = dirty(log)
     if not unclean:
@@ -81,10 +81,10 @@ def passes_to_clean(log: Log, settings: Settings) -> int:
 
 
 def begin_pass(log: Log, settings: Settings, *, now_ms: int, without: frozenset[str] = ALL_ON) -> Pass | None:
-    """Make one pass over a log as it is now; None where it has nothing dirty and no tombstone that may go.
+    """Run one pass over a log as it is now; None if it has no dirty offsets and no removable tombstone.
 
-    Only what was indexed becomes clean, down to the key that did not fit. A record there is the last of its key in
-    all that is dirty, and once everything below has been rewritten, the only one at or below its offset.
+    Only indexed offsets become clean, down to the key that did not fit. A record there is the last of its key in all
+    dirty ranges, and once everything below has been rewritten, the only one of its key at or below its offset.
     """
     unclean = dirty(log)
     expired = removable(log, now_ms=now_ms, delete_retention_ms=settings.delete_retention_ms, without=without)
@@ -113,12 +113,12 @@ def begin_pass(log: Log, settings: Settings, *, now_ms: int, without: frozenset[
         if overlap(touched, piece.base_offset, piece.end_offset):
             rewriting.take(piece)
     objects = rewriting.done()
-    learned = Bookkeeping(cleaned, _with_tombstones(objects, cleaned), expired, now_ms, log.end_offset)
-    return Pass(Update(log.compaction_epoch, objects, learned), len(latest), indexed != unclean)
+    bookkeeping = Bookkeeping(cleaned, _with_tombstones(objects, cleaned), expired, now_ms, log.end_offset)
+    return Pass(Update(log.compaction_epoch, objects, bookkeeping), len(latest), indexed != unclean)
 
 
 def _scan_backwards(objects: Sequence[L1Object], unclean: Ranges, latest: KeyOffsetMap) -> Ranges:
-    """Index from the end of the last dirty range, so that the first offset met of a key is its latest (the post)."""
+    """Index from the end of the last dirty range, so that a key's first indexed offset is its latest (the post)."""
     indexed: list[Range] = []
     for first, end in reversed(unclean):
         for piece in reversed(objects):
@@ -132,7 +132,7 @@ def _scan_backwards(objects: Sequence[L1Object], unclean: Ranges, latest: KeyOff
 
 
 def _scan_forwards(objects: Sequence[L1Object], unclean: Ranges, latest: KeyOffsetMap) -> Ranges:
-    """Index from the start of the first dirty range, as Kafka's cleaner does; only for where the rule is off."""
+    """Index from the start of the first dirty range, as Kafka's cleaner does; only used when the rule is off."""
     indexed: list[Range] = []
     for first, end in unclean:
         for record in chain.from_iterable(piece.records() for piece in objects):
@@ -160,7 +160,7 @@ def _with_tombstones(objects: Sequence[L1Object], cleaned: Ranges) -> Ranges:
 
 @dataclass(slots=True)
 class _Rewriting:
-    """The forward part: copies what stays into new objects, which cover the offsets of the old ones."""
+    """The forward part: copies the records that stay into new objects, which cover the offsets of the old ones."""
 
     object_records: int
     stays: Callable[[Record], bool]
@@ -194,7 +194,7 @@ class _Rewriting:
 
 
 def _left_of(batch: Batch, stays: Callable[[Record], bool]) -> Batch | None:
-    """Return what is left of a batch; nothing of an empty one, as producers' state is L0's (the post)."""
+    """Return a batch with the records that stay; None for an empty batch, as L0 has the producers' state (the post)."""
     records = tuple(record for record in batch.records if stays(record))
     if len(records) == len(batch.records):
         return batch if records else None

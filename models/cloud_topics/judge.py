@@ -1,8 +1,8 @@
-"""What must never be so of a log, or of what a reader was given of it, by name; the truth is all that was written.
+"""Invariants of a log and of a reader, by name of their violation; the truth is the list of all written records.
 
-Kafka's guarantees for compacted topics, as seeds 1 and 2 have them: the latest value of each key stays, a deleted
-key stays deleted, a reader who gets to the end within delete.retention.ms sees every deletion that matters to it,
-order and offsets do not change.
+They are Kafka's guarantees for compacted topics, as in seeds 1 and 2: the latest value of each key stays, a deleted
+key stays deleted, a reader who reaches the end within delete.retention.ms sees every deletion of a value that it has
+read, order and offsets do not change.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NAMES: Final[dict[str, str]] = {
     FALSE_CLEAN: "a record in a cleaned range has an earlier one of its key in the log; harmless until the later "
     "one is a tombstone that goes",
 }
-"""What is called so."""
+"""The meaning of each name."""
 
 
 def last_of_keys(records: Sequence[Record]) -> dict[bytes | None, Record]:
@@ -44,7 +44,7 @@ def last_of_keys(records: Sequence[Record]) -> dict[bytes | None, Record]:
 
 
 def deduplicated(written: Sequence[Record]) -> list[Record]:
-    """Return what a log comes to when all is cleaned and every tombstone is gone: the last value of each key."""
+    """Return the records of a log after full cleaning, without tombstones: the last value of each key."""
     return sorted(
         (record for record in last_of_keys(written).values() if record.value is not None),
         key=lambda record: record.offset,
@@ -52,33 +52,33 @@ def deduplicated(written: Sequence[Record]) -> list[Record]:
 
 
 def wrong_in_log(log: Log, written: Sequence[Record]) -> set[str]:
-    """Return the names of what is wrong with a log to which these records were written, in this order."""
+    """Return the names of the violations in a log to which these records were written, in this order."""
     records = list(log.records())
     truth = {record.offset: record for record in written}
-    found = _wrong_for_new_reader(records, written)
+    violations = _wrong_for_new_reader(records, written)
     if not _covers(log) or any(later.offset <= record.offset for record, later in pairwise(records)):
-        found.add(OUT_OF_ORDER)
+        violations.add(OUT_OF_ORDER)
     if any(truth.get(record.offset) != record for record in records):
-        found.add(OFFSET_CHANGED)
+        violations.add(OFFSET_CHANGED)
     keys: set[bytes | None] = set()
     for record in records:
         if record.key in keys and holds(log.cleaned, record.offset):
-            found.add(FALSE_CLEAN)
+            violations.add(FALSE_CLEAN)
         keys.add(record.key)
-    return found
+    return violations
 
 
 def _wrong_for_new_reader(records: Sequence[Record], written: Sequence[Record]) -> set[str]:
-    found: set[str] = set()
+    violations: set[str] = set()
     there = {record.offset for record in records}
     for key, last in last_of_keys(written).items():
         if last.offset in there:
             continue
         if last.value is not None:
-            found.add(LOST_VALUE)
+            violations.add(LOST_VALUE)
         elif any(record.key == key and record.value is not None for record in records):
-            found.add(UNDELETED)
-    return found
+            violations.add(UNDELETED)
+    return violations
 
 
 def _covers(log: Log) -> bool:
@@ -93,19 +93,19 @@ def _covers(log: Log) -> bool:
 def wrong_for_reader(
     reader: Reader, log: Log, written: Sequence[Record], *, now_ms: int, delete_retention_ms: int
 ) -> set[str]:
-    """Return the names of what is wrong with what a reader has been given; nothing before it is at the end.
+    """Return the names of the violations in the records that a reader got; none before the reader is at the end.
 
-    Nothing either once delete.retention.ms has passed since it began: tombstones may go then. A reader that began
-    when a range was cleaned, and gets there in the moment when its tombstones go, is late.
+    There are none either once delete.retention.ms has passed since the reader began: tombstones may be removed then. A
+    reader that began when a range was cleaned, and reaches it at the moment when its tombstones are removed, is late.
     """
     if reader.position < log.end_offset or reader.began_at_ms + delete_retention_ms <= now_ms:
         return set()
-    found: set[str] = set()
+    violations: set[str] = set()
     given = last_of_keys(reader.latest)
     for key, last in last_of_keys(written).items():
         seen = given.get(key)
         if last.value is not None and seen != last:
-            found.add(LOST_VALUE)
+            violations.add(LOST_VALUE)
         elif last.value is None and seen is not None and seen.value is not None:
-            found.add(MISSED_TOMBSTONE)
-    return found
+            violations.add(MISSED_TOMBSTONE)
+    return violations

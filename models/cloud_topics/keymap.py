@@ -18,7 +18,7 @@ DEFAULT_MAP_BYTES: Final = 128 * 1024 * 1024
 class KeyOffsetMap:
     """Offsets by hash of key, up to a number of entries that follows from its memory.
 
-    The post takes SHA-256 as collision resistant: equal hashes are taken for equal keys, no key is kept.
+    The post relies on SHA-256 being collision resistant: equal hashes count as equal keys, and no key is kept.
     """
 
     def __init__(self, map_bytes: int = DEFAULT_MAP_BYTES, without: frozenset[str] = ALL_ON) -> None:
@@ -32,21 +32,21 @@ class KeyOffsetMap:
         return len(self._offsets)
 
     def note(self, key: bytes, offset: int) -> bool:
-        """Raise a key's offset to this one; False, and nothing is noted, where the key is new and does not fit.
+        """Raise a key's offset to this one; return False, without a change, if the key is new and does not fit.
 
-        A full map still takes offsets of keys that it has. The post has the scan stop at a completely full map; going
-        on until the first key that does not fit cleans more with the same memory, and needs no further entry.
+        A full map still takes offsets of keys that it has. In the post, the scan stops at a completely full map;
+        continuing until the first key that does not fit cleans more with the same memory, and needs no more entries.
         """
         hashed = self._hashed(key)
-        known = self._offsets.get(hashed)
-        if known is None and len(self._offsets) >= self.most_entries:
+        before = self._offsets.get(hashed)
+        if before is None and len(self._offsets) >= self.most_entries:
             return False
-        if known is None or known < offset:
+        if before is None or before < offset:
             self._offsets[hashed] = offset
         return True
 
     def latest(self, key: bytes) -> int:
-        """Return the highest offset noted for a key, -1 where there is none."""
+        """Return the highest offset of a key, -1 if the map does not have it."""
         return self._offsets.get(self._hashed(key), -1)
 
 

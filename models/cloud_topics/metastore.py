@@ -1,7 +1,7 @@
-"""What the metastore knows of one partition, and which updates of it are accepted.
+"""The metastore's state of one partition, and which updates of it are accepted.
 
-Nothing here is changed in place: an accepted update gives a new ``Log``. An object is named by being itself; two
-uploads with the same content are two objects.
+All state is immutable: an accepted update gives a new ``Log``. Objects are compared by identity; two uploads with the
+same content are two objects.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class L1Object:
-    """One immutable object: everything that is left of the offsets from its base up to its end."""
+    """One immutable object: all batches that are left of the offsets from its base up to its end."""
 
     base_offset: int
     end_offset: int
     batches: tuple[Batch, ...]
 
     def records(self) -> Iterator[Record]:
-        """Return what it holds, in the order it holds it."""
+        """Return its records, in order."""
         for batch in self.batches:
             yield from batch.records
 
 
 @dataclass(frozen=True, slots=True)
 class TombstoneRange:
-    """A range that was cleaned in one pass and kept tombstones, and when that pass was committed.
+    """A range that was cleaned in one pass and kept tombstones, and the commit time of that pass.
 
     The post says only that cleaned ranges help to determine which tombstones are discardable; delete.retention.ms is
-    Kafka's, as a slow consumer may have seen an earlier value. Decided here: the values that a tombstone deletes are
-    visible until the commit that cleans the tombstone's range, so the time counts from that commit.
-    Adjoining ranges are kept apart, as their times differ.
+    Kafka's rule, as a slow consumer may have seen an earlier value. Decided here: the values that a tombstone deletes
+    are visible until the commit that cleans the tombstone's range, so the time counts from that commit. Adjoining
+    ranges are not merged, as their times differ.
     """
 
     first: int
@@ -60,8 +60,8 @@ class TombstoneRange:
 class Log:
     """One partition: its objects in order of offsets, and the bookkeeping of compaction (the post).
 
-    A record in ``cleaned`` has no earlier record of its key anywhere in the log. That stays so: records are only
-    added at the end, and so no such record has to be indexed again.
+    A record in ``cleaned`` has no earlier record of its key anywhere in the log. This remains true: records are
+    only appended, and so no such record has to be indexed again.
     """
 
     objects: tuple[L1Object, ...] = ()
@@ -71,16 +71,16 @@ class Log:
     tombstones: tuple[TombstoneRange, ...] = ()
 
     def records(self) -> Iterator[Record]:
-        """Return what a reader from the start is given now."""
+        """Return the records that a reader from the start gets now."""
         for piece in self.objects:
             yield from piece.records()
 
 
 @dataclass(frozen=True, slots=True)
 class Bookkeeping:
-    """What a pass has learned: ranges that are clean now, those of them with tombstones, those rid of them.
+    """The ranges of a pass: those that are clean now, those of them with tombstones, and those without tombstones now.
 
-    ``log_end``: where the log ended in the metadata that the pass was made from.
+    ``log_end``: the log end offset in the metadata that the pass read.
     """
 
     cleaned: Ranges
@@ -92,7 +92,7 @@ class Bookkeeping:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What a compactor asks the metastore to do at once; no epoch is expected where that was checked before."""
+    """A request to the metastore; ``expected_epoch`` is None where an earlier step checked the epoch."""
 
     expected_epoch: int | None
     objects: tuple[L1Object, ...]
@@ -100,14 +100,14 @@ class Update:
 
 
 def appended(log: Log, batches: Sequence[Batch]) -> Log:
-    """Return the log with one more object, made from what L0 has decided.
+    """Return the log with one more object, from decided batches of L0.
 
     L1 has neither control batches nor aborted data (the post). L0 leaves their offsets out, so that an object begins
-    where the log ended, which may be before its first batch; a batch without records is offsets only.
+    at the log end, which may be before its first batch; a batch without records only covers offsets.
 
-    Decided here: an append does not raise the compaction epoch, otherwise a busy producer would have every
-    compaction refused; and an update of a compaction concerns only objects that it has read, so that nothing
-    appended since can be lost by it.
+    Decided here: an append does not raise the compaction epoch, otherwise every compaction would be refused while
+    a producer is busy; and the update of a pass concerns only objects that the pass has read, so that it cannot lose
+    records that were appended since.
     """
     at = log.end_offset
     for batch in batches:
@@ -125,9 +125,9 @@ def appended(log: Log, batches: Sequence[Batch]) -> Log:
 
 
 def stages(update: Update, without: frozenset[str] = ALL_ON) -> tuple[Update, ...]:
-    """Return the steps in which an update is applied: one (the post: committed atomically), unless switched off.
+    """Return the steps in which an update is applied: one (the post: committed atomically), unless a rule is off.
 
-    In several steps the epoch is checked with the first, and raised with the bookkeeping.
+    With several steps, the epoch is checked with the first step, and raised with the bookkeeping.
     """
     one_by_one = [Update(None, (piece,), None) for piece in update.objects]
     recorded = Update(None, (), update.bookkeeping)
@@ -143,8 +143,8 @@ def stages(update: Update, without: frozenset[str] = ALL_ON) -> tuple[Update, ..
 def refusal(log: Log, update: Update, without: frozenset[str] = ALL_ON) -> str | None:
     """Return why an update is refused; None where it is accepted.
 
-    Optimistic concurrency by ``compaction_epoch`` is the post's. That replaced offsets must be those of whole objects
-    is decided here: an update that is refused for it is one that the epoch refuses too.
+    Optimistic concurrency by ``compaction_epoch`` is the post's. Decided here: replaced offsets must be those of whole
+    objects; an update that is refused for this reason is also refused by the epoch.
     """
     if COMPACTION_EPOCH not in without and update.expected_epoch not in {None, log.compaction_epoch}:
         return f"made at compaction epoch {update.expected_epoch}, it is {log.compaction_epoch}"
@@ -158,24 +158,24 @@ def refusal(log: Log, update: Update, without: frozenset[str] = ALL_ON) -> str |
 
 
 def applied(log: Log, update: Update, *, now_ms: int, without: frozenset[str] = ALL_ON) -> Log:
-    """Return the log after an update that ``refusal`` has nothing against.
+    """Return the log after an update that ``refusal`` accepts.
 
     The epoch rises with every accepted compaction (the post). ``now_ms`` is the time of the commit.
     """
     replaced = union((piece.base_offset, piece.end_offset) for piece in update.objects)
     kept = [piece for piece in log.objects if not overlap(replaced, piece.base_offset, piece.end_offset)]
     objects = tuple(sorted((*kept, *update.objects), key=lambda piece: piece.base_offset))
-    learned = update.bookkeeping
-    if learned is None:
+    bookkeeping = update.bookkeeping
+    if bookkeeping is None:
         return replace(log, objects=objects)
-    cleaned, with_tombstones = learned.cleaned, learned.with_tombstones
+    cleaned, with_tombstones = bookkeeping.cleaned, bookkeeping.with_tombstones
     if SNAPSHOT_END in without:
-        later = (learned.log_end, log.end_offset)
+        later = (bookkeeping.log_end, log.end_offset)
         cleaned, with_tombstones = union((*cleaned, later)), union((*with_tombstones, later))
-    cleaned_at_ms = learned.began_at_ms if COMMIT_TIME in without else now_ms
-    known = {(entry.first, entry.end) for entry in log.tombstones}
-    aging = [entry for entry in log.tombstones if (entry.first, entry.end) not in learned.rid_of_tombstones]
-    aging += [TombstoneRange(*new, cleaned_at_ms) for new in with_tombstones if new not in known]
+    cleaned_at_ms = bookkeeping.began_at_ms if COMMIT_TIME in without else now_ms
+    aging_ranges = {(entry.first, entry.end) for entry in log.tombstones}
+    aging = [entry for entry in log.tombstones if (entry.first, entry.end) not in bookkeeping.rid_of_tombstones]
+    aging += [TombstoneRange(*new, cleaned_at_ms) for new in with_tombstones if new not in aging_ranges]
     return Log(
         objects=objects,
         end_offset=log.end_offset,

@@ -12,7 +12,7 @@ Ranges: TypeAlias = tuple[Range, ...]
 
 
 def union(ranges: Iterable[Range]) -> Ranges:
-    """Return what ranges in any order cover together; empty ones vanish, neighbours become one."""
+    """Return the union of ranges in any order; empty ranges are dropped, neighbours are merged."""
     merged: list[Range] = []
     for first, end in sorted(ranges):
         if first >= end:
@@ -25,7 +25,7 @@ def union(ranges: Iterable[Range]) -> Ranges:
 
 
 def gaps(ranges: Ranges, end: int) -> Ranges:
-    """Return what is missing in ranges between 0 and ``end``."""
+    """Return the ranges between 0 and ``end`` that these ranges do not cover."""
     missing: list[Range] = []
     at = 0
     for first, after in ranges:
@@ -40,10 +40,10 @@ def gaps(ranges: Ranges, end: int) -> Ranges:
 
 
 def holds(ranges: Ranges, offset: int) -> bool:
-    """Tell whether an offset is in one of these ranges."""
+    """Return whether an offset is in one of these ranges."""
     return any(first <= offset < end for first, end in ranges)
 
 
 def overlap(ranges: Ranges, first: int, end: int) -> bool:
-    """Tell whether one of these ranges has an offset in common with the one from ``first`` up to ``end``."""
+    """Return whether one of these ranges overlaps the range from ``first`` up to ``end``."""
     return any(low < end and first < high for low, high in ranges)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """When it began, the offset it wants next, and the last record that it has been given of each key, by key."""
+    """Its start time, its next offset, and the last record of each key that it has read, sorted by key."""
 
     began_at_ms: int
     position: int = 0
@@ -21,7 +21,7 @@ class Reader:
     def next(self, log: Log) -> Reader:
         """Return the reader after one more record, or at the log's end where none is left.
 
-        Any broker serves it, all the same: each looks the objects up in the metastore (the post).
+        Every broker serves the same records: each looks the objects up in the metastore (the post).
         """
         for piece in log.objects:
             if piece.end_offset <= self.position:

@@ -1,4 +1,4 @@
-"""The rules that keep a log right, by name. Each can be switched off, to see what it is there for."""
+"""The rules that keep a log correct, by name. Each can be switched off, to see what it prevents."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ RULES: Final[dict[str, str]] = {
     CLEAN_TOMBSTONES: "only tombstones in cleaned ranges go, by when those were cleaned; without it, all go, by when "
     "they were written",
 }
-"""What each rule protects, and what happens instead of it."""
+"""The meaning of each rule, and what happens without it."""
 
 ALL_ON: Final[frozenset[str]] = frozenset()
 
 
 def without(*names: str) -> frozenset[str]:
-    """Return these rules as a set to switch off; raises ``ValueError`` for a name that is none."""
+    """Return these rules as a set to switch off; raises ``ValueError`` for an unknown name."""
     if unknown := sorted(set(names) - set(RULES)):
         raise ValueError(f"no such rule: {', '.join(unknown)}; there are {', '.join(RULES)}")
     return frozenset(names)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Why a log is eligible. ``lag_ms``: the age of its oldest dirty record."""
+    """The reason why a log is eligible. ``lag_ms``: the age of its oldest dirty record."""
 
     name: str
     dirty_ratio: float
@@ -30,12 +30,12 @@ class Need:
 
 
 def need(name: str, log: Log, settings: Settings, *, now_ms: int, without: frozenset[str] = ALL_ON) -> Need | None:
-    """Return why a log is eligible now; None where it is not.
+    """Return why a log is eligible now; None if it is not.
 
-    The post has the dirty ratio (dirty bytes of all bytes, against min.cleanable.dirty.ratio) and the time since data
+    The post names the dirty ratio (dirty bytes of all bytes, against min.cleanable.dirty.ratio) and the time since data
     became eligible (max.compaction.lag.ms). As in Kafka, the ratio must be exceeded, and data are eligible from
     when they were written. A batch with a dirty record counts as dirty as a whole. Decided here: a log with
-    tombstones that may go is eligible too; otherwise those of a log that nobody writes to any more would stay.
+    removable tombstones is eligible too; otherwise they would stay in a log without new records.
     """
     unclean = dirty(log)
     all_bytes = dirty_bytes = lag_ms = 0
@@ -58,23 +58,24 @@ def need(name: str, log: Log, settings: Settings, *, now_ms: int, without: froze
 def queue(needs: Iterable[Need]) -> list[Need]:
     """Return logs in the order of their turns.
 
-    The post names what the order is based on, not how the two are weighed. Decided here: what has met
-    max.compaction.lag.ms goes first, as that is a promise; then the highest dirty ratio, as in Kafka; then lag.
+    The post names both criteria, not how they are weighed. Decided here: logs that have reached
+    max.compaction.lag.ms come first, as that setting is a guarantee; then the highest dirty ratio, as in Kafka; then
+    the lag.
     """
     return sorted(needs, key=lambda one: (not one.is_overdue, -one.dirty_ratio, -one.lag_ms, one.name))
 
 
 @dataclass(slots=True)
 class Scheduler:
-    """One node's scheduler. It knows what its own workers are at, and nothing of other nodes' (the post).
+    """One node's scheduler. It knows the passes of its own workers, and nothing of other nodes (the post).
 
-    Two nodes may so compact one log at once: the metastore accepts the first.
+    So two nodes may compact one log at once: the metastore accepts the first update.
     """
 
     running: set[str] = field(default_factory=set)
 
     def poll(self, needs: Iterable[Need]) -> str | None:
-        """Hand the log whose turn it is to an idle worker; None where there is none that is not being compacted."""
+        """Give an idle worker the next log; None if no eligible log is free."""
         for one in queue(needs):
             if one.name not in self.running:
                 self.running.add(one.name)
@@ -82,7 +83,7 @@ class Scheduler:
         return None
 
     def finished(self, name: str) -> None:
-        """Take a log back from a worker, whatever came of it."""
+        """Free a log after a worker's pass, whatever its result."""
         self.running.discard(name)
 
 

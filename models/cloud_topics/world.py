@@ -1,8 +1,8 @@
 """Every interleaving of a small case: a few writes, competing compactors, crashes, a slow reader, passing time.
 
-The steps are the engine's own functions (``begin_pass``, ``refusal``, ``applied``). A compactor's pass is one step,
-up to its commit: it reads immutable objects only, so nothing that happens meanwhile changes its result. Its commit
-is one step, or several where it is not atomic. Time passes in units of which a few make delete.retention.ms.
+The steps are the engine's own functions (``begin_pass``, ``refusal``, ``applied``). A compactor's pass, up to its
+commit, is one step: it reads only immutable objects, so other steps do not change its result. Its commit is one step,
+or several if it is not atomic. Time passes in units; delete.retention.ms is a few units.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
 UNCONVERGED: Final = "unconverged"
-"""Nothing is left to do, and the log is not what full deduplication gives."""
+"""Nothing is left to do, but the log differs from the result of full deduplication."""
 
 
 Write: TypeAlias = tuple[tuple[str, str | None], ...]
@@ -33,7 +33,7 @@ Write: TypeAlias = tuple[tuple[str, str | None], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What may happen: these writes in this order, each an object at first, and this many compactors at once."""
+    """The possible steps: these writes in this order, each an object of its own, and this many compactors at once."""
 
     writes: tuple[Write, ...]
     entries: int = 1
@@ -45,7 +45,7 @@ class Case:
 
     @property
     def settings(self) -> Settings:
-        """The same for the engine; its milliseconds are units of time here."""
+        """The engine's settings; a millisecond is a unit of time here."""
         return Settings(
             delete_retention_ms=self.retention,
             map_bytes=self.entries * ENTRY_BYTES,
@@ -55,7 +55,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class CompactionWorld:
-    """One state of a case. ``working``: what is left to commit of each compactor's pass, nothing of one at rest."""
+    """One state of a case. ``working``: the uncommitted updates of each compactor's pass; empty without a pass."""
 
     case: Case
     settings: Settings
@@ -69,12 +69,12 @@ class CompactionWorld:
 
     @classmethod
     def of(cls, case: Case) -> CompactionWorld:
-        """Return the state in which nothing has happened yet."""
+        """Return the initial state."""
         idle = ((),) * case.compactors
         return cls(case, case.settings, Log(), (), idle, began_at=(0,) * case.compactors)
 
     def steps(self) -> Iterator[str]:
-        """Return what may happen now; time passes only where something is left that it changes."""
+        """Return the possible steps; time passes only where this can change the result of a later step."""
         if self.writes < len(self.case.writes):
             yield "write " + " ".join(f"{key}={value}" for key, value in self.case.writes[self.writes])
         if self._ages():
@@ -93,11 +93,11 @@ class CompactionWorld:
                 yield f"compactor {number} makes a pass"
 
     def following(self) -> Iterator[tuple[str, CompactionWorld]]:
-        """Yield what may happen, and where it leads."""
+        """Yield each possible step, and the state after it."""
         return ((step, self.after(step)) for step in self.steps())
 
     def after(self, step: str) -> CompactionWorld:
-        """Return the state that a step leads to."""
+        """Return the state after a step."""
         if step.startswith("compactor"):
             return self._compacted(int(step.split()[1]) - 1, step)
         if step.startswith("write"):
@@ -107,7 +107,7 @@ class CompactionWorld:
         return replace(self, reader=Reader(self.now) if self.reader is None else self.reader.next(self.log))
 
     def key(self) -> Hashable:
-        """Return what the future depends on: ages instead of times, none beyond the retention; compactors unnamed."""
+        """Return what later steps depend on: ages instead of times, at most the retention; compactors without names."""
         compactors = sorted(
             (tuple(map(self._update_key, left)), self._age(began) if COMMIT_TIME in self.case.without and left else 0)
             for left, began in zip(self.working, self.began_at, strict=True)
@@ -129,19 +129,19 @@ class CompactionWorld:
         )
 
     def wrong(self) -> set[str]:
-        """Return the names of what must never be and is so here (``judge``), or of an end that is not the end."""
-        found = wrong_in_log(self.log, self.written)
+        """Return the names of the violations in this state (``judge``), and UNCONVERGED for a wrong final state."""
+        violations = wrong_in_log(self.log, self.written)
         if self.reader is not None:
-            found |= wrong_for_reader(
+            violations |= wrong_for_reader(
                 self.reader, self.log, self.written, now_ms=self.now, delete_retention_ms=self.case.retention
             )
         is_done = self.writes == len(self.case.writes) and not dirty(self.log) and not self.log.tombstones
         if is_done and not any(self.working) and list(self.log.records()) != deduplicated(self.written):
-            found.add(UNCONVERGED)
-        return found
+            violations.add(UNCONVERGED)
+        return violations
 
     def _compacted(self, index: int, step: str) -> CompactionWorld:
-        """Return the state after a compactor's step; one whose update is refused gives up its pass."""
+        """Return the state after a compactor's step; a compactor whose update is refused gives up its pass."""
         log, left, without = self.log, self.working[index], self.case.without
         began_at = self.began_at
         if step.endswith("makes a pass"):
@@ -166,7 +166,7 @@ class CompactionWorld:
         return replace(self, log=log, written=(*self.written, *records), writes=self.writes + 1)
 
     def _later(self) -> CompactionWorld:
-        """A reader who is late has no guarantee left to break: it ends, and another may begin."""
+        """End a late reader, to which no guarantee applies any more; another reader may begin."""
         now = self.now + 1
         is_late = self.reader is not None and self.reader.began_at_ms + self.case.retention <= now
         return replace(self, now=now, reader=None if is_late else self.reader)
@@ -191,11 +191,13 @@ class CompactionWorld:
         return min(self.now - at, self.case.retention)
 
     def _update_key(self, update: Update) -> tuple[Hashable, ...]:
-        learned = update.bookkeeping
+        bookkeeping = update.bookkeeping
         return (
             update.expected_epoch in {None, self.log.compaction_epoch},
             tuple(map(_object_key, update.objects)),
-            (learned.cleaned, learned.with_tombstones, learned.rid_of_tombstones, learned.log_end) if learned else (),
+            (bookkeeping.cleaned, bookkeeping.with_tombstones, bookkeeping.rid_of_tombstones, bookkeeping.log_end)
+            if bookkeeping
+            else (),
         )
 
 
@@ -205,7 +207,7 @@ def _object_key(piece: L1Object) -> tuple[int, int, tuple[int, ...]]:
 
 
 def _words(left: tuple[Update, ...]) -> str:
-    """Say what the next step of a commit is; the last one leaves nothing."""
+    """Return the words for the next step of a commit."""
     if left[0].bookkeeping is not None and left[0].objects:
         return "commits"
     if left[0].bookkeeping is not None:

@@ -1,4 +1,4 @@
-"""One simulated broker: whether it runs, what it was given, when its cleaner looks."""
+"""One simulated broker: its state, its settings, and the schedule of its cleaner."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class Broker:
-    """``is_registered``: the controller counts it in. ``changes`` counts what befell it: what was due may be no more.
+    """A broker. ``is_registered``: whether it has a session with the controller.
 
-    ``given``: settings of all brokers; ``own``: those that were set on it while it ran. ``phase_s``: when its cleaner
-    looked first.
+    ``changes`` counts starts, failures and the like: an action that was due before a change may be obsolete.
+
+    ``given``: settings of all brokers; ``own``: dynamic settings of this broker. ``phase_s``: when its cleaner first
+    checked for work.
     """
 
     number: int
@@ -31,21 +33,21 @@ class Broker:
     is_registered: bool = False
     was_killed: bool = False
     look_at_s: float = math.inf
-    """When its cleaner looks next at what has ``changed`` since it did last."""
+    """When its cleaner next checks the partitions that have ``changed`` since the last check."""
     changed: dict[SimPartition, None] = field(default_factory=dict)
     skew_ms: int = 0
     changes: int = 0
     free_at_s: float = 0.0
-    """When it may copy more, where it is throttled."""
+    """When it may copy more, if it is throttled."""
     _numbers: dict[str, float] | None = None
 
     @property
     def is_active(self) -> bool:
-        """Whether it does anything: copies, cleans, answers."""
+        """Whether it copies, cleans and answers."""
         return self.is_running and not self.is_paused
 
     def set(self, settings: Mapping[str, str | None]) -> None:
-        """Take settings of its own, or take them back."""
+        """Set dynamic settings of this broker, or remove those that are None."""
         for name, value in settings.items():
             self.own.pop(name, None)
             if value is not None:
@@ -53,12 +55,12 @@ class Broker:
         self._numbers = None
 
     def number_of(self, name: str) -> float:
-        """Return a setting's number. Raises `UsageError` for settings that are none."""
+        """Return a setting's number. Raises `UsageError` for settings that are no numbers."""
         if self._numbers is None:
             self._numbers = numbers("broker", BROKER, {**self.given, **self.own})
         return self._numbers[name]
 
     def next_look_s(self, after_s: float) -> float:
-        """Return when its cleaner looks first after some moment (``log.cleaner.backoff.ms``)."""
+        """Return the time of its cleaner's first check after some moment (``log.cleaner.backoff.ms``)."""
         pause_s = self.number_of("log.cleaner.backoff.ms") / 1000
         return self.phase_s + (math.floor((after_s - self.phase_s) / pause_s) + 1) * pause_s

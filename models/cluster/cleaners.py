@@ -1,4 +1,4 @@
-"""Each broker's cleaner, for its own replicas: it looks at what has changed when its backoff is over."""
+"""Each broker's cleaner, for its own replicas: it checks replicas that have changed, once its backoff is over."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ class Cleaners:
     """Implements `models.cluster.cluster.Compaction`."""
 
     def __init__(self, cluster: SimCluster) -> None:
-        """Remember the cluster."""
+        """Act for this cluster."""
         self._cluster = cluster
 
     def begin(self, partition: SimPartition) -> None:
-        """Nothing is known of a partition before it changes."""
+        """Do nothing: a cleaner checks a partition when it changes."""
 
     def notice(self, partition: SimPartition, broker: int) -> None:
-        """Have a broker's cleaner look at a replica that has changed."""
+        """Schedule a check of a replica that has changed."""
         self._look_later(partition, broker)
 
     def wake(self) -> None:
-        """Have every cleaner look at everything."""
+        """Schedule a check of every replica."""
         for broker in self._cluster.brokers:
             self.restart(broker)
 
     def crash(self, broker: int) -> None:
-        """Have a broker's cleaner forget when it was to look, and look at everything once it runs again."""
+        """Drop the schedule of a broker's cleaner, and check all its replicas once it runs again."""
         self._cluster.brokers[broker].look_at_s = math.inf
         self.restart(broker)
 
     def restart(self, broker: int) -> None:
-        """Have a broker's cleaner look at everything."""
-        for partition in self._cluster.held_by(broker):
+        """Schedule a check of all replicas of a broker."""
+        for partition in self._cluster.partitions_of(broker):
             self._look_later(partition, broker)
 
     def served(self, partition: SimPartition, broker: int) -> Replica:
@@ -50,7 +50,7 @@ class Cleaners:
         return partition.replica(broker)
 
     def _look_later(self, partition: SimPartition, broker: int, delay_s: float = 0.0) -> None:
-        """Have a broker's cleaner look at a replica when it is the time for that."""
+        """Schedule a check of a replica at the cleaner's next time after a delay."""
         one = self._cluster.brokers[broker]
         one.changed[partition] = None
         at_s = one.next_look_s(self._cluster.clock.now_s() + delay_s)
@@ -59,7 +59,7 @@ class Cleaners:
             self._cluster.clock.after(at_s - self._cluster.clock.now_s(), partial(self._look, one, at_s))
 
     def _look(self, broker: Broker, at_s: float) -> None:
-        """Clean what is due on a broker, and come back when time alone may make more due."""
+        """Clean the replicas that are due on a broker, and schedule checks of those that time alone may make due."""
         if broker.look_at_s != at_s:
             return
         broker.look_at_s = math.inf

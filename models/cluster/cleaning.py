@@ -1,4 +1,4 @@
-"""When a broker's cleaner begins a pass over a replica, and by what numbers."""
+"""When a broker's cleaner begins a pass over a replica, and with which settings."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from models.rules import Rules
 
 Clean: TypeAlias = Callable[["Replica", Cleaning, int, Bounds], bool]
-"""One pass of a cleaner, as `models.cleaner.clean` is; whether it did anything."""
+"""One pass of a cleaner, like `models.cleaner.clean`; returns whether it changed anything."""
 
 AT_REST: Final = 1.0
-"""A ``min.cleanable.dirty.ratio`` that nothing exceeds: where something is cleaned without being dirty, it rests."""
+"""A ``min.cleanable.dirty.ratio`` that no log exceeds: it also stops compaction that needs no dirty records."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Compactor:
 
 
 def cleaning_of(topic: Mapping[str, float], producer_expiration_ms: float, version: Rules) -> Cleaning:
-    """Return by what a cleaner goes."""
+    """Return the settings of a pass."""
     return Cleaning(
         delete_retention_ms=int(topic["delete.retention.ms"]),
         producer_expiration_ms=int(producer_expiration_ms),
@@ -52,7 +52,7 @@ def cleaning_of(topic: Mapping[str, float], producer_expiration_ms: float, versi
 def is_due(replica: Replica, cleaning: Cleaning, topic: Mapping[str, float], now_ms: int, sizes: Sizes) -> bool:
     """Whether a pass begins now (``LogCleanerManager.grabFilthiestCompactedLog``).
 
-    What is dirty makes more than ``min.cleanable.dirty.ratio`` of what could be cleaned, or has been dirty for longer
+    The dirty bytes are more than ``min.cleanable.dirty.ratio`` of the cleanable bytes, or have been dirty for longer
     than ``max.compaction.lag.ms``.
     """
     cleanable = replica.segments[: cleanable_segments(replica, cleaning, now_ms)]
@@ -67,7 +67,7 @@ def is_due(replica: Replica, cleaning: Cleaning, topic: Mapping[str, float], now
 
 
 def due_later_ms(replica: Replica, topic: Mapping[str, float], now_ms: int) -> float | None:
-    """Return when the time alone may make a pass begin: once a lag of compaction is over; None where it never does."""
+    """Return when time alone may make a pass due, at the end of a compaction lag; None if it never does."""
     dirty = [one for one in dirty_segments(replica, replica.segments[:-1]) if one.batches]
     if not dirty:
         return None
@@ -78,25 +78,25 @@ def due_later_ms(replica: Replica, topic: Mapping[str, float], now_ms: int) -> f
 
 
 def dirty_segments(replica: Replica, among: list[Segment]) -> list[Segment]:
-    """Return those of the segments that were written since the last pass."""
+    """Return the segments that were written since the last pass."""
     start = first_dirty(replica)
     return [segment for segment in among if segment.base_offset >= start]
 
 
 def _since_ms(dirty: list[Segment]) -> int:
-    """Since when there has been something dirty: the first batch's time, of each segment."""
+    """Return since when there are dirty records: the smallest timestamp of the segments' first batches."""
     return min(segment.batches[0].max_timestamp_ms for segment in dirty if segment.batches)
 
 
 def _is_due_in_redpanda(
     replica: Replica, cleaning: Cleaning, topic: Mapping[str, float], now_ms: int, _sizes: Sizes
 ) -> bool:
-    """Whether there is a closed segment: every look makes a pass (``log_compaction_interval_ms``)."""
+    """Whether there is a closed segment: every check begins a pass (``log_compaction_interval_ms``)."""
     return topic["min.cleanable.dirty.ratio"] < AT_REST and stable_segments(replica, cleaning, now_ms) > 0
 
 
 def _due_later_in_redpanda(replica: Replica, topic: Mapping[str, float], now_ms: int) -> float | None:
-    """Return when the next segment was clean for the retention."""
+    """Return when the next segment will have been clean for the retention."""
     since_ms = [one.clean_since_ms for one in replica.segments if one.clean_since_ms is not None]
     moments = (at_ms + topic["delete.retention.ms"] for at_ms in since_ms)
     return min((moment for moment in moments if moment > now_ms), default=None)

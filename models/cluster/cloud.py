@@ -1,11 +1,11 @@
-"""Cloud Topics on simulated brokers: what is decided moves from the replicated log to one shared copy.
+"""Cloud Topics on simulated brokers: decided batches move from the replicated log to one shared copy.
 
 Source: Redpanda's post on compaction in Cloud Topics.
 
-Each broker has the end of a partition in a log of its own (L0). Up to its last stable offset, the leader hands that
-over to the object store and the metastore (L1), without markers and without what was aborted; replicas then drop it. A
-reader of any broker gets L1, and behind it what that broker has in L0. Any broker compacts any partition's L1, and
-where two do so at once the metastore takes the first (`models.cloud_topics`).
+Each broker has the end of a partition in a log of its own (L0). The leader hands batches below the last stable offset
+over to the object store and the metastore (L1), without markers and aborted batches; replicas then drop them. A reader
+of any broker gets L1, and after it the L0 of that broker. Any broker compacts any partition's L1, and if two do so at
+once the metastore accepts the first (`models.cloud_topics`).
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from models.cluster.partition import SimPartition
 
 HAND_OVER_S: Final = 0.25
-"""How long what is decided may stay in L0 alone."""
+"""How long decided batches may stay only in L0."""
 SHORTEST_PASS_S, LONGEST_PASS_S = 0.005, 0.08
-"""From reading metadata to the commit: long enough for two brokers to be at it at once."""
+"""From reading metadata to the commit: long enough for passes of two brokers to overlap."""
 
 
 class CloudStore:
     """L1 of partitions, and compactors on every broker. Implements `models.cluster.cluster.Compaction`."""
 
     def __init__(self, cluster: SimCluster) -> None:
-        """Remember the cluster."""
+        """Act for this cluster."""
         self._cluster = cluster
         self._cloud = Cloud()
         self._by_name: dict[str, SimPartition] = {}
@@ -49,18 +49,18 @@ class CloudStore:
         self._cloud.create(_name(partition), self._settings(partition))
 
     def served(self, partition: SimPartition, broker: int) -> Replica:
-        """Return what a broker serves: L1, and what it has behind that in its own log."""
+        """Return the log that a broker serves: L1, and after it the rest of its own log."""
         own = partition.replica(broker)
         log = self._cloud.partitions[_name(partition)].log
         batches = [batch for piece in log.objects for batch in piece.batches]
         if not batches or batches[-1].last_offset + 1 < log.end_offset:
             batches += _gap(batches[-1].last_offset + 1 if batches else 0, log.end_offset)
-        behind = [batch for batch in own.from_offset(log.end_offset) if batch.base_offset >= log.end_offset]
+        later = [batch for batch in own.from_offset(log.end_offset) if batch.base_offset >= log.end_offset]
         aborted = [one for one in own.aborted if one.last_offset >= log.end_offset]
-        return replace(own.fork(), segments=[Segment(0, [*batches, *behind], aborted)], log_start=0)
+        return replace(own.fork(), segments=[Segment(0, [*batches, *later], aborted)], log_start=0)
 
     def notice(self, partition: SimPartition, broker: int) -> None:
-        """Have the leader hand over what is decided, a little later."""
+        """Let the leader hand over decided batches, a little later."""
         name = _name(partition)
         if broker != partition.leader_id:
             return
@@ -69,14 +69,14 @@ class CloudStore:
             self._cluster.clock.after(HAND_OVER_S, partial(self._hand_over, partition))
 
     def wake(self) -> None:
-        """Have every leader look for what is decided, and every broker's idle worker for a log to compact."""
+        """Let every leader check for decided batches, and every broker's idle worker for a log to compact."""
         for partition in self._by_name.values():
             self.notice(partition, partition.replication.leader_id)
         for broker in self._cluster.brokers:
             self._wake(broker, 0.0)
 
     def crash(self, broker: int) -> None:
-        """Have a broker forget the passes that it was at."""
+        """Drop the passes of a broker."""
         self._cloud.crash(broker)
         self._woken.discard(broker)
 
@@ -144,11 +144,11 @@ class CloudStore:
         self._wake(broker, 0.0)
 
     def _rests(self, name: str) -> bool:
-        """Whether nothing of a partition is handed over, and no expired tombstone goes."""
+        """Whether a partition hands over nothing, and removes no expired tombstone."""
         return self._cluster.topic(self._by_name[name].topic)["min.cleanable.dirty.ratio"] >= AT_REST
 
     def _wake_for_tombstones(self, broker: int, now_ms: int) -> None:
-        """Look again when the next tombstone may go."""
+        """Schedule a check for when the next tombstone may be removed."""
         moments = [
             entry.cleaned_at_ms + stored.settings.delete_retention_ms
             for name, stored in self._cloud.partitions.items()
@@ -160,21 +160,21 @@ class CloudStore:
 
 
 def _decided(replica: Replica, start: int, end: int) -> Iterator[Batch]:
-    """Yield what L1 takes of a log: no markers, nothing aborted, and of transactions only what they wrote."""
+    """Yield the batches for L1: without markers and aborted batches, and without transactional bits."""
     for batch in replica.from_offset(start):
         if batch.base_offset >= end:
             return
         if batch.control or replica.is_aborted(batch):
-            # Its offsets are left out; the last batch tells how far L1 goes.
+            # An empty batch for its offsets; the last batch marks the end of L1.
             yield Batch(batch.base_offset, batch.last_offset, (), batch.max_timestamp_ms)
         else:
             yield replace(batch, transactional=False)
 
 
 def _gap(start: int, end: int) -> list[Batch]:
-    """Return a batch without records for offsets that nothing is left of, so that a reader sees how far the log goes.
+    """Return a batch without records for offsets without batches, so that a reader sees the log end offset.
 
-    Kafka's cleaner leaves such a one. What Cloud Topics answers there is not known.
+    Kafka's cleaner leaves such a batch. The answer of Cloud Topics there is unknown.
     """
     return [Batch(start, end - 1, (), 0)] if start < end else []
 

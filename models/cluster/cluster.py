@@ -1,4 +1,4 @@
-"""The cluster: what befalls its brokers, who leads, and who has replicas.
+"""The cluster: starts and failures of its brokers, leaders, and assignments of replicas.
 
 Sources: ``ReplicationControlManager`` and ``BrokerHeartbeatManager`` (sessions, leaders, replicas); Kafka 3.9 to 4.4.
 """
@@ -12,10 +12,10 @@ from models.cluster.broker import Broker
 from models.cluster.cleaners import Cleaners
 from models.cluster.cleaning import KAFKA, Compactor
 from models.cluster.cloud import CloudStore
+from models.cluster.coordinated import CoordinatedCompaction
 from models.cluster.copying import Copying
 from models.cluster.network import Network
 from models.cluster.partition import SimPartition, Sizes, begins_segment
-from models.cluster.protection import Protection
 from models.cluster.settings import BROKER, TOPIC, numbers, refuse_unknown
 from models.replica import Replica
 from models.replication import Replication
@@ -35,22 +35,22 @@ START_S = 1.0
 
 
 class Compaction(Protocol):
-    """Who compacts what: each broker its own replicas (`Cleaners`), or any broker the one copy (`CloudStore`)."""
+    """Compaction by brokers: of their own replicas (`Cleaners`), or of the one shared copy (`CloudStore`)."""
 
     def begin(self, partition: SimPartition) -> None:
         """Begin with a partition that was just created."""
         ...
 
     def notice(self, partition: SimPartition, broker: int) -> None:
-        """A replica is not what it was."""
+        """Handle a change of a replica."""
         ...
 
     def wake(self) -> None:
-        """Settings have changed: there may be more to do."""
+        """Handle a change of settings: more passes may be due."""
         ...
 
     def crash(self, broker: int) -> None:
-        """A broker has ended, or begun: what it was at is forgotten."""
+        """Handle a start or an end of a broker: its passes are dropped."""
         ...
 
     def served(self, partition: SimPartition, broker: int) -> Replica:
@@ -60,11 +60,11 @@ class Compaction(Protocol):
 
 @dataclass(frozen=True)
 class ClusterRules:
-    """By what a cluster compacts: ``compactor`` is each broker's own part.
+    """How a cluster compacts: ``compactor`` is the compaction of each broker.
 
-    ``coordinated``: only what all replicas allow is removed. ``shared``: there is one copy, as in Cloud Topics, and
-    replicas clean nothing. ``reports_s``: how often replicas tell their leader how far they are, where it has not heard
-    of it. ``version``: what differs between Kafka's.
+    ``coordinated``: tombstones and markers are removed only below the bounds of all replicas. ``shared``: there is one
+    copy, as in Cloud Topics, and replicas clean nothing. ``reports_s``: after how long replicas repeat reports that the
+    leader may not have received. ``version``: the rules of a Kafka version.
     """
 
     compactor: Compactor = KAFKA
@@ -76,7 +76,7 @@ class ClusterRules:
 
 @dataclass
 class SimCluster:
-    """Brokers that are not started yet. All that is left to chance comes from ``random``."""
+    """A cluster, whose brokers are not started yet. All random choices come from ``random``."""
 
     clock: VirtualClock
     random: Random
@@ -88,7 +88,7 @@ class SimCluster:
     partitions: dict[TopicPartition, SimPartition] = field(default_factory=dict)
     topics: dict[str, dict[str, str]] = field(default_factory=dict)
     sizes: Sizes = field(default_factory=Sizes)
-    _protection: Protection | None = field(init=False, default=None)
+    _coordinated: CoordinatedCompaction | None = field(init=False, default=None)
     _copying: Copying = field(init=False)
     _compaction: Compaction = field(init=False)
     _topic_numbers: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class SimCluster:
         self.brokers = {one: Broker(one, self.settings, self.random.random()) for one in self.broker_ids}
         self.network = Network(self.random)
         if self.rules.coordinated:
-            self._protection = Protection(self, self.rules.reports_s)
+            self._coordinated = CoordinatedCompaction(self, self.rules.reports_s)
         self._copying = Copying(self)
         self._compaction = CloudStore(self) if self.rules.shared else Cleaners(self)
 
@@ -115,15 +115,15 @@ class SimCluster:
     def _partition(self, topic: str, number: int, brokers: Sequence[int]) -> SimPartition:
         def rolls(replica: Replica, batch: Batch) -> bool:
             given = self.topic(topic)
-            # A topic that is compacted rolls its segments in time for the latest pass (``LogConfig.maxSegmentMs``).
+            # A compacted topic rolls its segments in time for ``max.compaction.lag.ms`` (``LogConfig.maxSegmentMs``).
             segment_ms = min(given["segment.ms"], given["max.compaction.lag.ms"])
             return begins_segment(segment_ms, given["segment.bytes"], self.sizes, replica, batch)
 
         away = {one for one in brokers if not self.brokers[one].is_registered}
         replication = Replication({one: self._replica(one) for one in brokers}, brokers[0], rolls, away)
         made = SimPartition(topic, number, replication, tuple(brokers))
-        if self._protection is not None:
-            self._protection.begin(made)
+        if self._coordinated is not None:
+            self._coordinated.begin(made)
         self._compaction.begin(made)
         return made
 
@@ -151,18 +151,18 @@ class SimCluster:
         for one in brokers:
             self.brokers[one].set(settings)
         for partition in self.partitions.values():
-            self._copying.kick_all(partition)
+            self._copying.schedule_fetches(partition)
         self._compaction.wake()
 
-    # What befalls brokers.
+    # Starts and failures of brokers.
 
     def start(self, broker: int) -> None:
         """Start a broker; it is registered a little later, and copies from then on.
 
-        One that was killed reads its logs again: its producers are those that are left in them.
+        A broker that was killed recovers its logs: its producers are those that are left in the logs.
         """
         one = self.brokers[broker]
-        for partition in self.held_by(broker):
+        for partition in self.partitions_of(broker):
             (Replica.recover if one.was_killed else Replica.reopen)(partition.replica(broker))
             partition.touch(broker)
         one.was_killed = False
@@ -170,8 +170,8 @@ class SimCluster:
         self._reach_later(broker, START_S * self.random.uniform(0.5, 1.5))
 
     def stop(self, broker: int) -> None:
-        """Have a broker shut down: it hands over what it leads, and is out of the cluster at once."""
-        for partition in self.held_by(broker):
+        """Shut a broker down: it hands over its leaderships, and leaves the cluster at once."""
+        for partition in self.partitions_of(broker):
             others = [one for one in partition.in_sync if one != broker and self.is_reachable(one)]
             if partition.leader_id == broker and others:
                 self.lead(partition, others[0])
@@ -179,13 +179,13 @@ class SimCluster:
         self._change(broker, is_running=False, is_paused=False)
 
     def kill(self, broker: int) -> None:
-        """End a broker; the others notice when its session is over."""
+        """Kill a broker; the others notice when its session times out."""
         self.brokers[broker].was_killed = True
         self._change(broker, is_running=False, is_paused=False)
         self._miss_later(broker)
 
     def pause(self, broker: int, *, is_paused: bool) -> None:
-        """Freeze a broker, or let it go on."""
+        """Pause a broker, or resume it."""
         self._change(broker, is_running=True, is_paused=is_paused)
         if is_paused:
             self._miss_later(broker)
@@ -193,13 +193,13 @@ class SimCluster:
             self._reach_later(broker, self._heartbeat_s(broker))
 
     def cut(self, broker: int) -> None:
-        """Have a broker reach nobody; it goes on alone."""
+        """Disconnect a broker from all others; it keeps running."""
         self.network.cut.add(broker)
         self.brokers[broker].changes += 1
         self._miss_later(broker)
 
     def heal(self, broker: int) -> None:
-        """Connect it again."""
+        """Connect a broker again."""
         self.network.cut.discard(broker)
         self.brokers[broker].changes += 1
         self._reach_later(broker, self._heartbeat_s(broker))
@@ -230,15 +230,15 @@ class SimCluster:
 
     def _register(self, broker: int) -> None:
         self.brokers[broker].is_registered = True
-        for partition in self.held_by(broker):
+        for partition in self.partitions_of(broker):
             if not partition.has_leader and broker in partition.in_sync:
                 self._follow(partition, broker)
-            self._copying.kick_all(partition)
+            self._copying.schedule_fetches(partition)
 
     def _fence(self, broker: int) -> None:
-        """Give a broker up: it leads no more, and is in no ISR that has somebody else."""
+        """Fence a broker: it loses its leaderships, and leaves every ISR that has another member."""
         self.brokers[broker].is_registered = False
-        for partition in self.held_by(broker):
+        for partition in self.partitions_of(broker):
             others = [one for one in partition.in_sync if one != broker and self.brokers[one].is_registered]
             if partition.leader_id == broker:
                 if others:
@@ -250,69 +250,69 @@ class SimCluster:
                 self._copying.advance(partition)
 
     def _follow(self, partition: SimPartition, leader: int) -> None:
-        """Have another replica lead, as it is; what only others have is not part of the log any more."""
+        """Make another replica the leader, without a fetch; others truncate what they have beyond its log end."""
         partition.replication.fail_over(leader)
         partition.has_leader = True
-        if self._protection is not None:
-            self._protection.elect(partition, leader)
-        self._copying.kick_all(partition)
+        if self._coordinated is not None:
+            self._coordinated.elect(partition, leader)
+        self._copying.schedule_fetches(partition)
 
-    # Who leads, and who has replicas.
+    # Leaders and assignments.
 
     def lead(self, partition: SimPartition, broker: int) -> None:
-        """Have a replica lead that is in sync (``PREFERRED`` election); nothing happens where it is not."""
+        """Make a replica the leader if it is in sync (``PREFERRED`` election), else do nothing."""
         if partition.leader_id in {None, broker} or broker not in partition.in_sync or not self.is_reachable(broker):
             return
         partition.replication.elect(broker)
         partition.touch(broker)
-        if self._protection is not None:
-            self._protection.elect(partition, broker)
-        self._copying.kick_all(partition)
+        if self._coordinated is not None:
+            self._coordinated.elect(partition, broker)
+        self._copying.schedule_fetches(partition)
 
     def reassign(self, partition: SimPartition, brokers: Sequence[int]) -> None:
-        """Give a partition these replicas: new ones begin to copy, others go."""
+        """Assign these brokers to a partition: new replicas begin to copy, others are removed."""
         replication = partition.replication
         for one in brokers:
             if one not in replication.replicas:
                 replication.replicas[one] = self._replica(one)
                 replication.away.add(one)
-                if self._protection is not None:
-                    self._protection.add(partition, one)
+                if self._coordinated is not None:
+                    self._coordinated.add(partition, one)
         partition.assigned = tuple(brokers)
         if replication.leader_id not in brokers:
             self.lead(partition, next(one for one in brokers if one in partition.in_sync))
         for one in [one for one in replication.replicas if one not in brokers]:
             replication.away.discard(one)
             del replication.replicas[one]
-            if self._protection is not None:
-                self._protection.remove(partition, one)
-        self._copying.kick_all(partition)
+            if self._coordinated is not None:
+                self._coordinated.remove(partition, one)
+        self._copying.schedule_fetches(partition)
 
     # Writing and copying.
 
     def append(self, partition: SimPartition, batch: Batch) -> None:
-        """Append what a client or the coordinator writes to the leader."""
+        """Append a batch of a client or the transaction coordinator to the leader."""
         leader = partition.replication.leader_id
         partition.replication.append(batch)
         self.changed(partition, leader)
-        self._copying.kick_all(partition)
+        self._copying.schedule_fetches(partition)
 
     def changed(self, partition: SimPartition, broker: int) -> None:
-        """A replica is not what it was: there may be something to clean, or to tell."""
+        """Handle a change of a replica: it may be due for cleaning, or have a new report."""
         partition.touch(broker)
         self._compaction.notice(partition, broker)
         self.cleaned(partition, broker)
 
     def cleaned(self, partition: SimPartition, broker: int) -> None:
-        """A replica may have come further: where replicas compact together, the others are told."""
-        if self._protection is not None:
-            self._protection.notice(partition, broker)
+        """Handle a pass: with coordinated compaction, the replica may have a new report."""
+        if self._coordinated is not None:
+            self._coordinated.notice(partition, broker)
 
     def joined(self, partition: SimPartition, broker: int) -> None:
-        """A replica is in sync from now on."""
-        if self._protection is not None:
-            self._protection.joined(partition, broker)
+        """Handle a replica that has joined the ISR."""
+        if self._coordinated is not None:
+            self._coordinated.joined(partition, broker)
 
-    def held_by(self, broker: int) -> Iterator[SimPartition]:
-        """Yield the partitions that a broker has a replica of."""
+    def partitions_of(self, broker: int) -> Iterator[SimPartition]:
+        """Yield the partitions of which a broker has a replica."""
         return (one for one in self.partitions.values() if broker in one.replication.replicas)

@@ -1,4 +1,4 @@
-"""How followers copy: who fetches when, who counts as in sync, and how far everybody is known to be.
+"""How followers copy: the times of their fetches, the ISR, and the high watermark.
 
 Sources: ``ReplicaFetcherThread``, ``ReplicaManager`` and ``Partition`` (ISR, high watermark), KIP-73 (throttles).
 """
@@ -16,32 +16,32 @@ if TYPE_CHECKING:
 
 
 class Copying:
-    """Acts for every follower of a cluster."""
+    """The fetches of every follower of a cluster."""
 
     def __init__(self, cluster: SimCluster) -> None:
-        """Remember the cluster."""
+        """Act for this cluster."""
         self._cluster = cluster
 
-    def kick_all(self, partition: SimPartition) -> None:
-        """Have every follower fetch what it lacks."""
+    def schedule_fetches(self, partition: SimPartition) -> None:
+        """Schedule a fetch of every follower that lacks batches or the high watermark."""
         for broker in partition.assigned:
-            self.kick(partition, broker)
+            self.schedule_fetch(partition, broker)
 
-    def kick(self, partition: SimPartition, broker: int) -> None:
-        """Have a follower fetch what it lacks, unless it does so already."""
+    def schedule_fetch(self, partition: SimPartition, broker: int) -> None:
+        """Schedule a fetch of a follower, unless it lacks nothing or a fetch is in flight."""
         leader = partition.leader_id
         if leader is None or not self._can_copy(partition, broker):
             return
         one, in_sync = self._cluster.brokers[broker], broker in partition.in_sync
         wait_s = 0.0
         if partition.lacks_batches(broker) or not in_sync:
-            self._look_for_lag(partition, broker)
+            self._check_lag(partition, broker)
             under_way = partition.copying
             if not in_sync:
                 wait_s = max(one.free_at_s - self._cluster.clock.now_s(), 0.0)
         elif partition.lacks_high_watermark(broker):
             under_way = partition.learning
-            # An answer without batches comes late.
+            # A response without batches is delayed.
             wait_s = one.number_of("replica.fetch.wait.max.ms") / 1000
         else:
             return
@@ -56,9 +56,9 @@ class Copying:
             self._cluster.clock.after(wait_s + takes_s, partial(self._copy, partition, broker, under_way))
 
     def _copy_again(self, partition: SimPartition, broker: int, under_way: set[int]) -> None:
-        """A follower's fetch was lost."""
+        """Repeat a follower's lost fetch."""
         under_way.discard(broker)
-        self.kick(partition, broker)
+        self.schedule_fetch(partition, broker)
 
     def _can_copy(self, partition: SimPartition, broker: int) -> bool:
         leader = partition.leader_id
@@ -72,13 +72,13 @@ class Copying:
         )
 
     def _copy(self, partition: SimPartition, broker: int, under_way: set[int]) -> None:
-        """A follower's fetch is answered."""
+        """Complete a follower's fetch."""
         under_way.discard(broker)
         if not self._can_copy(partition, broker):
             return
         rate = self._rate(broker)
         is_throttled = rate < NEVER_MS and broker not in partition.in_sync
-        known_to, mine = partition.leader.high_watermark, partition.replica(broker)
+        previous, mine = partition.leader.high_watermark, partition.replica(broker)
         before = mine.log_end
         partition.replication.fetch(broker, 1 if is_throttled else None)
         if is_throttled and mine.log_end > before:
@@ -87,34 +87,34 @@ class Copying:
             one.free_at_s = max(one.free_at_s, self._cluster.clock.now_s()) + self._cluster.sizes.of(copied) / rate
         self._join(partition, broker)
         self._cluster.changed(partition, broker)
-        self.advance(partition, known_to)
-        self.kick(partition, broker)
+        self.advance(partition, previous)
+        self.schedule_fetch(partition, broker)
 
     def _rate(self, broker: int) -> float:
-        """Bytes a second that a replica out of sync may copy (KIP-73)."""
+        """Return how many bytes a second a replica out of sync may copy (KIP-73)."""
         one = self._cluster.brokers[broker]
         return min(one.number_of(f"{side}.replication.throttled.rate") for side in ("leader", "follower"))
 
     def _join(self, partition: SimPartition, broker: int) -> None:
-        """Count a follower as in sync that has caught up with the high watermark (``Partition.maybeExpandIsr``)."""
+        """Add a follower to the ISR that has caught up with the high watermark (``Partition.maybeExpandIsr``)."""
         replication = partition.replication
         if broker in replication.away and partition.replica(broker).log_end >= partition.leader.high_watermark:
             replication.away.discard(broker)
             self._cluster.joined(partition, broker)
 
-    def advance(self, partition: SimPartition, known_to: int | None = None) -> None:
-        """Have the leader know how far everybody in sync is; followers learn it by their next fetch.
+    def advance(self, partition: SimPartition, previous: int | None = None) -> None:
+        """Advance the leader's high watermark; followers learn it with their next fetch.
 
-        ``known_to``: its high watermark before anything happened, where that is over.
+        ``previous``: the high watermark before an earlier change, if this call follows one.
         """
-        before = partition.leader.high_watermark if known_to is None else known_to
+        before = partition.leader.high_watermark if previous is None else previous
         partition.replication.advance()
         if partition.leader.high_watermark != before:
             self._cluster.changed(partition, partition.replication.leader_id)
-            self.kick_all(partition)
+            self.schedule_fetches(partition)
 
-    def _look_for_lag(self, partition: SimPartition, broker: int) -> None:
-        """Look whether a follower has what there is now, once it could have lagged for too long."""
+    def _check_lag(self, partition: SimPartition, broker: int) -> None:
+        """Check after the maximum lag whether a follower has reached the present log end."""
         if broker in partition.late or broker not in partition.in_sync:
             return
         partition.late.add(broker)
@@ -129,4 +129,4 @@ class Copying:
         if broker in partition.in_sync:
             partition.replication.away.add(broker)
             self.advance(partition)
-            self.kick(partition, broker)
+            self.schedule_fetch(partition, broker)

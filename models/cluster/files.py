@@ -1,4 +1,4 @@
-"""What a broker has on disk: segments, aborted transactions, producer snapshots, checkpoints."""
+"""A broker's files on disk: segments, aborted transactions, producer snapshots, checkpoints."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write_replica(folder: Path, replica: Replica, bytes_of: Callable[[Batch], by
 
 
 def write_segment(folder: Path, segment: Segment, bytes_of: Callable[[Batch], bytes], suffix: str = "") -> None:
-    """Write one segment's files; ``suffix`` as the cleaner gives them one."""
+    """Write one segment's files; ``suffix``: the suffix that the cleaner gives them."""
     name = f"{folder}/{segment.base_offset:020d}"
     with open(f"{name}.log{suffix}", "wb") as log:  # noqa: PTH123  many small files: a Path each costs as much again
         log.write(b"".join([bytes_of(batch) for batch in segment.batches]))
@@ -36,6 +36,6 @@ def write_segment(folder: Path, segment: Segment, bytes_of: Callable[[Batch], by
 
 
 def write_checkpoint(path: Path, offsets: Mapping[tuple[str, int], int]) -> None:
-    """Write one offset a partition (``OffsetCheckpointFile``)."""
+    """Write one offset for each partition (``OffsetCheckpointFile``)."""
     lines = [f"{topic} {number} {at}\n" for (topic, number), at in offsets.items()]
     path.write_text(f"0\n{len(lines)}\n{''.join(lines)}")

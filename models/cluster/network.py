@@ -1,4 +1,4 @@
-"""Who reaches whom, and how long a message takes: some take longer than others, and some never arrive."""
+"""The links between brokers: delays of messages, and messages that never arrive."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 FASTEST_S, SLOWEST_S = 0.0005, 0.005
 LOST: Final = 0.01
-"""Of a healthy network: what TCP makes up for is a message that is late, here one that is sent again."""
+"""The share of lost messages in a healthy network: a lost message is sent again, where TCP would deliver it late."""
 
 
 @dataclass
 class Network:
-    """``cut``: brokers that reach nobody. ``lost``, ``delays_s``: what a broker's link loses and adds."""
+    """``cut``: disconnected brokers. ``lost``, ``delays_s``: lost share and added delay of a broker's messages."""
 
     random: Random
     cut: set[int] = field(default_factory=set)
@@ -23,7 +23,7 @@ class Network:
     delays_s: dict[int, float] = field(default_factory=dict)
 
     def takes_s(self, sender: int, receiver: int) -> float | None:
-        """Return how long a message is under way; None where it does not arrive."""
+        """Return how long a message takes; None if it does not arrive."""
         chance = self.random.random()
         latency_s = self.random.uniform(FASTEST_S, SLOWEST_S)
         if sender in self.cut or receiver in self.cut:
@@ -33,6 +33,6 @@ class Network:
         return latency_s + self.delays_s.get(sender, 0.0)
 
     def clear(self) -> None:
-        """Take back what was done to links but for those that are cut."""
+        """Remove losses and delays of all links; disconnected brokers stay disconnected."""
         self.lost.clear()
         self.delays_s.clear()

@@ -1,4 +1,4 @@
-"""One partition of a simulated cluster: its replicas, who leads, and how followers copy."""
+"""One partition of a simulated cluster: its replicas, its leader, and the fetches in flight."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class SimPartition:
-    """``assigned``: its replicas' brokers, the preferred leader first. ``has_leader``: who led last still does.
+    """``assigned``: brokers of its replicas, the preferred leader first. ``has_leader``: the last leader still leads.
 
-    ``copying``, ``learning``: followers whose next fetch is under way, for batches or for the high watermark alone.
-    ``late``: those that are looked at once they may have lagged for too long. ``versions`` count what changes in a
-    replica. ``protocol``: what coordinates compaction, if anything.
+    ``copying``, ``learning``: followers whose next fetch is in flight, for batches or only for the high watermark.
+    ``late``: followers with a scheduled check of their lag. ``versions`` count the changes of each replica.
+    ``protocol``: the state of coordinated compaction, if any.
     """
 
     topic: str
@@ -37,12 +37,12 @@ class SimPartition:
 
     @property
     def leader_id(self) -> int | None:
-        """Who leads; None while nobody does."""
+        """The leader's broker; None without a leader."""
         return self.replication.leader_id if self.has_leader else None
 
     @property
     def leader(self) -> Replica:
-        """The replica of who leads, or did last."""
+        """The replica of the leader, or of the last leader."""
         return self.replication.leader
 
     @property
@@ -55,23 +55,23 @@ class SimPartition:
         return self.replication.replicas[broker]
 
     def touch(self, broker: int) -> None:
-        """Note that a broker's replica is not what it was."""
+        """Count a change of a broker's replica."""
         self.versions[broker] = self.versions.get(broker, 0) + 1
 
     def lacks_batches(self, broker: int) -> bool:
-        """Whether a follower has yet to copy something, or to drop it."""
+        """Whether a follower has yet to copy batches, or to truncate."""
         mine = self.replica(broker)
         return mine.log_end < self.leader.log_end or mine.diverged_from is not None
 
     def lacks_high_watermark(self, broker: int) -> bool:
-        """Whether a follower has yet to learn how far the high watermark is."""
+        """Whether a follower has yet to learn the high watermark."""
         mine = self.replica(broker)
         return mine.high_watermark < min(self.leader.high_watermark, mine.log_end)
 
     def is_stored(self, batch: Batch) -> bool | None:
-        """Whether everybody in sync has a batch that was appended to a leader; None where that has failed with it.
+        """Whether all replicas in sync have a batch that a leader appended; None if it was lost with that leader.
 
-        A later leader's log tells where the epochs before its own ended (KIP-101).
+        A later leader's log shows the end offsets of earlier leader epochs (KIP-101).
         """
         later = [start for epoch, start in self.leader.epochs.items() if epoch > batch.leader_epoch]
         if batch.last_offset >= min(later, default=MAX_INT64):
@@ -82,23 +82,23 @@ class SimPartition:
 def begins_segment(segment_ms: float, segment_bytes: float, sizes: Sizes, replica: Replica, batch: Batch) -> bool:
     """Whether a replica begins a segment before it appends a batch (``LogSegment.shouldRoll``).
 
-    Time is that of the batches: from the first one's in the segment to this one's.
+    Time is by batches' timestamps: from the segment's first batch to this batch.
     """
-    held = replica.segments[-1].batches
-    if not held:
+    present = replica.segments[-1].batches
+    if not present:
         return False
-    is_old = batch.max_timestamp_ms - held[0].max_timestamp_ms > segment_ms
-    return is_old or sizes.of(held) + sizes.of([batch]) > segment_bytes
+    is_old = batch.max_timestamp_ms - present[0].max_timestamp_ms > segment_ms
+    return is_old or sizes.of(present) + sizes.of([batch]) > segment_bytes
 
 
 @dataclass
 class Sizes:
-    """Bytes of batches; those that several replicas share are encoded once."""
+    """Bytes of batches; a batch that several replicas share is encoded once."""
 
     encoded: dict[Batch, bytes] = field(default_factory=dict)
 
     def bytes_of(self, batch: Batch) -> bytes:
-        """Return what a broker stores."""
+        """Return the bytes that a broker stores."""
         if batch not in self.encoded:
             self.encoded[batch] = encode(batch)
         return self.encoded[batch]

@@ -1,4 +1,4 @@
-"""What brokers and topics are given: the settings that make a difference here, with Kafka's defaults.
+"""The settings of brokers and topics that have an effect in the model, with Kafka's defaults.
 
 Names, defaults and bounds are those of ``TopicConfig``, ``ServerConfigs``, ``CleanerConfig``, ``ReplicationConfigs``
 and ``TransactionStateManagerConfig`` (Kafka 3.9 to 4.4).
@@ -38,7 +38,7 @@ BROKER: Final[Mapping[str, float]] = {
     "leader.replication.throttled.rate": NEVER_MS,
     "follower.replication.throttled.rate": NEVER_MS,
 }
-"""Numbers of a broker; ``replica.fetch.wait.max.ms`` as this harness has it on real brokers, too."""
+"""Numbers of a broker; ``replica.fetch.wait.max.ms`` as this harness sets it on real brokers, too."""
 
 OF_NO_EFFECT: Final = frozenset(
     {
@@ -54,14 +54,14 @@ OF_NO_EFFECT: Final = frozenset(
         "request.timeout.ms",
     }
 )
-"""What this harness gives real brokers and what is without effect here: every topic is compacted, every replica that is
-not in sync is throttled, passes see all keys, producers expire before a pass, and quotas are exact."""
+"""Settings of real brokers in this harness without an effect here: every topic is compacted, every replica out of sync
+is throttled, passes see all keys, producers expire before a pass, and quotas are exact."""
 
 
 def numbers(scope: str, defaults: Mapping[str, float], given: Mapping[str, str]) -> dict[str, float]:
     """Return every number of a topic or a broker, as given or by default.
 
-    Raises `UsageError` for a name that makes no difference in the model, and for what is no number.
+    Raises `UsageError` for a name without an effect in the model, and for a value that is no number.
     """
     refuse_unknown(scope, defaults, given)
     try:
@@ -74,11 +74,13 @@ def refuse_unknown(scope: str, defaults: Mapping[str, float], names: Iterable[st
     """Raise `UsageError` for the first name that the model has no rule for."""
     for name in names:
         if name not in defaults and name not in OF_NO_EFFECT:
-            known = ", ".join(sorted(defaults))
-            raise UsageError(f"--set {scope}.{name}: simulated brokers know no such setting; they know {known}")
+            names_with_rule = ", ".join(sorted(defaults))
+            raise UsageError(
+                f"--set {scope}.{name}: simulated brokers know no such setting; they know {names_with_rule}"
+            )
 
 
 def raise_if_unknown(topic: Mapping[str, str], broker: Mapping[str, str]) -> None:
-    """Raise `UsageError` for the first setting of a topic or a broker that the model cannot take."""
+    """Raise `UsageError` for the first setting of a topic or a broker that the model does not support."""
     numbers("topic", TOPIC, topic)
     numbers("broker", BROKER, broker)

@@ -1,8 +1,8 @@
 """The transaction coordinator: producer ids and epochs, and the markers that end a transaction in each partition.
 
 Sources: ``TransactionCoordinator``, ``TransactionMarkerChannelManager`` and KIP-890 (transactions of version 2 raise
-the epoch at each end). The end of a transaction is answered before its markers are written; the next one of the same
-producer begins once they all are.
+the epoch at each end). The end of a transaction is acknowledged before its markers are written; the next transaction of
+the same producer begins once all markers are written.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ RETRY_S: Final = 0.1
 
 @dataclass(eq=False)
 class Transactional:
-    """What is known of a transactional id. ``ending``: partitions whose marker is to be written.
+    """The state of a transactional id. ``ending``: partitions whose marker is not written yet.
 
-    ``written``: markers that are written and may not be stored by all yet.
+    ``written``: markers that are written, but may not be on all replicas in sync yet.
     """
 
     producer_id: int
@@ -37,18 +37,18 @@ class Transactional:
 
 
 class Coordinator:
-    """Coordinates every transaction of a cluster; it is never away."""
+    """The transaction coordinator of a cluster; it never fails."""
 
     def __init__(self, cluster: SimCluster) -> None:
-        """Remember the cluster."""
+        """Act for this cluster."""
         self._cluster = cluster
-        self._known: dict[str, Transactional] = {}
+        self._by_id: dict[str, Transactional] = {}
 
     def init(self, transactional_id: str, *, raises_epoch: bool) -> Transactional:
-        """Give a producer its id, or the next epoch; what is open is aborted."""
-        one = self._known.get(transactional_id)
+        """Give a producer its id, or the next epoch; an open transaction is aborted."""
+        one = self._by_id.get(transactional_id)
         if one is None:
-            one = self._known[transactional_id] = Transactional(FIRST_PRODUCER_ID + len(self._known), raises_epoch)
+            one = self._by_id[transactional_id] = Transactional(FIRST_PRODUCER_ID + len(self._by_id), raises_epoch)
             return one
         if one.partitions:
             self.end(one, ABORT)
@@ -57,7 +57,7 @@ class Coordinator:
 
     @staticmethod
     def add(one: Transactional, partition: SimPartition) -> None:
-        """Have a partition take part in the transaction."""
+        """Add a partition to the transaction."""
         if partition not in one.partitions:
             one.partitions.append(partition)
 
@@ -70,12 +70,12 @@ class Coordinator:
             self._cluster.clock.after(delay_s, partial(self._write, one, partition, outcome, one.epoch))
 
     def ending(self) -> list[str]:
-        """Return the transactional ids whose markers are not with all replicas in sync."""
-        return [name for name, one in self._known.items() if self.is_ending(one)]
+        """Return the transactional ids whose markers are not on all replicas in sync."""
+        return [name for name, one in self._by_id.items() if self.is_ending(one)]
 
     @staticmethod
     def is_ending(one: Transactional) -> bool:
-        """Whether a marker of the last transaction is not with all replicas in sync."""
+        """Whether a marker of the last transaction is not on all replicas in sync."""
         one.written = [(partition, batch) for partition, batch in one.written if not partition.is_stored(batch)]
         return bool(one.ending or one.written)
 
@@ -102,9 +102,9 @@ class Coordinator:
         self._watch(one, partition, batch, outcome, epoch)
 
     def _watch(self, one: Transactional, partition: SimPartition, batch: Batch, outcome: str, epoch: int) -> None:
-        """Write a marker anew that a leader has failed with."""
+        """Write a marker again that was lost with a leader."""
 
-        def again() -> None:
+        def check() -> None:
             stored = partition.is_stored(batch)
             if stored is None:
                 one.written = [kept for kept in one.written if kept[1] is not batch]
@@ -114,4 +114,4 @@ class Coordinator:
                 self._watch(one, partition, batch, outcome, epoch)
 
         if not partition.is_stored(batch):
-            self._cluster.clock.after(1.0, again)
+            self._cluster.clock.after(1.0, check)

@@ -133,7 +133,7 @@ def _cluster(
         random=random,
         replication=replication,
         now_ms=_EPOCH_MS,
-        in_step_ms=dict.fromkeys(brokers, _EPOCH_MS),
+        caught_up_ms=dict.fromkeys(brokers, _EPOCH_MS),
     )
     assigned = [broker for broker in brokers if broker not in absent]
     controller = Controller(name, replication, random, random.choice((V3_5, V3_6, V4_0)), assigned)

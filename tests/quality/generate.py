@@ -93,7 +93,7 @@ def generate(seed: int, kind: str, *, records: int | None = None) -> Case:
     bare = random.random() < 0.1 and all(
         copy.replica.log_start <= copy.replica.segments[0].base_offset for held in copies.values() for copy in held
     )
-    wrongs = [
+    violations = [
         wrong
         for traffic in lives
         for wrong in expected(
@@ -107,8 +107,8 @@ def generate(seed: int, kind: str, *, records: int | None = None) -> Case:
         name=name,
         copies=copies,
         bare=bare,
-        expected=tuple(wrong for wrong in wrongs if wrong.required),
-        tolerated=tuple(wrong for wrong in wrongs if not wrong.required),
+        expected=tuple(wrong for wrong in violations if wrong.required),
+        tolerated=tuple(wrong for wrong in violations if not wrong.required),
         traits=frozenset().union(*(traffic.traits for traffic in lives)) | ({"bare"} if bare else set()),
     )
 
@@ -142,7 +142,7 @@ def _live(random: Random, kind: str, *, topic: str, number: int, brokers: list[i
             rolls=lambda *_: random.random() < settings.roll_share,
         ),
         now_ms=_EPOCH_MS,
-        in_step_ms=dict.fromkeys(brokers, _EPOCH_MS),
+        caught_up_ms=dict.fromkeys(brokers, _EPOCH_MS),
     )
     traffic = Traffic(partition, random, [b"k%d" % n for n in range(random.choice((2, 6, 20)))])
     if kind == LEGAL:
@@ -160,7 +160,7 @@ def _live_legally(traffic: Traffic, random: Random, records: int) -> None:
         partition.leave(joining)
         traffic.run(records // 3)
         traffic.held.discard(joining)
-        partition.in_step_ms[joining] = partition.now_ms
+        partition.caught_up_ms[joining] = partition.now_ms
         traffic.traits.add("joined")
     traffic.run(records // 2)
     if random.random() < 0.6:

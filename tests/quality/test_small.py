@@ -14,7 +14,7 @@ from harness.plan.catalog import Anomaly
 from models.bound import ADD, LEADER, NO_CHANGE, REMOVE, Bound
 from models.coordination import RULES
 from models.exhaustive import Explored, explore
-from models.small import Small
+from models.state_space import StateSpace
 
 BY_CHANGE = {change: Bound(writes=2, transactions=0, change=change) for change in (NO_CHANGE, LEADER, ADD, REMOVE)}
 TXN_JOINS = Bound(writes=0, transactions=1, change=ADD)
@@ -23,7 +23,7 @@ DELETED_AND_GONE = "p puts K; 2 leaves; p deletes K; 1 cleans; time passes; 1 cl
 
 @cache
 def walked(bound: Bound, *, first_only: bool = False, **how: Any) -> Explored:
-    small = Small(bound, **how)
+    small = StateSpace(bound, **how)
     return explore(small.start, small.following, small.wrong, most_states=2_000_000, first_only=first_only)
 
 
@@ -105,7 +105,7 @@ def test_a_replica_that_is_added_may_miss_a_marker_all_the_same() -> None:
 
     What was copied from the source before it cleaned may have its marker removed there before that is copied.
     """
-    small = Small(TXN_JOINS, coordinated=True)
+    small = StateSpace(TXN_JOINS, coordinated=True)
     found = explore(small.start, small.following, small.wrong, most_states=2_000_000, first_only=True)
     assert ways(found) == {
         Anomaly.STUCK_LSO:

@@ -11,7 +11,7 @@ from harness.plan.catalog import Anomaly
 from models import coordination, redpanda
 from models.bound import ADD, LEADER, NO_CHANGE, REMOVE, Bound
 from models.exhaustive import Explored, explore
-from models.small import Small, State
+from models.state_space import State, StateSpace
 from models.systems import redpanda_without
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def txn(change: str) -> Bound:
 @cache
 def walked(bound: Bound, *without: str, delayed: bool = False, first_only: bool = False) -> Explored:
     names = frozenset(without)
-    small = Small(bound, system=redpanda_without(names), coordinated=True, without=names, delayed=delayed)
+    small = StateSpace(bound, system=redpanda_without(names), coordinated=True, without=names, delayed=delayed)
     return explore(small.start, small.following, small.wrong, most_states=500_000, first_only=first_only)
 
 
@@ -138,7 +138,7 @@ class Reached(NamedTuple):
 
 def reached(bound: Bound, without: frozenset[str], *, reduced: bool) -> Reached:
     system = redpanda_without(without)
-    small = Small(bound, system=system, coordinated=True, without=without, delayed=True, reduced=reduced)
+    small = StateSpace(bound, system=system, coordinated=True, without=without, delayed=True, reduced=reduced)
     replicas: set[Hashable] = set()
 
     def wrong(state: State) -> Iterator[str]:

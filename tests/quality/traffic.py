@@ -54,7 +54,7 @@ class Traffic:
         partition = self.partition
         retention_ms = partition.settings.cleaning.delete_retention_ms
         for broker in partition.replicas:
-            late = partition.now_ms + ms - partition.in_step_ms[broker] >= retention_ms
+            late = partition.now_ms + ms - partition.caught_up_ms[broker] >= retention_ms
             if late and broker not in self.held:
                 partition.come_back(broker)
         partition.now_ms += ms

@@ -6,7 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from models.coordination import Coordination, Distribution, Known, Message, Pair, Report, begin, deliver, elect, living
+from models.coordination import (
+    Coordination,
+    Distribution,
+    Message,
+    Pair,
+    ReplicaView,
+    Report,
+    begin,
+    deliver,
+    elect,
+    without_ineffective_messages,
+)
 
 LOW, HIGH = Pair(1, 1), Pair(2, 2)
 
@@ -14,8 +25,8 @@ LOW, HIGH = Pair(1, 1), Pair(2, 2)
 def knowing(bounds: Pair, *sent: Message, without: tuple[str, ...] = ()) -> Coordination:
     """Return three replicas in term 1 that know these bounds and have reported as much."""
     state = begin((1, 2, 3), 1, frozenset(without))
-    known = dict.fromkeys(state.known, Known(bounds, 1))
-    return replace(state, term=1, known=known, last=dict.fromkeys(known, bounds), sent=frozenset(sent))
+    views = dict.fromkeys(state.views, ReplicaView(bounds, 1))
+    return replace(state, term=1, views=views, last=dict.fromkeys(views, bounds), sent=frozenset(sent))
 
 
 def test_a_report_is_no_distribution_of_the_same() -> None:
@@ -44,7 +55,7 @@ def test_a_report_is_no_distribution_of_the_same() -> None:
     ],
 )
 def test_messages_that_change_nothing_are_forgotten(message: Message, without: tuple[str, ...], *, lives: bool) -> None:
-    left = living(knowing(LOW, message, without=without), may_elect=True).sent
+    left = without_ineffective_messages(knowing(LOW, message, without=without), may_elect=True).sent
     term = 0 if "late-rpc-ignored" in without else message.term
     assert left == ({replace(message, term=term)} if lives else set())
 
@@ -52,15 +63,15 @@ def test_messages_that_change_nothing_are_forgotten(message: Message, without: t
 def test_after_the_last_election_what_is_known_stays_known() -> None:
     sent = (Report(2, 0, LOW), Distribution(3, 0, LOW))
     state = knowing(LOW, *sent, without=("late-rpc-ignored", "starts-from-distributed"))
-    assert living(state, may_elect=False).sent == frozenset()
+    assert without_ineffective_messages(state, may_elect=False).sent == frozenset()
 
 
 def test_a_message_may_arrive_again() -> None:
     message = Distribution(2, 1, HIGH)
     once = deliver(knowing(LOW, message), message, ())
     again = deliver(knowing(LOW, message), message, (), again=True)
-    assert (once.known[2].bounds, once.sent) == (HIGH, frozenset())
-    assert (again.known[2].bounds, again.sent) == (HIGH, frozenset({message}))
+    assert (once.views[2].bounds, once.sent) == (HIGH, frozenset())
+    assert (again.views[2].bounds, again.sent) == (HIGH, frozenset({message}))
 
 
 def test_a_new_leader_tells_everybody_what_it_was_told() -> None:

@@ -37,7 +37,7 @@ def test_a_log_is_cut_further_down(cut_further: CutFurther) -> None:
 
 @pytest.mark.parametrize("found", [{A: 7}, {A: 8}, {A: 7, B: 3}])
 def test_a_tail_that_was_cut_is_not_found_again(cut_further: CutFurther, found: Cuts) -> None:
-    with pytest.raises(RuntimeError, match=r"where the logs are already cut: \[\('run', 't', 0, 1\)\]"):
+    with pytest.raises(RuntimeError, match=r"begin where the logs are already cut: \[\('run', 't', 0, 1\)\]"):
         cut_further({A: 7}, found)
 
 

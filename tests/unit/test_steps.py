@@ -9,9 +9,9 @@ import pytest
 from harness.explore.chance import ADDS, LEAVES, NO_OUTAGE, OUTAGES, Odds, draw
 from harness.plan.catalog import Anomaly
 from models.batch import encode
+from models.invariants import LOST_VALUE
 from models.steps import begin, play, take
 from models.world import BEGIN_MS, DAY_MS, HOUR_MS, STEP_MS, Rules, World
-from models.wrongs import LOST_VALUE
 
 V1, V2 = Rules(), Rules(epoch_bump=True)
 TOGETHER = Rules(coordinated=True)
@@ -22,7 +22,7 @@ def steps(text: str) -> tuple[str, ...]:
 
 
 def names(world: World) -> set[str]:
-    return {name for _, name in world.wrongs()}
+    return {name for _, name in world.violations()}
 
 
 def shown(world: World, broker: int) -> list[str]:
@@ -55,14 +55,14 @@ WAYS = {
 @pytest.mark.parametrize("name", WAYS)
 def test_known_ways_lead_where_they_lead_in_every_interleaving(name: str) -> None:
     rules, way = WAYS[name]
-    assert (2, name) in play(rules, steps(way)).wrongs()
+    assert (2, name) in play(rules, steps(way)).violations()
 
 
 @pytest.mark.parametrize("name", WAYS)
 def test_without_the_outage_nothing_goes_wrong(name: str) -> None:
     rules, way = WAYS[name]
     stays = [step for step in steps(way) if step not in {"2 leaves", "2 lags", "2 returns"}]
-    assert not play(rules, stays).wrongs()
+    assert not play(rules, stays).violations()
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_an_added_replica_misses_a_marker_with_coordination_too() -> None:
             "1 cleans; 1 cleans; time passes; 1 cleans; 4 joins"
         ),
     )
-    assert world.wrongs() == [(4, Anomaly.STUCK_LSO)]
+    assert world.violations() == [(4, Anomaly.STUCK_LSO)]
 
 
 @pytest.mark.parametrize("outage", OUTAGES)
@@ -178,7 +178,7 @@ def test_every_step_that_was_drawn_was_taken() -> None:
 def test_no_outage_no_wrong() -> None:
     for seed in range(300):
         drawn = draw(seed, Odds(outage=NO_OUTAGE))
-        assert not play(drawn.rules, drawn.steps).wrongs()
+        assert not play(drawn.rules, drawn.steps).violations()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""Coordinated compaction among simulated brokers: `models.coordination`, with messages that take their time.
+"""Coordinated compaction among simulated brokers: `models.coordination`, with delayed messages.
 
-A replica tells its leader how far it is when that has changed, and again as long as the leader may not have heard of
-it; leaders distribute bounds. Messages arrive in any order, and some never.
+A replica reports its offsets to its leader when they have changed, and again as long as the leader may not have
+received them; leaders distribute bounds. Messages arrive in any order, and some never.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from models.coordination import Coordination, Message
 
 
-class Protection:
-    """Acts for every replica of a cluster whose replicas compact together."""
+class CoordinatedCompaction:
+    """The protocol of every replica of a cluster with coordinated compaction."""
 
     def __init__(self, cluster: SimCluster, reports_s: float) -> None:
-        """Remember the cluster; ``reports_s``: after how long a replica repeats what may be lost."""
+        """Remember the cluster; ``reports_s``: after how long a replica repeats a report that may be lost."""
         self._cluster = cluster
         self._reports_s = reports_s
         self._repeating: set[tuple[str, int, int]] = set()
@@ -32,39 +32,39 @@ class Protection:
         partition.protocol = coordination.begin(partition.assigned, partition.replication.leader_id)
 
     def notice(self, partition: SimPartition, broker: int) -> None:
-        """Have a replica report what its leader has not heard, and the leader distribute what it hears."""
+        """Let a replica report offsets that are new to its leader, and the leader distribute new bounds."""
         protocol = self._protocol(partition)
-        if broker not in protocol.known or not self._cluster.is_reachable(broker):
+        if broker not in protocol.views or not self._cluster.is_reachable(broker):
             return
         own = self._own(partition, broker)
         if broker == protocol.leader:
-            self._take(partition, coordination.hear(protocol, broker, own, ()))
-        elif coordination.has_news(protocol, broker, own):
-            self._take(partition, coordination.report(protocol, broker, own))
+            self._set_state(partition, coordination.receive_report(protocol, broker, own, ()))
+        elif coordination.has_new_report(protocol, broker, own):
+            self._set_state(partition, coordination.report(protocol, broker, own))
             self._repeat_later(partition, broker)
 
     def elect(self, partition: SimPartition, broker: int) -> None:
-        """Have another replica lead; everybody reports to it anew."""
+        """Make another replica the leader; all replicas report to it again."""
         own = self._own(partition, broker)
-        self._take(partition, coordination.elect(self._protocol(partition), broker, own))
+        self._set_state(partition, coordination.elect(self._protocol(partition), broker, own))
         for other in partition.assigned:
             self.notice(partition, other)
 
     def add(self, partition: SimPartition, broker: int) -> None:
-        """Add a replica that has yet to copy everything."""
-        self._take(partition, coordination.add(self._protocol(partition), broker))
+        """Add a replica that has yet to catch up."""
+        self._set_state(partition, coordination.add(self._protocol(partition), broker))
 
     def joined(self, partition: SimPartition, broker: int) -> None:
-        """Take note that a replica is in sync."""
-        self._take(partition, coordination.joined(self._protocol(partition), broker))
+        """Handle a replica that has joined the ISR."""
+        self._set_state(partition, coordination.joined(self._protocol(partition), broker))
         self.notice(partition, broker)
 
     def remove(self, partition: SimPartition, broker: int) -> None:
         """Remove a replica."""
-        self._take(partition, coordination.remove(self._protocol(partition), broker, ()))
+        self._set_state(partition, coordination.remove(self._protocol(partition), broker, ()))
 
     def _own(self, partition: SimPartition, broker: int) -> Pair:
-        """A replica's MCCO and MXFO."""
+        """Return a replica's MCCO and MXFO."""
         return self._cluster.rules.compactor.own(partition.replica(broker))
 
     @staticmethod
@@ -72,8 +72,8 @@ class Protection:
         assert partition.protocol is not None  # noqa: S101  (every partition has begun with one)
         return partition.protocol
 
-    def _take(self, partition: SimPartition, after: Coordination) -> None:
-        """Take what a replica made of something; new messages are under way from now on."""
+    def _set_state(self, partition: SimPartition, after: Coordination) -> None:
+        """Set the protocol state, and send its new messages."""
         before = self._protocol(partition)
         partition.protocol = after
         for message in sorted(after.sent - before.sent, key=_order):
@@ -98,7 +98,7 @@ class Protection:
         if not self._cluster.is_reachable(receiver):
             self._lose(partition, message)
             return
-        self._take(partition, coordination.deliver(protocol, message, ()))
+        self._set_state(partition, coordination.deliver(protocol, message, ()))
         self.notice(partition, message.broker)
 
     def _lose(self, partition: SimPartition, message: Message) -> None:
@@ -111,11 +111,11 @@ class Protection:
             self._cluster.clock.after(self._reports_s, partial(self._repeat, partition, broker))
 
     def _repeat(self, partition: SimPartition, broker: int) -> None:
-        """Report again what may not have arrived, and have the leader tell a replica again what it may not know."""
+        """Repeat a report that may be lost, and the bounds that the replica may not have received."""
         self._repeating.discard((partition.topic, partition.number, broker))
         if not self._cluster.is_reachable(broker):
             return
-        self._take(partition, coordination.remind(self._protocol(partition), broker))
+        self._set_state(partition, coordination.resend_bounds(self._protocol(partition), broker))
         self.notice(partition, broker)
 
 

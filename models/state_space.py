@@ -1,15 +1,16 @@
-"""A small cluster, every interleaving of which can be walked: one partition, few writes, one outage, one change.
+"""The state space of a small cluster: every interleaving of few writes, one outage and one change in one partition.
 
-What may happen, each in any order with everything else, as often as the bound has it:
+These steps may happen in any order, as often as the bound allows:
 
-* a plain client puts or deletes a key; a transactional one puts or deletes a key in a transaction, and ends it
+* a plain client puts or deletes a key; a transactional client puts or deletes a key in a transaction, and ends it
 * one follower goes away and comes back
 * one change: another replica in sync leads, a replica is added, or a follower is removed
 * any replica that is up runs a pass of its cleaner; time passes for longer than every retention
-* with coordination: replicas report, and what they and the leader sent arrives, in any order, or never
+* with coordination: replicas report, and messages of replicas and the leader arrive, in any order, or never
 
-Replicas in sync copy at once, so that none is behind but who is away or joins, and a leader never loses what it alone
-has. Other traffic never ends (`models.cleaner.Cleaning.active_too`). A client writes one record a transaction.
+Replicas in sync copy at once, so that only a replica that is away or joining is behind, and a leader never loses
+records that no follower has. There is endless other traffic (`models.cleaner.Cleaning.active_too`). A transaction has
+one record.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from models.bound import ADD, JOINS, LEADER, LEAVES, NO_CHANGE, REMOVE
 from models.cleaner import UNBOUNDED, Cleaning
 from models.coordination import Pair
 from models.exhaustive import Numbered
+from models.invariants import violations
 from models.replica import Replica
 from models.replication import Replication
 from models.systems import KAFKA, NOW_MS, RETENTION_MS
 from models.writers import Clients, idle, may_write
-from models.wrongs import wrongs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -39,9 +40,9 @@ if TYPE_CHECKING:
 
 
 class State(NamedTuple):
-    """The cluster: numbers of its parts. ``replicas``: by broker, in order; those of brokers that never change are one.
+    """The cluster: numbers of its parts. ``replicas``: broker and number of its replica, in order of brokers.
 
-    ``away``: LEAVES is; ``joining``: JOINS copies, and is not in sync.
+    ``away``: LEAVES is away; ``joining``: JOINS copies, and is not in sync.
     """
 
     clients: int
@@ -58,14 +59,14 @@ class State(NamedTuple):
         return next(number for one, number in self.replicas if one == broker)
 
     def with_replica(self, broker: int, number: int) -> State:
-        """Return the state in which a broker's replica is another."""
+        """Return the state with another replica of a broker."""
         return self._replace(
             replicas=tuple((one, number if one == broker else before) for one, before in self.replicas)
         )
 
 
-class Small:
-    """The rules of a small cluster: what follows on a state. What its parts become is worked out once, and kept."""
+class StateSpace:
+    """The transitions of a small cluster. The effect of a step on a part of the state is computed once, and cached."""
 
     def __init__(
         self,
@@ -77,14 +78,15 @@ class Small:
         delayed: bool = False,
         reduced: bool = True,
     ) -> None:
-        """Begin with nothing met. ``without``: names of `models.coordination.RULES` that are left out.
+        """Begin without any state. ``without``: names of `models.coordination.RULES` that are left out.
 
-        ``delayed``: every message arrives late, in any order, or never. Otherwise reports arrive at once, and of what a
-        leader distributes only the last is under way: the same, as long as nothing moves backward and late messages
-        are ignored (see `models.coordination.without_stale`). ``reduced``: cleaners run only where that may make a
-        difference, bounds are known no better than needed, and of messages that are late each by itself those that
-        change nothing are forgotten (`models.coordination.living`) while others may arrive more than once, which is
-        more than can happen: where nothing goes wrong then, nothing does. It spares telling who has heard what.
+        ``delayed``: every message arrives late, in any order, or never. Otherwise reports arrive at once, and only the
+        last distribution of a leader is in flight: this is equivalent, as long as nothing moves backward and late
+        messages are ignored (see `models.coordination.without_stale_messages`). ``reduced``: cleaners run only
+        where their pass may make a difference, and bounds are only as precise as needed. If messages are also delayed,
+        those that change nothing are dropped (`models.coordination.without_ineffective_messages`), and others may
+        arrive more than once. That allows more than can happen: if nothing goes wrong then, nothing goes wrong at all.
+        The state then does not need to record which replica has received which message.
         """
         self._is_delayed = delayed
         self._is_reduced = reduced
@@ -100,8 +102,8 @@ class Small:
         )
         self.clients = Numbered[Clients](lambda one: one)
         self.replicas = Numbered[Replica](system.content)
-        self.protocols = Numbered["Coordination"](_protocol)
-        for name in ("_written", "_appended", "_copied", "_cleaned", "_aged", "_own", "_wrong", "_heard"):
+        self.protocols = Numbered["Coordination"](_protocol_key)
+        for name in ("_written", "_appended", "_copied", "_cleaned", "_aged", "_own", "_wrong", "_own_reported"):
             setattr(self, name, cache(getattr(self, name)))
 
     @property
@@ -115,9 +117,9 @@ class Small:
         return State(clients, replicas, 1, may_leave=self.bound.outage, may_change=may_change, protocol=protocol)
 
     def following(self, state: State) -> Iterator[tuple[str, State]]:
-        """Yield what may happen, and where it leads."""
+        """Yield each possible step, and the state after it."""
         for step, after in self._following(state):
-            yield step, after if after.protocol is None else self._told(after)
+            yield step, after if after.protocol is None else self._normalized(after)
 
     def _following(self, state: State) -> Iterator[tuple[str, State]]:
         yield from self._writes(state)
@@ -128,30 +130,29 @@ class Small:
             yield from self._changes(state)
         bounds = None if state.protocol is None else self.protocols[state.protocol]
         for broker, number in state.replicas:
-            if not _is_down(state, broker) and not self._is_left_alone(state, broker):
+            if not _is_down(state, broker) and not self._is_irrelevant(state, broker):
                 limits = UNBOUNDED if bounds is None else bounds.bounds(broker)
                 yield f"{broker} cleans", state.with_replica(broker, self._cleaned(number, limits))
         yield "time passes", state._replace(replicas=tuple((one, self._aged(number)) for one, number in state.replicas))
         if state.protocol is not None:
             yield from self._messages(state, self.protocols[state.protocol])
 
-    def _is_left_alone(self, state: State, broker: int) -> bool:
-        """Whether what a replica's cleaner does makes no difference to others, and what it could get wrong is seen.
+    def _is_irrelevant(self, state: State, broker: int) -> bool:
+        """Whether a replica's cleaner affects no other replica, and its violations show on another replica, too.
 
-        A follower that stays in sync and will never lead is read by nobody. What it can come to hold is what LEAVES
-        comes to hold where that never leaves: batches are copied at once, so every replica in sync gets the same ones,
-        whoever leads.
+        No client reads a follower that stays in sync and will never lead. LEAVES can reach the same log where it never
+        leaves: batches are copied at once, so every replica in sync gets the same batches, whichever broker leads.
         """
         may_lead = broker == state.leader or (state.may_change and self.bound.change == LEADER)
         return self._is_reduced and state.protocol is None and not may_lead and broker not in {LEAVES, JOINS}
 
     def wrong(self, state: State) -> Iterator[str]:
-        """Yield the names of what a replica in sync has wrong."""
+        """Yield the names of the violations of replicas in sync."""
         for broker, number in state.replicas:
             if _is_in_sync(state, broker):
                 yield from self._wrong(number, state.clients)
 
-    # What clients do.
+    # Clients.
 
     def _writes(self, state: State) -> Iterator[tuple[str, State]]:
         for step, clients, batch in self._written(state.clients):
@@ -163,11 +164,11 @@ class Small:
             yield step, after
 
     def _written(self, number: int) -> list[tuple[str, int, Batch]]:
-        """Return what clients may write: the words, what they are then, and the batch."""
+        """Return the possible writes: the words, the clients after the write, and the batch."""
         choices = may_write(self.clients[number], self.bound)
         return [(words, self.clients.number(after), batch) for words, after, batch in choices]
 
-    # What befalls brokers.
+    # Brokers.
 
     def _outage(self, state: State) -> Iterator[tuple[str, State]]:
         if state.away:
@@ -180,7 +181,7 @@ class Small:
         mine, leader = state.replica(JOINS), state.replica(state.leader)
         yield f"{JOINS} copies a batch", state.with_replica(JOINS, self._copied(mine, leader, 1))
         joined = state.with_replica(JOINS, self._copied(mine, leader, None))._replace(joining=False)
-        yield f"{JOINS} joins", self._tell(joined, coordination.joined, JOINS)
+        yield f"{JOINS} joins", self._coordinate(joined, coordination.joined, JOINS)
 
     def _changes(self, state: State) -> Iterator[tuple[str, State]]:
         changed = state._replace(may_change=False)
@@ -191,88 +192,99 @@ class Small:
                     own = self._own(state.replica(broker), state.clients)
                     yield (
                         f"{broker} leads",
-                        self._tell(changed._replace(leader=broker), coordination.elect, broker, own),
+                        self._coordinate(changed._replace(leader=broker), coordination.elect, broker, own),
                     )
         elif self.bound.change == ADD:
             replicas = (*state.replicas, (JOINS, self.replicas.number(Replica(0))))
             added = changed._replace(replicas=replicas, joining=True)
-            yield f"{JOINS} is added", self._tell(added, coordination.add, JOINS)
+            yield f"{JOINS} is added", self._coordinate(added, coordination.add, JOINS)
         elif self.bound.change == REMOVE:
             for broker in followers:
                 replicas = tuple(one for one in state.replicas if one[0] != broker)
                 left = changed._replace(replicas=replicas, away=state.away and broker != LEAVES)
                 away = (LEAVES,) if left.away else ()
-                yield f"{broker} is removed", self._tell(left, coordination.remove, broker, away)
+                yield f"{broker} is removed", self._coordinate(left, coordination.remove, broker, away)
 
-    # What replicas tell each other.
+    # Messages of coordination.
 
     def _messages(self, state: State, protocol: Coordination) -> Iterator[tuple[str, State]]:
         away = (LEAVES,) if state.away else ()
         for broker, number in state.replicas:
             own = self._own(number, state.clients)
-            if broker != state.leader and not _is_down(state, broker) and coordination.has_news(protocol, broker, own):
-                what, more = (coordination.hear, [away]) if not self._is_delayed else (coordination.report, [])
-                yield f"{broker} reports {_words(own)}", self._tell(state, what, broker, own, *more)
+            if (
+                broker != state.leader
+                and not _is_down(state, broker)
+                and coordination.has_new_report(protocol, broker, own)
+            ):
+                change, more = (
+                    (coordination.receive_report, [away]) if not self._is_delayed else (coordination.report, [])
+                )
+                yield f"{broker} reports {_words(own)}", self._coordinate(state, change, broker, own, *more)
         for message in protocol.sent:
             is_report = isinstance(message, coordination.Report)
             if not _is_down(state, state.leader if is_report else message.broker):
                 words = f"{message.broker}'s {'report' if is_report else 'bounds'} {_words(message.pair)} of term"
                 delivered = partial(coordination.deliver, again=self._is_delayed and self._is_reduced)
-                yield f"{words} {message.term} arrive", self._tell(state, delivered, message, away)
+                yield f"{words} {message.term} arrive", self._coordinate(state, delivered, message, away)
 
-    def _told(self, state: State) -> State:
-        """Return the state in which the leader knows its own, and what makes no difference is forgotten."""
+    def _normalized(self, state: State) -> State:
+        """Return the state after the leader's own report, without parts that make no difference."""
         if state.protocol is None:
             return state
         own = self._own(state.replica(state.leader), state.clients)
         may_elect = state.may_change and self.bound.change == LEADER
-        protocol = self._heard(state.protocol, state.leader, own, (LEAVES,) if state.away else (), may_elect)
+        protocol = self._own_reported(state.protocol, state.leader, own, (LEAVES,) if state.away else (), may_elect)
         return state if protocol == state.protocol else state._replace(protocol=protocol)
 
-    def _heard(self, protocol: int, leader: int, own: Pair, away: tuple[int, ...], may_elect: bool) -> int:  # noqa: FBT001  (it is cached)
-        heard = coordination.hear(self.protocols[protocol], leader, own, away)
+    def _own_reported(self, protocol: int, leader: int, own: Pair, away: tuple[int, ...], may_elect: bool) -> int:  # noqa: FBT001  (it is cached)
+        reported = coordination.receive_report(self.protocols[protocol], leader, own, away)
         if self._is_delayed:
-            return self.protocols.number(coordination.living(heard, may_elect=may_elect) if self._is_reduced else heard)
-        return self.protocols.number(coordination.without_stale(heard))
+            return self.protocols.number(
+                coordination.without_ineffective_messages(reported, may_elect=may_elect)
+                if self._is_reduced
+                else reported
+            )
+        return self.protocols.number(coordination.without_stale_messages(reported))
 
-    def _tell(self, state: State, what: Callable[..., Coordination], *arguments: object) -> State:
-        """Return the state in which replicas have taken note, where they are coordinated."""
+    def _coordinate(self, state: State, change: Callable[..., Coordination], *arguments: object) -> State:
+        """Return the state after a change of the protocol state, if replicas are coordinated."""
         if state.protocol is None:
             return state
-        return state._replace(protocol=self.protocols.number(what(self.protocols[state.protocol], *arguments)))
+        return state._replace(protocol=self.protocols.number(change(self.protocols[state.protocol], *arguments)))
 
-    # What becomes of one replica; each is asked once only.
+    # Effects on one replica; each is computed once.
 
     def _appended(self, number: int, batch: Batch) -> int:
-        """A leader's, after it has appended a batch that all in sync copy at once."""
+        """Return the leader's replica after it has appended a batch, which all replicas in sync copy at once."""
         replica = self.replicas[number].fork()
         replica.append(batch, roll=True)
         replica.advance_high_watermark(replica.log_end)
         return self.replicas.number(replica)
 
     def _copied(self, number: int, leader: int, most: int | None) -> int:
-        """A follower's, after it has copied so many batches, or all."""
+        """Return the follower's replica after it has copied up to ``most`` batches, or all."""
         pair = Replication({1: self.replicas[leader].fork(), 2: self.replicas[number].fork()}, 1, rolls=lambda *_: True)
         pair.fetch(2, most)
         return self.replicas.number(pair.replicas[2])
 
     def _cleaned(self, number: int, bounds: Bounds) -> int:
-        """A replica's, after a pass of its cleaner."""
+        """Return the replica after a pass of its cleaner."""
         replica = self.replicas[number].fork()
         self._system.clean(replica, self._cleaning, NOW_MS, bounds)
         return self.replicas.number(replica)
 
     def _aged(self, number: int) -> int:
-        """A replica's, after time has passed."""
+        """Return the replica after time has passed."""
         replica = self.replicas[number].fork()
         self._system.age(replica)
         return self.replicas.number(replica)
 
     def _own(self, number: int, clients: int) -> Pair:
-        """A replica's MCCO and MXFO: how far it is compacted, and how far every transaction has ended in it.
+        """Return a replica's MCCO and MXFO: the offsets up to which it is compacted, and its transactions have ended.
 
-        Reduced, only up to the last tombstone and marker below: that is all that a bound is ever compared with, as
-        what is written later lies behind. It keeps their order, so the least and the latest of them are the same.
+        Reduced, each is lowered to the end of the last tombstone or marker below it: bounds are compared only with
+        tombstones and markers, and later ones have higher offsets. This keeps the order of the offsets, and so the
+        least and the latest of them.
         """
         replica, truth = self.replicas[number], self.clients[clients].truth
         own = self._system.own(replica)
@@ -285,8 +297,8 @@ class Small:
         return Pair(_up_to_last(tombstones, own.tombstones), _up_to_last(markers, own.markers))
 
     def _wrong(self, number: int, clients: int) -> tuple[str, ...]:
-        """What a replica in sync has wrong."""
-        return tuple(wrongs(self.replicas[number], self.clients[clients].truth))
+        """Return the violations of a replica in sync."""
+        return tuple(violations(self.replicas[number], self.clients[clients].truth))
 
 
 def _up_to_last(offsets: list[int], end: int) -> int:
@@ -301,8 +313,8 @@ def _is_in_sync(state: State, broker: int) -> bool:
     return not _is_down(state, broker) and not (state.joining and broker == JOINS)
 
 
-def _protocol(one: Coordination) -> Hashable:
-    return one.leader, one.term, one.sent, tuple(one.known.items()), tuple(one.last.items())
+def _protocol_key(one: Coordination) -> Hashable:
+    return one.leader, one.term, one.sent, tuple(one.views.items()), tuple(one.last.items())
 
 
 def _words(pair: Pair) -> str:

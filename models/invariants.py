@@ -1,6 +1,7 @@
-"""What is wrong with a replica of a model, by name: its own view beside what is true.
+"""Invariants of a replica of a model: the names of their violations, from the replica's own beliefs and the truth.
 
-The same names as the checkers', found in another way: from the state itself, without files, snapshots or history.
+The names are those of the checkers, but they are found in another way: from the state, without files, snapshots or
+history.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
     from models.replica import Replica
 
 LOST_VALUE: Final = "lost-value"
-"""The last committed value of a key is not there, and nothing hides it: no known way leads there."""
+"""The last committed value of a key is missing, and no transaction hides it: no known schedule leads to this."""
 
 
 class Wrote(NamedTuple):
     """A record that was written; ``txn`` is the number of its transaction, None for none.
 
-    ``producer_id``: of a transactional one, where there are several producers.
+    ``producer_id``: of a transactional record, where there are several producers.
     """
 
     offset: int
@@ -34,7 +35,7 @@ class Wrote(NamedTuple):
 
 
 class Txn(NamedTuple):
-    """A transaction: how it ended, and where its marker lies; None while it is open."""
+    """A transaction: its outcome, and the offset of its marker; None while it is open."""
 
     outcome: str | None = None
     marker_offset: int | None = None
@@ -42,30 +43,30 @@ class Txn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """Everything that was written, in order, and how each transaction of the one transactional producer ended."""
+    """All written records, in order, and how each transaction of the one transactional producer ended."""
 
     wrote: tuple[Wrote, ...] = ()
     txns: tuple[Txn, ...] = ()
 
     @property
     def open_txn(self) -> int | None:
-        """Number of the transaction that is open."""
+        """Number of the open transaction."""
         return len(self.txns) - 1 if self.txns and self.txns[-1].outcome is None else None
 
     @property
     def log_end(self) -> int:
-        """The next offset, where each record and each marker has taken one."""
+        """The next offset: each record and each marker has one."""
         return len(self.wrote) + sum(txn.outcome is not None for txn in self.txns)
 
     def with_record(self, record: Wrote, *, in_txn: bool) -> Truth:
-        """Return it with one more record, which begins a transaction where none is open."""
+        """Return the truth with one more record, which begins a transaction if none is open."""
         if not in_txn:
             return replace(self, wrote=(*self.wrote, record))
         txns = self.txns if self.open_txn is not None else (*self.txns, Txn())
         return replace(self, wrote=(*self.wrote, record._replace(txn=len(txns) - 1)), txns=txns)
 
     def ended(self, outcome: str, marker_offset: int) -> Truth:
-        """Return it with the open transaction ended."""
+        """Return the truth with the open transaction ended."""
         return replace(self, txns=(*self.txns[:-1], Txn(outcome, marker_offset)))
 
     def final(self, key: str) -> Wrote | None:
@@ -78,15 +79,15 @@ class Truth:
         return one if one is not None and self.outcome(one) == COMMIT else None
 
     def outcome(self, record: Wrote) -> str | None:
-        """Return what became of a record; None while its transaction is open."""
+        """Return the outcome of a record; None while its transaction is open."""
         return COMMIT if record.txn is None else self.txns[record.txn].outcome
 
 
-def wrongs(replica: Replica, truth: Truth) -> Iterator[str]:
-    """Yield what a replica that has everything has wrong.
+def violations(replica: Replica, truth: Truth) -> Iterator[str]:
+    """Yield the violations of a replica that has caught up.
 
-    A transaction is taken for what the next marker of its producer in this log says. Of keys that a misjudged or open
-    transaction wrote, nothing more is said.
+    The replica's belief about a transaction is the outcome of its producer's next marker in this log. Keys that a
+    misjudged or open transaction wrote are not judged further.
     """
     unsure = {one.key for one in truth.wrote if truth.outcome(one) is None}
     believed: dict[str, Wrote] = {}
@@ -105,23 +106,23 @@ def wrongs(replica: Replica, truth: Truth) -> Iterator[str]:
             yield LOST_VALUE
 
 
-def endings(replica: Replica, truth: Truth) -> Iterator[str]:
-    """Yield what a replica that has everything has wrong in the last state of a key, whoever else wrote it.
+def wrong_final_states(replica: Replica, truth: Truth) -> Iterator[str]:
+    """Yield the violations in the final states of keys of a replica that has caught up, also for misjudged keys.
 
-    That is what `wrongs` says nothing of where a misjudged or open transaction wrote the key, too: its last committed
-    record is not there, and what is served in its place is no misjudged one.
+    `violations` does not judge keys that a misjudged or open transaction wrote, too. This function reports such a key
+    if its last committed record is missing, and the record that is served in its place is not a misjudged one.
     """
-    held: set[int] = set()
+    present: set[int] = set()
     believed: dict[str, Wrote] = {}
     for one, outcome, is_held in _beliefs(replica, truth):
         if is_held:
-            held.add(one.offset)
+            present.add(one.offset)
             if outcome == COMMIT:
                 believed[one.key] = max(one, believed.get(one.key, one))
     for key in {one.key for one in truth.wrote}:
         final, here = truth.last(key), believed.get(key)
         is_served = here is not None and not here.deletes
-        if final is None or final.offset in held or (here is not None and truth.outcome(here) != COMMIT):
+        if final is None or final.offset in present or (here is not None and truth.outcome(here) != COMMIT):
             continue
         if is_served and final.deletes:
             yield Anomaly.TOMBSTONE_DIVERGENCE
@@ -129,10 +130,11 @@ def endings(replica: Replica, truth: Truth) -> Iterator[str]:
             yield LOST_VALUE
 
 
-def indexed(replica: Replica, truth: Truth) -> Iterator[str]:
-    """Yield what a replica that has everything still tells in its ``.txnindex`` of records that it had.
+def hidden_by_txnindex(replica: Replica, truth: Truth) -> Iterator[str]:
+    """Yield a violation for each committed record inside an aborted transaction of the replica's ``.txnindex``.
 
-    It may have compacted them away as aborted: then nothing else shows that it took them for that.
+    Only records that the replica received count. It may have compacted them away as aborted: then nothing else shows
+    that belief.
     """
     for segment in replica.segments:
         for entry in segment.aborted:
@@ -152,7 +154,7 @@ def _misjudged(truth: Truth, one: Wrote, believed: str | None, log_end: int) -> 
 
 
 def _beliefs(replica: Replica, truth: Truth) -> Iterator[tuple[Wrote, str | None, bool]]:
-    """Yield what each record is taken for, and whether it is held: of a transaction also where its batch is empty."""
+    """Yield each record, its believed outcome, and whether it is held; also those of emptied transactional batches."""
     by_offset = {one.offset: one for one in truth.wrote}
     running: dict[int, list[tuple[Wrote, bool]]] = {}
     for batch in replica.batches():
