@@ -30,8 +30,8 @@ DEBUG_REPLICA_ID = -2
 """FetchRequest's debugging consumer: reads to the log end instead of the high watermark."""
 
 ANY_RACK = "x"
-"""Kafka passes racks to its replica selector, and has none unless it is configured. Redpanda answers a client that names
-a rack from the replica that is asked, follower or not (read in its source).
+"""Kafka passes racks to its replica selector, and has none unless it is configured. Redpanda answers a client that
+names a rack from the replica that is asked, follower or not (read in its source).
 """
 
 MAX_BYTES = 64 << 20
