@@ -22,9 +22,9 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from harness.explore.chance import Odds, draw
-from harness.explore.sweep import dealing, rows_of, told
-from harness.explore.tally import Tally
+from harness.explore.schedule_generator import Odds, draw
+from harness.explore.statistics import RunStatistics
+from harness.explore.sweep import check_runs, partitioned_session, rows_of
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
 from harness.judge.session import session_of
@@ -90,18 +90,18 @@ def bare(seeds: range, odds: Odds) -> float:
 @click.option("--with", "with_", is_flag=True, help="Replicas compact together.")
 def main(runs: int, rounds: int, *, with_: bool) -> None:
     """Time sweeps and the simulation alone, round by round."""
-    odds, tally = Odds(coordinated=with_), Tally()
+    odds, tally = Odds(coordinated=with_), RunStatistics()
     swept: list[Took] = []
     alone: list[Took] = []
     with (
         Workspace(f"bench-{new_run_id()}", Path.cwd()) as workspace,
         session_of(workspace, find_java(), SparkOptions(), [], many_runs=True) as session,
     ):
-        dealt = dealing(session)
+        dealt = partitioned_session(session)
         for number in range(rounds + 1):
             seeds = range(number * runs, (number + 1) * runs)
             watch = Stopwatch()
-            tally.add(runs, told(dealt, seeds, partial(draw, odds=odds)))
+            tally.add(runs, check_runs(dealt, seeds, partial(draw, odds=odds)))
             swept.append(watch.stop())
             watch = Stopwatch()
             days = bare(seeds, odds)

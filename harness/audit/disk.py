@@ -11,7 +11,7 @@ from harness.audit.knowledge import knowledge_of_metadata
 from harness.brokers.copies.copies import find_copies
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.judge.compilation import compile_beside
+from harness.judge.compilation import start_compilation
 from harness.judge.session import session_of
 from harness.run_folder.store import new_run_id
 
@@ -39,7 +39,7 @@ def audit_disk(
     copies = find_copies(brokers, topics, run_id, tombstones)
     java = find_java()
     if is_big([copies]):
-        compile_beside()
+        start_compilation()
     with Workspace(run_id, Path.cwd()) as workspace:
         progress.stage("start Spark")
         with session_of(workspace, java, spark, _of_this_host(copies)) as session:

@@ -1,7 +1,7 @@
 """Replicas that are out of the ISR, and since when they miss records of the leader, as far as the log shows.
 
 No broker reports since when a replica is out of the ISR. The leader's log gives a bound: its first record at or after
-the replica's log end offset has a timestamp, and the replica did not fetch then. The replica may have been out for
+the replica's log end offset has a timestamp, and the replica was behind at that time. The replica may have been out for
 longer, if nothing was written at first or a cleaner has removed the first records.
 """
 

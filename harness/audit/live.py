@@ -28,7 +28,7 @@ from harness.errors import UsageError
 from harness.host.clock import RealClock
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
-from harness.judge.compilation import compile_beside
+from harness.judge.compilation import start_compilation
 from harness.judge.session import session_of
 from harness.run_folder.store import RunFolder, new_run_id
 
@@ -117,7 +117,7 @@ def audit_live(request: Request, progress: Progress, spark: SparkOptions) -> dic
     prefiltered = prefilter(cluster, clock)
     asked_s = _since(started_s)
     # The amount of data is unknown before it is read, and reading leaves the processors idle.
-    compile_beside()
+    start_compilation()
     with Workspace(run_id, Path.cwd()) as workspace, ExitStack() as stack:
         sessions: list[SparkSession] = []
         readings_folder = keep_folder or workspace.path / "readings"

@@ -46,7 +46,7 @@ def exposure_table(exposure: Exposure) -> Table:
         rows.append((topic.topic, _styled_level(topic.level), topic.sentence))
         replicas = sorted(topic.replicas, key=lambda one: (-one.level, one.partition, one.broker))
         rows += [(f"  {one.topic}-{one.partition}", _styled_level(one.level), one.sentence) for one in replicas]
-    return Table(("topic", "level", "what is at stake"), rows)
+    return Table(("topic", "level", "exposure"), rows)
 
 
 def prefiltered_json(prefiltered: Prefiltered) -> dict[str, Any]:

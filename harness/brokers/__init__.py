@@ -1,5 +1,5 @@
-"""What brokers write and answer, and how both are read.
+"""The data that brokers store and serve, and its readers.
 
-Segments and side files, the wire protocol, copies of disks, and the storage that these lie on. How brokers are
-started is in `harness.runtimes`; what is wrong with their content is for `checkers`.
+Segments and side files, the wire protocol, copies of disks, and their storage. Starting brokers is in
+`harness.runtimes`; `checkers` finds anomalies in the data.
 """

@@ -1,7 +1,7 @@
-"""The cluster under test as the runner and the nemeses know it: who is away, what to wait for, how to change it.
+"""The cluster under test for the runner and the nemeses: absent brokers, conditions to wait for, and changes.
 
-Every wait is on a condition that is asked again until it holds or its bound ends; what failed in the
-background ends each of them at once.
+Every wait polls a condition until it holds or its bound ends; a failure in the
+background ends each wait at once.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 INTERNAL_REPLICATION_FACTOR = 3
 START_S = 120.0
-"""Brokers may have that long to start, on whatever clock the run goes: two runs at once on two cores took 33 s."""
+"""Time for brokers to start, on the clock of the run: two runs at once on two cores took 33 s."""
 
 
 @dataclass
 class Cluster:
-    """What acts on the brokers. ``replicas``: the brokers that each partition has once everybody is there.
+    """Acts on the brokers. ``replicas``: the brokers of each partition once all brokers are there.
 
-    ``admin`` asks what every system understands, ``control`` what each is asked in its own way.
-    ``away``: brokers that miss what is written now; they may be down, or up and behind. ``checks`` raise what
-    failed in the background. ``settle_s`` bounds each wait that names no bound of its own.
+    ``admin`` sends requests that every system understands, ``control`` those that differ between systems.
+    ``away``: brokers that miss the current writes; they may be down, or up and behind. ``checks`` raise
+    failures of the background. ``settle_s`` bounds each wait that has no bound of its own.
     """
 
     runtime: Runtime
@@ -59,30 +59,30 @@ class Cluster:
         return [tp for tp, brokers in self.replicas.items() if absent & set(brokers)]
 
     def present(self, partition: TopicPartition) -> list[int]:
-        """Return the brokers whose replica of this partition follows now."""
+        """Return the brokers whose replica of this partition is following now."""
         return [broker for broker in self.replicas[partition] if broker not in self.away]
 
     def states(self) -> dict[TopicPartition, PartitionState]:
-        """Return every partition's leader and replicas; nothing while one of them is not known."""
+        """Return every partition's leader and replicas; nothing while one of them is unknown."""
         states = self.control.states(self.topics)
         return states if set(states) == set(self.replicas) else {}
 
     def registered(self) -> set[int]:
-        """Return the brokers that are registered; none while nobody listens."""
+        """Return the registered brokers; none while no broker listens."""
         try:
             return self.control.registered()
         except HarnessError:
             return set()
 
     def active_controller(self) -> int | None:
-        """Return the node id of the controller that leads the quorum; None while there is none, or nobody knows."""
+        """Return the node id of the controller that leads the quorum; None while there is none, or it is unknown."""
         try:
             return self.control.active_controller()
         except HarnessError:
             return None
 
     def wait(self, condition: Callable[[], bool], what: str, timeout_s: float | None = None) -> None:
-        """Wait until the condition holds. Raises `WaitTimeoutError`, or what failed in the background."""
+        """Wait until the condition holds. Raises `WaitTimeoutError`, or a failure of the background."""
 
         def checked() -> bool:
             for check in self.checks:
@@ -90,13 +90,13 @@ class Cluster:
             try:
                 return condition()
             except OSError:
-                # A broker that does not answer now may answer the next time; the wait is bounded.
+                # A broker without an answer now may answer the next time; the wait is bounded.
                 return False
 
         self.clock.wait_until(checked, timeout_s or self.settle_s, what)
 
     def wait_registered(self, brokers: Sequence[int] | None = None) -> None:
-        """Wait until these brokers, or all, are registered: they have just been started, and starting takes a while."""
+        """Wait until these brokers, or all, are registered: after their start, as starting takes a while."""
         wanted = set(self.runtime.brokers if brokers is None else brokers)
         bound_s = max(self.settle_s, START_S)
         self.wait(lambda: self.registered() >= wanted, f"brokers {sorted(wanted)} to register", bound_s)
@@ -130,10 +130,10 @@ class Cluster:
         )
 
     def wait_replicated(self, what: str) -> None:
-        """Wait until every replica that is there has one log end and its high watermark there.
+        """Wait until all live replicas have the same log end offset and their high watermark there.
 
         First until every ended transaction has its markers: a commit is answered before they are written.
-        Then every replica is looked at afresh.
+        Then every replica is observed again.
         """
         self.wait(lambda: not self.admin.ending_transactions(), f"{what}: the last transaction markers")
         since_s = self.clock.now_s()
@@ -151,7 +151,7 @@ class Cluster:
         self.wait(replicated, what)
 
     def wait_grown(self, records: int) -> None:
-        """Wait until every partition has so many records more, on every replica that is there."""
+        """Wait until every partition has so many records more, on every live replica."""
         wanted = {tp: end + records for tp, end in self.acknowledged_ends().items()}
         self.wait(
             lambda: all(self.reaches(b, tp, end) for tp, end in wanted.items() for b in self.present(tp)),
@@ -159,31 +159,31 @@ class Cluster:
         )
 
     def reaches(self, broker: int, partition: TopicPartition, offset: int) -> bool:
-        """Whether the broker's replica was seen to have everything below ``offset``."""
+        """Whether the broker's replica was seen with everything below ``offset``."""
         view = self.observer.view(broker, partition)
         return view is not None and view.log_end >= offset
 
     def acknowledged_ends(self) -> dict[TopicPartition, int]:
-        """Per partition, the furthest log end that any replica showed."""
+        """Per partition, the highest log end offset that any replica showed."""
         return {tp: max(self.observer.seen(tp), default=-1) + 1 for tp in self.replicas}
 
     def freeze(self) -> None:
-        """Stop compaction, so that the evidence holds still from here on.
+        """Stop compaction, so that the evidence does not change from here on.
 
-        Otherwise a returned broker may compact misjudged records away before anyone looks, and the late
-        transactions' markers may vanish as the early ones did.
+        Otherwise a returned broker may compact misjudged records away before they are read, and the late
+        transactions' markers may be removed as the early ones were.
         """
         self.control.freeze(self.topics)
         self.wait(lambda: self.control.is_frozen(self.topics), "every broker to stop compaction")
 
     def thaw(self, settings: Mapping[str, str]) -> None:
-        """Let compaction go on; ``settings`` are the topics' own."""
+        """Resume compaction; ``settings`` are the topics' own."""
         self.control.thaw(self.topics, settings)
 
     def rest_cleaners_of_absent(self) -> None:
-        """Have the absent brokers' cleaners rest from now on, before the brokers go away.
+        """Stop the absent brokers' cleaners from now on, before the brokers go away.
 
-        One that lives on where it cannot be reached learns of the freeze only once it is back, and by then it
+        A broker that is up but unreachable learns of the freeze only once it is back, and by then it
         may have compacted.
         """
         absent = self.placement.absent
@@ -191,26 +191,26 @@ class Cluster:
         self.wait(lambda: self.control.is_resting(absent), f"the cleaners of {_brokers(absent)} to rest")
 
     def wake_cleaners_of_absent(self) -> None:
-        """Take that back, once the returned brokers know of the freeze."""
+        """Undo that, once the returned brokers know of the freeze."""
         self.wait(lambda: self.control.is_frozen(self.topics), "the returned brokers to stop compaction")
         self.control.wake(self.placement.absent)
 
     def lead(self, orders: Mapping[TopicPartition, Sequence[int]]) -> None:
-        """Give partitions these replicas, the first of which leads."""
+        """Give partitions these replicas, the first of which is to lead."""
         self.control.lead(orders)
         topics = sorted({topic for topic, _ in orders})
         leaders = sorted({order[0] for order in orders.values()})
         self.wait(lambda: self.control.leads(orders), f"{_brokers(leaders)} to lead {', '.join(topics)}")
 
     def lead_as_placed(self) -> None:
-        """Have each partition led by the first of its replicas, where new ones are not from the beginning."""
+        """Make the first replica of each partition the leader, where new partitions do not begin so."""
         orders = {tp: self.present(tp) for tp in self.replicas}
         late = {tp: orders[tp] for tp, state in self.states().items() if state.leader != orders[tp][0]}
         if late:
             self.lead(late)
 
     def coordinate_on_staying(self) -> None:
-        """Move the transaction coordinator's log to staying brokers alone: one that left would hold up commits."""
+        """Move the transaction coordinator's log to staying brokers alone: an absent broker would delay commits."""
         self.wait(lambda: self.admin.has_coordinator("any"), "a transaction coordinator")
         self.lead({self.control.coordinator: self.placement.staying[:INTERNAL_REPLICATION_FACTOR]})
 

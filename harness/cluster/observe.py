@@ -1,14 +1,14 @@
-"""Timed observations: what each broker's replica holds, and what was seen to be removed from it, and when.
+"""Timed observations: the content of each broker's replicas, and which records were removed from them, and when.
 
 Observation schema (``observations.jsonl``), one line whenever a replica has changed:
 
     time_ms, broker, topic, partition
     log_start, high_watermark, last_stable_offset, log_end    int
-    open       list   [[producer id, epoch, first offset], ...] as DescribeProducers has it; null where nobody tells
+    open       list   [[producer id, epoch, first offset], ...] by DescribeProducers; null where the broker lists none
     batches    int    number of batches in the log
     digest     int    of those batches, see `batch_digest`: equal for equal logs
-    appeared   list   [{offset, kind, producer_id}, ...] of what was not there at the observation before
-    removed    list   [{offset, kind}, ...] of what was there at the observation before
+    appeared   list   [{offset, kind, producer_id}, ...] of records that the previous observation lacked
+    removed    list   [{offset, kind}, ...] of records that the previous observation had
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class View:
 
 
 class Observer:
-    """Polls every broker that is up, one routine a broker, from `start` to `close`."""
+    """Polls every live broker, one routine a broker, from `start` to `close`."""
 
     def __init__(
         self,
@@ -65,14 +65,14 @@ class Observer:
         reader: Callable[[int], Reader],
         resumed: bool = False,
     ) -> None:
-        """Open ``path`` for writing; nothing is asked yet. ``period_s``: the pause between two looks.
+        """Open ``path`` for writing; no request is sent yet. ``period_s``: the pause between two polls.
 
-        ``replicas``: the brokers that hold each partition, or are to hold it. ``reader`` begins to read a broker's.
+        ``replicas``: the present or future brokers of each partition. ``reader`` opens a broker's reader.
 
-        A run that is ``resumed`` goes on from what was seen before.
+        A run that is ``resumed`` continues from the earlier observations.
         """
         self._runtime = runtime
-        self._held = {b: [tp for tp, brokers in replicas.items() if b in brokers] for b in runtime.brokers}
+        self._partitions = {b: [tp for tp, brokers in replicas.items() if b in brokers] for b in runtime.brokers}
         self._clock = clock
         self._period_s = period_s
         self._reader = reader
@@ -85,8 +85,8 @@ class Observer:
         self._contents: dict[tuple[TopicPartition, int, int], Content] = {}
         for line in past:
             self._recall(line)
-        self._told: dict[tuple[int, TopicPartition], tuple[ReplicaState, OpenTransactions]] = {}
-        """What was told last: an answer that is the same again is not read again."""
+        self._last_answers: dict[tuple[int, TopicPartition], tuple[ReplicaState, OpenTransactions]] = {}
+        """The last answers: an unchanged answer is not parsed again."""
         self._readers: dict[int, Reader] = {}
         self._routines: list[Routine] = []
 
@@ -94,7 +94,7 @@ class Observer:
         """Begin to poll."""
         self._routines += [
             self._clock.every(self._period_s, partial(self._watch, broker), f"observing broker {broker}")
-            for broker in self._held
+            for broker in self._partitions
         ]
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class Observer:
         self._file.close()
 
     def raise_if_failed(self) -> None:
-        """Raise what ended an observing routine."""
+        """Raise the error that ended an observing routine."""
         for routine in self._routines:
             routine.raise_if_failed()
 
@@ -116,7 +116,7 @@ class Observer:
             return self._views.get((broker, partition))
 
     def looked_since(self, broker: int, since_s: float) -> bool:
-        """Whether the broker was seen whole, all its replicas, by a look that began at ``since_s`` or later."""
+        """Whether a poll that began at ``since_s`` or later has read all replicas of the broker."""
         with self._lock:
             return self._looked_s.get(broker, -1.0) >= since_s
 
@@ -137,50 +137,50 @@ class Observer:
         return min(later, default=None)
 
     def is_removed(self, broker: int, partition: TopicPartition, offset: int) -> bool:
-        """Whether the replica's log goes on past ``offset`` and no longer holds it."""
+        """Whether the replica's log continues past ``offset`` and has no record there."""
         view = self.view(broker, partition)
         return view is not None and view.log_end > offset and offset not in view.present
 
     def _recall(self, line: dict[str, Any]) -> None:
-        """Take what an earlier process wrote down as the last view of that replica."""
+        """Take an observation of an earlier process as the last view of that replica."""
         broker, tp = line["broker"], (line["topic"], line["partition"])
         before = self._views.get((broker, tp))
         appeared = {one["offset"]: (one["kind"], one["producer_id"]) for one in line["appeared"]}
         removed = {one["offset"] for one in line["removed"]}
         present = {o: what for o, what in (before.present if before else {}).items() if o not in removed} | appeared
-        said = {name: line[name] for name in ("log_start", "high_watermark", "last_stable_offset", "log_end")}
-        self._views[broker, tp] = View(**said, present=present)
+        offsets = {name: line[name] for name in ("log_start", "high_watermark", "last_stable_offset", "log_end")}
+        self._views[broker, tp] = View(**offsets, present=present)
         self._seen[tp] |= {o: what for o, what in appeared.items() if what[0] != "empty"}
 
     def _watch(self, broker: int) -> None:
-        """Look once at a broker that is up; only its own routine does."""
+        """Poll a live broker once; only its own routine does."""
         if not self._runtime.is_up(broker):
             return
         try:
             if broker not in self._readers:
                 self._readers[broker] = self._reader(broker)
-            self._look(broker, self._readers[broker])
+            self._poll(broker, self._readers[broker])
         except OSError:
-            # Down, paused or booting: the view stays what it was, the next round connects again.
+            # Down, paused or booting: the view stays as it was, the next poll connects again.
             reader = self._readers.pop(broker, None)
             if reader is not None:
                 reader.close()
 
-    def _look(self, broker: int, reader: Reader) -> None:
+    def _poll(self, broker: int, reader: Reader) -> None:
         began_s = self._clock.now_s()
-        answers = reader.read(self._held[broker])
-        held = {tp: state for tp, state in answers.items() if isinstance(state, ReplicaState)}
+        answers = reader.read(self._partitions[broker])
+        states = {tp: state for tp, state in answers.items() if isinstance(state, ReplicaState)}
         try:
-            opened = reader.open_transactions(list(held))
+            opened = reader.open_transactions(list(states))
         except HarnessError:
-            # A replica that is just being created or moved; the next round sees it.
+            # A replica that is just being created or moved; the next poll reads it.
             return
-        for tp, state in held.items():
-            told = (state, opened[tp])
-            if self._told.get((broker, tp)) != told:
-                self._told[broker, tp] = told
-                self._take(broker, tp, self._read(tp, *told))
-        if len(held) == len(answers):
+        for tp, state in states.items():
+            answer = (state, opened[tp])
+            if self._last_answers.get((broker, tp)) != answer:
+                self._last_answers[broker, tp] = answer
+                self._take(broker, tp, self._read(tp, *answer))
+        if len(states) == len(answers):
             with self._lock:
                 self._looked_s[broker] = began_s
 
@@ -207,7 +207,7 @@ class Observer:
         )
 
     def _content(self, partition: TopicPartition, batch: Batch) -> Content:
-        """Unpack a batch once, however many replicas and rounds show it."""
+        """Unpack a batch once, however many replicas and polls show it."""
         key = (partition, batch.base_offset, batch.crc)
         content = self._contents.get(key)
         if content is None:
@@ -219,7 +219,7 @@ class Observer:
             before = self._views.get((broker, partition))
             if before == view:
                 return
-            known = before.present if before else {}
+            earlier = before.present if before else {}
             line: dict[str, Any] = {
                 "time_ms": self._clock.time_ms(),
                 "broker": broker,
@@ -235,20 +235,20 @@ class Observer:
                 "appeared": [
                     {"offset": o, "kind": kind, "producer_id": pid}
                     for o, (kind, pid) in view.present.items()
-                    if o not in known
+                    if o not in earlier
                 ],
-                "removed": [{"offset": o, "kind": kind} for o, (kind, _) in known.items() if o not in view.present],
+                "removed": [{"offset": o, "kind": kind} for o, (kind, _) in earlier.items() if o not in view.present],
             }
             self._views[broker, partition] = view
             for offset, what in view.present.items():
-                # A marker that was emptied is remembered as what it was.
+                # An emptied marker keeps its earlier kind.
                 if what[0] != "empty":
                     self._seen[partition][offset] = what
             self._file.write(json.dumps(line) + "\n")
 
 
 def as_lists(opened: Sequence[OpenTransaction] | None) -> list[list[int]] | None:
-    """Return open transactions as JSON has them; None where nobody told."""
+    """Return open transactions in JSON's form; None where the broker does not list them."""
     return None if opened is None else [[t.producer_id, t.producer_epoch, t.first_offset] for t in opened]
 
 
@@ -256,9 +256,9 @@ def _content(batch: Batch) -> Content:
     source = "a Fetch answer"
     if batch.is_empty:
         return ((batch.last_offset, "empty"),)
-    told = marker(batch, source=source)
-    if told is not None:
-        return ((batch.last_offset, told.type),)
+    control = marker(batch, source=source)
+    if control is not None:
+        return ((batch.last_offset, control.type),)
     return tuple(
         (r.offset, "value" if r.value is not None else "tombstone") for r in iter_records(batch, source=source)
     )

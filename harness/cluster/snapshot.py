@@ -1,4 +1,4 @@
-"""Takes a named snapshot of every broker: its files, and what it serves."""
+"""Takes a named snapshot of every broker: its files, and the batches that it serves."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ Compaction: TypeAlias = "dict[TopicPartition, dict[str, int | None]]"
 
 
 def take(cluster: Cluster, folder: RunFolder, name: str) -> None:
-    """Copy every replica's files and, from brokers that are up, fetch the same batches.
+    """Copy every replica's files and, from live brokers, fetch the same batches.
 
-    Raises `HarnessError` or OSError where a replica cannot be read: half a snapshot is none.
+    Raises `HarnessError` or OSError where a replica cannot be read: an incomplete snapshot is useless.
     """
     runtime = cluster.runtime
     identities = cluster.control.identities()
     compaction = {tp: cluster.control.compaction(tp) for tp in cluster.replicas}
     for broker in runtime.brokers:
-        held = [tp for tp, brokers in cluster.replicas.items() if broker in brokers]
+        partitions = [tp for tp, brokers in cluster.replicas.items() if broker in brokers]
         stored, is_up = folder.broker_snapshot(broker, name), runtime.is_up(broker)
-        for topic, partition in held:
+        for topic, partition in partitions:
             destination = stored / f"{topic}-{partition}"
             runtime.copy_partition(broker, topic, partition, destination)
             cluster.control.file_logs(destination, is_up=is_up)
@@ -43,22 +43,24 @@ def take(cluster: Cluster, folder: RunFolder, name: str) -> None:
         if broker in identities:
             (stored / BROKER_UUID).write_text(identities[broker])
         if is_up:
-            said = {tp: compaction[tp][broker] for tp in held if broker in compaction[tp]}
-            _fetch(cluster, folder.fetched_snapshot(broker, name), broker, held, said)
+            compaction_of_broker = {tp: compaction[tp][broker] for tp in partitions if broker in compaction[tp]}
+            _fetch(cluster, folder.fetched_snapshot(broker, name), broker, partitions, compaction_of_broker)
 
 
-def _fetch(cluster: Cluster, fetched: Path, broker: int, held: list[TopicPartition], compaction: Compaction) -> None:
-    """Store ``batches.bin`` (to the log end) and ``state.json``: what the broker says of itself.
+def _fetch(
+    cluster: Cluster, fetched: Path, broker: int, partitions: list[TopicPartition], compaction: Compaction
+) -> None:
+    """Store ``batches.bin`` (to the log end offset) and ``state.json``: the broker's status of the replica.
 
-    The link may lose packets: what stalls is asked for again, on a new connection. state.json: log_start,
+    The link may lose packets: a stalled request is repeated, on a new connection. state.json: log_start,
     high_watermark, last_stable_offset, aborted [[producer id, first offset]], open [[producer id, epoch, first
-    offset]] or null where it does not tell, and on a system that has words for it, ``compaction``: how far that
-    came (see `harness.systems.Control.compaction`).
+    offset]] or null where the broker does not list them, and on a system that reports it, ``compaction``: its
+    progress (see `harness.systems.Control.compaction`).
     """
 
     def fetch() -> None:
         with closing(cluster.control.reader(broker)) as reader:
-            _store(reader, fetched, broker, held, compaction)
+            _store(reader, fetched, broker, partitions, compaction)
 
     for _ in range(FETCH_ATTEMPTS - 1):
         with suppress(OSError):
@@ -66,11 +68,13 @@ def _fetch(cluster: Cluster, fetched: Path, broker: int, held: list[TopicPartiti
     return fetch()
 
 
-def _store(reader: Reader, fetched: Path, broker: int, held: list[TopicPartition], compaction: Compaction) -> None:
-    opened = reader.open_transactions(held)
-    whole = _states(reader.read(held), broker)
-    consumed = _states(reader.read(held, replica_id=CONSUMER_REPLICA_ID), broker)
-    for topic, partition in held:
+def _store(
+    reader: Reader, fetched: Path, broker: int, partitions: list[TopicPartition], compaction: Compaction
+) -> None:
+    opened = reader.open_transactions(partitions)
+    whole = _states(reader.read(partitions), broker)
+    consumed = _states(reader.read(partitions, replica_id=CONSUMER_REPLICA_ID), broker)
+    for topic, partition in partitions:
         tp = (topic, partition)
         destination = fetched / f"{topic}-{partition}"
         destination.mkdir(parents=True, exist_ok=True)
@@ -81,8 +85,8 @@ def _store(reader: Reader, fetched: Path, broker: int, held: list[TopicPartition
 def write_state(
     folder: Path, consumed: ReplicaState, opened: Sequence[OpenTransaction] | None, more: Mapping[str, Any]
 ) -> None:
-    """Write ``state.json``, with ``more`` than every replica has (see `_fetch`)."""
-    said = {
+    """Write ``state.json``, with ``more`` fields than every replica has (see `_fetch`)."""
+    content = {
         "log_start": consumed.log_start,
         "high_watermark": consumed.high_watermark,
         "last_stable_offset": consumed.last_stable_offset,
@@ -90,7 +94,7 @@ def write_state(
         "open": as_lists(opened),
         **more,
     }
-    (folder / STATE).write_text(json.dumps(said) + "\n")
+    (folder / STATE).write_text(json.dumps(content) + "\n")
 
 
 def _states(answers: dict[TopicPartition, ReplicaState | str], broker: int) -> dict[TopicPartition, ReplicaState]:

@@ -1,5 +1,5 @@
-"""What commands have in common: options, values, and how results are shown.
+"""What commands share: options, values, and how results are shown.
 
-The commands themselves are in `harness.cli` and in the `cli` module of each room;
-printing and escaping are `harness.terminal`.
+The commands themselves are in `harness.cli` and in the `cli` module of each package;
+printing and escaping are in `harness.terminal`.
 """

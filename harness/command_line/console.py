@@ -1,4 +1,4 @@
-"""What a run tells: progress to stderr, results to stdout."""
+"""Output of a run: progress to stderr, results to stdout."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ConsoleProgress:
     """Stages as lines on stderr, with the seconds since the start; bars on a terminal only."""
 
     def __init__(self) -> None:
-        """Start counting."""
+        """Start the clock."""
         self._terminal = stderr()
         self._started_s = time.monotonic()
         self._bar: Bar | None = None
@@ -37,7 +37,7 @@ class ConsoleProgress:
         self._terminal.line(styled(f"{time.monotonic() - self._started_s:6.1f} s", "dim"), f"  {text}")
 
     def jars(self, done: int, total: int) -> None:
-        """Move the bar of fetching jars; off a terminal, say once that they are fetched."""
+        """Update the bar of fetching jars; without a terminal, print one line when they are fetched."""
         if not self._terminal.console.is_terminal:
             if not self._fetches:
                 self.stage("fetch jars")
@@ -51,18 +51,18 @@ class ConsoleProgress:
             self.close()
 
     def reading(self, fraction: float, done_bytes: int) -> None:
-        """Move the bar of reading from a cluster; it shows MB, the mean rate since it began, and what is left."""
+        """Update the bar of reading from a cluster; it shows MB, the mean rate since the start, and the rest."""
         if not self._terminal.console.is_terminal:
             return
         if self._bar is None:
             self._bar = self._begin(
-                TextColumn("read"), BarColumn(), TextColumn("{task.percentage:>3.0f}%  {task.fields[told]}")
+                TextColumn("read"), BarColumn(), TextColumn("{task.percentage:>3.0f}%  {task.fields[amount]}")
             )
-            self._bar.add_task("read", total=1.0, told="")
+            self._bar.add_task("read", total=1.0, amount="")
         task = self._bar.tasks[0]
         done_mb = done_bytes / MB
         rate_mb_s = done_mb / task.elapsed if task.elapsed else 0.0
-        self._bar.update(task.id, completed=fraction, told=f"{done_mb:,.1f} MB  {rate_mb_s:,.1f} MB/s")
+        self._bar.update(task.id, completed=fraction, amount=f"{done_mb:,.1f} MB  {rate_mb_s:,.1f} MB/s")
 
     def close(self) -> None:
         """End a bar that is still shown."""
@@ -79,18 +79,18 @@ class ConsoleProgress:
 
 def show(result: RunResult, output: str) -> None:
     """Print a run's result to stdout, as text or as JSON."""
-    said, out, err = result.verdict, stdout(), stderr()
-    code = EXIT_CODES[said["verdict"]]
+    verdict, out, err = result.verdict, stdout(), stderr()
+    code = EXIT_CODES[verdict["verdict"]]
     if output == JSON:
-        out.json(said)
+        out.json(verdict)
     else:
-        show_findings(out, said)
-        if said["guarantees"]:
-            out.line(guarantees.line(said["guarantees"]))
-        _show_aftermath(out, said["aftermath"])
-        for one in said["partial"]:
+        show_findings(out, verdict)
+        if verdict["guarantees"]:
+            out.line(guarantees.summary_line(verdict["guarantees"]))
+        _show_aftermath(out, verdict["aftermath"])
+        for one in verdict["partial"]:
             out.line(f"not judged: {one['path']} {one['problem']}")
-        for note in said["notes"]:
+        for note in verdict["notes"]:
             out.line(f"note: {note}")
         out.line(f"{relative(result.folder.path)}/   (exit code {code})")
     for broker, address in result.kept.items():
@@ -99,13 +99,13 @@ def show(result: RunResult, output: str) -> None:
         err.line(f"remove it with: harness clean {result.folder.run_id}")
 
 
-def show_findings(out: Terminal, said: dict[str, Any]) -> None:
+def show_findings(out: Terminal, verdict: dict[str, Any]) -> None:
     """Print a line for each scenario without a finding, and for each finding."""
-    for scenario in said["scenarios"]:
+    for scenario in verdict["scenarios"]:
         if scenario["verdict"] != ANOMALY:
             out.line(verdict_word(scenario["verdict"]), f" {scenario['scenario']}: {scenario['reason']}")
     advised: set[tuple[object, ...]] = set()
-    for finding in said["findings"]:
+    for finding in verdict["findings"]:
         out.line(verdict_word(ANOMALY), f" {finding_line(finding)}")
         _show_evidence(out, finding)
         about = (finding["topic"], finding["partition"], finding.get("means"), finding.get("do"))
@@ -115,7 +115,7 @@ def show_findings(out: Terminal, said: dict[str, Any]) -> None:
 
 
 def _show_evidence(out: Terminal, finding: dict[str, Any]) -> None:
-    """Print why it is decided who is wrong, where the logs alone do not prove it, and what that takes for granted."""
+    """Print the evidence for a decided finding, where the logs alone do not prove it, and the assumptions."""
     if finding.get("decided_by"):
         out.line(f"  decided by: {'; '.join(finding['decided_by'])}")
     for assumption in finding.get("assumptions", ()):
@@ -138,13 +138,13 @@ def verdict_word(verdict: str) -> Any:
 def _show_aftermath(out: Terminal, steps: list[dict[str, Any]]) -> None:
     freed: set[tuple[str, int, int]] = set()
     for step in steps:
-        told = [f"stuck: {', '.join(map(_stands, step['stuck']))}"] if step["stuck"] else []
+        lines = [f"stuck: {', '.join(map(_stands, step['stuck']))}"] if step["stuck"] else []
         for replica in step["ended"]:
             name = (replica["topic"], replica["partition"], replica["broker"])
-            told += [] if name in freed else [f"free: {_stands(replica)}, taken as {replica['outcome']}"]
+            lines += [] if name in freed else [f"free: {_stands(replica)}, taken as {replica['outcome']}"]
             freed.add(name)
         out.line(f"{step['after_s']:6.1f} s  {step['summary']}")
-        for line in told or ["nothing is stuck"]:
+        for line in lines or ["nothing is stuck"]:
             out.line(f"          {line}")
 
 
@@ -154,6 +154,6 @@ def _stands(replica: dict[str, Any]) -> str:
 
 
 def relative(path: Path) -> Path:
-    """Return a path as it is from here, where it is below."""
+    """Return a path relative to the working directory, if it is below it."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path

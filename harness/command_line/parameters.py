@@ -1,7 +1,7 @@
-"""Types of command-line options: what a value may be is decided here, in one place, before a command begins.
+"""Types of command-line options: values are validated here, in one place, before a command begins.
 
-Every type refuses with one sentence that names the option and the value, which Click puts together
-(``Invalid value for '--nemesis': …``); `harness.cli.main` ends with exit code 254 then.
+Every type rejects a value with one sentence that names the option and the value, which Click composes
+(``Invalid value for '--nemesis': …``); `harness.cli.main` then exits with code 254.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LONGEST_TIME_S = 366 * 86_400.0
-"""Of a bound on a run or a night: longer than any of them, and short enough for every timer of the platform."""
+"""The bound on a run or a night: longer than any of them, and short enough for every timer of the platform."""
 MOST_SEED = 2**62
-"""Seeds are counted up from here on without leaving 64 bits."""
+"""Seeds are incremented from here without exceeding 64 bits."""
 
 _WHOLE_NUMBER = re.compile(r"[+-]?\d{1,30}", re.ASCII)
 _TOPIC_PATTERN = re.compile(r"[a-zA-Z0-9._\-*?\[\]!]+")
@@ -41,19 +41,19 @@ LONGEST_TOPIC = 249
 
 
 class Text(click.ParamType[Any]):
-    """A text of at least one character, all of which can be seen; ``check`` raises `UsageError` for a wrong one.
+    """A text of at least one character, all of which are visible; ``check`` raises `UsageError` for an invalid one.
 
-    A subclass of Click's as all its types are.
+    A subclass of Click's type, like all types here.
     """
 
     name = "text"
 
     def __init__(self, check: Callable[[str], object] = lambda _: None) -> None:
-        """Remember what else is checked."""
+        """Store the further check."""
         self._check = check
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the text as it is."""
+        """Return the text unchanged."""
         text = self._seen(value, param, ctx)
         self._checked(text, param, ctx)
         return text
@@ -74,7 +74,7 @@ class Text(click.ParamType[Any]):
 
 
 class Names(Text):
-    """Names with commas between them, each of which is checked; what a command gets is a list."""
+    """Names separated by commas, each of which is checked; a command gets a list."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
         """Return the names."""
@@ -87,7 +87,7 @@ class Names(Text):
 
 
 class Count(click.IntRange):
-    """A whole number within bounds, in ASCII digits: Click's own range takes any that `int` takes, and shows others."""
+    """A whole number within bounds, in ASCII digits: Click's own range accepts any digits that `int` does."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number."""
@@ -102,7 +102,7 @@ class Count(click.IntRange):
 
 
 class Number(click.FloatRange):
-    """A finite number within bounds: Click's own range lets NaN through, and infinity where there is no bound."""
+    """A finite number within bounds: Click's own range accepts NaN, and infinity where there is no bound."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number."""
@@ -116,14 +116,14 @@ class Number(click.FloatRange):
 
 
 class FilePath(click.Path):
-    """A path as Click has them, that is not empty, nor longer than the file system takes.
+    """A path like Click's, but neither empty nor longer than the file system allows.
 
-    ``hint`` is added to the error where nothing of the kind is there; ``holds``: the name of a file that is in a folder
-    of this kind.
+    ``hint`` is added to the error where the path does not exist; ``holds``: the name of a file that a folder of this
+    kind contains.
     """
 
     def __init__(self, hint: str = "", *, holds: str | None = None, **options: Any) -> None:
-        """Remember Click's options of a path."""
+        """Store Click's options of a path."""
         super().__init__(path_type=Path, **options)
         self._hint = hint
         self._holds = holds
@@ -148,12 +148,12 @@ class FilePath(click.Path):
 
 
 def file_to_read(hint: str = "") -> FilePath:
-    """Return the type of a file that has to be there."""
+    """Return the type of a file that has to exist."""
     return FilePath(hint, exists=True, dir_okay=False, readable=True)
 
 
 def topic_pattern(text: str) -> None:
-    """Raise `UsageError` for what is neither a topic's name nor a pattern of names."""
+    """Raise `UsageError` for a text that is neither a topic's name nor a pattern of names."""
     if "," in text:
         each = " ".join(f"--topic {name}" for name in text.split(",") if name)
         raise UsageError(f"{quoted(text)} is no topic: give every topic an option of its own: {each}")

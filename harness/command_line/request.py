@@ -1,8 +1,8 @@
-"""What ``harness run`` is asked for: one table of the options that decide what a run does.
+"""The options of ``harness run``: one table of the options that define a run.
 
-The command line takes its options from this table, and the command that runs the same again is written from it; so an
-option that is missing in one is missing in both. Options that only say where files go, or how results are shown, are
-not here: they are in `harness.cli`.
+The command line takes its options from this table, and the command that repeats the run is written from it; so an
+option that is missing in one is missing in both. Options that only name files for output, or the form of results, are
+in `harness.cli`.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ Command = TypeVar("Command", bound="Callable[..., int]")
 
 _REFERENCE = re.compile(r"[a-zA-Z0-9][\w.:/@-]{0,400}", re.ASCII)
 OF_HOSTS = ("ssh_user", "ssh_port", "ssh_key", "ssh_known_hosts", "ssh_pins")
-"""Parameters that say how hosts are logged in to."""
+"""Parameters of the login to hosts."""
 
 
 @dataclass(frozen=True)
 class RunOption:
-    """One option of ``harness run``: ``value`` is what the command line is given for it, None or () for nothing.
+    """One option of ``harness run``: ``value`` is its argument on the command line, None or () for no argument.
 
-    ``parameter``: Click's name of it. ``click``: how Click takes it.
+    ``parameter``: Click's name of it. ``click``: its declaration for Click.
     """
 
     flag: str
@@ -60,8 +60,8 @@ class RunOption:
     value: Callable[[RunOptions], Any]
     click: Mapping[str, Any]
 
-    def words(self, options: RunOptions) -> list[str]:
-        """Return the words of a command line that ask for the same."""
+    def arguments(self, options: RunOptions) -> list[str]:
+        """Return the arguments of a command line for the same value."""
         value = self.value(options)
         if value is None or value is False:
             return []
@@ -162,7 +162,7 @@ OPTIONS = (
             help="Then show how long a stuck LSO lasts, and what ends it."),
 )
 # fmt: on
-"""``--nodes`` stands for all that says which hosts there are, and as whom they are logged in to."""
+"""``--nodes`` stands for all options of the hosts and of the login to them."""
 
 
 def run_options(command: Command) -> Command:
@@ -173,12 +173,12 @@ def run_options(command: Command) -> Command:
 
 
 def command_line(options: RunOptions) -> str:
-    """Return the command that asks for the same run, quoted for a shell."""
-    return shlex.join(["harness", "run", *(word for option in OPTIONS for word in option.words(options))])
+    """Return the command that repeats the run, quoted for a shell."""
+    return shlex.join(["harness", "run", *(argument for option in OPTIONS for argument in option.arguments(options))])
 
 
 def request_of(parameters: Mapping[str, Any], given: AbstractSet[str]) -> RunOptions:
-    """Return what Click's parameters ask for; ``given``: the names of those on the command line.
+    """Return the options of Click's parameters; ``given``: the names of those on the command line.
 
     Raises `UsageError` for what is missing, and for options that contradict each other.
     """
@@ -224,7 +224,7 @@ def parse_settings(pairs: Sequence[str]) -> tuple[dict[str, str], dict[str, str]
 
 
 def _access(parameters: Mapping[str, Any], given: AbstractSet[str]) -> Access | None:
-    """Return how the given hosts are logged in to; None where none are given."""
+    """Return the login to the given hosts; None where none are given."""
     if {"nodes", "nodes_file"} <= given:
         raise UsageError("give --nodes or --nodes-file: both name the hosts")
     if not given & {"nodes", "nodes_file"}:
@@ -245,7 +245,7 @@ def _access(parameters: Mapping[str, Any], given: AbstractSet[str]) -> Access | 
 
 
 def _brokers(parameters: Mapping[str, Any], given: AbstractSet[str], access: Access | None) -> int:
-    """Return how many brokers there are: one a host, where hosts are given."""
+    """Return the number of brokers: one a host, where hosts are given."""
     brokers: int = parameters["brokers"]
     if access is None:
         return brokers

@@ -1,12 +1,12 @@
-"""Does the model do what real brokers do? One schedule, two interpreters, and a comparison after every step.
+"""Does the model behave like real brokers? One schedule, two interpreters, and a comparison after every step.
 
-``steps`` says what may happen, ``schedules`` what does; ``simulated`` takes a schedule over ``models``, ``brokers``
-over a real cluster; ``picture`` is what one replica holds and believes, whoever has it; ``lockstep`` takes many
-schedules through one cluster, a topic each, and looks after each step whether both pictures are the same.
+``steps`` defines the possible steps, ``schedules`` sequences of them; ``simulated`` runs a schedule on ``models``,
+``brokers`` on a real cluster; ``picture`` is the content and state of one replica, in a form for both; ``lockstep``
+runs many schedules on one cluster, a topic each, and compares both pictures after each step.
 
-Not compared, because the schedule does not decide it: times (of horizons only whether there is one), coordinator
-epochs (they count elections of another log), codecs and headers. Not gone through: a leader that loses what nobody
-copied, brokers that run out of space, an empty disk, ``min.compaction.lag.ms``, keys that do not fit into the cleaner's
+Not compared, because the schedule does not determine them: times (of horizons only whether there is one), coordinator
+epochs (they count elections of another log), codecs and headers. Not covered: a leader that loses unreplicated records,
+brokers that run out of space, an empty disk, ``min.compaction.lag.ms``, keys that do not fit into the cleaner's
 offset map, segments that are full (they roll by time here), and a recovery that begins anywhere but at the start of the
 log.
 """

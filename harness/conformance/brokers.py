@@ -1,8 +1,8 @@
 """A schedule on real brokers: one cluster, a topic for each schedule.
 
-What a schedule leaves to nobody is taken out of the brokers' hands: segments roll with every write (``segment.ms`` is a
-millisecond, and the clock is seen to move on between writes), cleaners rest but for the one pass that a step has them
-make, producers expire when a step says so, and who recovers reads its log from the beginning.
+Brokers must do only what a schedule contains. Segments roll with every write (``segment.ms`` is a
+millisecond, and the clock advances between writes). Cleaners rest except for the pass of a step. Producers expire when
+a step says so. A recovering broker reads its log from the beginning.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ RATIO, RETENTION = "log.cleaner.min.cleanable.ratio", "log.cleaner.delete.retent
 EXPIRATION = "producer.id.expiration.ms"
 AT_ONCE_MS: Final = 1
 KEPT_MS: Final = 30_000
-"""So long brokers have for the passes that must keep what ages; so long is the wait until time has passed."""
+"""Time for the passes that must keep batches with a delete horizon, and the wait until time has passed."""
 A_DAY: Final = str(DAY_MS)
 
 BROKER_SETTINGS: Final = {
@@ -68,12 +68,12 @@ BROKER_SETTINGS: Final = {
     RATIO: NEVER_PASSES,
     EXPIRATION: A_DAY,
     "producer.id.expiration.check.interval.ms": "100",
-    # Recovery points are checkpointed by a timer, and say where recovery begins: it is to begin at the start.
+    # A timer writes recovery points, from which recovery begins: here it must begin at the start.
     "log.initial.task.delay.ms": A_DAY,
     "log.flush.offset.checkpoint.interval.ms": A_DAY,
 }
 TOPIC_SETTINGS: Final = {
-    # Nothing is old enough to be deleted; DeleteRecords asks for a policy with delete in it.
+    # No record is old enough to be deleted; DeleteRecords requires a policy with delete in it.
     "cleanup.policy": "compact,delete",
     "retention.ms": "-1",
     "segment.ms": "1",
@@ -82,7 +82,7 @@ TOPIC_SETTINGS: Final = {
 
 @dataclass
 class Brokers:
-    """A running cluster. ``will_age``: whether time is still to pass, for which what ages in a pass is kept."""
+    """A running cluster. ``will_age``: whether a later step lets time pass, until which a pass keeps aging batches."""
 
     runtime: Runtime
     admin: Admin
@@ -92,11 +92,11 @@ class Brokers:
     will_age: bool = False
     topics: Mapping[str, Topic] = field(default_factory=dict)
     kept_until_ms: set[int] = field(default_factory=set)
-    """Delete horizons that must not come before time passes."""
+    """Delete horizons that must not pass before `TimePasses`."""
     _how: str = KILL
 
     def wait(self, condition: Callable[[], bool], what: str, timeout_s: float = SETTLE_S) -> None:
-        """Wait until something holds. Raises `HarnessError` when it does not, or a broker ended by itself."""
+        """Wait until a condition holds. Raises `HarnessError` when it does not, or a broker ended by itself."""
 
         def checked() -> bool:
             self.runtime.raise_if_died()
@@ -109,7 +109,7 @@ class Brokers:
         self.clock.wait_until(checked, timeout_s, what)
 
     def create(self, schedules: Sequence[Schedule]) -> None:
-        """Make a topic for each schedule, and its producers when they are first used."""
+        """Make a topic for each schedule; producers are made at their first use."""
         self.admin.create_topics({(one.name, 0): one.replicas for one in schedules}, TOPIC_SETTINGS)
         self.topics = {one.name: Topic(self, one) for one in schedules}
         orders = {(one.name, 0): one.replicas for one in schedules}
@@ -117,28 +117,28 @@ class Brokers:
         self.wait(lambda: self.control.leads(orders), "every topic's first replica to lead")
 
     def pictures(self, log_starts: Mapping[int, Mapping[str, int]]) -> dict[tuple[str, int], Picture]:
-        """Return each replica's picture, by topic and broker. ``log_starts``: where to begin to read, by broker.
+        """Return each replica's picture, by topic and broker. ``log_starts``: offsets to read from, by broker.
 
         A replica that cannot be read now is left out. Raises OSError.
         """
         named = {name: topic.named for name, topic in self.topics.items()}
-        found = {}
+        pictures = {}
         for broker, starts in log_starts.items():
             served = serve(self.runtime.address(broker), starts, named)
             kept = read_files(self.runtime, broker, [*served], named, self.scratch)
-            found.update(
+            pictures.update(
                 {(topic, broker): one.with_files(kept[topic]) for topic, one in served.items() if topic in kept}
             )
-        return found
+        return pictures
 
     def move_on(self) -> None:
-        """Wait until the clock shows a later time than any batch that there is."""
+        """Wait until the clock is later than any batch."""
         since_ms = self.clock.time_ms()
         self.wait(lambda: self.clock.time_ms() > since_ms + BETWEEN_WRITES_MS, "the clock to move on")
 
     @contextmanager
     def during(self, step: CommonStep) -> Iterator[None]:
-        """Have a step befall the whole cluster; what it takes to end it is done with the block."""
+        """Apply a step to the whole cluster; the block's end undoes it."""
         undo = self._befall(step)
         yield
         if undo:
@@ -190,8 +190,10 @@ class Brokers:
             self.admin.alter_broker(broker, self.runtime.address(broker), settings)
 
         def is_known() -> bool:
-            held = [self.admin.broker_settings(broker, self.runtime.address(broker)) for broker in brokers]
-            return all(settings.items() <= one.items() for one in held)
+            settings_by_broker = [
+                self.admin.broker_settings(broker, self.runtime.address(broker)) for broker in brokers
+            ]
+            return all(settings.items() <= one.items() for one in settings_by_broker)
 
         self.wait(is_known, "brokers to know their settings")
 
@@ -208,7 +210,7 @@ class Brokers:
 
 @contextmanager
 def running(ready: Ready, workspace: Workspace, logs: Path, clock: Clock) -> Iterator[Brokers]:
-    """Boot three brokers, the transaction coordinator on those that stay, and end them with the block."""
+    """Boot three brokers, with the transaction coordinator on those that stay, and end them with the block."""
     spec = ClusterSpec(workspace.run_id, workspace.path, logs, BROKER_SETTINGS, BROKERS)
     runtime = ready.make(spec)
     try:

@@ -1,4 +1,4 @@
-"""``harness conform``: does the model do what real brokers do?"""
+"""``harness conform``: does the model behave like real brokers?"""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ MOST_SCHEDULES = 10_000
 @click.option("--target", required=True, type=TARGET, metavar="NAME", help="A Kafka: see `harness targets`.")
 @click.option("--schedules", type=Count(0, MOST_SCHEDULES), default=20, show_default=True, help="How many random ones.")
 @click.option("--seed", type=Text(), default="0", show_default=True, metavar="WORDS", help="Fixes the random ones.")
-@click.option("--transactions", type=Count(1, 2), default=1, show_default=True, help="Version; 2 is known from 4.0 on.")
+@click.option("--transactions", type=Count(1, 2), default=1, show_default=True, help="Version; 2 exists from 4.0 on.")
 @format_option
 def conform(*, target: str, schedules: int, seed: str, transactions: int, output: str) -> int:
-    """Take schedules over the model and over real brokers, and compare every replica after every step.
+    """Run schedules on the model and on real brokers, and compare every replica after every step.
 
-    The known ways to each anomaly, then random ones, all on one cluster. Exits with 0 where they agree to the end of
-    each, with 1 where they do not, and with 2 where brokers could not be taken through to the end.
+    First the known ways to each anomaly, then random schedules, all on one cluster. Exits with 0 where both agree to
+    the end of each, with 1 where they do not, and with 2 where brokers could not run them to the end.
     """
-    from harness.conformance.conform import Asked, told  # noqa: PLC0415  (slow imports, only where needed)
+    from harness.conformance.conform import ConformanceOptions, outcomes_json  # noqa: PLC0415  (slow imports, only where needed)
     from harness.conformance.conform import conform as go  # noqa: PLC0415
 
     progress = ConsoleProgress()
     try:
-        outcomes, failure = go(Asked(target, schedules, seed, transactions), Path.cwd(), progress)
+        outcomes, failure = go(ConformanceOptions(target, schedules, seed, transactions), Path.cwd(), progress)
     finally:
         progress.close()
     verdict = ANOMALY if any(one.disagreements for one in outcomes) else UNKNOWN if failure else CLEAN
     if output == JSON:
-        stdout().json(told(verdict, target, outcomes, failure))
+        stdout().json(outcomes_json(verdict, target, outcomes, failure))
     else:
         _show(outcomes, failure, verdict)
     return EXIT_CODES[verdict]
@@ -63,7 +63,7 @@ def _show(outcomes: Sequence[Outcome], failure: str | None, verdict: Any) -> Non
             out.line(f"  broker {other.broker} after step {other.number}, {other.step}:")
             for line in (*other.differences, "the model:", *shown(other.expected)):
                 out.line(f"    {line}")
-            for line in ("the broker:", *shown(other.found)) if other.found else ():
+            for line in ("the broker:", *shown(other.actual)) if other.actual else ():
                 out.line(f"    {line}")
     agreed = sum(one.agreed for one in outcomes)
     if failure:

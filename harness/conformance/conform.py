@@ -1,4 +1,4 @@
-"""From what is asked for to what came of it: the brokers of a target, and every schedule over them."""
+"""Runs the schedules of a conformance test on a target's brokers."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from models.rules import Rules
 
 TOGETHER: Final = 20
-"""So many schedules go at once: the fewer, the longer it takes for all; the more, the longer each step takes."""
+"""Schedules at once: fewer take longer in total; more take longer for each step."""
 WITH_VERSION_2: Final = 4
 """The first major version of Kafka whose brokers have transactions of version 2."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What to go through: random ``schedules`` from a ``seed``, transactions of a version."""
+class ConformanceOptions:
+    """The schedules to run: random ``schedules`` from a ``seed``, transactions of a version."""
 
     target: str
     schedules: int = 20
@@ -45,13 +45,13 @@ class Asked:
     with_written: bool = True
 
 
-def conform(asked: Asked, folder: Path, progress: Progress) -> tuple[list[Outcome], str | None]:
-    """Go through them on one cluster; return what came of each, and why there is not more, if there is not.
+def conform(options: ConformanceOptions, folder: Path, progress: Progress) -> tuple[list[Outcome], str | None]:
+    """Run the schedules on one cluster; return the outcome of each, and why there are no more, if some are missing.
 
-    ``folder``: whose run it is, for `harness clean`. Raises `UsageError` for what is wrong before the first broker
-    starts, `BootError` where none comes up.
+    ``folder``: the owner's folder, for `harness clean`. Raises `UsageError` for errors before the first broker
+    starts, `BootError` where none starts.
     """
-    target = _target(asked)
+    target = _target(options)
     rules = rules_of(target.version)
     java = find_java()
     ready = find_runtime("local")(Wanted(target, java, progress.jars))
@@ -62,7 +62,7 @@ def conform(asked: Asked, folder: Path, progress: Progress) -> tuple[list[Outcom
         logs = workspace.path / "logs"
         try:
             with running(ready, workspace, logs, clock) as brokers:
-                for group in groups(asked, rules):
+                for group in groups(options, rules):
                     go(brokers, group, rules, progress.stage, outcomes.append)
         except BootError:
             raise
@@ -71,28 +71,28 @@ def conform(asked: Asked, folder: Path, progress: Progress) -> tuple[list[Outcom
     return outcomes, None
 
 
-def _target(asked: Asked) -> Target:
-    target = find_target(asked.target)
+def _target(options: ConformanceOptions) -> Target:
+    target = find_target(options.target)
     if target.system != KAFKA:
-        raise UsageError(f"--target {asked.target} is no Kafka: the model is Kafka's alone")
-    if asked.transactions > 1 and int(target.version.split(".")[0]) < WITH_VERSION_2:
+        raise UsageError(f"--target {options.target} is not Kafka: the model is of Kafka only")
+    if options.transactions > 1 and int(target.version.split(".")[0]) < WITH_VERSION_2:
         raise UsageError(
-            f"--transactions 2: {asked.target} has no transactions of version 2: choose one from kafka-4.0 on"
+            f"--transactions 2: {options.target} has no transactions of version 2: choose one from kafka-4.0 on"
         )
     return target
 
 
-def groups(asked: Asked, rules: Rules) -> Iterator[list[Schedule]]:
-    """Yield what goes together: the written schedules, then random ones, so many at once."""
-    if asked.with_written:
-        yield schedules.written(asked.transactions)
-    for first in range(0, asked.schedules, TOGETHER):
-        count = min(TOGETHER, asked.schedules - first)
-        yield schedules.at_random(f"{asked.seed}-{first // TOGETHER}", count, asked.transactions, rules)
+def groups(options: ConformanceOptions, rules: Rules) -> Iterator[list[Schedule]]:
+    """Yield the groups of concurrent schedules: the written ones, then random ones."""
+    if options.with_written:
+        yield schedules.written(options.transactions)
+    for first in range(0, options.schedules, TOGETHER):
+        count = min(TOGETHER, options.schedules - first)
+        yield schedules.at_random(f"{options.seed}-{first // TOGETHER}", count, options.transactions, rules)
 
 
-def told(verdict: str, target: str, outcomes: list[Outcome], failure: str | None) -> dict[str, Any]:
-    """Return what is printed as JSON."""
+def outcomes_json(verdict: str, target: str, outcomes: list[Outcome], failure: str | None) -> dict[str, Any]:
+    """Return the printed JSON."""
     return {
         "schema": 1,
         "verdict": verdict,

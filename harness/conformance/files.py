@@ -1,4 +1,4 @@
-"""What a real broker keeps of its replicas on disk."""
+"""A real broker's files of its replicas."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.brokers.segments.batches import CorruptLogError, iter_batches, iter
 from harness.brokers.segments.checkpoints import read_checkpoint, read_leader_epochs
 from harness.brokers.segments.producer_snapshot import read_producer_snapshot
 from harness.brokers.segments.txnindex import read_txnindex
-from harness.conformance.picture import DATA, EMPTIED, Entry, Held, Remembered, name_of, record_words
+from harness.conformance.picture import DATA, EMPTIED, Entry, ProducerState, StoredBatch, name_of, record_text
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
@@ -26,23 +26,23 @@ CLEANED, EPOCHS = "cleaner-offset-checkpoint", "leader-epoch-checkpoint"
 
 @dataclass(frozen=True)
 class Files:
-    """What is on disk of one replica; fields as in `harness.conformance.picture.Picture`."""
+    """The files of one replica; fields as in `harness.conformance.picture.Picture`."""
 
-    batches: tuple[Held, ...]
+    batches: tuple[StoredBatch, ...]
     segments: tuple[int, ...]
     txnindex: tuple[Entry, ...]
     cleaned_to: int | None
     epochs: tuple[tuple[int, int], ...]
-    snapshots: tuple[tuple[int, tuple[Remembered, ...]], ...]
+    snapshots: tuple[tuple[int, tuple[ProducerState, ...]], ...]
     horizons_ms: tuple[tuple[int, int], ...]
 
 
 def read_files(
     runtime: Runtime, broker: int, topics: Sequence[str], named: Mapping[str, Named], scratch: Path
 ) -> dict[str, Files]:
-    """Copy a broker's folders of these topics, and read them; one that is just being changed is left out."""
+    """Copy a broker's folders of these topics, and read them; a folder that is just being changed is left out."""
     folder = scratch / str(broker)
-    found = {}
+    files_by_topic = {}
     runtime.copy_checkpoints(broker, folder)
     try:
         path = folder / CLEANED
@@ -51,12 +51,12 @@ def read_files(
             copied = folder / topic
             try:
                 runtime.copy_partition(broker, topic, 0, copied)
-                found[topic] = read_folder(copied, named[topic], cleaned.get((topic, 0)))
+                files_by_topic[topic] = read_folder(copied, named[topic], cleaned.get((topic, 0)))
             except (HarnessError, CorruptLogError):
                 continue
     finally:
         shutil.rmtree(folder)
-    return found
+    return files_by_topic
 
 
 def read_folder(folder: Path, named: Named, cleaned_to: int | None) -> Files:
@@ -65,7 +65,7 @@ def read_folder(folder: Path, named: Named, cleaned_to: int | None) -> Files:
     batches = [one for path in logs for one in iter_batches(path.read_bytes(), source=path.name)]
     epochs = folder / EPOCHS
     return Files(
-        batches=tuple(_held(one, named) for one in batches),
+        batches=tuple(_stored_batch(one, named) for one in batches),
         segments=tuple(int(path.stem) for path in logs),
         txnindex=tuple(_entries(folder, named)),
         cleaned_to=cleaned_to,
@@ -84,7 +84,7 @@ def _entries(folder: Path, named: Named) -> Iterator[Entry]:
             yield Entry(int(path.stem), name, one.first_offset, one.last_offset, one.last_stable_offset)
 
 
-def _snapshots(folder: Path, offsets: Sequence[int], named: Named) -> Iterator[tuple[int, tuple[Remembered, ...]]]:
+def _snapshots(folder: Path, offsets: Sequence[int], named: Named) -> Iterator[tuple[int, tuple[ProducerState, ...]]]:
     for offset in offsets:
         path = folder / f"{offset:020d}.snapshot"
         if path.exists():
@@ -93,7 +93,7 @@ def _snapshots(folder: Path, offsets: Sequence[int], named: Named) -> Iterator[t
                 offset,
                 tuple(
                     sorted(
-                        Remembered(
+                        ProducerState(
                             name_of(one.producer_id, named),
                             one.producer_epoch,
                             one.last_sequence,
@@ -106,14 +106,14 @@ def _snapshots(folder: Path, offsets: Sequence[int], named: Named) -> Iterator[t
             )
 
 
-def _held(batch: Batch, named: Named) -> Held:
-    told = marker(batch, source="a segment")
+def _stored_batch(batch: Batch, named: Named) -> StoredBatch:
+    control = marker(batch, source="a segment")
     records = () if batch.is_control else iter_records(batch, source="a segment")
-    return Held(
+    return StoredBatch(
         base_offset=batch.base_offset,
         last_offset=batch.last_offset,
-        kind=told.type if told else EMPTIED if batch.is_control else DATA,
-        records=tuple(record_words(one.offset, one.key, is_deleted=one.value is None) for one in records),
+        kind=control.type if control else EMPTIED if batch.is_control else DATA,
+        records=tuple(record_text(one.offset, one.key, is_deleted=one.value is None) for one in records),
         leader_epoch=batch.leader_epoch,
         producer=name_of(batch.producer_id, named),
         producer_epoch=batch.producer_epoch,

@@ -1,4 +1,4 @@
-"""Takes schedules over the model and over real brokers, all at once, and compares after every step."""
+"""Runs schedules on the model and on real brokers, all at once, and compares after every step."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from models.rules import Rules
 
 AGREE_S: Final = 30.0
-"""So long may it take until brokers show what the model has: they copy, write markers and clean in the background.
+"""Time for brokers to reach the model's state: they copy, write markers and clean in the background.
 
-On a machine with ten times more to do than it can, one look at twenty schedules took ten seconds.
+On a machine with ten times its capacity in work, one comparison of twenty schedules took ten seconds.
 """
 
 Key = tuple[str, int]
@@ -34,31 +34,31 @@ class Partition(Protocol):
     """One schedule's partition, as `harness.conformance.brokers.Topic` is."""
 
     def take(self, step: LocalStep) -> None:
-        """Have a step befall it. Raises `RefusedError` where a broker will not, `HarnessError` where it cannot be."""
+        """Take a step. Raises `RefusedError` where a broker rejects it, `HarnessError` where it is impossible."""
         ...
 
 
 class Cluster(Protocol):
-    """What schedules go through, as `harness.conformance.brokers.Brokers` is."""
+    """The cluster for the schedules, as `harness.conformance.brokers.Brokers` is."""
 
     will_age: bool
     kept_until_ms: set[int]
 
     @property
     def topics(self) -> Mapping[str, Partition]:
-        """Each schedule's, by its name."""
+        """The partition of each schedule, by name."""
         ...
 
     def create(self, schedules: Sequence[Schedule]) -> None:
-        """Make a topic for each."""
+        """Make a topic for each schedule."""
         ...
 
     def move_on(self) -> None:
-        """Let the clock move on, so that what is written next is later than all that there is."""
+        """Let the clock advance, so that the next write is later than all earlier ones."""
         ...
 
     def during(self, step: CommonStep) -> AbstractContextManager[None]:
-        """Have a step befall everyone until the end of the block."""
+        """Apply a cluster-wide step until the end of the block."""
         ...
 
     def pictures(self, log_starts: Mapping[int, Mapping[str, int]]) -> dict[Key, Picture]:
@@ -66,41 +66,41 @@ class Cluster(Protocol):
         ...
 
     def wait(self, condition: Callable[[], bool], what: str, timeout_s: float) -> None:
-        """Wait until something holds. Raises `WaitTimeoutError`."""
+        """Wait until a condition holds. Raises `WaitTimeoutError`."""
         ...
 
 
-Other: TypeAlias = "tuple[Picture, Picture | None, str | None]"
-"""How a replica should be, how it is, and what its broker refused."""
+MismatchedPictures: TypeAlias = "tuple[Picture, Picture | None, str | None]"
+"""The expected picture of a replica, the actual one, and the broker's error."""
 
 
 @dataclass(frozen=True)
 class Disagreement:
-    """After which step which replica is other than in the model. ``found``: None where it could not be read.
+    """A step after which a replica differs from the model. ``actual``: None where it could not be read.
 
-    ``refused``: what the leader said where it did not let the step happen.
+    ``refused``: the leader's error where it rejected the step.
     """
 
     number: int
     step: Step
     broker: int
     expected: Picture
-    found: Picture | None
+    actual: Picture | None
     refused: str | None = None
 
     @property
     def differences(self) -> list[str]:
-        """Say what is not the same."""
+        """Describe the differences."""
         if self.refused is not None:
             return [self.refused]
-        if self.found is None:
+        if self.actual is None:
             return ["the broker's replica cannot be read"]
-        return differences(self.expected, self.found)
+        return differences(self.expected, self.actual)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How far a schedule went: to its end, or to where the model and brokers disagree; in steps that agreed."""
+    """The number of steps that agreed: all of a schedule, or those before the model and brokers disagree."""
 
     schedule: Schedule
     agreed: int
@@ -111,41 +111,41 @@ def go(
     brokers: Cluster,
     schedules: Sequence[Schedule],
     rules: Rules,
-    tell: Callable[[str], None],
-    done: Callable[[Outcome], None],
+    on_stage: Callable[[str], None],
+    on_outcome: Callable[[Outcome], None],
 ) -> None:
-    """Go through schedules that have what befalls the cluster in common; ``done`` is told of each. Raises HarnessError.
+    """Run schedules that share their cluster-wide steps; calls ``on_outcome`` for each. Raises HarnessError.
 
-    A schedule on which model and brokers disagree is left there; the others go on.
+    A schedule is stopped where model and brokers disagree; the others go on.
     """
     brokers.create(schedules)
-    going = {one.name: Simulated(one, rules) for one in schedules}
+    active = {one.name: Simulated(one, rules) for one in schedules}
     agreed = 0
     try:
         for number, steps in enumerate(zip(*(one.steps for one in schedules), strict=True), 1):
-            doing = {one.name: step for one, step in zip(schedules, steps, strict=True) if one.name in going}
-            befalls = _common(steps)
+            steps_now = {one.name: step for one, step in zip(schedules, steps, strict=True) if one.name in active}
+            cluster_step = _common(steps)
             brokers.will_age = any(isinstance(step, TimePasses) for step in schedules[0].steps[number:])
-            tell(f"{number}/{len(schedules[0].steps)}: {befalls or 'each its own'}, {len(doing)} going")
-            found = _step(brokers, going, doing, befalls)
+            on_stage(f"{number}/{len(schedules[0].steps)}: {cluster_step or 'each its own'}, {len(steps_now)} going")
+            mismatches = _step(brokers, active, steps_now, cluster_step)
             for one in schedules:
                 disagreed = tuple(
-                    Disagreement(number, doing[one.name], broker, *how)
-                    for (topic, broker), how in found.items()
+                    Disagreement(number, steps_now[one.name], broker, *mismatch)
+                    for (topic, broker), mismatch in mismatches.items()
                     if topic == one.name
                 )
                 if disagreed:
-                    done(Outcome(one, agreed, disagreed))
-                    del going[one.name]
+                    on_outcome(Outcome(one, agreed, disagreed))
+                    del active[one.name]
             agreed = number
     finally:
         for one in schedules:
-            if one.name in going:
-                done(Outcome(one, agreed))
+            if one.name in active:
+                on_outcome(Outcome(one, agreed))
 
 
 def _common(steps: Sequence[Step]) -> CommonStep | None:
-    """Return what befalls the whole cluster, if anything does. Raises ValueError where only some schedules say so."""
+    """Return the cluster-wide step, if there is one. Raises ValueError where only some schedules have it."""
     common = {step for step in steps if isinstance(step, COMMON)}
     if common and len(set(steps)) > 1:
         raise ValueError(f"these befall one cluster at once: {'; '.join(map(str, steps))}")
@@ -153,54 +153,54 @@ def _common(steps: Sequence[Step]) -> CommonStep | None:
 
 
 def _step(
-    brokers: Cluster, going: dict[str, Simulated], doing: dict[str, Step], befalls: CommonStep | None
-) -> dict[Key, Other]:
-    before = {name: model.leader_picture() for name, model in going.items()}
-    for name, step in doing.items():
-        going[name].take(step)
-    if befalls is not None:
-        with brokers.during(befalls):
-            return _compare(brokers, going)
+    brokers: Cluster, active: dict[str, Simulated], steps_now: dict[str, Step], cluster_step: CommonStep | None
+) -> dict[Key, MismatchedPictures]:
+    before = {name: model.leader_picture() for name, model in active.items()}
+    for name, step in steps_now.items():
+        active[name].take(step)
+    if cluster_step is not None:
+        with brokers.during(cluster_step):
+            return _compare(brokers, active)
     brokers.move_on()
-    refused: dict[Key, Other] = {}
-    for name, step in doing.items():
+    refused: dict[Key, MismatchedPictures] = {}
+    for name, step in steps_now.items():
         try:
             brokers.topics[name].take(cast("LocalStep", step))
         except RefusedError as error:
             leader, picture = before[name]
             refused[name, leader] = (picture, None, str(error))
-    compared = {name: model for name, model in going.items() if name not in {topic for topic, _ in refused}}
+    compared = {name: model for name, model in active.items() if name not in {topic for topic, _ in refused}}
     return refused | _compare(brokers, compared)
 
 
-def _compare(brokers: Cluster, going: dict[str, Simulated]) -> dict[Key, Other]:
-    """Wait until every replica is as the model has it; return those that are not, as they should be and as they are."""
-    pending = {(name, broker): one for name, model in going.items() for broker, one in model.pictures().items()}
+def _compare(brokers: Cluster, active: dict[str, Simulated]) -> dict[Key, MismatchedPictures]:
+    """Wait until every replica matches the model; return the others, with the expected and the actual picture."""
+    pending = {(name, broker): one for name, model in active.items() for broker, one in model.pictures().items()}
     last: dict[Key, Picture] = {}
 
     def agreed() -> bool:
         starts: dict[int, dict[str, int]] = defaultdict(dict)
         for (topic, broker), expected in pending.items():
             starts[broker][topic] = expected.log_start
-        found = brokers.pictures(starts)
-        last.update(found)
-        for key, there in found.items():
-            if there == pending[key]:
-                _note_horizons(brokers, going[key[0]], pending.pop(key), there)
+        pictures = brokers.pictures(starts)
+        last.update(pictures)
+        for key, picture in pictures.items():
+            if picture == pending[key]:
+                _note_horizons(brokers, active[key[0]], pending.pop(key), picture)
         return not pending
 
     try:
-        brokers.wait(agreed, "brokers to show what the model has", AGREE_S)
+        brokers.wait(agreed, "brokers to reach the model's state", AGREE_S)
     except WaitTimeoutError:
-        # One slow look may have taken all the time that there was.
+        # One slow comparison may have taken all the time.
         if agreed():
             return {}
         return {key: (expected, last.get(key), None) for key, expected in pending.items()}
     return {}
 
 
-def _note_horizons(brokers: Cluster, model: Simulated, expected: Picture, found: Picture) -> None:
-    """Take note of when what the schedule wants kept may go."""
-    at_ms = dict(found.horizons_ms)
+def _note_horizons(brokers: Cluster, model: Simulated, expected: Picture, actual: Picture) -> None:
+    """Record the delete horizons of batches that the schedule still keeps."""
+    at_ms = dict(actual.horizons_ms)
     kept = [at_ms[base] for base, horizon_ms in expected.horizons_ms if horizon_ms > model.partition.now_ms + STEP_MS]
     brokers.kept_until_ms |= set(kept)

@@ -1,4 +1,4 @@
-"""What one replica holds and what its broker believes, in words that a model and a real broker share."""
+"""One replica's content and its broker's state of it, in terms that a model and a real broker share."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 NO_PRODUCER: Final = ""
 DATA, EMPTIED = "data", "emptied"
-"""Kinds of batches beside COMMIT and ABORT: data, whether any record is left or none, and what is left of a marker."""
+"""Kinds of batches in addition to COMMIT and ABORT: data, with or without records, and an emptied marker."""
 
 Named = dict[int, str]
-"""Producers' names by their ids, which every cluster gives as it likes."""
+"""Producers' names by their ids, which each cluster assigns."""
 
 
-class Held(NamedTuple):
+class StoredBatch(NamedTuple):
     """One batch. ``records``: offset and key of each, a tombstone's with a minus."""
 
     base_offset: int
@@ -37,11 +37,11 @@ class Held(NamedTuple):
     has_horizon: bool
 
 
-class Remembered(NamedTuple):
-    """What a broker remembers of a producer (DescribeProducers); ``open_from``: None without an open transaction.
+class ProducerState(NamedTuple):
+    """A broker's state of a producer (DescribeProducers); ``open_from``: None without an open transaction.
 
-    One without an epoch, of whom only an emptied marker was met, has no time either: it expires with the next look, and
-    so may be there or not. It is left out.
+    A producer without an epoch, of which the broker has seen only an emptied marker, has no time either: it expires at
+    the next check, and so may be there or not. It is left out.
     """
 
     producer: str
@@ -62,38 +62,38 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Picture:
-    """One replica after a step; every field is compared, but for ``horizons_ms``.
+    """One replica after a step; every field is compared, except ``horizons_ms``.
 
-    ``told``: producer and first offset of the aborted transactions that a read_committed consumer is told of when it
-    reads this replica from its start. ``cleaned_to``: the cleaner's checkpoint. ``epochs``: leader epoch and first
-    offset. ``snapshots``: what was remembered of producers where each segment but the first begins.
+    ``listed_aborts``: producer and first offset of the aborted transactions that a read_committed consumer receives
+    when it reads this replica from its start. ``cleaned_to``: the cleaner's checkpoint. ``epochs``: leader epoch and
+    first offset. ``snapshots``: the states of producers at the start of each segment but the first.
     """
 
-    batches: tuple[Held, ...]
+    batches: tuple[StoredBatch, ...]
     segments: tuple[int, ...]
     log_start: int
     high_watermark: int
     last_stable_offset: int
-    producers: tuple[Remembered, ...]
-    told: tuple[tuple[str, int], ...]
+    producers: tuple[ProducerState, ...]
+    listed_aborts: tuple[tuple[str, int], ...]
     txnindex: tuple[Entry, ...]
     cleaned_to: int | None
     epochs: tuple[tuple[int, int], ...]
-    snapshots: tuple[tuple[int, tuple[Remembered, ...]], ...]
+    snapshots: tuple[tuple[int, tuple[ProducerState, ...]], ...]
     horizons_ms: tuple[tuple[int, int], ...] = field(default=(), compare=False)
-    """Base offset of each batch that has a delete horizon, and when that is."""
+    """Base offset of each batch that has a delete horizon, and the horizon."""
 
 
 def of_replica(replica: Replica, named: Named) -> Picture:
     """Return the picture of a model's replica."""
     return Picture(
-        batches=tuple(_held(batch, named) for batch in replica.batches()),
+        batches=tuple(_stored_batch(batch, named) for batch in replica.batches()),
         segments=tuple(segment.base_offset for segment in replica.segments),
         log_start=replica.log_start,
         high_watermark=replica.high_watermark,
         last_stable_offset=replica.last_stable_offset,
-        producers=_remembered(replica.producers, named),
-        told=tuple(sorted((named[producer_id], first) for producer_id, first in told_aborted(replica))),
+        producers=_producer_states(replica.producers, named),
+        listed_aborts=tuple(sorted((named[producer_id], first) for producer_id, first in listed_aborts(replica))),
         txnindex=tuple(
             Entry(
                 segment.base_offset, named[one.producer_id], one.first_offset, one.last_offset, one.last_stable_offset
@@ -104,7 +104,7 @@ def of_replica(replica: Replica, named: Named) -> Picture:
         cleaned_to=None if replica.cleaned_to is None else first_dirty(replica),
         epochs=tuple(sorted(replica.epochs.items())),
         snapshots=tuple(
-            (segment.base_offset, _remembered(replica.snapshots[segment.base_offset], named))
+            (segment.base_offset, _producer_states(replica.snapshots[segment.base_offset], named))
             for segment in replica.segments[1:]
             if segment.base_offset in replica.snapshots
         ),
@@ -116,25 +116,25 @@ def of_replica(replica: Replica, named: Named) -> Picture:
     )
 
 
-def _remembered(producers: Mapping[int, Producer], named: Named) -> tuple[Remembered, ...]:
+def _producer_states(producers: Mapping[int, Producer], named: Named) -> tuple[ProducerState, ...]:
     return tuple(
         sorted(
-            Remembered(named[producer_id], one.epoch, one.last_sequence, one.open_from)
+            ProducerState(named[producer_id], one.epoch, one.last_sequence, one.open_from)
             for producer_id, one in producers.items()
             if one.epoch >= 0
         )
     )
 
 
-def _held(batch: Batch, named: Named) -> Held:
+def _stored_batch(batch: Batch, named: Named) -> StoredBatch:
     kind = (batch.marker or EMPTIED) if batch.control else DATA
-    return Held(
+    return StoredBatch(
         base_offset=batch.base_offset,
         last_offset=batch.last_offset,
         kind=kind,
         records=()
         if batch.control
-        else tuple(record_words(one.offset, one.key, is_deleted=is_tombstone(one, BY_NULL)) for one in batch.records),
+        else tuple(record_text(one.offset, one.key, is_deleted=is_tombstone(one, BY_NULL)) for one in batch.records),
         leader_epoch=batch.leader_epoch,
         producer=name_of(batch.producer_id, named),
         producer_epoch=batch.producer_epoch,
@@ -144,28 +144,28 @@ def _held(batch: Batch, named: Named) -> Held:
     )
 
 
-def record_words(offset: int, key: bytes | None, *, is_deleted: bool) -> str:
-    """Return a record as pictures have it."""
+def record_text(offset: int, key: bytes | None, *, is_deleted: bool) -> str:
+    """Return a record in the form of pictures."""
     return f"{offset}:{'-' * is_deleted}{(key or b'').decode()}"
 
 
 def name_of(producer_id: int, named: Named) -> str:
-    """Return a producer's name; one that nobody here knows is told by its id."""
+    """Return a producer's name; an unknown producer is named by its id."""
     return NO_PRODUCER if producer_id < 0 else named.get(producer_id, f"producer {producer_id}")
 
 
-def told_aborted(replica: Replica) -> set[tuple[int, int]]:
-    """Return producer id and first offset of what a read_committed consumer is told that it reads from the start.
+def listed_aborts(replica: Replica) -> set[tuple[int, int]]:
+    """Return producer id and first offset of the aborted transactions that a read_committed consumer receives.
 
-    One answer never crosses the end of a segment, nor the last stable offset (``LocalLog.read``), and comes with the
-    transactions that end at or after where it begins and begin before the next segment
+    It reads from the start. One answer never crosses the end of a segment, nor the last stable offset
+    (``LocalLog.read``), and lists the transactions that end at or after its start and begin before the next segment
     (``LocalLog.addAbortedTransactions``, ``TransactionIndex.collectAbortedTxns``).
     """
-    found = set()
+    aborts = set()
     at = replica.log_start
     for number, segment in enumerate(replica.segments):
-        here = [one for one in segment.batches if at <= one.last_offset]
-        if not here:
+        batches = [one for one in segment.batches if at <= one.last_offset]
+        if not batches:
             continue
         if at >= replica.last_stable_offset:
             break
@@ -173,13 +173,13 @@ def told_aborted(replica: Replica) -> set[tuple[int, int]]:
         upper = later[0].base_offset if later else replica.log_end
         for entry in _up_to(replica, number, upper):
             if entry.last_offset >= at and entry.first_offset < upper:
-                found.add((entry.producer_id, entry.first_offset))
-        readable = [one for one in here if one.base_offset < replica.last_stable_offset]
+                aborts.add((entry.producer_id, entry.first_offset))
+        readable = [one for one in batches if one.base_offset < replica.last_stable_offset]
         if not readable:
-            # An answer without a record, which tells all the same.
+            # An answer without a record, which lists aborted transactions, too.
             break
         at = readable[-1].last_offset + 1
-    return found
+    return aborts
 
 
 def _up_to(replica: Replica, number: int, upper: int) -> Iterator[Any]:
@@ -190,41 +190,41 @@ def _up_to(replica: Replica, number: int, upper: int) -> Iterator[Any]:
                 return
 
 
-def differences(expected: Picture, found: Picture) -> list[str]:
-    """Say what is not the same, field by field: what the model has, and what the broker does."""
+def differences(expected: Picture, actual: Picture) -> list[str]:
+    """Describe the differences, field by field: the model's value, and the broker's."""
     return [
-        f"{one.name}: the model has {_words(here)}, the broker {_words(there)}"
+        f"{one.name}: the model has {_value_text(model)}, the broker {_value_text(broker)}"
         for one in fields(Picture)
         if one.compare
-        for here, there in [_less_common(getattr(expected, one.name), getattr(found, one.name))]
-        if here != there
+        for model, broker in [_less_common(getattr(expected, one.name), getattr(actual, one.name))]
+        if model != broker
     ]
 
 
 def _less_common(here: Any, there: Any) -> tuple[Any, Any]:
-    """Leave out of two lists what both have."""
+    """Remove common items from two lists."""
     if not isinstance(here, tuple) or not isinstance(there, tuple):
         return here, there
     missing = tuple(one for one in here if one not in there), tuple(one for one in there if one not in here)
     return missing if any(missing) else (here, there)
 
 
-def _words(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return ", ".join(map(str, value)) or "nothing" if isinstance(value, tuple) else str(value)
 
 
 def shown(picture: Picture) -> list[str]:
     """Return a picture as lines of text."""
-    batches = [f"  {held_words(one)}" for one in picture.batches]
+    batches = [f"  {batch_text(one)}" for one in picture.batches]
     rest = [
-        f"  {one.name.replace('_', ' ')}: {_words(getattr(picture, one.name))}"
+        f"  {one.name.replace('_', ' ')}: {_value_text(getattr(picture, one.name))}"
         for one in fields(Picture)
         if one.compare and one.name != "batches"
     ]
     return batches + rest
 
 
-def held_words(one: Held) -> str:
+def batch_text(one: StoredBatch) -> str:
     """Return one batch as a line of text."""
     parts: list[tuple[bool, Callable[[], str]]] = [
         (True, lambda: f"{one.base_offset}-{one.last_offset} {one.kind}"),
@@ -234,4 +234,4 @@ def held_words(one: Held) -> str:
         (one.has_horizon, lambda: "ages"),
         (True, lambda: f"leader epoch {one.leader_epoch}"),
     ]
-    return ", ".join(words() for is_there, words in parts if is_there)
+    return ", ".join(text() for is_there, text in parts if is_there)

@@ -1,8 +1,8 @@
-"""A producer whose every request is chosen here: one Produce is one batch, as a schedule has it.
+"""A producer with explicit requests: one Produce is one batch, as a schedule has it.
 
-Client libraries decide by the clock which records share a batch. What brokers store follows from requests alone, so
-these go by kafka-python's protocol classes, in the order in which ``Sender`` and ``TransactionManager`` send them. What
-may be tried again (``retriable``) is, within a bound.
+Client libraries batch records by the clock. What brokers store follows from requests alone, so
+these go through kafka-python's protocol classes, in the order in which ``Sender`` and ``TransactionManager`` send them.
+Retriable errors (``retriable``) are retried, within a bound.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ TIMEOUT_MS: Final = 5000
 TRANSACTION_TIMEOUT_MS: Final = 600_000
 ALL_IN_SYNC: Final = -1
 Codes: TypeAlias = "Callable[[Any], Sequence[int]]"
-"""What gives the error codes of an answer."""
+"""Returns the error codes of an answer."""
 DUPLICATE_SEQUENCE: Final = 46
-"""An answer to what was written when it was asked for first."""
+"""The answer to a retry of a batch that was written at the first attempt."""
 PRODUCE, END = {1: 9, 2: 12}, {1: 3, 2: 5}
 """Request versions by which a broker knows the transaction version of a client (KIP-890)."""
 
 
 class RefusedError(HarnessError):
-    """A broker does not do what it was asked for, and will not."""
+    """A broker rejects a request, and retrying would not help."""
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where requests go. ``leader``: of the partition, now; ``anyone``: any broker that is there."""
+    """The destination of requests. ``leader``: of the partition, now; ``anyone``: any live broker."""
 
     topic: str
     leader: Callable[[], wire.Address]
@@ -58,7 +58,7 @@ class Endpoint:
     clock: Clock
 
     def ask(self, what: str, where: Callable[[], wire.Address], request: ApiMessage, codes: Codes) -> Any:
-        """Ask until the answer is one. Raises `RefusedError` for an error that will not pass."""
+        """Send until there is an answer. Raises `RefusedError` for a permanent error."""
 
         def answered() -> list[Any]:
             answer = wire.call(where(), request, timeout_s=TIMEOUT_MS / 1000)
@@ -75,7 +75,7 @@ class Producer:
     """One producer of one partition. ``transactional_id``: None for an idempotent one, or one without an id."""
 
     def __init__(self, to: Endpoint, *, transactional_id: str | None, has_id: bool, version: int) -> None:
-        """Obtain an id where it is to have one. ``version``: of its transactions."""
+        """Obtain an id, unless it has none. ``version``: of its transactions."""
         self._to = to
         self._transactional_id = transactional_id
         self._version = version
@@ -90,7 +90,7 @@ class Producer:
         return wire.Address(answer.host, answer.port)
 
     def begin_anew(self) -> None:
-        """Obtain an id, or a higher epoch; a transaction that is open is aborted first."""
+        """Obtain an id, or a higher epoch; an open transaction is aborted first."""
         request = InitProducerIdRequest[4](
             transactional_id=self._transactional_id,
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
@@ -103,7 +103,7 @@ class Producer:
         self._is_registered = False
 
     def write(self, records: Sequence[tuple[bytes, bytes | None]], timestamp_ms: int) -> None:
-        """Write one batch, of that time, to the partition's leader; it begins a transaction if need be."""
+        """Write one batch with that time to the partition's leader; begin a transaction if needed."""
         is_transactional = self._transactional_id is not None
         if is_transactional and self._version == 1:
             self.register()
@@ -135,7 +135,7 @@ class Producer:
             self._sequence += len(records)
 
     def register(self) -> None:
-        """Add the partition to the transaction, which is begun by that."""
+        """Add the partition to the transaction, which begins it."""
         if self._is_registered:
             return
         Topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic  # noqa: N806

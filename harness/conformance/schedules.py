@@ -1,4 +1,4 @@
-"""What schedules there are: the known ways to an anomaly, and any number of others from a seed."""
+"""Schedules: the known ways to an anomaly, and random ones from a seed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from models.rules import Rules
 
 FILLER: Final = Write(PLAIN, ("filler",))
-"""Rolls a segment: what was written before can be cleaned, and there is something dirty."""
+"""Rolls a segment: earlier batches can then be cleaned, and the log has dirty records."""
 KEYS: Final = ("K", "L", "M")
 DELETED, KEPT, EVERYONE, EXPIRED, JOINED = 0.3, 0.3, 0.6, 0.6, 0.2
 """How often a record is a tombstone, a pass keeps what ages, all brokers clean, producers expire, a replica joins."""
@@ -61,29 +61,29 @@ WAYS: Final = {
     "committed-to-aborted": ([PUT, BEGIN_DELETE], [COMMITS], [GOOD, ABORTS]),
     "stuck-lso": ([BEGIN], [PUT, COMMITS], []),
 }
-"""What clients do before the outage, what the broker that is away misses, and what follows once that is gone."""
+"""What clients do before the outage, the steps that the absent broker misses, and the steps after their removal."""
 
 
 def written(version: int) -> list[Schedule]:
-    """Return the five ways to an anomaly, in which markers and tombstones go while broker 2 is away."""
+    """Return the five ways to an anomaly, in which markers and tombstones are removed while broker 2 is away."""
     before, missed, late = ([*zip_longest(*parts, fillvalue=REST)] for parts in zip(*WAYS.values(), strict=True))
-    found = []
+    schedules = []
     for number, name in enumerate(WAYS):
         steps: list[Step] = [*(one[number] for one in before), Leave(), *(one[number] for one in missed)]
         steps += [*PASS, Expire(), *PASS, *PASS, *PASS, *(one[number] for one in late), Return()]
         steps += [*PASS, Lead(LEAVES), *PASS]
-        found.append(Schedule(name, tuple(steps), version=version))
-    return found
+        schedules.append(Schedule(name, tuple(steps), version=version))
+    return schedules
 
 
 def at_random(seed: str, count: int, version: int, rules: Rules) -> list[Schedule]:
-    """Return so many schedules with what befalls the cluster in common; the same for the same seed."""
+    """Return so many schedules with their cluster-wide steps in common; the same for the same seed."""
     common = _common(Random(f"{seed} common"))  # noqa: S311  (not for secrets)
     return [_one(Random(f"{seed} {n}"), f"random-{n}", common, version, rules) for n in range(count)]  # noqa: S311
 
 
 def _common(random: Random) -> list[CommonStep | None]:
-    """Return what befalls the cluster; None where each partition does something of its own."""
+    """Return a step of the whole cluster; None where each partition has a step of its own."""
 
     def some(least: int, most: int) -> list[CommonStep | None]:
         return [None] * random.randint(least, most)
@@ -102,7 +102,7 @@ def _common(random: Random) -> list[CommonStep | None]:
 
 
 def _one(random: Random, name: str, common: list[CommonStep | None], version: int, rules: Rules) -> Schedule:
-    """Fill in what one partition does: whatever the model can do there."""
+    """Choose a step of one partition, among those that the model allows."""
     joins = random.random() < JOINED
     replicas = STAYING if joins else (1, 3, 2)
     model = Simulated(Schedule(name, (), replicas, version), rules)

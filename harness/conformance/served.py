@@ -1,4 +1,4 @@
-"""What a real broker says of its replicas."""
+"""A real broker's answers about its replicas."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafka.protocol.admin import DescribeProducersRequest
 from harness.brokers.protocol.replica import ReplicaState, fetch
 from harness.brokers.protocol.wire import Connection
 from harness.brokers.segments.batches import iter_batches
-from harness.conformance.picture import Picture, Remembered, name_of
+from harness.conformance.picture import Picture, ProducerState, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,8 +28,8 @@ class Served:
     log_start: int
     high_watermark: int
     last_stable_offset: int
-    told: tuple[tuple[str, int], ...]
-    producers: tuple[Remembered, ...]
+    listed_aborts: tuple[tuple[str, int], ...]
+    producers: tuple[ProducerState, ...]
 
     def with_files(self, files: Files) -> Picture:
         """Return the whole picture."""
@@ -39,7 +39,7 @@ class Served:
 def serve(address: Address, starts: Mapping[str, int], named: Mapping[str, Named]) -> dict[str, Served]:
     """Ask a broker for its replicas of these topics, as a read_committed consumer that begins at ``starts``.
 
-    A replica that it cannot tell of is left out. Raises OSError.
+    Replicas that the broker does not report are left out. Raises OSError.
     """
     with closing(Connection(address)) as connection:
         states = _read(connection, starts)
@@ -49,41 +49,41 @@ def serve(address: Address, starts: Mapping[str, int], named: Mapping[str, Named
             log_start=state.log_start,
             high_watermark=state.high_watermark,
             last_stable_offset=state.last_stable_offset,
-            told=tuple(sorted({(name_of(one, named[topic]), first) for one, first in told})),
+            listed_aborts=tuple(sorted({(name_of(one, named[topic]), first) for one, first in aborts})),
             producers=producers[topic],
         )
-        for topic, (state, told) in states.items()
+        for topic, (state, aborts) in states.items()
         if topic in producers
     }
 
 
 def _read(connection: Connection, starts: Mapping[str, int]) -> dict[str, tuple[ReplicaState, set[tuple[int, int]]]]:
-    """Read each replica to its last stable offset; return the last answer, and all that was told as aborted."""
+    """Read each replica to its last stable offset; return the last answer and the aborted transactions of all."""
     offsets = {(topic, 0): start for topic, start in starts.items()}
-    found: dict[str, tuple[ReplicaState, set[tuple[int, int]]]] = {}
+    states: dict[str, tuple[ReplicaState, set[tuple[int, int]]]] = {}
     while offsets:
         for tp, answer in fetch(connection, offsets).items():
             at = offsets.pop(tp)
             if isinstance(answer, str):
-                found.pop(tp[0], None)
+                states.pop(tp[0], None)
                 continue
-            told = found[tp[0]][1] if tp[0] in found else set()
-            found[tp[0]] = answer, told | set(answer.aborted)
+            aborts = states[tp[0]][1] if tp[0] in states else set()
+            states[tp[0]] = answer, aborts | set(answer.aborted)
             ends = [one.last_offset + 1 for one in iter_batches(answer.records, source="a Fetch answer")]
             if ends and ends[-1] > at:
                 offsets[tp] = ends[-1]
-    return found
+    return states
 
 
 def _producers(
     connection: Connection, topics: Sequence[str], named: Mapping[str, Named]
-) -> dict[str, tuple[Remembered, ...]]:
+) -> dict[str, tuple[ProducerState, ...]]:
     Topic = DescribeProducersRequest.TopicRequest  # noqa: N806
     answer = connection.call(DescribeProducersRequest[0](topics=[Topic(name=t, partition_indexes=[0]) for t in topics]))
     return {
         topic.name: tuple(
             sorted(
-                Remembered(
+                ProducerState(
                     name_of(one.producer_id, named[topic.name]),
                     one.producer_epoch,
                     one.last_sequence,

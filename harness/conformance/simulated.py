@@ -1,4 +1,4 @@
-"""A schedule on the model: no clock but its own, a second a step."""
+"""A schedule on the model: its own clock, a second a step."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ CLEANING = Cleaning(delete_retention_ms=AT_ONCE_MS, producer_expiration_ms=NEVER
 
 
 class Simulated:
-    """One partition of the model. ``has``: the brokers that hold a replica."""
+    """One partition of the model. ``has``: the brokers with a replica."""
 
     def __init__(self, schedule: Schedule, rules: Rules) -> None:
-        """Begin with empty replicas, of a version with these rules."""
+        """Begin with empty replicas, under the rules of a version."""
         self._rules = rules
         self._cleaning = replace(CLEANING, last_of_pass_stays=rules.last_of_pass_stays)
         self._copied_from: dict[int, Segment] = {}
@@ -79,8 +79,8 @@ class Simulated:
     def _rolls(self, replica: Replica, batch: Batch) -> bool:
         """Whether a replica begins a segment: ``segment.ms`` passes between any two writes (``LogSegment.shouldRoll``).
 
-        A follower appends an answer whole, and no answer crosses the end of a leader's segment: what it copies from one
-        segment of the leader at once comes into one segment here.
+        A follower appends an answer whole, and no answer crosses the end of a leader's segment: records that are copied
+        at once from one segment of the leader go into one segment of the follower.
         """
         if replica is self.partition.leader:
             return True
@@ -91,11 +91,11 @@ class Simulated:
 
     @property
     def live(self) -> list[int]:
-        """The brokers that have a replica and are there."""
+        """The live brokers that have a replica."""
         return [broker for broker in BROKERS if broker in self.partition.replicas and broker not in self.partition.away]
 
     def client(self, name: str) -> Client | None:
-        """Return a producer as the model has it; None for the one without an id."""
+        """Return the model's state of a producer; None for the producer without an id."""
         if name == PLAIN:
             return None
         if name not in self._clients:
@@ -103,16 +103,16 @@ class Simulated:
         return self._clients[name]
 
     def can_write(self, name: str) -> bool:
-        """Whether the leader takes the producer's next batch."""
+        """Whether the leader accepts the producer's next batch."""
         client = self.client(name)
         return client is None or self.partition.leader.accepts(client.producer_id, client.epoch, client.sequence)
 
     def pictures(self) -> dict[int, Picture]:
-        """Return the picture of each replica that is there."""
+        """Return the picture of each live replica."""
         return {broker: self._picture(broker) for broker in self.live}
 
     def leader_picture(self) -> tuple[int, Picture]:
-        """Return who leads, and the picture of its replica."""
+        """Return the leader, and the picture of its replica."""
         return self.partition.leader_id, self._picture(self.partition.leader_id)
 
     def _picture(self, broker: int) -> Picture:
@@ -120,7 +120,7 @@ class Simulated:
         return picture.of_replica(self.partition.replicas[broker], named)
 
     def take(self, step: Step) -> None:
-        """Go through one step, and let everyone who is there have everything. Raises ValueError for an illegal one."""
+        """Take one step, and replicate to all live replicas. Raises ValueError for an illegal step."""
         self.partition.now_ms += STEP_MS
         self._take(step)
         self.partition.fetch_all()
@@ -131,7 +131,7 @@ class Simulated:
 
     @_take.register
     def _(self, step: Write) -> None:
-        records = [(word.removeprefix("-").encode(), None if word[0] == "-" else b"v") for word in step.records]
+        records = [(record.removeprefix("-").encode(), None if record[0] == "-" else b"v") for record in step.records]
         self.partition.write(records, self.client(step.producer))
 
     @_take.register

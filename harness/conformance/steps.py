@@ -1,7 +1,7 @@
-"""What may happen in a schedule, as data.
+"""The steps of a schedule, as data.
 
-Some steps befall one partition, some the whole cluster: when many schedules go through one cluster, steps of the
-second kind are common to all of them.
+Some steps apply to one partition, some to the whole cluster: when many schedules run on one cluster, they have
+steps of the second kind in common.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 BROKERS: Final = (1, 2, 3)
 LEAVES: Final = 2
-"""The one broker that goes away and comes back, or joins."""
+"""The only broker that goes away and comes back, or joins."""
 STAYING: Final = (1, 3)
 PLAIN, IDEMPOTENT, TRANSACTIONAL, SECOND = "p", "i", "t", "u"
 """Producers: without an id, with one, and two with transactions."""
@@ -34,7 +34,7 @@ class Write:
 
 @dataclass(frozen=True)
 class End:
-    """A producer's open transaction ends; ``outcome``: as `models.batch` has them."""
+    """A producer's open transaction ends; ``outcome``: as in `models.batch`."""
 
     producer: str
     outcome: str
@@ -56,7 +56,7 @@ class EndElsewhere:
 
 @dataclass(frozen=True)
 class Fence:
-    """A producer begins anew while its transaction is open: the coordinator aborts that with a higher epoch."""
+    """A producer restarts while its transaction is open: the coordinator aborts the transaction with a higher epoch."""
 
     producer: str
 
@@ -76,7 +76,7 @@ class Lead:
 
 @dataclass(frozen=True)
 class DeleteRecords:
-    """The log's start moves to this offset."""
+    """The log start offset moves to this offset."""
 
     before: int
 
@@ -94,7 +94,7 @@ class Join:
 
 @dataclass(frozen=True)
 class Rest:
-    """Nothing happens here while something does elsewhere."""
+    """No step for this partition, while others have one."""
 
     def __str__(self) -> str:
         return "rest"
@@ -112,7 +112,7 @@ class Leave:
 
 @dataclass(frozen=True)
 class Return:
-    """It comes back, copies what it lacks, and is in sync again."""
+    """The broker comes back, copies the missing records, and is in sync again."""
 
     def __str__(self) -> str:
         return f"{LEAVES} returns"
@@ -120,9 +120,9 @@ class Return:
 
 @dataclass(frozen=True)
 class Clean:
-    """The cleaners of these brokers make one pass each over what they hold, where anything is dirty.
+    """The cleaners of these brokers make one pass each, if anything is dirty.
 
-    ``kept``: what ages in it is kept until `TimePasses`; otherwise any later pass finds that its time has come.
+    ``kept``: batches with a delete horizon are kept until `TimePasses`; otherwise any later pass may remove them.
     """
 
     brokers: tuple[int, ...] = BROKERS
@@ -134,7 +134,7 @@ class Clean:
 
 @dataclass(frozen=True)
 class TimePasses:
-    """Every delete horizon comes."""
+    """Every delete horizon passes."""
 
     def __str__(self) -> str:
         return "time passes"
@@ -142,7 +142,7 @@ class TimePasses:
 
 @dataclass(frozen=True)
 class Expire:
-    """Brokers that are there forget every producer that has no open transaction."""
+    """Live brokers expire every producer that has no open transaction."""
 
     def __str__(self) -> str:
         return "producers expire"
@@ -156,7 +156,7 @@ COMMON: Final = (Leave, Return, Clean, TimePasses, Expire)
 
 @dataclass(frozen=True)
 class Schedule:
-    """Steps for one partition. ``name`` is its topic's. ``replicas``: its brokers to begin with, the leader first.
+    """Steps for one partition. ``name``: its topic. ``replicas``: its initial brokers, the leader first.
 
     ``version``: of its transactions; 2 raises the epoch with every end (KIP-890).
     """

@@ -1,4 +1,4 @@
-"""One schedule's partition on real brokers, and who writes to it."""
+"""One schedule's partition on real brokers, and its producers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Topic:
     """One schedule's partition."""
 
     def __init__(self, brokers: Brokers, schedule: Schedule) -> None:
-        """Remember the parts; producers are made when they are first used."""
+        """Store the parts; producers are made at their first use."""
         self._brokers = brokers
         self._schedule = schedule
         self._leader = schedule.replicas[0]
@@ -64,12 +64,12 @@ class Topic:
 
     @singledispatchmethod
     def take(self, step: LocalStep) -> None:
-        """Have a step befall this partition. Raises `HarnessError`."""
+        """Take a step of this partition. Raises `HarnessError`."""
         raise TypeError(f"{step!r} is no step of a partition")
 
     @take.register
     def _(self, step: Write) -> None:
-        records = [(word.removeprefix("-").encode(), None if word[0] == "-" else b"v") for word in step.records]
+        records = [(record.removeprefix("-").encode(), None if record[0] == "-" else b"v") for record in step.records]
         self._producer(step.producer).write(records, self._brokers.clock.time_ms())
 
     @take.register

@@ -1,7 +1,7 @@
-"""What is walked of each simulated target: small clusters that together are walked in a few minutes on two cores.
+"""The cases to explore of each simulated target: small clusters that take a few minutes together on two cores.
 
-Each has three brokers, one of which may go away and come back, in any order with everything else
-(`models.state_space`).
+Each has three brokers; one broker may go away and come back, in any order with all other
+steps (`models.state_space`).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ PROPOSALS: Final[Mapping[str, Sequence[str]]] = {
     SIM_REDPANDA: (KIP_87,),
     SIM_CLOUD_TOPICS: (),
 }
-"""By simulated target, what it can have in addition."""
+"""The proposals that a simulated target can have in addition, by target."""
 MESSAGES_MATTER: Final = frozenset({"never-backward", "late-rpc-ignored"})
-"""Rules without which a message that is late makes a difference."""
+"""Rules without which a late message makes a difference."""
 
 
 @dataclass(frozen=True)
@@ -50,27 +50,27 @@ class Case:
 
     @property
     def system(self) -> System:
-        """What its brokers do."""
+        """The behaviour of its brokers."""
         return KAFKA if self.target == SIM_KAFKA else redpanda_without(self.without)
 
     @property
     def delayed(self) -> bool:
-        """Whether messages are late, each by itself."""
+        """Whether messages are delayed, each separately."""
         return bool(self.without & MESSAGES_MATTER)
 
     @property
     def title(self) -> str:
-        """What may happen, in words."""
+        """A description of the possible steps."""
         bound = self.bound
-        told = [
+        parts = [
             f"{len(bound.keys)} key{'s' * (len(bound.keys) > 1)}",
             f"{bound.writes} plain write{'s' * (bound.writes != 1)}",
             f"{bound.transactions} transaction{'s' * (bound.transactions != 1)}{' (v2)' * bound.epoch_bump}",
         ]
-        return ", ".join([*told, f"change: {bound.change}", *(["no outage"] if not bound.outage else [])])
+        return ", ".join([*parts, f"change: {bound.change}", *(["no outage"] if not bound.outage else [])])
 
     def walk(self, *, most_states: int, first_only: bool) -> Explored:
-        """Walk it."""
+        """Explore it."""
         small = StateSpace(
             self.bound,
             system=self.system,
@@ -82,11 +82,11 @@ class Case:
 
 
 class AnyCase(Protocol):
-    """What can be walked; cases are hashable, and go to other processes."""
+    """A case to explore; cases are hashable, and are sent to other processes."""
 
     @property
     def title(self) -> str:
-        """What may happen, in words."""
+        """A description of the possible steps."""
         ...
 
     @property
@@ -95,7 +95,7 @@ class AnyCase(Protocol):
         ...
 
     def walk(self, *, most_states: int, first_only: bool) -> Explored:
-        """Walk it: so many states at most, and to the first thing that is wrong where only that is wanted."""
+        """Explore at most so many states; with ``first_only`` stop at the first anomaly."""
         ...
 
 
@@ -129,14 +129,14 @@ _LATE: Final = (
     Bound(writes=0, transactions=1, change=REMOVE),
     Bound(writes=1, transactions=1, outage=False),
 )
-"""Where each message is late by itself: some without an outage, which are too many states with one."""
+"""Cases in which each message is delayed separately: some without an outage, as an outage means too many states."""
 
 
 def cases(target: str, *, with_: tuple[str, ...], without: tuple[str, ...]) -> Sequence[AnyCase]:
-    """Return what is walked of a target, as it is or ``with_`` proposals, ``without`` some of its rules.
+    """Return the cases of a target, as it is or ``with_`` proposals, ``without`` some of its rules.
 
-    Raises `UsageError` for a name that is not known, for a proposal that a target has anyway, and for rules of a
-    proposal that was not asked for.
+    Raises `UsageError` for an unknown name, for a proposal that a target has anyway, and for rules of a
+    proposal that was not requested.
     """
     _refuse_unknown("--target", "simulated target", target, PROPOSALS)
     for proposal in with_:
@@ -159,6 +159,6 @@ def cases(target: str, *, with_: tuple[str, ...], without: tuple[str, ...]) -> S
     ]
 
 
-def _refuse_unknown(option: str, kind: str, name: str, known: Collection[str]) -> None:
-    if name not in known:
-        raise UsageError(f"{option}: {nearest(kind, name, list(known))}")
+def _refuse_unknown(option: str, kind: str, name: str, names: Collection[str]) -> None:
+    if name not in names:
+        raise UsageError(f"{option}: {nearest(kind, name, list(names))}")

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.explore.cases import AnyCase
-    from harness.explore.walk import Walked
+    from harness.explore.walk import WalkResult
     from harness.spark.options import SparkOptions
 
 MOST_STATES, MOST_PROCESSES, MOST_RUNS = 10**9, 256, 10**8
-_OF_WALKS = {"most_states": "--most-states", "first_only": "--first", "processes": "--processes"}
-_OF_RUNS = {"seed": "--seed", "spark_master": "--spark-master", "spark_conf": "--spark-conf"}
+_WALK_OPTIONS = {"most_states": "--most-states", "first_only": "--first", "processes": "--processes"}
+_RUN_OPTIONS = {"seed": "--seed", "spark_master": "--spark-master", "spark_conf": "--spark-conf"}
 
 
 @click.command()
@@ -35,7 +35,7 @@ _OF_RUNS = {"seed": "--seed", "spark_master": "--spark-master", "spark_conf": "-
     required=True,
     type=Text(),
     metavar="NAME",
-    help="What is simulated: sim-kafka, sim-redpanda, sim-cloud-topics.",
+    help="The simulated target: sim-kafka, sim-redpanda, sim-cloud-topics.",
 )
 @click.option(
     "--with",
@@ -43,14 +43,16 @@ _OF_RUNS = {"seed": "--seed", "spark_master": "--spark-master", "spark_conf": "-
     multiple=True,
     type=Text(),
     metavar="PROPOSAL",
-    help="What it would have, too: coordinated, kip-87; repeatable.",
+    help="A proposal to add: coordinated, kip-87; repeatable.",
 )
 @click.option("--without", multiple=True, type=Text(), metavar="RULE", help="A rule to leave out; repeatable.")
 @click.option("--most-states", type=Count(1, MOST_STATES), default=10_000_000, show_default=True, help="Of a case.")
-@click.option("--first", "first_only", is_flag=True, help="Leave a case at the first thing that is wrong.")
+@click.option("--first", "first_only", is_flag=True, help="Stop a case at its first anomaly.")
 @click.option("--processes", type=Count(1, MOST_PROCESSES), default=os.cpu_count() or 1, help="How many cases at once.")
-@click.option("--out", type=FilePath(file_okay=False), metavar="DIR", help="Write each way there, for `harness run`.")
-@click.option("--runs", type=Count(1, MOST_RUNS), metavar="N", help="So many random runs, as Spark jobs, instead.")
+@click.option(
+    "--out", type=FilePath(file_okay=False), metavar="DIR", help="Write the schedules there, for `harness run`."
+)
+@click.option("--runs", type=Count(1, MOST_RUNS), metavar="N", help="Run N random schedules, as Spark jobs, instead.")
 @click.option("--seed", type=Count(0, MOST_SEED), default=0, show_default=True, help="Of the first random run.")
 @spark_options
 @format_option
@@ -71,43 +73,47 @@ def explore(
     spark: SparkOptions,
     output: str,
 ) -> int:
-    """Walk every interleaving of small simulated clusters: what clients, faults, cleaners and time may do.
+    """Explore every interleaving of small simulated clusters: of the steps of clients, faults, cleaners and time.
 
-    Prints each case with the size of its state graph and the shortest way to everything that goes wrong in it. Exits
-    with 1 where there is any, with 0 where there is none and every state was seen, else with 2.
+    Prints each case with the size of its state graph and the shortest way to each anomaly in it. Exits
+    with 1 where there is an anomaly, with 0 where there is none and every state was seen, else with 2.
 
     With --runs, random workloads and faults instead, run N times in Spark and judged by the checkers of real runs.
-    Prints in how many runs what was found, and the smallest schedule that leads there. Exits with 0 where nothing was,
-    and some runs were exposed; with 2 also where the checkers and the model's own state do not tell the same.
+    Prints how many runs had each anomaly, and the smallest schedule that leads to it. Exits with 0 where there was
+    none, and some runs were exposed; with 2 also where the checkers and the model's own state disagree.
     """
     from harness.explore.cases import cases  # noqa: PLC0415  (slow imports, only where needed)
     from harness.explore.walk import shortest, summary, walk  # noqa: PLC0415
     from harness.plan.schedule import Schedule, write_schedule  # noqa: PLC0415
 
-    _refuse_others(context, *((_OF_WALKS, "is for walks: leave out --runs") if runs else (_OF_RUNS, "takes --runs")))
+    _refuse_others(
+        context, *((_WALK_OPTIONS, "is for walks: leave out --runs") if runs else (_RUN_OPTIONS, "takes --runs"))
+    )
     chosen = cases(target, with_=with_, without=without)
     if runs:
         from harness.explore.report import explore_runs  # noqa: PLC0415
 
         return explore_runs(target, with_, without, range(seed, seed + runs), spark=spark, out=out, output=output)
-    walked = walk(chosen, processes=processes, most_states=most_states, first_only=first_only, done=_tell)
-    said = summary(target, with_, walked)
+    walked = walk(
+        chosen, processes=processes, most_states=most_states, first_only=first_only, on_progress=_print_progress
+    )
+    content = summary(target, with_, walked)
     ways = shortest(walked)
     if out is not None:
-        found_on = " with ".join([target, *with_])
+        target_name = " with ".join([target, *with_])
         for name, (case, steps) in ways.items():
-            write_schedule(out / f"{name}.json", Schedule(name, found_on, case.title, steps))
-    code = EXIT_CODES[said["verdict"]]
+            write_schedule(out / f"{name}.json", Schedule(name, target_name, case.title, steps))
+    code = EXIT_CODES[content["verdict"]]
     if output == JSON:
-        stdout().json(said)
+        stdout().json(content)
     else:
-        _show(said, ways)
+        _show(content, ways)
         stdout().line(f"(exit code {code})")
     return code
 
 
 def _refuse_others(context: click.Context, names: Mapping[str, str], why: str) -> None:
-    """Raise `UsageError` for an option that was given and says nothing of what was asked for."""
+    """Raise `UsageError` for an option that was given but does not apply."""
     given = [
         option for name, option in names.items() if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
     ]
@@ -115,34 +121,34 @@ def _refuse_others(context: click.Context, names: Mapping[str, str], why: str) -
         raise UsageError(f"{given[0]} {why}")
 
 
-def _tell(one: Walked) -> None:
-    stderr().line(f"{one.found.states:>12,} states in {one.took_s:.1f} s: {one.case.title}")
+def _print_progress(one: WalkResult) -> None:
+    stderr().line(f"{one.explored.states:>12,} states in {one.took_s:.1f} s: {one.case.title}")
 
 
-def _show(said: dict[str, Any], ways: Mapping[str, tuple[AnyCase, tuple[str, ...]]]) -> None:
+def _show(content: dict[str, Any], ways: Mapping[str, tuple[AnyCase, tuple[str, ...]]]) -> None:
     out = stdout()
     counted = ("states", "transitions", "depth")
     cases = [
         (case["case"], *(f"{case[name]:,}" for name in counted), styled(case["verdict"], STYLES[case["verdict"]]))
-        for case in said["cases"]
+        for case in content["cases"]
     ]
     out.table(Table(("case", *counted, "verdict"), cases))
     for name, (_, steps) in ways.items():
         out.line(styled(name, STYLES["anomaly"]), f" in {len(steps)} steps: {'; '.join(steps)}")
-    for proposal, rows in said["proposals"].items():
+    for proposal, rows in content["proposals"].items():
         out.line()
-        out.line(f"{_TOLD[proposal]}:")
+        out.line(f"{_PROPOSAL_TITLES[proposal]}:")
         out.table(_proposal(rows))
 
 
-_TOLD: Final = {
+_PROPOSAL_TITLES: Final = {
     "coordinated": "what Kafka would have to change for coordinated compaction (our reading: nobody has proposed it)",
     "kip-87": "what deletes a key by KIP-87; who sees a delete is as before",
 }
 
 
 def _proposal(rows: Sequence[Mapping[str, str]]) -> Table:
-    """Return a table of a proposal's rows; what a rule says is left to JSON."""
+    """Return a table of a proposal's rows; the text of a rule is in JSON only."""
     columns = [name for name in rows[0] if name != "says"]
     head = [name.replace("_", " ").replace("kip ", "KIP-") for name in columns]
     return Table(head, [[row[name] for name in columns] for row in rows])

@@ -1,6 +1,6 @@
-"""What is walked of Cloud Topics' compaction: a few writes, two compactors or more, a clock, and a reader.
+"""The cases to explore of Cloud Topics' compaction: a few writes, two compactors or more, a clock, and a reader.
 
-Brokers have no part in it: there is one copy, and who commits is all that matters (`models.cloud_topics.world`).
+Brokers have no part in it: there is one copy, and only the committer matters (`models.cloud_topics.world`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CLOUD_CASES: Final = {
     "… all in one object": world.Case(writes=(_BOTH, _A_GOES, (("B", "2"),)), object_records=9),
     "… and the key written anew": world.Case(writes=(_BOTH, _A_GOES, (("B", "2"),), (("A", "3"),))),
 }
-"""By what is written, in this order; a map of one key and two compactors where nothing else is said."""
+"""By the writes, in this order; with a map of one key and two compactors unless another number is given."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class CloudCase:
     without: frozenset[str] = frozenset()
 
     def walk(self, *, most_states: int, first_only: bool) -> Explored:
-        """Walk it."""
+        """Explore it."""
         start = world.CompactionWorld.of(replace(CLOUD_CASES[self.title], without=self.without))
         return explore(
             start,

@@ -1,4 +1,4 @@
-"""``harness explore --runs``: goes through the seeds, and says what was found."""
+"""``harness explore --runs``: runs random schedules and prints the findings."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from harness.command_line.console import JSON, STYLES, ConsoleProgress
 from harness.errors import UsageError
 from harness.explore.cases import COORDINATED
-from harness.explore.chance import Odds
-from harness.explore.many import explore_many, is_replayable
-from harness.explore.tally import MOST_TOLD, summary
+from harness.explore.random_runs import explore_random_runs, is_replayable
+from harness.explore.schedule_generator import Odds
+from harness.explore.statistics import MOST_LISTED, summary
 from harness.judge.verdict import EXIT_CODES, UNKNOWN
 from harness.plan.schedule import Schedule, write_schedule
 from harness.targets import SIM_CLOUD_TOPICS, SIM_REDPANDA
@@ -19,9 +19,9 @@ from harness.terminal import Table, stdout, styled
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.explore.chance import Drawn
-    from harness.explore.many import Swept
-    from harness.explore.tally import Tally
+    from harness.explore.random_runs import SweepResult
+    from harness.explore.schedule_generator import RandomSchedule
+    from harness.explore.statistics import RunStatistics
     from harness.spark.options import SparkOptions
 
 
@@ -35,9 +35,9 @@ def explore_runs(
     out: Path | None,
     output: str,
 ) -> int:
-    """Run every seed, print what came of it, write the smallest schedules to ``out``; return the exit code.
+    """Run every seed, print the results, write the smallest schedules to ``out``; return the exit code.
 
-    Raises `UsageError` for what has no random runs.
+    Raises `UsageError` for targets and proposals without random runs.
     """
     if set(with_) - {COORDINATED} or target == SIM_CLOUD_TOPICS:
         raise UsageError(f"{_found_on(target, with_)} has no random runs: leave out --runs")
@@ -46,63 +46,63 @@ def explore_runs(
     progress, began_s = ConsoleProgress(), time.monotonic()
     progress.stage("start Spark")
 
-    def done(tally: Tally) -> None:
-        counts = ", ".join(f"{name} {len(found)}" for name, found in sorted(tally.found.items()))
-        progress.stage(f"{tally.runs:,} runs, {tally.exposed:,} exposed: {counts or 'nothing found'}")
+    def on_progress(statistics: RunStatistics) -> None:
+        counts = ", ".join(f"{name} {len(seeds)}" for name, seeds in sorted(statistics.seeds_by_anomaly.items()))
+        progress.stage(f"{statistics.runs:,} runs, {statistics.exposed:,} exposed: {counts or 'nothing found'}")
 
-    swept = explore_many(odds, seeds, spark, done)
+    swept = explore_random_runs(odds, seeds, spark, on_progress)
     more = {"without": sorted(without), "seed": seeds.start, "took_s": round(time.monotonic() - began_s, 3)}
-    said = tell(target, with_, swept, more)
+    content = sweep_summary(target, with_, swept, more)
     if out is not None:
         for name, way in swept.smallest.items():
             write_schedule(out / f"{name}.json", Schedule(name, _found_on(target, with_), _case(way), way.steps))
-    code = EXIT_CODES[said["verdict"]]
+    code = EXIT_CODES[content["verdict"]]
     if output == JSON:
-        stdout().json(said)
+        stdout().json(content)
     else:
-        _show(said)
+        _show(content)
         stdout().line(f"(exit code {code})")
     return code
 
 
-def tell(target: str, with_: tuple[str, ...], swept: Swept, more: dict[str, Any]) -> dict[str, Any]:
-    """Return what is printed as JSON; ``more``: what else is known of the sweep."""
-    said = summary(target, with_, swept.tally, more)
+def sweep_summary(target: str, with_: tuple[str, ...], swept: SweepResult, more: dict[str, Any]) -> dict[str, Any]:
+    """Return the printed JSON; ``more``: further fields of the sweep."""
+    content = summary(target, with_, swept.statistics, more)
     for name, way in swept.smallest.items():
-        said["found"][name]["smallest"] = {
+        content["found"][name]["smallest"] = {
             "seed": way.seed,
             "case": _case(way),
             "steps": list(way.steps),
             "replayable": is_replayable(name, way),
         }
-    return said
+    return content
 
 
 def _found_on(target: str, with_: tuple[str, ...]) -> str:
     return " with ".join([target, *with_])
 
 
-def _case(way: Drawn) -> str:
-    """Return by what rules a schedule was played."""
+def _case(way: RandomSchedule) -> str:
+    """Return the rules under which a schedule was played."""
     left_out = [f"without {rule}" for rule in sorted(way.rules.without)]
     return ", ".join([f"random run {way.seed}", f"transactions v{2 if way.rules.epoch_bump else 1}", *left_out])
 
 
-def _show(said: dict[str, Any]) -> None:
+def _show(content: dict[str, Any]) -> None:
     out, rows = stdout(), []
-    for name, found in said["found"].items():
-        rates = (1000 * found["runs"] / (said[of] or 1) for of in ("runs", "exposed"))
+    for name, found in content["found"].items():
+        rates = (1000 * found["runs"] / (content[of] or 1) for of in ("runs", "exposed"))
         rows.append((name, f"{found['runs']:,}", *(f"{rate:.2f}" for rate in rates), str(found["first_seed"])))
     if rows:
         out.table(Table(("anomaly", "runs", "per 1,000 runs", "per 1,000 exposed", "first seed"), rows))
-    for name, found in said["found"].items():
+    for name, found in content["found"].items():
         way = found["smallest"]
         steps = f" in {len(way['steps'])} steps ({way['case']}): {'; '.join(way['steps'])}"
         out.line(styled(name, STYLES["anomaly"]), steps)
-    for what, amiss in said["amiss"].items():
-        out.line(styled(what, STYLES[UNKNOWN]), f": {amiss['times']}")
-        for where in amiss["first"][:MOST_TOLD]:
-            out.line(f"  {where}")
-    verdict = said["verdict"]
-    counts = f"{said['runs']:,} runs from seed {said['seed']}, {said['exposed']:,} of them exposed"
-    out.line(f"{counts}, in {said['took_s']:.0f} s: ", styled(verdict, STYLES[verdict]))
+    for kind, amiss in content["amiss"].items():
+        out.line(styled(kind, STYLES[UNKNOWN]), f": {amiss['times']}")
+        for example in amiss["first"][:MOST_LISTED]:
+            out.line(f"  {example}")
+    verdict = content["verdict"]
+    counts = f"{content['runs']:,} runs from seed {content['seed']}, {content['exposed']:,} of them exposed"
+    out.line(f"{counts}, in {content['took_s']:.0f} s: ", styled(verdict, STYLES[verdict]))

@@ -1,8 +1,8 @@
 """Many random runs in one Spark job: each is simulated where its rows are checked, and all are checked at once.
 
-A task takes numbers, plays the schedule of each, and gives a row a run with all its tables. These are dealt over the
-cluster by run, so that no checker has to move them again; what comes back is what was found. The checkers are those of
-real runs.
+A task takes numbers, plays the schedule of each, and returns a row a run with all its tables. The tables are
+partitioned over the cluster by run, so no checker has to shuffle them again; the results are the findings. The checkers
+are those of real runs.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from harness.explore.chance import Drawn
+    from harness.explore.schedule_generator import RandomSchedule
 
 TABLES: Final = ("entries", "aborts", "states", "history", "observations", "settings")
 """The fields of `Evidence` that a simulated run fills."""
 ORACLE: Final = "oracle"
-"""What the state of a run says by itself (`models.invariants`): a table beside the checkers'."""
+"""The verdict of a run's own state (`models.invariants`): a table next to the checkers'."""
 RUNS_AT_ONCE: Final = 64
-"""How many runs a batch of Arrow holds."""
+"""Runs in an Arrow batch."""
 
 
 def _columns(name: str) -> t.StructType:
@@ -51,60 +51,62 @@ ROW: Final = t.StructType(
         ),
     ]
 )
-"""A run with all its tables; it is called by its number."""
+"""A run with all its tables; its name is its number."""
 _ARROW: Final = to_arrow_schema(ROW)
 
 
 @dataclass(frozen=True)
-class Told:
-    """What checkers said of some runs, by checker and as rows with the column ``run``; what they raised, by checker."""
+class CheckerResults:
+    """Rows of the checkers for some runs, by checker, with the column ``run``; exceptions by checker."""
 
     rows: dict[str, list[dict[str, Any]]]
     raised: dict[str, str]
 
 
-def dealing(session: SparkSession) -> SparkSession:
-    """Return a session on the same Spark that deals runs over all its cores."""
-    dealt = session.newSession()
+def partitioned_session(session: SparkSession) -> SparkSession:
+    """Return a session on the same Spark that partitions runs over all its cores."""
+    partitioned = session.newSession()
     partitions = str(session.sparkContext.defaultParallelism)
     for name, value in (
         (PARTITIONS, partitions),
         ("spark.sql.shuffle.partitions", partitions),
-        # What is dealt by run need not be moved to be joined by run and more.
+        # Tables that are partitioned by run need no shuffle for a join by run and further columns.
         ("spark.sql.requireAllClusterKeysForCoPartition", "false"),
     ):
-        dealt.conf.set(name, value)
-    return dealt
+        partitioned.conf.set(name, value)
+    return partitioned
 
 
-def told(session: SparkSession, numbers: range, drawn: Callable[[int], Drawn]) -> Told:
+def check_runs(session: SparkSession, numbers: range, drawn: Callable[[int], RandomSchedule]) -> CheckerResults:
     """Simulate the runs of some numbers, and check them all. ``drawn`` is called where they are simulated."""
     evidence, oracle = simulated(session, numbers, drawn)
     judged = judge(evidence)
     tables, unplanned = each(CHECKERS, lambda name: _wanted(name, CHECKERS[name](judged)))
     tables[ORACLE] = oracle
     with ThreadPoolExecutor(THREADS) as pool:
-        # By Arrow: rows one by one would keep the driver busier than the cluster.
+        # By Arrow: single rows would keep the driver busier than the cluster.
         rows, raised = each(tables, lambda name: tables[name].toArrow().to_pylist(), using=pool.map)
-    return Told(rows, {**unplanned, **raised})
+    return CheckerResults(rows, {**unplanned, **raised})
 
 
 def _wanted(name: str, rows: DataFrame) -> DataFrame:
-    """Leave out guarantees that hold: there are some of each replica."""
+    """Leave out guarantees that hold: every replica has some."""
     return rows.where("violated > 0") if name == CHECKER else rows
 
 
-def simulated(session: SparkSession, numbers: range, drawn: Callable[[int], Drawn]) -> tuple[Evidence, DataFrame]:
-    """Return what is known of the runs of some numbers, and what their own state says is wrong: run, broker, anomaly.
+def simulated(
+    session: SparkSession, numbers: range, drawn: Callable[[int], RandomSchedule]
+) -> tuple[Evidence, DataFrame]:
+    """Return the evidence of the runs of some numbers, and the anomalies by their own state: run, broker, anomaly.
 
-    Nothing is simulated yet.
+    The simulation is lazy.
     """
 
     def part(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            mine = batch.column(0).to_pylist()
-            for at in range(0, len(mine), RUNS_AT_ONCE):
-                yield rows_of(mine[at : at + RUNS_AT_ONCE], drawn)
+            numbers_of_batch = batch.column(0).to_pylist()
+            for at in range(0, len(numbers_of_batch), RUNS_AT_ONCE):
+                yield rows_of(numbers_of_batch[at : at + RUNS_AT_ONCE], drawn)
 
     tasks = session.sparkContext.defaultParallelism
     runs = checkpointed(session.range(numbers.start, numbers.stop, 1, tasks).mapInArrow(part, ROW))
@@ -117,7 +119,7 @@ def simulated(session: SparkSession, numbers: range, drawn: Callable[[int], Draw
     return Evidence(**tables, **others, has_clients=True), runs.select("run", f.inline(ORACLE))
 
 
-def rows_of(numbers: Sequence[int], drawn: Callable[[int], Drawn]) -> pa.RecordBatch:
+def rows_of(numbers: Sequence[int], drawn: Callable[[int], RandomSchedule]) -> pa.RecordBatch:
     """Simulate some runs, and return a row of `ROW` each."""
     runs = [watch(one.rules, one.steps) for one in map(drawn, numbers)]
     tables: dict[str, list[Any]] = {name: [getattr(run, name) for run in runs] for name in TABLES}

@@ -1,4 +1,4 @@
-"""Walks cases, a process each, and says what came of them."""
+"""Explores cases, each in a process of its own, and summarizes the results."""
 
 from __future__ import annotations
 
@@ -29,35 +29,40 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Walked:
-    """A case, what was found in it, and how long that took."""
+class WalkResult:
+    """A case, the result of its exploration, and the seconds it took."""
 
     case: AnyCase
-    found: Explored
+    explored: Explored
     took_s: float
 
     @property
     def verdict(self) -> str:
-        """An anomaly where there is a way to one; clean only where every state was seen."""
-        return ANOMALY if self.found.wrong else CLEAN if self.found.is_whole else UNKNOWN
+        """An anomaly where a way leads to one; clean only where every state was seen."""
+        return ANOMALY if self.explored.wrong else CLEAN if self.explored.is_whole else UNKNOWN
 
 
 def walk(
-    cases: Sequence[AnyCase], *, processes: int, most_states: int, first_only: bool, done: Callable[[Walked], None]
-) -> list[Walked]:
-    """Walk each case, so many at once; ``done`` is told of each as it ends. Returns them in the order of the cases."""
-    walked: dict[AnyCase, Walked] = {}
-    asked = partial(_walk, most_states=most_states, first_only=first_only)
-    # Workers are made anew: a fork would take along whatever threads the caller has, halfway. Leaving ends them.
+    cases: Sequence[AnyCase],
+    *,
+    processes: int,
+    most_states: int,
+    first_only: bool,
+    on_progress: Callable[[WalkResult], None],
+) -> list[WalkResult]:
+    """Explore cases, several at once; call ``on_progress`` as each ends. Returns the results in the cases' order."""
+    walked: dict[AnyCase, WalkResult] = {}
+    explore_case = partial(_walk, most_states=most_states, first_only=first_only)
+    # New processes: a fork would copy the caller's threads in the middle of their work. Leaving the block ends them.
     with get_context("forkserver").Pool(processes, _end_with, (os.getpid(),), maxtasksperchild=1) as pool:
-        for one in pool.imap_unordered(asked, cases):
+        for one in pool.imap_unordered(explore_case, cases):
             walked[one.case] = one
-            done(one)
+            on_progress(one)
     return [walked[case] for case in cases]
 
 
 def _end_with(owner: int) -> None:
-    """Have this worker end when its owner does, however that ends."""
+    """Make this worker exit when its owner does, however the owner ends."""
 
     def watch() -> None:
         with suppress(psutil.NoSuchProcess):
@@ -67,28 +72,28 @@ def _end_with(owner: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _walk(case: AnyCase, *, most_states: int, first_only: bool) -> Walked:
+def _walk(case: AnyCase, *, most_states: int, first_only: bool) -> WalkResult:
     began_s = time.monotonic()
-    # States refer to each other and none of them is let go of: looking for what is no longer used finds nothing.
+    # States refer to each other and none is released: garbage collection would find nothing.
     gc.disable()
-    found = case.walk(most_states=most_states, first_only=first_only)
-    return Walked(case, found, time.monotonic() - began_s)
+    explored = case.walk(most_states=most_states, first_only=first_only)
+    return WalkResult(case, explored, time.monotonic() - began_s)
 
 
-def shortest(walked: Sequence[Walked]) -> dict[str, tuple[AnyCase, tuple[str, ...]]]:
-    """Return the shortest way of all cases to each thing that is wrong, with its case."""
-    found: dict[str, tuple[AnyCase, tuple[str, ...]]] = {}
+def shortest(walked: Sequence[WalkResult]) -> dict[str, tuple[AnyCase, tuple[str, ...]]]:
+    """Return the shortest way of all cases to each anomaly, with its case."""
+    ways: dict[str, tuple[AnyCase, tuple[str, ...]]] = {}
     for one in walked:
-        for name, steps in one.found.wrong.items():
-            if name not in found or len(steps) < len(found[name][1]):
-                found[name] = one.case, steps
-    return found
+        for name, steps in one.explored.wrong.items():
+            if name not in ways or len(steps) < len(ways[name][1]):
+                ways[name] = one.case, steps
+    return ways
 
 
-def summary(target: str, with_: Sequence[str], walked: Sequence[Walked]) -> dict[str, Any]:
-    """Return what is printed as JSON: the verdict over all cases, and each with the shortest way to what is wrong.
+def summary(target: str, with_: Sequence[str], walked: Sequence[WalkResult]) -> dict[str, Any]:
+    """Return the printed JSON: the verdict over all cases, and each case with the shortest way to each anomaly.
 
-    Proposals say what they would change (`told_of`).
+    ``proposals`` has their changes (`proposal_rows`).
     """
     return {
         "schema": 1,
@@ -99,21 +104,21 @@ def summary(target: str, with_: Sequence[str], walked: Sequence[Walked]) -> dict
                 "case": one.case.title,
                 "without": sorted(one.case.without),
                 "verdict": one.verdict,
-                "states": one.found.states,
-                "transitions": one.found.transitions,
-                "depth": one.found.depth,
-                "whole": one.found.is_whole,
+                "states": one.explored.states,
+                "transitions": one.explored.transitions,
+                "depth": one.explored.depth,
+                "whole": one.explored.is_whole,
                 "took_s": round(one.took_s, 3),
-                "ways": {name: list(steps) for name, steps in sorted(one.found.wrong.items())},
+                "ways": {name: list(steps) for name, steps in sorted(one.explored.wrong.items())},
             }
             for one in walked
         ],
-        "proposals": {name: [row._asdict() for row in told_of(name)] for name in with_},
+        "proposals": {name: [row._asdict() for row in proposal_rows(name)] for name in with_},
     }
 
 
-def told_of(proposal: str) -> list[Adopted | Difference]:
-    """Return what a proposal takes, or changes: rule by rule what a Kafka broker needs, or record by record."""
+def proposal_rows(proposal: str) -> list[Adopted | Difference]:
+    """Return the changes of a proposal: rule by rule what a Kafka broker needs, or record by record."""
     if proposal == COORDINATED:
         says = {**coordination.RULES, **redpanda.RULES}
         return [Adopted(rule, says[rule], *change) for rule, change in CHANGES.items()]

@@ -1,8 +1,9 @@
-"""What a real run's folder would hold of a simulated cluster, as rows of the checkers' tables.
+"""Rows of the checkers' tables for a simulated cluster, as a real run's folder would have them.
 
-Both snapshots, the client history, a reader of every replica in sync at the end, and what an observer saw that looks at
-a broker before and after it cleans. Batches are encoded as brokers store them and read by the parser of real ones. What
-a simulated broker serves is what it has: who is up is judged by that, as by Fetch, and who is down by its files.
+Both snapshots, the client history, a reader of every in-sync replica at the end, and an observer that reads
+a broker before and after its cleaner passes. Batches are encoded as brokers store them and read by the parser of real
+logs. A simulated broker serves its state: live brokers are judged by the state, as by Fetch, and down brokers by their
+files.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A batch as a log holds it, and what an observer sees of it.
+    """A batch as a log stores it, and as an observer sees it.
 
-    ``rows``: with those columns of `checkers.evidence.schemas.ENTRIES` that a batch gives. ``share``: of its log's
-    digest. ``seen``: offset, kind and producer id of what is in it.
+    ``rows``: with the columns of `checkers.evidence.schemas.ENTRIES` that come from a batch. ``share``: of its log's
+    digest. ``seen``: offset, kind and producer id of its content.
     """
 
     rows: tuple[Row, ...]
@@ -55,10 +56,10 @@ class Stored:
 
 @dataclass(slots=True)
 class _Seen:
-    """A replica as the observer last saw it."""
+    """A replica at the observer's last visit."""
 
     log: list[Batch] = field(default_factory=list)
-    said: Row = ()
+    offsets: Row = ()
     present: dict[int, tuple[str, int]] = field(default_factory=dict)
 
 
@@ -87,51 +88,51 @@ class Witness:
 
     @property
     def settings(self) -> list[Row]:
-        """The table of that name."""
+        """The ``settings`` table."""
         return [(CLEANING.delete_retention_ms, CLEANING.min_compaction_lag_ms)]
 
     def take(self, step: str) -> None:
-        """Have the world take a step, and write down what is to be known of it."""
+        """Take a step in the world, and record its evidence."""
         world, at_ms = self.world, self.world.now_ms
         cleans = [int(step.partition(" ")[0])] if step.endswith(" cleans") else []
         if step in BACK_STEPS or step == COPY_STEP:
             self._before_return()
-        self._look(world.up if step in AWAY_STEPS else cleans)
+        self._observe(world.up if step in AWAY_STEPS else cleans)
         opened = {one.name: one.open.nth for one in world.clients.values() if one.open}
         done = take(world, step)
         if done is None:
             return
         if done.batch is not None:
-            self._client_did(step, done.batch, done.txn, at_ms)
+            self._record_client_op(step, done.batch, done.txn, at_ms)
         elif step in AWAY_STEPS:
             self._left_at, self._open_then = world.replication.leader.log_end, opened
         elif step in BACK_STEPS:
             self._is_back = True
-        self._look(world.up if step in BACK_STEPS else cleans)
+        self._observe(world.up if step in BACK_STEPS else cleans)
 
     def end(self) -> None:
-        """Look for the last time, and have every replica in sync read."""
-        self._look(self.world.up)
+        """Observe for the last time, and read every in-sync replica."""
+        self._observe(self.world.up)
         if not self._has_before:
             self._snapshot(BEFORE_RETURN)
         self._snapshot(AFTER_REJOIN)
         for broker in self.world.replication.in_sync:
             replica = self.world.replicas[broker]
-            told = (*_PLACE, None, None, None, broker, replica.last_stable_offset, list(delivered(replica)))
-            self._event(self.world.now_ms, "poll", "reader", "reader", Phase.AFTER, _OF_NO_TXN, told)
+            result = (*_PLACE, None, None, None, broker, replica.last_stable_offset, list(delivered(replica)))
+            self._event(self.world.now_ms, "poll", "reader", "reader", Phase.AFTER, _OF_NO_TXN, result)
 
-    # What clients know.
+    # Evidence of clients.
 
-    def _client_did(self, step: str, batch: Batch, open_txn: Open | None, at_ms: int) -> None:
-        who, _, rest = step.partition(" ")
+    def _record_client_op(self, step: str, batch: Batch, open_txn: Open | None, at_ms: int) -> None:
+        client, _, rest = step.partition(" ")
         nth = open_txn.nth if open_txn else None
-        txn = _OF_NO_TXN if nth is None else (who, nth)
-        process = "plain" if who == PLAIN else who
-        if nth is not None and self._begun.get(who, 0) < nth:
-            self._begun[who] = nth
+        txn = _OF_NO_TXN if nth is None else (client, nth)
+        process = "plain" if client == PLAIN else client
+        if nth is not None and self._begun.get(client, 0) < nth:
+            self._begun[client] = nth
             self._event(at_ms, "begin", process, "payload", self._phase(missed=False), txn, (*_NOWHERE, *_NO_POLL))
         if batch.control:
-            phase = self._phase(missed=self._open_then.get(who) == nth)
+            phase = self._phase(missed=self._open_then.get(client) == nth)
             self._event(at_ms, OUTCOMES[rest], process, "payload", phase, txn, (*_NOWHERE, *_NO_POLL))
             return
         (record,) = batch.records
@@ -139,29 +140,29 @@ class Witness:
         before, left_at = self._key_at.get(key), self._left_at
         phase = self._phase(missed=deletes and before is not None and left_at is not None and before < left_at)
         self._key_at[key] = record.offset
-        told = (*_PLACE, record.offset, key, deletes or None, *_NO_POLL)
-        self._event(at_ms, "produce", process, "payload", phase, txn, told)
+        result = (*_PLACE, record.offset, key, deletes or None, *_NO_POLL)
+        self._event(at_ms, "produce", process, "payload", phase, txn, result)
 
     def _phase(self, *, missed: bool) -> Phase:
-        """Return when something is written; what the absent replica cannot miss for anything it has is late."""
+        """Return the phase of a write; a write that the absent replica misses without consequences is late."""
         if self._left_at is None:
             return Phase.BEFORE
         return Phase.AFTER if self._is_back else Phase.OUTAGE if missed else Phase.LATE
 
-    def _event(self, at_ms: int, f: str, process: str, part: str, phase: Phase, txn: Row, told: Row) -> None:  # noqa: PLR0917
-        """Write an invocation and its answer; an offset and what was read are known by the latter."""
+    def _event(self, at_ms: int, f: str, process: str, part: str, phase: Phase, txn: Row, result: Row) -> None:  # noqa: PLR0917
+        """Record an invocation and its completion; only the latter has an offset and the records that were read."""
         self._op += 1
-        asked = (*told[:2], None, *told[3:6], None, None)
-        for type_, time_ms, what in (("invoke", at_ms, asked), ("ok", at_ms + STEP_MS // 2, told)):
+        invocation = (*result[:2], None, *result[3:6], None, None)
+        for type_, time_ms, values in (("invoke", at_ms, invocation), ("ok", at_ms + STEP_MS // 2, result)):
             index = len(self.history)
-            self.history.append((index, type_, f, self._op, time_ms, process, part, phase.value, *txn, *what))
+            self.history.append((index, type_, f, self._op, time_ms, process, part, phase.value, *txn, *values))
 
-    # What brokers hold.
+    # Evidence of brokers.
 
     def _before_return(self) -> None:
         if not self._has_before and self._left_at is not None and not self._is_back:
             self._has_before = True
-            self._look(self.world.up)
+            self._observe(self.world.up)
             self._snapshot(BEFORE_RETURN)
 
     def _snapshot(self, name: str) -> None:
@@ -174,28 +175,32 @@ class Witness:
             self.aborts.extend(
                 (name, DISK, broker, *_PLACE, one.producer_id, one.first_offset, one.last_offset) for one in index
             )
-            told: Row = (None, None, None)
+            watermarks: Row = (None, None, None)
             if is_up:
                 opened = [
                     [producer_id, one.epoch, one.open_from]
                     for producer_id, one in replica.producers.items()
                     if one.open_from is not None
                 ]
-                told = (replica.last_stable_offset, [[one.producer_id, one.first_offset] for one in index], opened)
-            said = (is_up, replica.log_start, replica.high_watermark, *told, replica.cleaned_to or 0)
-            self.states.append((name, broker, *_PLACE, *said, f"sim-{broker}", None, None, None))
+                watermarks = (
+                    replica.last_stable_offset,
+                    [[one.producer_id, one.first_offset] for one in index],
+                    opened,
+                )
+            columns = (is_up, replica.log_start, replica.high_watermark, *watermarks, replica.cleaned_to or 0)
+            self.states.append((name, broker, *_PLACE, *columns, f"sim-{broker}", None, None, None))
 
-    def _look(self, brokers: Iterable[int]) -> None:
+    def _observe(self, brokers: Iterable[int]) -> None:
         for broker in brokers:
             replica = self.world.replicas.get(broker)
             if replica is not None and broker not in self.world.down:
-                self._look_at(broker, replica)
+                self._observe_replica(broker, replica)
 
-    def _look_at(self, broker: int, replica: Replica) -> None:
+    def _observe_replica(self, broker: int, replica: Replica) -> None:
         before = self._seen.setdefault(broker, _Seen())
         log = list(replica.batches())
-        said = (replica.log_start, replica.high_watermark, replica.last_stable_offset, replica.log_end)
-        if log == before.log and said == before.said:
+        offsets = (replica.log_start, replica.high_watermark, replica.last_stable_offset, replica.log_end)
+        if log == before.log and offsets == before.offsets:
             return
         digest, present = 0, {}
         for batch in log:
@@ -203,11 +208,11 @@ class Witness:
             digest ^= stored.share
             for offset, kind, producer_id in stored.seen:
                 present[offset] = (kind, producer_id)
-        appeared = [_noted(offset, *what) for offset, what in present.items() if offset not in before.present]
-        removed = [_noted(offset, kind) for offset, (kind, _) in before.present.items() if offset not in present]
-        row = (self.world.now_ms, broker, *_PLACE, *said, len(log), digest, appeared, removed)
+        appeared = [_record_entry(offset, *what) for offset, what in present.items() if offset not in before.present]
+        removed = [_record_entry(offset, kind) for offset, (kind, _) in before.present.items() if offset not in present]
+        row = (self.world.now_ms, broker, *_PLACE, *offsets, len(log), digest, appeared, removed)
         self.observations.append(row)
-        self._seen[broker] = _Seen(log, said, present)
+        self._seen[broker] = _Seen(log, offsets, present)
 
     def _read(self, batch: Batch) -> Stored:
         stored = self._stored.get(batch)
@@ -217,7 +222,7 @@ class Witness:
 
 
 def watch(rules: Rules, steps: Iterable[str]) -> Witness:
-    """Return what is known of a run once it has ended."""
+    """Return the evidence of a run after its end."""
     witness = Witness(begin(rules))
     for step in steps:
         witness.take(step)
@@ -226,14 +231,14 @@ def watch(rules: Rules, steps: Iterable[str]) -> Witness:
 
 
 def read_back(batch: Batch) -> Stored:
-    """Return what the parser of real files makes of a batch."""
+    """Return a batch as the parser of real files reads it."""
     (parsed,) = iter_batches(encode(batch), source="a simulated log")
     share = batch_digest(parsed.base_offset, parsed.crc)
     return Stored(tuple(batch_rows(parsed, "a simulated log", BY_NULL)), share, _content(batch))
 
 
 def _content(batch: Batch) -> tuple[tuple[int, str, int], ...]:
-    """Return what an observer sees of a batch, as `harness.cluster.observe` has it."""
+    """Return an observer's view of a batch, as `harness.cluster.observe` has it."""
     if not batch.records or batch.control:
         return ((batch.last_offset, batch.marker or "empty", batch.producer_id),)
     return tuple(
@@ -241,15 +246,15 @@ def _content(batch: Batch) -> tuple[tuple[int, str, int], ...]:
     )
 
 
-def _noted(offset: int, kind: str, producer_id: int | None = None) -> dict[str, Any]:
+def _record_entry(offset: int, kind: str, producer_id: int | None = None) -> dict[str, Any]:
     return {"offset": offset, "kind": kind, "producer_id": producer_id}
 
 
 def delivered(replica: Replica) -> Iterator[dict[str, Any]]:
-    """Yield what a read_committed consumer is delivered of a replica: offset and key.
+    """Yield the records that a read_committed consumer gets from a replica: offset and key.
 
-    As Kafka's consumer does it (``Fetcher.PartitionRecords``): by the aborted transactions that the broker names, and
-    by the ABORT that ends each; up to the last stable offset.
+    As in Kafka's consumer (``Fetcher.PartitionRecords``): by the broker's list of aborted transactions, and
+    by the ABORT marker that ends each; up to the last stable offset.
     """
     ahead = sorted((entry.first_offset, entry.producer_id) for entry in replica.aborted)
     aborted: set[int] = set()

@@ -1,12 +1,12 @@
-"""A class archive for Spark's JVM, per user: what it loads and verifies at every start, done once.
+"""A class archive for Spark's JVM, per user: class loading and verification at every start are done once.
 
 Starting Spark and checking for the first time is mostly class loading. With an archive of those classes
 (JEP 350, dynamic class-data sharing) a session starts in half the time, which leaves the processors to the
-brokers that boot meanwhile. It is an accelerator only: without it, or with one that another JVM made,
+brokers that boot meanwhile. The archive only accelerates: without it, or with an archive of another JVM,
 everything works the same and slower.
 
-The JVM takes an archive only with the very jars, Java and module flags that it was made with. They are in its name:
-where one of them changes, another archive is made, and the former one goes.
+The JVM accepts an archive only with the very jars, Java and module flags of its creation. They are in its name:
+where one of them changes, another archive is made, and the former one is removed.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 DUMP_TIMEOUT_S = 300.0
 """For a JVM with the lowest priority to write some 150 MB."""
 WORKERS = "checkers.workers"
-"""What forks the Python workers of every session that checks."""
+"""The module that forks the Python workers of every session with checkers."""
 DRAFTS = "spark-drafts"
-"""The folder beside the archives where they are written; whoever makes one has it locked."""
+"""The folder next to the archives in which they are written; the writer holds a lock on it."""
 
 
 def archive_path(java: Java) -> Path:
-    """Return where the archive for this Spark and this Java lies, made or not."""
+    """Return the path of the archive for this Spark and this Java, whether it exists or not."""
     home = spark_home()
     real = java.path.resolve()
     state = [java.version_text, *JVM_FLAGS, *HEAP_FLAGS, *MODULE_FLAGS]
-    # The JVM compares jars by size and time of change, and knows its own archive by what is in it.
+    # The JVM compares jars by size and modification time, and its own archive by content.
     for file in (*sorted((home / "jars").glob("*.jar")), real.parent.parent / "lib" / "server" / "classes.jsa"):
         if file.exists():
             at = file.stat()
@@ -49,23 +49,23 @@ def archive_path(java: Java) -> Path:
 
 
 def failure_path(archive: Path) -> Path:
-    """Return the file that says why this archive could not be made, so that not every run tries again."""
+    """Return the file with the error of a failed attempt, which prevents another attempt in every run."""
     return archive.with_suffix(".failed")
 
 
 def is_being_made() -> bool:
-    """Whether a process of this user is making one now."""
+    """Whether a process of this user is making an archive now."""
     with alone_in(cache_root() / DRAFTS, wait_s=0.0) as is_mine:
         return not is_mine
 
 
 def make_archive(java: Java, scratch: Path, run_id: str, *, wait_s: float = DUMP_TIMEOUT_S) -> Path | None:
-    """Rehearse the checkers in a JVM that writes its archive when it ends; return the archive.
+    """Run the checkers in a JVM that writes its archive when it ends; return the archive.
 
-    Returns at once where there is one already. Where another process is at it, waits for that, and returns None if
-    that is not done within ``wait_s``. All that is temporary goes to ``scratch``, but for the draft, which has to be on
-    the archives' file system; one that was cut off goes with the next making. Raises `HarnessError` where the
-    JVM writes none, and notes why.
+    Returns at once where the archive exists. Where another process is making it, waits for that process, and returns
+    None if it is not done within ``wait_s``. Temporary files go to ``scratch``, except the draft, which has to be on
+    the archives' file system; an interrupted draft is removed by the next attempt. Raises `HarnessError` where the JVM
+    writes no archive, and records the error.
     """
     path = archive_path(java)
     if path.exists():
@@ -86,7 +86,7 @@ def make_archive(java: Java, scratch: Path, run_id: str, *, wait_s: float = DUMP
 
 
 def _rehearse(java: Java, scratch: Path, run_id: str, draft: Path) -> None:
-    from harness.judge import check  # noqa: PLC0415  (slow imports: who only asks where the archive is needs none of them)
+    from harness.judge import check  # noqa: PLC0415  (slow imports, which the path of the archive does not need)
     from harness.run_folder.store import RunFolder  # noqa: PLC0415
     from harness.spark.session import start_session  # noqa: PLC0415
     from harness.spark.spec import SparkSpec  # noqa: PLC0415
@@ -104,13 +104,13 @@ def _rehearse(java: Java, scratch: Path, run_id: str, draft: Path) -> None:
 
 
 def note_failure(archive: Path, why: str) -> NoReturn:
-    """Have no later command try again, and raise `HarnessError`."""
+    """Prevent further attempts by later commands, and raise `HarnessError`."""
     failure_path(archive).write_text(why)
     raise HarnessError(f"Spark's JVM wrote no class archive: {why}")
 
 
 def _remove_former(path: Path) -> None:
-    """Remove what was made for the same places in another state. JVMs that have such an archive open keep it."""
+    """Remove archives of the same places in another state. JVMs that have such an archive open keep it."""
     place = path.name.rpartition("-")[0]
     for old in path.parent.glob(f"{place}-*"):
         if old.stem != path.stem:

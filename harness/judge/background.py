@@ -1,9 +1,9 @@
-"""The class archive is made beside the first command that misses it, by a process that outlives that command.
+"""Makes the class archive during the first command that misses it, in a process that outlives that command.
 
-The archive is to be there for the second command, so it is made at the priority of the first. What is compiled after
-that only big audits need: it gets what no other process wants. The process has a work directory with itself as the
-owner, and an end: it is killed after `LIMIT_S`, and its keeper takes apart what it started. Whatever goes wrong, the
-command goes on without the archive. ``COMPACTION_HARNESS_BACKGROUND=0`` keeps it from being started.
+The archive should be there for the second command, so it is made at the priority of the first. The compilation after
+that is needed by big audits only: it runs at idle priority. The process has a work directory with itself as the
+owner, and a time limit: it is killed after `LIMIT_S`, and its keeper cleans up what it started. After any error, the
+command goes on without the archive. ``COMPACTION_HARNESS_BACKGROUND=0`` prevents the start.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ AUTOGROUP = Path("/proc/self/autogroup")
 LIMIT_S = 900
 NEEDED_DISK_BYTES = 1 << 30
 NEEDED_MEMORY_BYTES = 2 << 30
-"""For Spark once more, beside the brokers and the Spark of a run."""
+"""For another Spark, in addition to the brokers and the Spark of a run."""
 
 
 def existing_archive(java: Java) -> Path | None:
@@ -47,7 +47,7 @@ def existing_archive(java: Java) -> Path | None:
 
 
 def find_archive(java: Java) -> Path | None:
-    """Return the archive; where there is none, have it made for later commands, if it can be."""
+    """Return the archive; where there is none, start making it for later commands, if possible."""
     if existing := existing_archive(java):
         return existing
     archive = archive_path(java)
@@ -65,7 +65,7 @@ def find_archive(java: Java) -> Path | None:
 
 
 def why_not_started(archive: Path) -> str | None:
-    """Return why this archive is not made now, None where nothing speaks against it."""
+    """Return why this archive is not made now, None where nothing prevents it."""
     root, failed = cache_root(), failure_path(archive)
     with suppress(OSError):
         root.mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,7 @@ def make(java: Java, *, wait_s: float) -> Path | None:
 
 
 def _give_way() -> None:
-    """Take this process the lowest priority that there is."""
+    """Give this process the lowest priority."""
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     # With autogroups (sched(7)), a session competes with others as a whole, however idle its processes are.
     if os.getsid(0) == os.getpid():
@@ -103,7 +103,7 @@ def _give_way() -> None:
 
 
 def main() -> None:
-    """Make what is missing, and say nothing: `harness doctor` tells what came of it."""
+    """Make what is missing, and print nothing: `harness doctor` reports the result."""
     signal.alarm(LIMIT_S)
     psutil.Process().ionice(psutil.IOPRIO_CLASS_IDLE)
     with suppress(HarnessError, OSError):

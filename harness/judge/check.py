@@ -1,4 +1,4 @@
-"""The verdict of a run folder: checkers over its evidence, nothing else."""
+"""The verdict of a run folder: runs the checkers over its evidence."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 log = logging.getLogger("harness")
 
 CHECKERS: dict[str, Callable[[Judged], DataFrame]] = {
-    # What takes longest to plan comes first, so that no thread is left alone with it.
+    # The checker that takes longest to plan comes first, so that no thread runs it alone at the end.
     CHECKER: all_guarantees.check,
     "doubts": doubts.check,
     "exposure": exposure.check,
@@ -47,7 +47,7 @@ THREADS = 4
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is to be kept of a check: ``verdict.json``, and the rows of ``outcomes.jsonl``.
+    """The files to store after a check: ``verdict.json``, and the rows of ``outcomes.jsonl``.
 
     The latter are those of `checkers.replay.outcomes`.
     """
@@ -58,9 +58,9 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Checkers over some run folders, planned.
+    """Planned checkers over some run folders.
 
-    ``problems``: what is damaged. ``raised``: which checkers could not be planned.
+    ``problems``: damage. ``raised``: checkers that could not be planned.
     """
 
     session: SparkSession
@@ -85,43 +85,43 @@ def run_checkers(prepared: Prepared) -> Results:
     """
     with threads(prepared.session, THREADS) as pool:
         damage = pool.submit(raise_if_damaged, prepared.problems)
-        found, raised = each(prepared.rows, lambda name: dictionaries(prepared.rows[name]), using=pool.map)
+        rows, raised = each(prepared.rows, lambda name: dictionaries(prepared.rows[name]), using=pool.map)
         damage.result()
-    return _results(found, {**prepared.raised, **raised})
+    return _results(rows, {**prepared.raised, **raised})
 
 
 def check_folders(spark: SparkSession, folders: Sequence[RunFolder]) -> Results:
-    """Check run folders that are complete, each checker as soon as it is planned. Raises as `run_checkers`."""
+    """Check complete run folders, each checker as soon as it is planned. Raises as `run_checkers`."""
     evidence = load(spark, folders)
     with threads(spark, THREADS) as pool:
-        # To tell what is damaged takes all that is there; what was read is kept for the checkers.
+        # Damage is found by reading all evidence, which stays cached for the checkers.
         damage = pool.submit(raise_if_damaged, evidence.problems)
         judged = judge(evidence)
-        found, raised = each(TABLES, lambda name: dictionaries(TABLES[name](judged)), using=pool.map)
+        rows_by_table, raised = each(TABLES, lambda name: dictionaries(TABLES[name](judged)), using=pool.map)
         damage.result()
-    return _results(found, raised)
+    return _results(rows_by_table, raised)
 
 
-def _results(found: dict[str, list[dict[str, Any]]], raised: dict[str, str]) -> Results:
+def _results(rows_by_table: dict[str, list[dict[str, Any]]], raised: dict[str, str]) -> Results:
     return Results(
-        findings=[row for name in FINDERS for row in found.get(name, [])],
-        doubts=found.get("doubts", []),
-        exposure=found.get("exposure", []),
-        guarantees=found.get(CHECKER),
-        outcomes=found.get(OUTCOMES, []),
+        findings=[row for name in FINDERS for row in rows_by_table.get(name, [])],
+        doubts=rows_by_table.get("doubts", []),
+        exposure=rows_by_table.get("exposure", []),
+        guarantees=rows_by_table.get(CHECKER),
+        outcomes=rows_by_table.get(OUTCOMES, []),
         raised=raised,
     )
 
 
 def each(names: Iterable[str], action: Callable[[str], T], using: Any = map) -> tuple[dict[str, T], dict[str, str]]:
-    """Return what the action gave for each name, and in words what it raised."""
+    """Return the action's result for each name, and the error messages of the others."""
     done: dict[str, T] = {}
     raised: dict[str, str] = {}
 
     def attempt(name: str) -> None:
         try:
             done[name] = action(name)
-        except Exception as error:  # noqa: BLE001  (whatever it is, it becomes an unknown)
+        except Exception as error:  # noqa: BLE001  (any error makes the verdict unknown)
             raised[name] = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
 
     list(using(attempt, names))
@@ -129,27 +129,27 @@ def each(names: Iterable[str], action: Callable[[str], T], using: Any = map) -> 
 
 
 def dictionaries(rows: DataFrame) -> list[dict[str, Any]]:
-    """Compute a checker's rows: few, whatever it looked at."""
+    """Compute a checker's rows: few, whatever the size of its input."""
     return [row.asDict(recursive=True) for row in rows.collect()]
 
 
 def judge_run(
     results: Results | None, folder: RunFolder, manifest: dict[str, Any], missing: Sequence[Difference] = ()
 ) -> Judgement:
-    """Return what is to be said of one run.
+    """Return the judgement of one run.
 
-    ``results``: None of a run that did not go to its end: it is unknown, whatever it collected. ``missing``: the
-    evidence that is not as the run left it, and that the checkers did not read. Raises `UsageError` for a damaged
+    ``results``: None for a run that did not complete, which is unknown, whatever it collected. ``missing``: the
+    evidence that differs from what the run wrote, and that the checkers did not read. Raises `UsageError` for a damaged
     folder.
     """
     aftermath = [] if results is None else read_aftermath(inventory.without(folder, missing))
-    found = Results([], [], [], {}) if results is None else results
-    said = verdict.assemble(manifest, found, aftermath, missing=missing, notes=inventory.notes(manifest))
-    return Judgement(said, found.outcomes)
+    given = Results([], [], [], {}) if results is None else results
+    verdict_json = verdict.assemble(manifest, given, aftermath, missing=missing, notes=inventory.notes(manifest))
+    return Judgement(verdict_json, given.outcomes)
 
 
 def store(folder: RunFolder, judgement: Judgement) -> None:
-    """Write what is to be kept in place of what was there. Raises OSError where that cannot be.
+    """Write the judgement's files, replacing former ones. Raises OSError where they cannot be written.
 
     A former verdict that differs is kept under another name.
     """

@@ -1,7 +1,8 @@
-"""The loops over bytes are compiled while Spark starts, or while a cluster is read, and not in every worker after that.
+"""Compiles the loops over bytes once, while Spark starts or a cluster is read, rather than in every worker.
 
-It is done in a process of its own, as it takes a processor for seconds; workers that come to need a loop meanwhile
-wait for it (`harness.brokers.segments.jit`). For big audits only: little is read by a reader that needs no compiling.
+The compilation has a process of its own, as it takes a processor for seconds; workers that need a loop meanwhile
+wait for it (`harness.brokers.segments.jit`). For big audits only: little data is read by a reader without compiled
+loops.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ COMPILED = ("harness.brokers.segments.kernels", "harness.brokers.segments.fields
 """Modules that compile their loops, or load them, when they are imported."""
 
 _LAST = "*/groups._number-*.nbi"
-"""What the last of them leaves in numba's cache; where it was left by another version, workers compile anew."""
+"""The file of the last loop in numba's cache; where it is of another version, workers compile again."""
 
 
 def compile_all() -> None:
-    """Compile what was not compiled before, for this user and processor."""
+    """Compile the loops that are not compiled yet, for this user and processor."""
     for module in COMPILED:
         import_module(module)
 
 
-def compile_beside() -> None:
-    """Start a process that compiles, unless that was done; it ends by itself, and nobody waits for it."""
+def start_compilation() -> None:
+    """Start a process that compiles, unless all is compiled; it ends by itself, and no process waits for it."""
     if not any(compiled_folder().glob(_LAST)):
         with suppress(OSError):
             subprocess.Popen(

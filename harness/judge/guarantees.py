@@ -1,4 +1,4 @@
-"""What a verdict says of the documented guarantees: each holds, is violated, or had nothing to be judged by."""
+"""The documented guarantees in a verdict: each holds, is violated, or was not checked for lack of evidence."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 CHECKER = "guarantees"
-"""The name in `harness.judge.check.CHECKERS` of what returns their rows."""
+"""The name in `harness.judge.check.CHECKERS` of the checker of guarantees."""
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """Its name as in the rows, what is compared to judge it, and why there may have been nothing."""
+    """The name of its rows, the things that are compared, and why there may have been none."""
 
     name: str
     compared: str
@@ -42,23 +42,23 @@ GUARANTEES = (
 )
 
 
-def tell(
+def guarantee_results(
     rows: Sequence[dict[str, Any]] | None,
     distrusted: Iterable[tuple[str, int, int]],
     why_not: str,
-    unpromised: Mapping[str, str] = MappingProxyType({}),
+    not_guaranteed: Mapping[str, str] = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
     """Return ``guarantees`` of ``verdict.json``.
 
-    ``rows`` as `checkers.guarantees.results` has them, None where none were computed, ``why_not``. What replicas tell
-    that contradict themselves (``distrusted``: topic, partition, broker) is left out. ``unpromised``: guarantees that
-    this target does not give, and why.
+    ``rows`` of the guarantees' checkers, None where none were computed, with the reason ``why_not``. Rows of replicas
+    that contradict themselves (``distrusted``: topic, partition, broker) are left out. ``not_guaranteed``: guarantees
+    that this target does not give, and why.
     """
     left_out = set(distrusted)
     trusted = [row for row in rows or [] if (row["topic"], row["partition"], row["broker"]) not in left_out]
     return [
-        _one(guarantee, [], f"not promised: {unpromised[guarantee.name]}")
-        if guarantee.name in unpromised
+        _one(guarantee, [], f"not guaranteed by this target: {not_guaranteed[guarantee.name]}")
+        if guarantee.name in not_guaranteed
         else _one(guarantee, [row for row in trusted if row["guarantee"] == guarantee.name], why_not)
         for guarantee in GUARANTEES
     ]
@@ -85,7 +85,7 @@ def _one(guarantee: Guarantee, rows: Sequence[dict[str, Any]], why_not: str) -> 
 
 
 def _violation(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the first that is broken on a replica, and how many are."""
+    """Return the first violation on a replica, and the number of all."""
     fields = ("broker", "topic", "partition", "offset", "explanation")
     return {**{name: row[name] for name in fields}, "witness": json.loads(row["witness"]), "count": row["violated"]}
 
@@ -99,23 +99,23 @@ def _where(row: dict[str, Any]) -> str:
     return f"{broker}{row['topic']}-{row['partition']}"
 
 
-def violated_on(told: Sequence[dict[str, Any]], topics: Iterable[str]) -> list[str]:
+def violated_on(results: Sequence[dict[str, Any]], topics: Iterable[str]) -> list[str]:
     """Return a reason for each guarantee that is violated in one of the topics."""
     wanted = set(topics)
     return [
         f"the guarantee {one['guarantee']} is violated: {_where(violation)}: {violation['explanation']}"
-        for one in told
-        for violation in [next((found for found in one["violations"] if found["topic"] in wanted), None)]
+        for one in results
+        for violation in [next((violation for violation in one["violations"] if violation["topic"] in wanted), None)]
         if violation is not None
     ]
 
 
-def line(told: Sequence[dict[str, Any]]) -> str:
-    """Return them in one line."""
-    counts = {holds: [one["guarantee"] for one in told if one["holds"] is holds] for holds in (True, False, None)}
+def summary_line(results: Sequence[dict[str, Any]]) -> str:
+    """Return a summary in one line."""
+    counts = {holds: [one["guarantee"] for one in results if one["holds"] is holds] for holds in (True, False, None)}
     parts = [
         *([f"violated: {', '.join(counts[False])}"] if counts[False] else []),
         *([f"{len(counts[True])} hold"] if counts[True] else []),
-        *([f"nothing to judge by: {', '.join(counts[None])}"] if counts[None] else []),
+        *([f"not checked (no evidence): {', '.join(counts[None])}"] if counts[None] else []),
     ]
     return f"guarantees: {'; '.join(parts)}"

@@ -1,4 +1,4 @@
-"""What a run or a check tells while it goes on, and what there is in the end."""
+"""Progress of a run or a check, and its result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Progress(Protocol):
-    """Where a run tells what it is doing."""
+    """Reports the progress of a run."""
 
     def stage(self, text: str) -> None:
         """A new stage begins."""
@@ -23,7 +23,7 @@ class Progress(Protocol):
 
 @dataclass(frozen=True)
 class RunResult:
-    """A run's folder and verdict, and with ``--keep`` where its brokers are."""
+    """A run's folder and verdict, and with ``--keep`` the addresses of its brokers."""
 
     folder: RunFolder
     verdict: dict[str, Any]

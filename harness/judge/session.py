@@ -1,4 +1,4 @@
-"""Spark for one check: beside a run that is still going on, or for a run folder that is there."""
+"""Spark for one check: during a run, or for an existing run folder."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("harness")
 
 START_LIMIT_S = 300.0
-"""For a session to be there, and a first task of each executor to be done: a busy cluster may have it wait."""
+"""For a session to start, and for a first task on each executor: a busy cluster may delay both."""
 STOP_LIMIT_S = 10.0
 
 _SHOWN_LINES = 3
@@ -68,9 +68,9 @@ def session_of(
 ) -> Iterator[SparkSession]:
     """Start a session that writes in the workspace only, and end its JVM.
 
-    ``many_runs``: for jobs over many runs at once, one after the other, and not for one folder.
+    ``many_runs``: for jobs over many runs at once, one after another, and not for one folder.
 
-    Raises `UsageError` where it does not start within `START_LIMIT_S`, or its executors cannot do their part: they
+    Raises `UsageError` where it does not start within `START_LIMIT_S`, or its executors cannot run it: they
     lack this project, or do not see the ``folders``.
     """
     archive = find_archive(java) if spark.is_one_plain_jvm else None
@@ -89,7 +89,7 @@ def session_of(
 def _spark_spec(
     workspace: Workspace, log_path: Path, spark: SparkOptions, java: Java, archive: Path | None
 ) -> SparkSpec:
-    # An archive holds for the class path of a JVM that is started without spark-submit.
+    # An archive is valid for the class path of a JVM that is started without spark-submit.
     flags = (f"-XX:SharedArchiveFile={archive}",) if archive and spark.is_one_plain_jvm else ()
     return SparkSpec(
         workspace.run_id, workspace.path / "spark", log_path, java.path, spark, jvm_flags=flags, workers=WORKERS
@@ -98,10 +98,10 @@ def _spark_spec(
 
 def _start(spec: SparkSpec, folders: Sequence[Path]) -> SparkSession:
     with _jvm_ends_after(spec.run_id, START_LIMIT_S) as is_late:
-        what = f"Spark does not start on {spec.options.master}"
+        problem = f"Spark does not start on {spec.options.master}"
         try:
             launched = launch(spec)
-            # What a session is for, and pyspark with it, is imported while its JVM starts.
+            # The checkers, and pyspark with them, are imported while the JVM starts.
             import_module("harness.judge.check")
             from harness.spark.session import start_session  # noqa: PLC0415
 
@@ -109,7 +109,7 @@ def _start(spec: SparkSpec, folders: Sequence[Path]) -> SparkSession:
             if spec.options.has_executors:
                 from harness.spark.probe import probe  # noqa: PLC0415
 
-                what = (
+                problem = (
                     f"executors on {spec.options.master} cannot run this (each needs its wheel, in a Python like this)"
                 )
                 probe(session, folders)
@@ -121,19 +121,19 @@ def _start(spec: SparkSpec, folders: Sequence[Path]) -> SparkSession:
                 if is_late.is_set()
                 else _cause(error, spec.log_path)
             )
-            raise UsageError(f"{what}: {why}") from error
+            raise UsageError(f"{problem}: {why}") from error
     return session
 
 
 def _stop(session: SparkSession, run_id: str) -> None:
-    """Tell a cluster that no more is wanted of it; executors whose driver is just gone may stay in its books."""
+    """Release the cluster's resources; executors whose driver just disappears may stay registered."""
     with _jvm_ends_after(run_id, STOP_LIMIT_S), suppress(Exception):
         session.stop()
 
 
 @contextmanager
 def _jvm_ends_after(run_id: str, limit_s: float) -> Iterator[threading.Event]:
-    """End the driver's JVM where the block takes longer: what waits for it then raises. Gives whether it was so."""
+    """End the driver's JVM where the block takes longer: waits for it then raise. Yields an event that is set then."""
     is_late = threading.Event()
 
     def end() -> None:
@@ -150,9 +150,14 @@ def _jvm_ends_after(run_id: str, limit_s: float) -> Iterator[threading.Event]:
 
 
 def _cause(error: Exception, log_path: Path) -> str:
-    """Return the words that tell the most, of a worker's Python, of the log, or of an exception of Java's."""
-    told, log = str(error), log_path.read_text(errors="replace") if log_path.exists() else ""
-    for text, pattern, index in ((told, _OF_PYTHON, -1), (log, _LOGGED, 0), (log, _OF_JAVA, -1), (told, _OF_JAVA, -1)):
-        if found := pattern.findall(text):
-            return str(found[index])
-    return "; ".join((log or told).splitlines()[-_SHOWN_LINES:]) or type(error).__name__
+    """Return the most specific error message: of a worker's Python, of the log, or of a Java exception."""
+    message, log = str(error), log_path.read_text(errors="replace") if log_path.exists() else ""
+    for text, pattern, index in (
+        (message, _OF_PYTHON, -1),
+        (log, _LOGGED, 0),
+        (log, _OF_JAVA, -1),
+        (message, _OF_JAVA, -1),
+    ):
+        if matches := pattern.findall(text):
+            return str(matches[index])
+    return "; ".join((log or message).splitlines()[-_SHOWN_LINES:]) or type(error).__name__

@@ -1,14 +1,14 @@
-"""From what the checkers returned to a verdict: ``anomaly``, ``clean`` or ``unknown``, with the reason.
+"""Decides a verdict from the checkers' results: ``anomaly``, ``clean`` or ``unknown``, with the reason.
 
-``clean`` has to be earned by one of the rows of `EARNED`, each a set of facts about every replica. Anything
-that is neither found nor earned is ``unknown``, and so is evidence that contradicts itself.
+``clean`` has to be earned by one of the rows of `EARNED`, each a set of facts about every replica. Without a finding
+and without such a proof the verdict is ``unknown``, and so it is where evidence contradicts itself.
 
-The documented guarantees (`checkers.guarantees`) are told beside the findings; they neither make an ``anomaly`` nor
-take one away. An anomaly breaks guarantees by itself, on the replica that was away: that adds nothing to it. Where no
+The documented guarantees (`checkers.guarantees`) are reported next to the findings; they neither cause an ``anomaly``
+nor remove one. An anomaly breaks guarantees by itself, on the replica that was away: that adds nothing to it. Where no
 anomaly was found, a violated guarantee has no name that users could look up, and its proof rests on more than that of
-a finding (the observer's looks, and clocks of one host). So such a scenario is ``unknown``, and the reason names the
+a finding (observations, and clocks of one host). So such a scenario is ``unknown``, and the reason names the
 guarantee; as the control partition shares the cluster, a violation there forbids ``clean`` everywhere. A guarantee
-that had nothing to be judged by forbids nothing.
+without evidence forbids nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 from harness.judge import guarantees
-from harness.judge.lasting import lasting
+from harness.judge.stuck_durations import stuck_durations
 from harness.plan.scenario import ONE_COPY, Critical
 from harness.run_folder.store import SCHEMA
 
@@ -33,14 +33,14 @@ ANOMALY, CLEAN, UNKNOWN = "anomaly", "clean", "unknown"
 EXIT_CODES = {ANOMALY: EXIT_ANOMALY, CLEAN: EXIT_CLEAN, UNKNOWN: EXIT_UNKNOWN}
 
 NO_FAULT = "none"
-"""The one nemesis that takes nobody away, in run folders whose manifest does not say whether it does."""
+"""The only nemesis that takes no broker away, for run folders whose manifest lacks that field."""
 
 Fact = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Results:
-    """What the checkers returned for some runs: rows as dictionaries, and what a checker raised, by its name.
+    """Results of the checkers for some runs: rows as dictionaries, and exceptions by checker.
 
     ``guarantees``: None where they were not checked.
     """
@@ -63,8 +63,8 @@ def assemble(
 ) -> dict[str, Any]:
     """Return the content of ``verdict.json`` (DESIGN, Commands); ``aftermath``: the lines of that file.
 
-    ``missing``: evidence that the checkers did not read, as it is not what the run wrote. It forbids ``clean`` for
-    every scenario that it concerns.
+    ``missing``: evidence that the checkers did not read, as it differs from what the run wrote. It forbids ``clean``
+    for every scenario that it concerns.
     """
     contradicted = {_replica(doubt): doubt["reason"] for doubt in results.doubts if doubt["kind"] == "contradiction"}
     trusted = [finding for finding in results.findings if _replica(finding) not in contradicted]
@@ -80,9 +80,9 @@ def assemble(
         else results.raised.get(guarantees.CHECKER) or failure or "it was not checked: the run did not go to its end"
     )  # fmt: skip
     unpromised = manifest["target"].get("unpromised", {})
-    promised = guarantees.tell(results.guarantees, contradicted, why_unchecked, unpromised)
+    guarantee_rows = guarantees.guarantee_results(results.guarantees, contradicted, why_unchecked, unpromised)
     scenarios = [
-        _scenario(scenario, manifest, results, findings, promised, missing)
+        _scenario(scenario, manifest, results, findings, guarantee_rows, missing)
         for scenario in manifest["scenarios"]
         if scenario["anomaly"] is not None
     ]
@@ -100,8 +100,8 @@ def assemble(
         "timings_s": manifest["timings_s"],
         "scenarios": scenarios,
         "findings": findings,
-        "guarantees": promised,
-        "aftermath": lasting(aftermath),
+        "guarantees": guarantee_rows,
+        "aftermath": stuck_durations(aftermath),
         "doubts": [
             {name: doubt[name] for name in ("broker", "topic", "partition", "kind", "reason")}
             for doubt in results.doubts
@@ -117,7 +117,7 @@ def _scenario(  # noqa: PLR0917
     manifest: dict[str, Any],
     results: Results,
     findings: Sequence[dict[str, Any]],
-    promised: Sequence[dict[str, Any]],
+    guarantee_rows: Sequence[dict[str, Any]],
     missing: Sequence[Difference],
 ) -> dict[str, Any]:
     topic = scenario["topic"]
@@ -125,7 +125,7 @@ def _scenario(  # noqa: PLR0917
     incomplete = [one for one in missing if one.concerns(topic, topics) or one.concerns(manifest["control"], topics)]
     facts = [row for row in results.exposure if row["topic"] == topic]
     control = [row for row in results.exposure if row["topic"] == manifest["control"]]
-    found = [finding for finding in findings if finding["topic"] == topic]
+    findings_of_topic = [finding for finding in findings if finding["topic"] == topic]
     doubts = [doubt for doubt in results.doubts if doubt["topic"] == topic]
     failure = manifest.get("failure")
     reasons = [
@@ -133,7 +133,7 @@ def _scenario(  # noqa: PLR0917
         *([f"judged by partial evidence: {'; '.join(map(str, incomplete))}"] if incomplete else []),
         *(f"broker {doubt['broker']}: {doubt['reason']}" for doubt in doubts),
         *(f"checker {name} raised {error}" for name, error in results.raised.items()),
-        *guarantees.violated_on(promised, {topic, manifest["control"]}),
+        *guarantees.violated_on(guarantee_rows, {topic, manifest["control"]}),
     ]
     absent = manifest["absent_brokers"] if manifest.get("takes_away", manifest["nemesis"] != NO_FAULT) else ()
     proof = manifest.get("coordination", {})
@@ -141,20 +141,20 @@ def _scenario(  # noqa: PLR0917
     unproven = [name for name, is_there in proof.items() if not is_there]
     if earned_by and unproven:
         earned_by, shortfall = None, f"replicas were not shown to compact together: {', '.join(unproven)} is not active"
-    if found:
-        said, reason = ANOMALY, found[0]["explanation"]
+    if findings_of_topic:
+        scenario_verdict, reason = ANOMALY, findings_of_topic[0]["explanation"]
     elif reasons:
-        said, reason = UNKNOWN, "; ".join(reasons)
+        scenario_verdict, reason = UNKNOWN, "; ".join(reasons)
     elif earned_by:
-        said, reason = CLEAN, earned_by
+        scenario_verdict, reason = CLEAN, earned_by
     else:
-        said, reason = UNKNOWN, shortfall
+        scenario_verdict, reason = UNKNOWN, shortfall
     return {
         "scenario": scenario["name"],
         "anomaly": scenario["anomaly"],
         "payload": scenario["payload"],
         "topic": topic,
-        "verdict": said,
+        "verdict": scenario_verdict,
         "reason": reason,
         "exposure": {"earned": earned_by, "lacking": shortfall, "replicas": [_fact(row) for row in facts]},
     }
@@ -168,11 +168,11 @@ def earn(
     absent: Sequence[int],
     is_shared: bool = False,
 ) -> tuple[str | None, str]:
-    """Return how ``clean`` is earned and "", or None and what is lacking.
+    """Return how ``clean`` is earned and "", or None and the missing proof.
 
-    ``facts``: one row per replica (and kind of critical record), as `checkers.consistency.exposure` gives them. It has
-    to be earned in each partition. ``absent``: the brokers that were away; none in a run without a fault.
-    ``is_shared``: there is one copy of each partition, which every broker serves: nobody comes back with one of its
+    ``facts``: one row per replica (and kind of critical record), as `checkers.consistency.exposure` gives them.
+    ``clean`` has to be earned in each partition. ``absent``: the brokers that were away; none in a run without a fault.
+    ``is_shared``: there is one copy of each partition, which every broker serves: no broker returns with a copy of its
     own.
     """
     several = len(scenario["replicas"]) > 1
@@ -189,7 +189,7 @@ def earn(
 
 
 def _unknown(kind: str, brokers: Sequence[int], rows: Mapping[int, Fact]) -> str:
-    """Return what is not known of the critical record; "" where everything is."""
+    """Return which fact about the critical record is unknown; "" where none is."""
     missing = sorted(set(brokers) - set(rows))
     if missing:
         return f"nothing is known of the {kind} that should have been removed, on brokers {missing}"
@@ -201,7 +201,7 @@ def _unknown(kind: str, brokers: Sequence[int], rows: Mapping[int, Fact]) -> str
 def _earn_shared(
     kind: str, brokers: Sequence[int], rows: dict[int, Fact], _control: Sequence[Fact], absent: Sequence[int]
 ) -> tuple[str | None, str]:
-    """Where there is one copy, who was away has to serve what the others serve, once they have removed something."""
+    """With one copy, the absent broker has to serve what the others serve, once they have removed a record."""
     if unknown := _unknown(kind, brokers, rows):
         return None, unknown
     lack = _all([row for broker, row in rows.items() if broker not in absent], _removed_before_return)
@@ -227,7 +227,7 @@ def _earn_one(
                 return None, f"broker {row['broker']} {lack}"
         ways = {
             "the others removed it while the replica was away": (
-                _all(stayed, _removed_before_return) or _all(away, _tells_what_it_took_it_for)
+                _all(stayed, _removed_before_return) or _all(away, _keeps_evidence_of_outcome)
             ),
             "the others kept it though their cleaners had passed it, and removed it on the control partition": (
                 _all(stayed, _passed_and_kept) or _all(control, _removed_before_return)
@@ -261,7 +261,7 @@ _RETURNED: tuple[tuple[str, Callable[[Fact], bool]], ...] = (
     ("did not keep its log directory", lambda row: row["same_directory"]),
     *_SERVED,
 )
-"""What must be shown of the replica that was away; the words say what is lacking."""
+"""Conditions for the replica that was away; the text says which is not met."""
 
 
 def _removed_while_watched(row: Fact) -> str:
@@ -276,10 +276,10 @@ def _removed_before_return(row: Fact) -> str:
     return "still held it when the replica came back" if row["held_critical"] else _removed(row)
 
 
-def _tells_what_it_took_it_for(row: Fact) -> str:
-    """Of a transaction that is gone from a log without a trace, nobody can tell whether it was hidden before."""
-    told = row["kind"] != Critical.MARKER or row["has_payload"]
-    return "" if told else "no longer holds the transaction: what it took its outcome for cannot be told"
+def _keeps_evidence_of_outcome(row: Fact) -> str:
+    """After a transaction is gone from a log without a trace, nothing shows whether it was hidden before."""
+    is_known = row["kind"] != Critical.MARKER or row["has_payload"]
+    return "" if is_known else "no longer holds the transaction: what it took its outcome for cannot be told"
 
 
 def _removed(row: Fact) -> str:
@@ -301,15 +301,15 @@ def _guarded(row: Fact) -> str:
 
 
 def _all(rows: Any, lack: Callable[[Fact], str]) -> str:
-    """Return what the first replica lacks, "" where none lacks anything; no replica at all shows nothing."""
-    told = [(row["broker"], lack(row)) for row in rows]
-    if not told:
+    """Return the first replica's missing condition, "" where all are met; no replica at all proves nothing."""
+    reasons = [(row["broker"], lack(row)) for row in rows]
+    if not reasons:
         return "there is no replica to show it"
-    return next((f"broker {broker} {why}" for broker, why in told if why), "")
+    return next((f"broker {broker} {why}" for broker, why in reasons if why), "")
 
 
 def _first_lack(row: Fact, conditions: Sequence[tuple[str, Callable[[Fact], bool]]]) -> str:
-    return next((words for words, holds in conditions if not holds(row)), "")
+    return next((text for text, holds in conditions if not holds(row)), "")
 
 
 def _overall_reason(overall: str, scenarios: Sequence[dict[str, Any]], findings: Sequence[dict[str, Any]]) -> str:
@@ -331,7 +331,7 @@ def _replica(row: dict[str, Any]) -> tuple[str, int, int]:
 
 
 def finding_of(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a checker's row as ``verdict.json`` has it."""
+    """Return a checker's row in the form of ``verdict.json``."""
     fields = ("anomaly", "candidates", "broker", "topic", "partition", "offset")
     return {
         **{name: row[name] for name in fields},
@@ -340,17 +340,17 @@ def finding_of(row: dict[str, Any]) -> dict[str, Any]:
         "effect": row["effect"],
         "explanation": row["explanation"],
         "witness": json.loads(row["witness"]),
-        # Clients tell; audits decide by what replicas received, where anything decides (`harness.audit.attribution`).
+        # Runs decide by their clients; audits by what replicas received (`harness.audit.attribution`).
         "decided": True,
     }
 
 
 def finding_line(finding: dict[str, Any]) -> str:
-    """Return a finding of ``verdict.json`` in one line. It names a broker only where it is decided that it is wrong."""
+    """Return a finding of ``verdict.json`` in one line. It names a broker only where the finding is decided."""
     where = f"{finding['topic']}-{finding['partition']}, offset {finding['offset']}"
     names = [name for name in finding["candidates"] if name != finding["anomaly"]]
     others = f" (or {' or '.join(names)})" if names else ""
-    # Verdicts that were stored before 0.2 accuse in every finding.
+    # In verdicts that were stored before 0.2, every finding is decided.
     if finding.get("decided", True):
         where = f"broker {finding['broker']}, {where}"
     return f"{finding['anomaly']}{others}: {where}: {finding['explanation']} [{finding['effect']}]"

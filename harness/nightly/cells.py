@@ -1,4 +1,4 @@
-"""What each cell of the matrix came to, beside what was expected of it."""
+"""The status of each cell of the matrix: its verdicts compared with the expected one."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from harness.nightly.expectations import Expectation
-    from harness.nightly.ledger import Attempt, Plan, Said
+    from harness.nightly.ledger import Attempt, Plan, ScenarioResult
     from harness.nightly.matrix import Cell, Outage
 
-    Told = tuple["Status", str, Said | None]
-    Tell = Callable[[Cell, Said], Told]
+    RepeatStatus = tuple["Status", str, ScenarioResult | None]
+    StatusRule = Callable[[Cell, ScenarioResult], RepeatStatus]
 
 
 class Status(StrEnum):
-    """How a cell stands, the loudest first."""
+    """The status of a cell, the most urgent first."""
 
     REGRESSED = "regressed"
     FIXED = "fixed upstream"
@@ -37,15 +37,15 @@ class Status(StrEnum):
 
 
 CONTRADICTS: Final = frozenset({Status.REGRESSED, Status.FIXED, Status.OTHER_NAME})
-"""A verdict was earned, and it is not the expected one."""
+"""There is a verdict, and it is not the expected one."""
 
 
 @dataclass(frozen=True)
 class CellResult:
-    """A cell and what came of it: the loudest of its repeats.
+    """A cell and its result: the most urgent of its repeats.
 
-    ``verdicts``: of each repeat that was judged, in order. ``flaky``: why a run failed as such whose second attempt did
-    not. ``why``: in words; ``witness``: a finding, where there is one. ``runs``: run folders, relative to the results.
+    ``verdicts``: of each repeat that was judged, in order. ``flaky``: why a run failed whose second attempt did not.
+    ``why``: a sentence; ``witness``: a finding, where there is one. ``runs``: run folders, relative to the results.
     ``took_s``: its share of the runs that it has with other cells.
     """
 
@@ -64,7 +64,7 @@ class CellResult:
 
 
 def results_of(plan: Plan, attempts: Sequence[Attempt]) -> list[CellResult]:
-    """Return what every cell came to, in the order of the plan."""
+    """Return the result of every cell, in the order of the plan."""
     outages = plan.matrix.outages
     of_outage: dict[int, list[Attempt]] = {index: [] for index in range(len(outages))}
     for attempt in attempts:
@@ -80,12 +80,12 @@ def results_of(plan: Plan, attempts: Sequence[Attempt]) -> list[CellResult]:
 
 
 def strays_of(attempts: Sequence[Attempt]) -> list[str]:
-    """Return what was found in topics of no cell: the control should have none."""
+    """Return the findings in topics of no cell: the control should have none."""
     return [f"{attempt.run_dir}: {line}" for attempt in attempts for line in attempt.strays]
 
 
 def exit_code(results: Sequence[CellResult], strays: Sequence[str]) -> int:
-    """Return 0 where all is as expected, 1 where a verdict is not the expected one, 2 where there is none."""
+    """Return 0 where all is as expected, 1 where a verdict is not the expected one, 2 where one is missing."""
     statuses = {result.status for result in results}
     if statuses & CONTRADICTS or strays:
         return EXIT_ANOMALY
@@ -93,11 +93,11 @@ def exit_code(results: Sequence[CellResult], strays: Sequence[str]) -> int:
 
 
 def _result(cell: Cell, expected: Expectation, repeats: Sequence[tuple[Outage, Sequence[Attempt]]]) -> CellResult:
-    told = [_told(cell, expected.verdict, attempts) for _, attempts in repeats]
+    statuses = [_repeat_status(cell, expected.verdict, attempts) for _, attempts in repeats]
     order = list(Status)
-    status, why, said = min(told, key=lambda one: order.index(one[0]))
+    status, why, result = min(statuses, key=lambda one: order.index(one[0]))
     every = [attempt for _, attempts in repeats for attempt in attempts]
-    heard = [_heard(cell, attempts) for _, attempts in repeats]
+    results = [_last_result(cell, attempts) for _, attempts in repeats]
     last = [attempts[-1] for _, attempts in repeats if attempts]
     return CellResult(
         cell=cell,
@@ -106,7 +106,7 @@ def _result(cell: Cell, expected: Expectation, repeats: Sequence[tuple[Outage, S
         expected_why=expected.why,
         status=status,
         why=why,
-        verdicts=tuple(one.verdict for one in heard if one is not None),
+        verdicts=tuple(one.verdict for one in results if one is not None),
         repeats=len(repeats),
         flaky=tuple(
             attempt.failure
@@ -115,44 +115,46 @@ def _result(cell: Cell, expected: Expectation, repeats: Sequence[tuple[Outage, S
             for attempt in attempts
             if attempt.failure is not None
         ),
-        witness=said.witness if said else "",
+        witness=result.witness if result else "",
         runs=tuple(attempt.run_dir for attempt in last if attempt.run_dir),
         took_s=round(sum(attempts[-1].took_s / len(outage.cells) for outage, attempts in repeats if attempts), 1),
     )
 
 
-def _heard(cell: Cell, attempts: Sequence[Attempt]) -> Said | None:
-    """Return what the last attempt said of a cell."""
-    return next((one for attempt in attempts[-1:] for one in attempt.said if one.scenario == cell.scenario), None)
+def _last_result(cell: Cell, attempts: Sequence[Attempt]) -> ScenarioResult | None:
+    """Return the last attempt's result of a cell."""
+    return next(
+        (one for attempt in attempts[-1:] for one in attempt.scenario_results if one.scenario == cell.scenario), None
+    )
 
 
-def _told(cell: Cell, expected: str, attempts: Sequence[Attempt]) -> Told:
-    """Return how one repeat stands."""
+def _repeat_status(cell: Cell, expected: str, attempts: Sequence[Attempt]) -> RepeatStatus:
+    """Return the status of one repeat."""
     if not attempts:
         return Status.NOT_RUN, "the time was used up before", None
-    last, said = attempts[-1], _heard(cell, attempts)
-    # What was found holds, whatever became of the run afterwards.
-    if said is None or (last.failure is not None and said.verdict != ANOMALY):
+    last, result = attempts[-1], _last_result(cell, attempts)
+    # A finding stands, whatever happened to the run afterwards.
+    if result is None or (last.failure is not None and result.verdict != ANOMALY):
         status = Status.REFUSED if is_refused(last) else Status.FAILED
-        return status, str(last.failure), said
-    return _SAYS[expected, said.verdict](cell, said)
+        return status, str(last.failure), result
+    return _STATUS_RULES[expected, result.verdict](cell, result)
 
 
-def _found(cell: Cell, said: Said) -> Told:
-    if said.found == (BY_NAME[cell.scenario].anomaly,):
-        return Status.AS_EXPECTED, said.reason, said
-    return Status.OTHER_NAME, f"{', '.join(said.found)}: {said.reason}", said
+def _anomaly_status(cell: Cell, result: ScenarioResult) -> RepeatStatus:
+    if result.found == (BY_NAME[cell.scenario].anomaly,):
+        return Status.AS_EXPECTED, result.reason, result
+    return Status.OTHER_NAME, f"{', '.join(result.found)}: {result.reason}", result
 
 
-def _as(status: Status) -> Tell:
-    return lambda _, said: (status, said.reason, said)
+def _always(status: Status) -> StatusRule:
+    return lambda _, result: (status, result.reason, result)
 
 
-_SAYS: Final[Mapping[tuple[str, str], Tell]] = {
-    (ANOMALY, ANOMALY): _found,
-    (ANOMALY, CLEAN): _as(Status.FIXED),
-    (CLEAN, CLEAN): _as(Status.AS_EXPECTED),
-    (CLEAN, ANOMALY): _as(Status.REGRESSED),
-    (ANOMALY, UNKNOWN): _as(Status.UNKNOWN),
-    (CLEAN, UNKNOWN): _as(Status.UNKNOWN),
+_STATUS_RULES: Final[Mapping[tuple[str, str], StatusRule]] = {
+    (ANOMALY, ANOMALY): _anomaly_status,
+    (ANOMALY, CLEAN): _always(Status.FIXED),
+    (CLEAN, CLEAN): _always(Status.AS_EXPECTED),
+    (CLEAN, ANOMALY): _always(Status.REGRESSED),
+    (ANOMALY, UNKNOWN): _always(Status.UNKNOWN),
+    (CLEAN, UNKNOWN): _always(Status.UNKNOWN),
 }

@@ -44,24 +44,24 @@ MOST_REPEATS = 1000
 @click.option("--clients", type=Names(find_client), metavar="C,…", help="librdkafka, java.")
 @click.option("--nemeses", type=Names(find_nemesis), metavar="N,…", help="See `harness nemeses`.")
 @click.option("--runtimes", type=Names(find_runtime), metavar="R,…", help="local, docker.")
-@click.option("--repeats", type=Count(1, MOST_REPEATS), metavar="N", help="How often each cell is asked.")
+@click.option("--repeats", type=Count(1, MOST_REPEATS), metavar="N", help="How often each cell is run.")
 @click.option("--latest", is_flag=True, help="Also run the newest patch of each line, in a column of its own.")
 @click.option(
-    "--expectations", type=file_to_read(), metavar="FILE", help="What is expected, before what this release expects."
+    "--expectations", type=file_to_read(), metavar="FILE", help="Expectations that precede those of this release."
 )
 @click.option(
     "--time-budget",
     "budget_s",
     type=Number(min=0, min_open=True, max=LONGEST_TIME_S),
     metavar="S",
-    help="No run is begun that may not end within so many seconds; the rest is told as not run.",
+    help="No run is begun that may not end within so many seconds; the rest is reported as not run.",
 )
 @click.option(
     "--resume",
     "night",
     type=FilePath(file_okay=False),
     metavar="NIGHT",
-    help="Go on with a night that was cut off, results/nightly/<id>; what it is to do is known.",
+    help="Resume an interrupted night, results/nightly/<id>, by its own plan.",
 )
 @results_option
 @click.option("--junit", type=FILE, metavar="FILE", help="Also write JUnit XML there.")
@@ -80,10 +80,10 @@ def nightly(
     latest: bool,
     **axes: Any,
 ) -> int:
-    """Run a matrix of targets, anomalies, clients, nemeses and runtimes, and compare it with what is expected.
+    """Run a matrix of targets, anomalies, clients, nemeses and runtimes, and compare verdicts with the expected ones.
 
-    Exit codes: 0 all cells are as expected, 1 a verdict is another one, 2 some cells have none, 254 wrong before the
-    first run, 255 failed.
+    Exit codes: 0 all cells are as expected, 1 a verdict is not the expected one, 2 some cells have none, 254 an error
+    before the first run, 255 failed.
     """
     from harness.nightly import cells, reports  # noqa: PLC0415  (slow imports, only where needed)
     from harness.nightly import night as nights  # noqa: PLC0415
@@ -99,22 +99,22 @@ def nightly(
             raise UsageError(f"--resume goes on where {night} is: leave out --results")
         ledger = Ledger.reopen(night.absolute())
         results = ledger.path.parent.parent
-    teller = _ConsoleTeller(ledger)
-    teller.say(f"{ledger.path}: {len(ledger.plan.matrix.cells)} cells, {len(ledger.plan.matrix.outages)} runs")
+    progress = _ConsoleProgress(ledger)
+    progress.say(f"{ledger.path}: {len(ledger.plan.matrix.cells)} cells, {len(ledger.plan.matrix.outages)} runs")
     run_one = partial(nights.run_process, ledger, results.absolute())
-    kept = f"what ran is kept in {ledger.path}/; go on with `harness nightly --resume {ledger.path}`"
-    with interruptible(lambda: kept):
-        nights.work(ledger, run_one, teller, budget_s=budget_s, now_s=time.monotonic)
+    kept_text = f"what ran is kept in {ledger.path}/; go on with `harness nightly --resume {ledger.path}`"
+    with interruptible(lambda: kept_text):
+        nights.work(ledger, run_one, progress, budget_s=budget_s, now_s=time.monotonic)
     attempts = ledger.attempts()
-    found, strays = cells.results_of(ledger.plan, attempts), cells.strays_of(attempts)
-    summary = reports.summary(ledger.plan, found, strays)
-    text = reports.markdown(ledger.plan, found, strays)
+    results_of_cells, strays = cells.results_of(ledger.plan, attempts), cells.strays_of(attempts)
+    summary = reports.summary(ledger.plan, results_of_cells, strays)
+    text = reports.markdown(ledger.plan, results_of_cells, strays)
     (ledger.path / "summary.json").write_text(to_json(summary, indent=2) + "\n")
     (ledger.path / "summary.md").write_text(text)
-    reports.write_junit(ledger.path / "junit.xml", found, strays)
+    reports.write_junit(ledger.path / "junit.xml", results_of_cells, strays)
     try:
         if junit is not None:
-            reports.write_junit(junit, found, strays)
+            reports.write_junit(junit, results_of_cells, strays)
         if markdown is not None:
             with markdown.open("a") as file:
                 file.write(text)
@@ -125,7 +125,7 @@ def nightly(
     if output == JSON:
         stdout().json(summary)
     else:
-        _show(found, strays)
+        _show(results_of_cells, strays)
         stdout().line(f"{ledger.path}/   (exit code {summary['exit_code']})")
     return int(summary["exit_code"])
 
@@ -141,16 +141,16 @@ def _new_night(
     from harness.run_folder.store import new_run_id  # noqa: PLC0415
 
     matrix = read_matrix(matrix_file, given, newest_patches() if latest else lambda _: None)
-    told = {
+    details = {
         "began_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit_of_checkout(),
         "command": shlex.join(["harness", *sys.argv[1:]]),
     }
-    plan = Plan(matrix, expected(matrix.cells, read_expectations(expectations)), told)
+    plan = Plan(matrix, expected(matrix.cells, read_expectations(expectations)), details)
     return Ledger.create(results / NIGHTLY / new_run_id(), plan)
 
 
-class _ConsoleTeller:
+class _ConsoleProgress:
     """A line on stderr for each run that begins or ends."""
 
     def __init__(self, ledger: Ledger) -> None:
@@ -166,29 +166,29 @@ class _ConsoleTeller:
         self.say(f"[{index + 1}/{self._count}] {outage}{again}")
 
     def end(self, attempt: Attempt) -> None:
-        for line in _told(attempt):
+        for line in _attempt_lines(attempt):
             self.say(f"        {line}")
 
 
-def _told(attempt: Attempt) -> list[str]:
-    said = ", ".join(f"{one.scenario} {one.verdict}" for one in attempt.said)
+def _attempt_lines(attempt: Attempt) -> list[str]:
+    verdicts = ", ".join(f"{one.scenario} {one.verdict}" for one in attempt.scenario_results)
     failed = [f"failed: {attempt.failure}"] if attempt.failure else []
-    return [f"{attempt.took_s:.1f} s  {said}", *failed] if said else [f"{attempt.took_s:.1f} s", *failed]
+    return [f"{attempt.took_s:.1f} s  {verdicts}", *failed] if verdicts else [f"{attempt.took_s:.1f} s", *failed]
 
 
-def _show(found: list[CellResult], strays: list[str]) -> None:
+def _show(results_of_cells: list[CellResult], strays: list[str]) -> None:
     from harness.nightly.cells import CONTRADICTS, Status  # noqa: PLC0415
-    from harness.nightly.grid import HEAD, grid, words  # noqa: PLC0415
+    from harness.nightly.grid import HEAD, cell_text, grid  # noqa: PLC0415
 
-    shown, out = grid(found), stdout()
+    shown, out = grid(results_of_cells), stdout()
     styles = {status: "bold red" if status in CONTRADICTS else "bold yellow" for status in Status}
     styles[Status.AS_EXPECTED] = "green"
     rows = [
-        (*names, *("" if one is None else styled(words(one), styles[one.status]) for one in results))
+        (*names, *("" if one is None else styled(cell_text(one), styles[one.status]) for one in results))
         for names, results in shown.rows
     ]
     out.table(Table((*HEAD, *shown.columns), rows))
-    for result in found:
+    for result in results_of_cells:
         if result.status is not Status.AS_EXPECTED:
             status = styled(result.status.upper(), styles[result.status])
             out.line(status, f" {result.cell}: expected {result.expected}: {result.why}")

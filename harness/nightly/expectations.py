@@ -1,4 +1,4 @@
-"""What each cell is expected to say: a table in TOML, of which the first entry that fits a cell is taken.
+"""The expected verdict of each cell: a TOML table, in which the first entry that fits a cell counts.
 
 An axis (targets, anomalies, clients, nemeses, runtimes) that is left out fits all:
 
@@ -41,7 +41,7 @@ class Expectation:
     why: str
 
     def fits(self, cell: Cell) -> bool:
-        """Whether it says something of a cell."""
+        """Whether it applies to a cell."""
         names = {
             "targets": (cell.target, line_of(cell.target)),
             "anomalies": (str(BY_NAME[cell.scenario].anomaly), cell.scenario),
@@ -56,39 +56,39 @@ class Expectation:
 
 
 def read_expectations(path: Path | None) -> tuple[Expectation, ...]:
-    """Return a file's entries, then those of this release. Raises `UsageError` for a file that says anything else."""
+    """Return a file's entries, then those of this release. Raises `UsageError` for a file with other content."""
     packaged = resources.files(__package__) / "expectations.toml"
     given = _entries(path, str(path)) if path else ()
     return (*given, *_entries(packaged, "expectations.toml"))
 
 
 def expected(cells: Sequence[Cell], expectations: Sequence[Expectation]) -> dict[Cell, Expectation]:
-    """Return what is expected of each cell. Raises `UsageError` for one of which nothing is said."""
-    found = {cell: next((one for one in expectations if one.fits(cell)), None) for cell in cells}
-    for cell, one in found.items():
+    """Return the expectation of each cell. Raises `UsageError` for a cell without one."""
+    expectations_by_cell = {cell: next((one for one in expectations if one.fits(cell)), None) for cell in cells}
+    for cell, one in expectations_by_cell.items():
         if one is None:
             raise UsageError(
                 f"nothing says what is expected of {cell}: add an [[expect]] for it to a file, and give that with"
                 " --expectations"
             )
-    return {cell: one for cell, one in found.items() if one is not None}
+    return {cell: one for cell, one in expectations_by_cell.items() if one is not None}
 
 
-def _entries(source: Any, where: str) -> tuple[Expectation, ...]:
-    content = read_toml(source, where)
+def _entries(source: Any, source_name: str) -> tuple[Expectation, ...]:
+    content = read_toml(source, source_name)
     entries = content.get("expect")
     if set(content) != {"expect"} or not isinstance(entries, list):
-        raise UsageError(f"{where}: give [[expect]] entries, and nothing else")
-    return tuple(_entry(entry, f"{where}: entry {number}") for number, entry in enumerate(entries, 1))
+        raise UsageError(f"{source_name}: give [[expect]] entries, and nothing else")
+    return tuple(_entry(entry, f"{source_name}: entry {number}") for number, entry in enumerate(entries, 1))
 
 
-def _entry(entry: Mapping[str, Any], where: str) -> Expectation:
+def _entry(entry: Mapping[str, Any], source_name: str) -> Expectation:
     if strange := [key for key in entry if key not in KEYS]:
-        raise UsageError(f"{where}: there is no {strange[0]!r} in an expectation (known: {', '.join(KEYS)})")
+        raise UsageError(f"{source_name}: there is no {strange[0]!r} in an expectation (known: {', '.join(KEYS)})")
     if entry.get("verdict") not in EXPECTED:
-        raise UsageError(f"{where}: verdict is {entry.get('verdict')!r}; give {' or '.join(EXPECTED)}")
+        raise UsageError(f"{source_name}: verdict is {entry.get('verdict')!r}; give {' or '.join(EXPECTED)}")
     patterns = {axis: entry[axis] for axis in AXES if axis in entry}
     for axis, names in patterns.items():
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise UsageError(f"{where}: {axis} is {names!r}; give a list of names or patterns")
+            raise UsageError(f"{source_name}: {axis} is {names!r}; give a list of names or patterns")
     return Expectation(patterns, entry["verdict"], str(entry.get("why", "")))

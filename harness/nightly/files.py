@@ -1,4 +1,4 @@
-"""The TOML files that a night is given."""
+"""Reads the TOML files of a night."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def read_toml(source: Path | Traversable, where: str) -> dict[str, Any]:
-    """Return what a file says. Raises `UsageError` for one that cannot be read, or is no TOML."""
+    """Return a file's content. Raises `UsageError` for a file that cannot be read, or is no TOML."""
     try:
         return tomllib.loads(source.read_text(encoding="utf-8"))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The table that people look at: a row for each anomaly, payload, client, nemesis and runtime, a column a version."""
+"""The summary table: a row for each anomaly, payload, client, nemesis and runtime, a column a version."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ HEAD = ("anomaly", "payload", "client", "nemesis", "runtime")
 
 @dataclass(frozen=True)
 class Grid:
-    """``columns``: what each target column is called. ``rows``: the `HEAD` fields, and a result a column, or None."""
+    """``columns``: titles of the target columns. ``rows``: the `HEAD` fields, and a result a column, or None."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[tuple[str, ...], tuple[CellResult | None, ...]], ...]
 
 
 def grid(results: Sequence[CellResult]) -> Grid:
-    """Arrange results; columns as the matrix has its targets, rows as it has the rest."""
+    """Arrange results; columns in the matrix's order of targets, rows in its order of the rest."""
     columns = list(dict.fromkeys(result.cell.target for result in results))
     versions = {result.cell.target: result.version for result in results}
     rows: dict[tuple[str, ...], dict[str, CellResult]] = {}
@@ -41,8 +41,8 @@ def grid(results: Sequence[CellResult]) -> Grid:
     )
 
 
-def words(result: CellResult) -> str:
-    """Return what a cell of the table says."""
-    shown = result.expected if result.status is Status.AS_EXPECTED else result.status.upper()
+def cell_text(result: CellResult) -> str:
+    """Return the text of a cell of the table."""
+    verdict = result.expected if result.status is Status.AS_EXPECTED else result.status.upper()
     count = f" {len(result.verdicts)}/{result.repeats}" if result.repeats > 1 else ""
-    return f"{shown}{count}{' (flaky)' if result.flaky else ''}"
+    return f"{verdict}{count}{' (flaky)' if result.flaky else ''}"

@@ -1,4 +1,4 @@
-"""``--latest``: the newest patch of a line that its makers published, where this release names an older one."""
+"""``--latest``: the newest published patch of a line, where this release names an older one."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ _RELEASE = re.compile(r"v?(\d+\.\d+\.\d+)")
 _TIMEOUT_S = 30.0
 _PAGES = 20
 Get: TypeAlias = "Callable[..., requests.Response]"
-"""Asks an address with parameters."""
+"""Requests an address with parameters."""
 
 
-class _Place(NamedTuple):
-    """Who tells the versions of a system: where, the variable that names another place, and how they are read."""
+class _Registry(NamedTuple):
+    """The registry of a system's versions: its name, its root, the variable that replaces the root, and its reader."""
 
-    says: str
+    name: str
     root: str
     root_variable: str
     read: Callable[[Get, str, Target], list[str]]
 
 
 def newest_patches() -> Callable[[str], str | None]:
-    """Return what names, for a target that is a line, its newest patch; None where it is that already.
+    """Return a function from a target that is a line to its newest patch; None where the target is that already.
 
     Kafka's are on Maven Central, Redpanda's are the tags of its image on Docker Hub.
-    Raises `UsageError` where the place does not answer.
+    Raises `UsageError` where the registry does not answer.
     """
-    get = cache(_get)  # lines of Kafka's share what Maven Central tells
+    get = cache(_get)  # lines of Kafka share the answer of Maven Central
 
     def newest(name: str) -> str | None:
         target = find_target(name)
@@ -54,7 +54,7 @@ def newest_patches() -> Callable[[str], str | None]:
 
 
 def newest_of(version: str, published: list[str]) -> str | None:
-    """Return the newest release of the line of a version; None where there is none after it."""
+    """Return the newest release of the line of a version; None where the version is the newest."""
     line = version.rpartition(".")[0]
     patches = {int(one.rpartition(".")[2]) for one in published if one.rpartition(".")[0] == line}
     newest = max(patches, default=0)
@@ -62,17 +62,17 @@ def newest_of(version: str, published: list[str]) -> str | None:
 
 
 def _published(get: Get, target: Target) -> list[str]:
-    """Return all versions of a target's line that are no candidates; others may be among them."""
-    place = _PLACES[target.system]
-    root = os.environ.get(place.root_variable) or place.root
+    """Return all versions of a target's line except release candidates; versions of other lines may be among them."""
+    registry = _REGISTRIES[target.system]
+    root = os.environ.get(registry.root_variable) or registry.root
     try:
-        told = place.read(get, f"{root.rstrip('/')}/", target)
+        versions = registry.read(get, f"{root.rstrip('/')}/", target)
     except (requests.RequestException, ET.ParseError, KeyError, TypeError) as error:
         raise UsageError(
-            f"--latest: {place.says} does not tell the versions of {target.system}: {error}; "
-            f"leave it out, or name another place in {place.root_variable}"
+            f"--latest: {registry.name} does not list the versions of {target.system}: {error}; "
+            f"leave it out, or name another registry in {registry.root_variable}"
         ) from error
-    return [release[1] for one in told if (release := _RELEASE.fullmatch(one))]
+    return [release[1] for one in versions if (release := _RELEASE.fullmatch(one))]
 
 
 def _get(url: str, **parameters: str) -> requests.Response:
@@ -87,7 +87,7 @@ def _of_maven(get: Get, root: str, target: Target) -> list[str]:
 
 
 def _of_hub(get: Get, root: str, target: Target) -> list[str]:
-    """Return the tags of the image that begin as the line does: Docker Hub's API v2 gives them by pages."""
+    """Return the tags of the image that begin as the line does: Docker Hub's API v2 returns them by pages."""
     line = target.version.rpartition(".")[0]
     tags: list[str] = []
     for number in range(1, _PAGES + 1):
@@ -101,7 +101,7 @@ def _of_hub(get: Get, root: str, target: Target) -> list[str]:
     raise TypeError(f"more than {_PAGES} pages of tags")
 
 
-_PLACES = {
-    KAFKA: _Place("Maven Central", "https://repo1.maven.org/maven2", "COMPACTION_HARNESS_MAVEN_ROOT", _of_maven),
-    REDPANDA: _Place("Docker Hub", "https://hub.docker.com", "COMPACTION_HARNESS_DOCKER_HUB_ROOT", _of_hub),
+_REGISTRIES = {
+    KAFKA: _Registry("Maven Central", "https://repo1.maven.org/maven2", "COMPACTION_HARNESS_MAVEN_ROOT", _of_maven),
+    REDPANDA: _Registry("Docker Hub", "https://hub.docker.com", "COMPACTION_HARNESS_DOCKER_HUB_ROOT", _of_hub),
 }

@@ -1,9 +1,9 @@
-"""The folder of a night: what was planned, and a line for each run that began or ended, so that it can be gone on with.
+"""The folder of a night: its plan, and a line for each run that began or ended, so that the night can be resumed.
 
 results/nightly/<id>/
-  plan.json       the matrix, what is expected of each cell, commit, owner
-  attempts.jsonl  began: outage, number, pid, started_s; ended: `Attempt`
-  outages/        what each run told while it went on
+  plan.json       the matrix, the expected verdict of each cell, commit, owner
+  attempts.jsonl  began: outage, number, pid, started_s; ended: `Attempt`, with ``said`` for ``scenario_results``
+  outages/        the output of each run
   summary.json  summary.md  junit.xml
 """
 
@@ -34,8 +34,8 @@ _END_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
-class Said:
-    """What one run said of one scenario: its verdict, and the names of the anomalies that were ``found`` in its topic.
+class ScenarioResult:
+    """One run's result of one scenario: its verdict, and ``found``: the names of the anomalies in its topic.
 
     ``witness``: the first finding as one line, "" where there is none.
     """
@@ -51,7 +51,7 @@ class Said:
 class Attempt:
     """A run that ended: the ``number``-th for the outage of that index.
 
-    ``failure``: why it failed as such, None where it went to its end; it may have said something all the same.
+    ``failure``: why it failed, None where it completed; a failed run may have results all the same.
     ``run_dir`` is relative to the results. ``strays``: findings in topics that no scenario has, as lines.
     """
 
@@ -62,31 +62,31 @@ class Attempt:
     failure: str | None
     run_dir: str | None = None
     version: str | None = None
-    said: tuple[Said, ...] = ()
+    scenario_results: tuple[ScenarioResult, ...] = ()
     strays: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a night is to do. ``told`` is what else ``plan.json`` tells: commit, when it was made."""
+    """The plan of a night. ``details``: further fields of ``plan.json``: commit, time of creation."""
 
     matrix: Matrix
     expected: Mapping[Cell, Expectation]
-    told: Mapping[str, Any]
+    details: Mapping[str, Any]
 
 
 class Ledger:
-    """A night's folder, for the process that works through it."""
+    """A night's folder, for the process that works on it."""
 
     def __init__(self, path: Path, plan: Plan) -> None:
-        """Take what is there; use `create` or `reopen`."""
+        """Open an existing folder; use `create` or `reopen`."""
         self.path = path
         self.plan = plan
         self._lines = path / ATTEMPTS
 
     @classmethod
     def create(cls, path: Path, plan: Plan) -> Ledger:
-        """Write the plan. Raises `UsageError` where that cannot be."""
+        """Write the plan. Raises `UsageError` where it cannot be written."""
         try:
             (path / "outages").mkdir(parents=True)
             ledger = cls(path, plan)
@@ -97,9 +97,10 @@ class Ledger:
 
     @classmethod
     def reopen(cls, path: Path) -> Ledger:
-        """Take over a night that was cut off, and end the run that it left.
+        """Take over an interrupted night, and end the run that it left.
 
-        Raises `UsageError` for a folder that is none, is damaged, or belongs to a process that goes on with it.
+        Raises `UsageError` for a folder that is no night, is damaged, or belongs to a process that is still working on
+        it.
         """
         try:
             content = json.loads((path / PLAN).read_text())
@@ -122,28 +123,27 @@ class Ledger:
 
     def attempts(self) -> list[Attempt]:
         """Return all runs that ended."""
-        return [
-            Attempt(**{**line, "said": tuple(_said(one) for one in line["said"]), "strays": tuple(line["strays"])})
-            for line in self._read(_ENDED)
-        ]
+        return [_attempt(line) for line in self._read(_ENDED)]
 
     def begin(self, outage: int, number: int, process: psutil.Process) -> None:
-        """Note that a run began."""
-        told = {"outage": outage, "number": number, "pid": process.pid, "started_s": process.create_time()}
-        self._append({"event": _BEGAN, **told})
+        """Record that a run began."""
+        fields = {"outage": outage, "number": number, "pid": process.pid, "started_s": process.create_time()}
+        self._append({"event": _BEGAN, **fields})
 
     def end(self, attempt: Attempt) -> None:
-        """Note that it ended."""
-        self._append({"event": _ENDED, **asdict(attempt)})
+        """Record that a run ended."""
+        fields = asdict(attempt)
+        fields["said"] = fields.pop("scenario_results")
+        self._append({"event": _ENDED, **fields})
 
     def log_path(self, outage: int, number: int) -> Path:
-        """Where a run's own words go."""
+        """The file for a run's output."""
         return self.path / "outages" / f"{outage}-{number}.log"
 
     def _own(self) -> None:
         cells = [[*cell, one.verdict, one.why] for cell, one in self.plan.expected.items()]
         owner = leftovers.owner_of_this_process(self.path.name, self.path)
-        content = {"schema": SCHEMA, "owner": owner, "told": dict(self.plan.told)}
+        content = {"schema": SCHEMA, "owner": owner, "told": dict(self.plan.details)}
         content |= {"matrix": self.plan.matrix.as_json(), "expected": cells}
         RunFolder(self.path).write_json(self.path / PLAN, content)
 
@@ -177,5 +177,10 @@ class Ledger:
                     ) from error
 
 
-def _said(line: dict[str, Any]) -> Said:
-    return Said(**{**line, "found": tuple(line["found"])})
+def _attempt(line: dict[str, Any]) -> Attempt:
+    results = tuple(_scenario_result(one) for one in line.pop("said"))
+    return Attempt(**{**line, "scenario_results": results, "strays": tuple(line["strays"])})
+
+
+def _scenario_result(line: dict[str, Any]) -> ScenarioResult:
+    return ScenarioResult(**{**line, "found": tuple(line["found"])})

@@ -1,6 +1,6 @@
-"""What is to be run: the matrix of a TOML file and of the command line, and the outages that it takes.
+"""The matrix of runs, from a TOML file and the command line, and the outages that it needs.
 
-A file is like this; without any ``[[matrix]]``, the keys above are the one matrix there is:
+A file looks like this; without any ``[[matrix]]``, the keys above are the only matrix:
 
     targets = ["kafka-3.9", "kafka-4.4"]       # every key of an axis is a default for each [[matrix]]
     anomalies = ["all"]
@@ -46,7 +46,7 @@ KEYS = (*AXES, "repeats", "timers", "set")
 
 
 class Cell(NamedTuple):
-    """One question of the matrix: does this ``scenario`` go wrong on that target, in that way?"""
+    """One question of the matrix: does this ``scenario`` show its anomaly on that target, in that way?"""
 
     target: str
     client: str
@@ -55,13 +55,13 @@ class Cell(NamedTuple):
     scenario: str
 
     def __str__(self) -> str:
-        """Return its name for people."""
+        """Return its printed name."""
         return f"{self.target} {self.scenario} {self.client} {self.nemesis} {self.runtime}"
 
 
 @dataclass(frozen=True)
 class Outage:
-    """One run, for all ``scenarios`` that are asked of a target, client, nemesis and runtime; the ``repeat``-th."""
+    """One run, for all ``scenarios`` of a target, client, nemesis and runtime; the ``repeat``-th."""
 
     target: str
     client: str
@@ -72,7 +72,7 @@ class Outage:
 
     @property
     def cells(self) -> list[Cell]:
-        """The cells that it answers."""
+        """The cells of this run."""
         return [Cell(self.target, self.client, self.nemesis, self.runtime, name) for name in self.scenarios]
 
     @property
@@ -82,14 +82,14 @@ class Outage:
         return ALL if len(self.scenarios) == len(SCENARIOS) else ",".join(names)
 
     def __str__(self) -> str:
-        """Return its name for people."""
+        """Return its printed name."""
         again = f", the {self.repeat + 1}th time" if self.repeat else ""
         return f"{self.target} {self.client} {self.nemesis} {self.runtime}{again}"
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """All outages in the order in which they are run, each cell once before any comes again.
+    """All outages in the order of their runs: each cell runs once before any is repeated.
 
     ``timers`` and ``settings`` are for `harness run`.
     """
@@ -104,33 +104,33 @@ class Matrix:
         return list(dict.fromkeys(cell for outage in self.outages for cell in outage.cells))
 
     def as_json(self) -> dict[str, Any]:
-        """Return what `of_json` takes."""
+        """Return the input of `of_json`."""
         return asdict(self)
 
     @classmethod
     def of_json(cls, content: Mapping[str, Any]) -> Matrix:
-        """Return what `as_json` was made of."""
+        """Return the matrix of `as_json`'s output."""
         outages = [Outage(**{**one, "scenarios": tuple(one["scenarios"])}) for one in content["outages"]]
         return cls(tuple(outages), content["timers"], tuple(content["settings"]))
 
 
 def read_matrix(path: Path | None, given: Mapping[str, Any], newest: Callable[[str], str | None]) -> Matrix:
-    """Return the matrix of a file, with the command line's keys in place of its own.
+    """Return the matrix of a file, in which the command line's keys replace the file's.
 
-    ``newest`` names a target that is to be run beside one, if any. Raises `UsageError` for a file that cannot be read
-    or has other keys, and for names that nobody knows or that do not go together.
+    ``newest`` returns a further target to run, if any. Raises `UsageError` for a file that cannot be read
+    or has other keys, and for unknown or incompatible names.
     """
     content = {
         **DEFAULTS,
-        **(_known(read_toml(path, str(path)), (*KEYS, "matrix"), str(path)) if path else {}),
+        **(_with_known_keys(read_toml(path, str(path)), (*KEYS, "matrix"), str(path)) if path else {}),
         **given,
     }
     where = str(path) if path else "the matrix"
     blocks = content.pop("matrix", None) or [{}]
     shared = {name: value for name, value in content.items() if name in AXES}
-    asked: dict[tuple[str, ...], dict[str, None]] = {}
+    scenarios_by_run: dict[tuple[str, ...], dict[str, None]] = {}
     for block in blocks:
-        axes = {**shared, **_known(block, AXES, f"[[matrix]] of {where}"), **_of(AXES, given)}
+        axes = {**shared, **_with_known_keys(block, AXES, f"[[matrix]] of {where}"), **_of(AXES, given)}
         if not axes.get("targets"):
             raise UsageError(f"{where} names no targets: see `harness targets`")
         for axis in AXES:
@@ -138,10 +138,10 @@ def read_matrix(path: Path | None, given: Mapping[str, Any], newest: Callable[[s
         scenarios = dict.fromkeys(s.name for name in axes["anomalies"] for s in scenarios_for(name))
         targets = [name for target in axes["targets"] for name in (target, newest(target)) if name]
         for target in targets:
-            # What is simulated lives nowhere else.
+            # Simulated targets have this runtime only.
             runtimes = [SIM] if find_target(target).system in SIMULATED else axes["runtimes"]
             for key in product([target], axes["clients"], axes["nemeses"], runtimes):
-                asked.setdefault(key, {}).update(scenarios)
+                scenarios_by_run.setdefault(key, {}).update(scenarios)
     repeats = content.get("repeats", 1)
     if not isinstance(repeats, int) or repeats < 1:
         raise UsageError(f"{where}: repeats is {repeats!r}; give a number from 1")
@@ -151,7 +151,7 @@ def read_matrix(path: Path | None, given: Mapping[str, Any], newest: Callable[[s
         tuple(
             _outage(key, repeat, tuple(name for name in in_order if name in scenarios))
             for repeat in range(repeats)
-            for key, scenarios in asked.items()
+            for key, scenarios in scenarios_by_run.items()
         ),
         content.get("timers", "fast"),
         tuple(content.get("set", [])),
@@ -162,7 +162,7 @@ def read_matrix(path: Path | None, given: Mapping[str, Any], newest: Callable[[s
 
 
 def options_of(outage: Outage, matrix: Matrix) -> RunOptions:
-    """Return the options of `harness run`. Raises `UsageError` for settings that are none."""
+    """Return the options of `harness run`. Raises `UsageError` for invalid settings."""
     topic_settings, broker_settings = parse_settings(matrix.settings)
     return RunOptions(
         target=outage.target,
@@ -192,7 +192,7 @@ def _raise_if_unfit(outage: Outage, matrix: Matrix) -> None:
         raise UsageError(f"{replace(outage, repeat=0)}: {error}") from error
 
 
-def _known(content: Mapping[str, Any], keys: Sequence[str], where: str) -> dict[str, Any]:
+def _with_known_keys(content: Mapping[str, Any], keys: Sequence[str], where: str) -> dict[str, Any]:
     """Return the content. Raises `UsageError` for a key that is not among these."""
     for key in content:
         if key not in keys:

@@ -1,4 +1,4 @@
-"""Work through a plan: one run after the other, each a process of its own, until all is said or the time is used up."""
+"""Works through a plan, one run after another, each in its own process, until every cell is judged or time is up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import psutil
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE
 from harness.judge.verdict import finding_line
-from harness.nightly.ledger import Attempt, Said
+from harness.nightly.ledger import Attempt, ScenarioResult
 from harness.run_folder.store import COMPLETE, MANIFEST
 
 if TYPE_CHECKING:
@@ -24,50 +24,57 @@ if TYPE_CHECKING:
     from harness.nightly.matrix import Matrix, Outage
 
 ATTEMPTS = 2
-"""A run that fails as such is tried once more."""
+"""A failed run is repeated once."""
 _JUDGED = (EXIT_CLEAN, EXIT_ANOMALY, EXIT_UNKNOWN)
 _END_TIMEOUT_S = 60.0
-_TOLD_LINES = 3
+_LINES_SHOWN = 3
 
 
 RunOne: TypeAlias = "Callable[[int, int, float | None], Attempt]"
-"""Runs the outage of an index, for the so-manieth time, within so many seconds."""
+"""Runs the outage of an index, as its attempt of that number, within so many seconds."""
 
 
-class Teller(Protocol):
-    """Where a night tells what it is doing."""
+class NightProgress(Protocol):
+    """Reports the progress of a night."""
 
     def begin(self, index: int, number: int, outage: Outage) -> None:
         """A run begins, the ``number``-th for this outage."""
         ...
 
     def end(self, attempt: Attempt) -> None:
-        """It has ended."""
+        """A run has ended."""
         ...
 
 
 def work(
-    ledger: Ledger, run_one: RunOne, teller: Teller, *, budget_s: float | None = None, now_s: Callable[[], float]
+    ledger: Ledger,
+    run_one: RunOne,
+    progress: NightProgress,
+    *,
+    budget_s: float | None = None,
+    now_s: Callable[[], float],
 ) -> None:
-    """Have every outage run that has no attempt that went to its end, and no second one.
+    """Run every outage that has neither a completed attempt nor two attempts.
 
-    ``budget_s``: no run is begun that may not end in time, by the longest so far; one that takes longer all the same is
-    ended. ``now_s``: seconds, as `time.monotonic` has them.
+    ``budget_s``: no run is begun that may not end in time, by the longest so far; a run that takes longer anyway is
+    ended. ``now_s``: seconds, like `time.monotonic`.
     """
     ends_s = None if budget_s is None else now_s() + budget_s
-    had = ledger.attempts()
+    attempts = ledger.attempts()
     for index, outage in enumerate(ledger.plan.matrix.outages):
-        mine = [attempt for attempt in had if attempt.outage == index]
-        while len(mine) < ATTEMPTS and not any(attempt.failure is None or is_refused(attempt) for attempt in mine):
+        of_outage = [attempt for attempt in attempts if attempt.outage == index]
+        while len(of_outage) < ATTEMPTS and not any(
+            attempt.failure is None or is_refused(attempt) for attempt in of_outage
+        ):
             left_s = None if ends_s is None else ends_s - now_s()
-            if left_s is not None and left_s <= max((attempt.took_s for attempt in had), default=0.0):
+            if left_s is not None and left_s <= max((attempt.took_s for attempt in attempts), default=0.0):
                 return
-            teller.begin(index, len(mine) + 1, outage)
-            attempt = run_one(index, len(mine) + 1, left_s)
+            progress.begin(index, len(of_outage) + 1, outage)
+            attempt = run_one(index, len(of_outage) + 1, left_s)
             ledger.end(attempt)
-            teller.end(attempt)
-            mine.append(attempt)
-            had.append(attempt)
+            progress.end(attempt)
+            of_outage.append(attempt)
+            attempts.append(attempt)
 
 
 def command_of(outage: Outage, matrix: Matrix, results: Path, time_limit_s: float | None) -> list[str]:
@@ -81,9 +88,9 @@ def command_of(outage: Outage, matrix: Matrix, results: Path, time_limit_s: floa
 
 
 def run_process(ledger: Ledger, results: Path, index: int, number: int, time_limit_s: float | None) -> Attempt:
-    """Run an outage by ``harness run``, in a process of its own, and return what came of it.
+    """Run an outage by ``harness run``, in a process of its own, and return the attempt.
 
-    What the process tells goes to the ledger's folder; it is ended where this is interrupted.
+    The output of the process goes to the ledger's folder; the process is ended where this function is interrupted.
     """
     outage = ledger.plan.matrix.outages[index]
     command = command_of(outage, ledger.plan.matrix, results, time_limit_s)
@@ -106,39 +113,41 @@ def run_process(ledger: Ledger, results: Path, index: int, number: int, time_lim
             process.wait(_END_TIMEOUT_S)
             raise
         log.seek(0)
-        words = log.read().splitlines()[-_TOLD_LINES:]
+        last_lines = log.read().splitlines()[-_LINES_SHOWN:]
     took_s = round(time.monotonic() - started_s, 1)
     code = process.returncode
     if code not in _JUDGED or not stdout:
-        told = "; ".join(line.removeprefix("harness: ") for line in words if line.startswith("harness: "))
-        return Attempt(index, number, code, took_s, told or "; ".join(words) or f"it ended with exit code {code}")
+        errors = "; ".join(line.removeprefix("harness: ") for line in last_lines if line.startswith("harness: "))
+        return Attempt(
+            index, number, code, took_s, errors or "; ".join(last_lines) or f"it ended with exit code {code}"
+        )
     ended = Attempt(index, number, code, took_s, failure=None)
-    return with_said(ended, json.loads(stdout), outage, results)
+    return with_scenario_results(ended, json.loads(stdout), outage, results)
 
 
-def with_said(ended: Attempt, said: dict[str, Any], outage: Outage, results: Path) -> Attempt:
-    """Return an attempt with what its ``verdict.json`` and its manifest tell of the outage's scenarios."""
-    run_dir = results / outage.target / outage.anomalies / said["run_id"]
+def with_scenario_results(ended: Attempt, verdict: dict[str, Any], outage: Outage, results: Path) -> Attempt:
+    """Return an attempt with the results of the outage's scenarios, from its ``verdict.json`` and its manifest."""
+    run_dir = results / outage.target / outage.anomalies / verdict["run_id"]
     manifest = json.loads((run_dir / MANIFEST).read_text())
     return replace(
         ended,
         failure=None if manifest["status"] == COMPLETE else manifest["failure"] or manifest["status"],
         run_dir=str(run_dir.relative_to(results)),
-        version=said["target"]["version"],
-        said=tuple(_said(one, said["findings"]) for one in said["scenarios"]),
-        strays=tuple(finding_line(one) for one in said["findings"] if one["topic"] not in outage.scenarios),
+        version=verdict["target"]["version"],
+        scenario_results=tuple(_scenario_result(one, verdict["findings"]) for one in verdict["scenarios"]),
+        strays=tuple(finding_line(one) for one in verdict["findings"] if one["topic"] not in outage.scenarios),
     )
 
 
 def is_refused(attempt: Attempt) -> bool:
-    """Whether the run was found wrong before its first broker started: an image or a right is missing, say."""
+    """Whether the run was rejected before its first broker started: for example, an image or a right is missing."""
     return attempt.exit_code == EXIT_USAGE
 
 
-def _said(scenario: dict[str, Any], findings: Sequence[dict[str, Any]]) -> Said:
-    mine = [finding for finding in findings if finding["topic"] == scenario["scenario"]]
-    names = dict.fromkeys(name for one in mine for name in (one["anomaly"], *one["candidates"]))
-    return Said(
+def _scenario_result(scenario: dict[str, Any], findings: Sequence[dict[str, Any]]) -> ScenarioResult:
+    findings_of_topic = [finding for finding in findings if finding["topic"] == scenario["scenario"]]
+    names = dict.fromkeys(name for one in findings_of_topic for name in (one["anomaly"], *one["candidates"]))
+    return ScenarioResult(
         scenario["scenario"], scenario["verdict"], scenario["reason"], tuple(names),
-        finding_line(mine[0]) if mine else "",
+        finding_line(findings_of_topic[0]) if findings_of_topic else "",
     )  # fmt: skip

@@ -13,7 +13,7 @@ from junitparser.xunit2 import FlakyError, JUnitXml, TestCase, TestSuite
 
 from harness.escape import visible
 from harness.nightly.cells import CONTRADICTS, Status, exit_code
-from harness.nightly.grid import HEAD, grid, words
+from harness.nightly.grid import HEAD, cell_text, grid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,11 +29,11 @@ _FOR_MARKDOWN: Final = str.maketrans({character: f"\\{character}" for character 
 
 
 def summary(plan: Plan, results: Sequence[CellResult], strays: Sequence[str]) -> dict[str, Any]:
-    """Return the content of ``summary.json``: what the plan tells, counts by status, and every cell's `CellResult`."""
+    """Return the content of ``summary.json``: the plan's details, counts by status, and every cell's `CellResult`."""
     counted = Counter(result.status for result in results)
     return {
         "schema": SCHEMA,
-        **plan.told,
+        **plan.details,
         "exit_code": exit_code(results, strays),
         "cells_as_expected": counted[Status.AS_EXPECTED],
         "statuses": {str(status): counted[status] for status in Status if counted[status]},
@@ -44,19 +44,19 @@ def summary(plan: Plan, results: Sequence[CellResult], strays: Sequence[str]) ->
 
 
 def markdown(plan: Plan, results: Sequence[CellResult], strays: Sequence[str]) -> str:
-    """Return the table of all cells, and what there is to say of those that are not as expected."""
+    """Return the table of all cells, and a line for each cell that is not as expected."""
     loaded = Environment(
         loader=PackageLoader(__package__), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        autoescape=False,  # noqa: S701  (Markdown: `_escaped` is applied to all that is told)
+        autoescape=False,  # noqa: S701  (Markdown: `_escaped` is applied to all texts)
     )  # fmt: skip
     loaded.filters |= {"escaped": _escaped, "code": _code}
-    shown = grid(results)
+    table = grid(results)
     order = list(Status)
     return loaded.get_template("summary.md").render(
-        told=plan.told,
+        details=plan.details,
         head=HEAD,
-        grid=shown,
-        words=words,
+        grid=table,
+        cell_text=cell_text,
         as_expected=sum(result.status is Status.AS_EXPECTED for result in results),
         cells=len(results),
         others=sorted(
@@ -69,7 +69,7 @@ def markdown(plan: Plan, results: Sequence[CellResult], strays: Sequence[str]) -
 
 
 def write_junit(path: Path, results: Sequence[CellResult], strays: Sequence[str]) -> None:
-    """Write a test case a cell: another verdict than the expected one is a failure, none is an error."""
+    """Write a test case a cell: an unexpected verdict is a failure, a missing verdict an error."""
     suite = TestSuite(SUITE)
     for result in results:
         cell = result.cell
@@ -100,5 +100,5 @@ def _code(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return a text that Markdown shows as it is, in one line."""
+    """Return a text that Markdown shows unchanged, in one line."""
     return " ".join(visible(text, line_break=" ").split()).translate(_FOR_MARKDOWN)

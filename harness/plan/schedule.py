@@ -1,9 +1,9 @@
 """A way to something wrong, as a file: what a model did step by step, for real brokers to go through.
 
 ``{"schema": 1, "anomaly": "stuck-lso", "found_on": "sim-kafka", "case": "…", "steps": ["t puts K", "2 leaves", …]}``.
-The steps are those that `models.state_space` takes. Real cleaners cannot be ordered to run, and a day cannot be ordered to
-pass: a run waits until they have removed what the schedule has them remove, as any run does. So what is left of a
-schedule is what clients do, and when: before the outage, in it, and once what is missed is gone.
+The steps are those that `models.state_space` takes. Real cleaners cannot be ordered to run, and a day cannot be
+ordered to pass: a run waits until they have removed what the schedule has them remove, as any run does. So what is
+left of a schedule is what clients do, and when: before the outage, in it, and once what is missed is gone.
 """
 
 from __future__ import annotations

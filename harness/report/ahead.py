@@ -1,4 +1,4 @@
-"""The report of a run: what takes longest of it, and needs no verdict, is drawn while the checkers run."""
+"""Draws the slow parts of a run's report, which need no verdict, while the checkers run."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ log = logging.getLogger("harness")
 
 @contextmanager
 def drawing_ahead(folder: RunFolder) -> Iterator[Callable[[], Drawn | None]]:
-    """Draw in a thread while the block runs. Gives what waits for it, and returns None where it cannot be drawn.
+    """Draw in a thread while the block runs. Yields a function that waits for the result, None where drawing failed.
 
-    Then it is drawn with the page, and that says why it cannot be.
+    After a failure the page draws these parts again, and reports the error.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="draw") as pool:
         yield pool.submit(_draw, folder).result
@@ -37,7 +37,7 @@ def _draw(folder: RunFolder) -> Drawn | None:
 
 
 def write_if_possible(folder: RunFolder, verdict: Mapping[str, Any], drawn: Drawn | None) -> None:
-    """Write the page; where it cannot be drawn, the log says so: that takes nothing from the verdict."""
+    """Write the page; an error is logged, and does not affect the verdict."""
     try:
         from harness.report.page import write_report  # noqa: PLC0415  (slow imports, and nothing else needs them)
 

@@ -1,4 +1,4 @@
-"""Pictures in a run folder, as SVG: text that any browser shows and a report can hold."""
+"""Pictures in a run folder, as SVG: text that any browser shows and a report can contain."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AWAY, THERE, LINK = "#c0392b", "#2c3e50", "#7f8c8d"
 
 
 def topology(links: Collection[tuple[int, int]], brokers: Sequence[int], absent: Collection[int]) -> str:
-    """Draw who hears whom: brokers in a circle, the absent ones in red, a line for each link that is there.
+    """Draw the links between brokers: brokers in a circle, the absent ones in red, a line for each working link.
 
     ``links`` are (from, to); a link that works in one direction only has an arrow. Returns an SVG document.
     """
@@ -26,11 +26,11 @@ def topology(links: Collection[tuple[int, int]], brokers: Sequence[int], absent:
     marker.attrib |= {"refX": "10", "refY": "5", "markerWidth": "8", "markerHeight": "8", "orient": "auto"}
     ET.SubElement(marker, "path", d="M0 0 L10 5 L0 10 z", fill=LINK)
     places = {broker: _place(index, len(brokers)) for index, broker in enumerate(brokers)}
-    for source, hearer in sorted(links):
-        is_mutual = (hearer, source) in links
-        if is_mutual and source > hearer:
+    for source, receiver in sorted(links):
+        is_mutual = (receiver, source) in links
+        if is_mutual and source > receiver:
             continue
-        (x1, y1), (x2, y2) = _trimmed(places[source], places[hearer])
+        (x1, y1), (x2, y2) = _trimmed(places[source], places[receiver])
         ends = {"x1": x1, "y1": y1, "x2": x2, "y2": y2}
         line = ET.SubElement(svg, "line", {name: f"{value:.1f}" for name, value in ends.items()}, stroke=LINK)
         line.set("stroke-width", "2")

@@ -1,4 +1,4 @@
-"""The transaction graph of a partition: which marker ended each transaction, and which one a broker takes for that."""
+"""The transaction graph of a partition: the marker that ended each transaction, and a broker's wrong marker."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ _DASHES: Final = {TRUE: "solid", WRONG: "dashed"}
 
 
 def transactions(table: SideBySide, seen: Mapping[int, Seen]) -> Graph:
-    """Return the graph: transactions with an edge to the marker that ended them, and one to what a broker takes for it.
+    """Return the graph: transactions with an edge to the marker that ended them, and one to a broker's wrong marker.
 
-    The former is the first marker of the producer after the transaction's data that any replica ever showed; its edge
-    has ``kind`` true. An edge with ``kind`` wrong leads elsewhere, and ``brokers`` tells who takes that.
+    The true marker is the first marker of the producer after the transaction's data that any replica ever showed; its
+    edge has ``kind`` true. An edge with ``kind`` wrong leads to another marker; ``brokers`` lists the brokers that
+    assign it.
     """
     graph: Graph = nx.MultiDiGraph()
     for row in table.rows:
@@ -59,8 +60,8 @@ def transactions(table: SideBySide, seen: Mapping[int, Seen]) -> Graph:
 def draw_graph(graph: Graph) -> str:
     """Return an SVG element, "" where there is no transaction."""
     sides: dict[str, list[str]] = {"transaction": [], "marker": []}
-    for node, told in graph.nodes(data=True):
-        sides[told["side"]].append(node)
+    for node, data in graph.nodes(data=True):
+        sides[data["side"]].append(node)
     if not sides["transaction"]:
         return ""
     rows = max(map(len, sides.values()))
@@ -74,8 +75,8 @@ def draw_graph(graph: Graph) -> str:
         axes.set_axis_off()
         axes.set_xlim(0, 1)
         axes.set_ylim(-rows, 0)
-        for source, target, told in graph.edges(data=True):
-            _draw_edge(axes, places[source], places[target], told)
+        for source, target, data in graph.edges(data=True):
+            _draw_edge(axes, places[source], places[target], data)
         for node, (x, y) in places.items():
             box = {"boxstyle": "round", "facecolor": "none", "edgecolor": "black"}
             axes.text(x, y, node, ha="right" if x == 0 else "left", va="center", bbox=box, parse_math=False)
@@ -86,17 +87,17 @@ def _room_in(names: Sequence[str]) -> float:
     return LABEL_IN * max(map(len, names)) + BOX_IN
 
 
-def _draw_edge(axes: Any, start: tuple[float, float], end: tuple[float, float], told: Mapping[str, Any]) -> None:
-    kind = told["kind"]
+def _draw_edge(axes: Any, start: tuple[float, float], end: tuple[float, float], data: Mapping[str, Any]) -> None:
+    kind = data["kind"]
     arrow = {
         "arrowstyle": "->", "color": _COLOURS[kind], "linestyle": _DASHES[kind], "linewidth": 1.8, "shrinkA": 8,
         "shrinkB": 8,
     }  # fmt: skip
     axes.annotate("", end, start, arrowprops=arrow)
-    words = "ended by" if kind == TRUE else f"taken so by broker {', '.join(map(str, told['brokers']))}"
+    label = "ended by" if kind == TRUE else f"taken so by broker {', '.join(map(str, data['brokers']))}"
     middle = (start[0] + (end[0] - start[0]) * 0.5, start[1] + (end[1] - start[1]) * 0.5)
     axes.annotate(
-        words, middle, xytext=(0, 4), textcoords="offset points", color=_COLOURS[kind], ha="center", va="bottom",
+        label, middle, xytext=(0, 4), textcoords="offset points", color=_COLOURS[kind], ha="center", va="bottom",
         fontsize=8, parse_math=False,
     )  # fmt: skip
 

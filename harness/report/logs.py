@@ -1,4 +1,4 @@
-"""The logs of all brokers side by side: a row an offset, a column a broker, and what each makes of what it holds."""
+"""The logs of all brokers side by side: a row an offset, a column a broker, with each broker's transaction outcomes."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from harness.run_folder.store import RunFolder
 
 BACKGROUND: Final = b"filler."
-"""Keys, and transactional ids, of the traffic beside the payloads begin so."""
+"""Prefix of keys and transactional ids of the background traffic."""
 VALUE, TOMBSTONE, EMPTIED = "value", "tombstone", "emptied batch"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What one broker holds at an offset. ``kind``: value, tombstone, emptied batch, or the marker's type.
+    """One broker's content at an offset. ``kind``: value, tombstone, emptied batch, or the marker's type.
 
-    ``transaction``: as the record's header names it. ``outcome`` and ``decided_by``: what this broker makes of its
-    transaction, and by which marker; None for what is in none. ``finding``: what is wrong with it, by its number.
+    ``transaction``: by the record's header. ``outcome`` and ``decided_by``: this broker's outcome of its transaction,
+    and the marker that decides it; None outside transactions. ``finding``: the number of a finding about it.
     """
 
     kind: str
@@ -47,9 +47,9 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """One offset. ``cells`` and ``missing`` are by broker: what it holds, or why it holds nothing.
+    """One offset. ``cells`` and ``missing`` are by broker: the content, or why there is none.
 
-    ``differs``: brokers that hold it make different things of it, or something of it was found wrong.
+    ``differs``: the brokers with content at the offset interpret it differently, or a finding is about it.
     """
 
     offset: int
@@ -73,7 +73,7 @@ class SideBySide:
 def side_by_side(
     folder: RunFolder, manifest: Mapping[str, Any], findings: Sequence[Mapping[str, Any]], story: Story
 ) -> list[SideBySide]:
-    """Return every partition of a run after the rejoin, with what of the payloads no broker holds any more."""
+    """Return every partition of a run after the rejoin, with the payloads' records that no broker has any more."""
     outcomes = _outcomes(folder)
     numbers = {
         (one["broker"], one["topic"], one["partition"], one["offset"]): number for number, one in enumerate(findings, 1)
@@ -96,12 +96,12 @@ def _partition(  # noqa: PLR0917
     story: Story,
     removed: Mapping[tuple[int, str, int, int], str],
 ) -> SideBySide:
-    held: dict[int, dict[int, Cell]] = {}
+    cells_by_broker: dict[int, dict[int, Cell]] = {}
     seen = story.seen.get((topic, partition), {})
     background = {offset: False for offset, what in seen.items() if not what.background}
     problems = []
     for broker in brokers:
-        cells = held[broker] = {}
+        cells = cells_by_broker[broker] = {}
         try:
             for cell_at, cell, is_background in _cells(folder, broker, topic, partition, outcomes):
                 cells[cell_at] = replace(cell, finding=numbers.get((broker, topic, partition, cell_at)))
@@ -110,7 +110,7 @@ def _partition(  # noqa: PLR0917
             problems.append(f"broker {broker}: {error}")
     rows = []
     for offset in sorted(background):
-        cells = {broker: held[broker][offset] for broker in brokers if offset in held[broker]}
+        cells = {broker: cells_by_broker[broker][offset] for broker in brokers if offset in cells_by_broker[broker]}
         made = {(cell.outcome, cell.kind) for cell in cells.values()}
         differs = len(made) > 1 or any(cell.finding for cell in cells.values())
         missing = {
@@ -134,29 +134,29 @@ def _cells(
     for batch, source in _batches(folder, broker, f"{topic}-{partition}"):
         outcome, decided_by = outcomes.get((broker, topic, partition, batch.base_offset), (None, None))
         producer_id = batch.producer_id if batch.producer_id >= 0 else None
-        told: dict[str, Any] = {"producer_id": producer_id, "outcome": outcome, "decided_by": decided_by}
+        fields: dict[str, Any] = {"producer_id": producer_id, "outcome": outcome, "decided_by": decided_by}
         if batch.is_control:
-            found = marker(batch, source=source)
-            kind = found.type if found else EMPTIED
+            control = marker(batch, source=source)
+            kind = control.type if control else EMPTIED
             yield batch.last_offset, Cell(kind, producer_id=producer_id), batch.producer_id in background
         elif batch.is_empty:
-            yield batch.last_offset, Cell(EMPTIED, **told), batch.producer_id in background
+            yield batch.last_offset, Cell(EMPTIED, **fields), batch.producer_id in background
         else:
             for record in iter_records(batch, source=source):
                 is_background = (record.key or b"").startswith(BACKGROUND)
                 if is_background and producer_id is not None:
                     background.add(producer_id)
-                yield record.offset, _record(record, told), is_background
+                yield record.offset, _record(record, fields), is_background
 
 
-def _record(record: Record, told: Mapping[str, Any]) -> Cell:
+def _record(record: Record, fields: Mapping[str, Any]) -> Cell:
     transaction = next((shortened(value) for name, value in record.headers if name == HEADER_TXN), None)
     kind = TOMBSTONE if record.value is None else VALUE
-    return Cell(kind, key=shortened(record.key), value=shortened(record.value), transaction=transaction, **told)
+    return Cell(kind, key=shortened(record.key), value=shortened(record.value), transaction=transaction, **fields)
 
 
 def _batches(folder: RunFolder, broker: int, name: str) -> Iterator[tuple[Batch, str]]:
-    """Yield what the broker's files hold, or where these are not Kafka's, what it served."""
+    """Yield the batches of the broker's files, or the served batches where the files are not Kafka's."""
     place = folder.broker_snapshot(broker, AFTER_REJOIN) / name
     files = sorted(place.glob("*.log")) or [folder.fetched_snapshot(broker, AFTER_REJOIN) / name / "batches.bin"]
     for path in files:

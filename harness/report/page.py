@@ -30,7 +30,7 @@ SENTENCES: Final = {
     UNKNOWN: "This run shows neither that the replicas agree nor that they do not.",
 }
 OUTCOME_SIGNS: Final = {"committed": "✓", "aborted": "✗", "open": "…"}
-"""What tells outcomes apart without their colours."""
+"""Distinguish outcomes without colours."""
 
 _READ_LOG: Final = (
     "kafka-dump-log.sh --print-data-log --files {folder}/brokers/{broker}/after-rejoin/{topic}-{partition}/*.log"
@@ -43,7 +43,7 @@ _READ_COMMITTED: Final = (
 
 @dataclass(frozen=True)
 class Drawn:
-    """What takes longest of a page, and needs no verdict; ``timelines`` by topic and partition."""
+    """The parts of a page that take longest, and need no verdict; ``timelines`` by topic and partition."""
 
     story: Story
     timelines: Mapping[tuple[str, int], str]
@@ -62,12 +62,12 @@ def write_report(folder: RunFolder, verdict: Mapping[str, Any], drawn: Drawn | N
 
 
 def page(folder: RunFolder, manifest: Mapping[str, Any], verdict: Mapping[str, Any], drawn: Drawn | None = None) -> str:
-    """Return the page; ``drawn``: what was drawn of this folder before, if anything."""
+    """Return the page; ``drawn``: parts of this page that were drawn before, if any."""
     story, timelines = (drawn.story, drawn.timelines) if drawn else (read_story(folder), {})
     findings = verdict["findings"]
     tables = side_by_side(folder, manifest, findings, story)
     scenarios = {scenario["topic"]: scenario for scenario in manifest["scenarios"]}
-    told = {scenario["topic"]: scenario for scenario in verdict["scenarios"]}
+    results = {scenario["topic"]: scenario for scenario in verdict["scenarios"]}
     places = [(one.topic, one.partition) for one in tables]
     return (
         environment()
@@ -77,7 +77,7 @@ def page(folder: RunFolder, manifest: Mapping[str, Any], verdict: Mapping[str, A
             sentence=SENTENCES[verdict["verdict"]],
             manifest=manifest,
             scenarios=scenarios,
-            told=told,
+            results=results,
             findings=list(enumerate(findings, 1)),
             lines=[finding_line(finding) for finding in findings],
             tables=tables,
@@ -99,17 +99,17 @@ def page(folder: RunFolder, manifest: Mapping[str, Any], verdict: Mapping[str, A
 
 
 def environment() -> Environment:
-    """Return the templates' environment: everything that is told is text, never markup."""
-    made = Environment(
+    """Return the templates' environment: every value is text, never markup."""
+    loaded = Environment(
         loader=PackageLoader(__package__), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, finalize=_as_text,
     )  # fmt: skip
-    made.filters["pretty"] = lambda value: to_json(value, indent=2)
-    return made
+    loaded.filters["pretty"] = lambda value: to_json(value, indent=2)
+    return loaded
 
 
 def _as_text(value: Any) -> Any:
-    """Return what a page shows of a value: markup of our own as it is, and of texts what can be seen."""
+    """Return a value for a page: our own markup unchanged, texts with their control characters visible."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return visible(value, line_break="\n")

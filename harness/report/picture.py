@@ -1,4 +1,4 @@
-"""One way to draw: a figure of the pages' width and style, which ends as an SVG element of a page."""
+"""A matplotlib figure of the pages' width and style, which becomes an SVG element of a page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 WIDTH_IN: Final = 9.0
 LABEL_IN: Final = 0.075
-"""The width of a letter of the style's size, on average a bit less."""
+"""The width of a letter of the style's size; the average is a bit less."""
 STYLE: Final[Any] = {
     "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9, "svg.hashsalt": "compaction-harness",
     "axes.spines.top": False, "axes.spines.right": False, "path.simplify": True,
@@ -28,7 +28,7 @@ _SIZE = re.compile(r'(<svg[^>]*?) width="[^"]*"| height="[^"]*"(?=[^>]*viewBox)'
 
 @dataclass
 class Picture:
-    """A figure, and once it is drawn an SVG element as wide as there is room, in which black is the text's colour."""
+    """A figure, and after drawing an SVG element as wide as its container, in which black is the text's colour."""
 
     figure: Figure
     svg: str = ""
@@ -36,7 +36,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Margins:
-    """The room around a figure's axes, and between them where they stand on top of each other, in inches."""
+    """The space around a figure's axes, and between stacked axes, in inches."""
 
     left_in: float = 0.0
     right_in: float = 0.0
@@ -47,10 +47,10 @@ class Margins:
 
 @contextmanager
 def picture(height_in: float, margins: Margins | None = None, rows: int = 1) -> Iterator[Picture]:
-    """Give a figure to draw on; it is drawn when the block ends.
+    """Yield a figure to draw on; it is rendered when the block ends.
 
-    With ``margins``, for so many ``rows`` of axes, it is laid out by them. Otherwise matplotlib finds out what room all
-    that is drawn takes, by drawing it: that takes several times as long.
+    With ``margins``, for so many ``rows`` of axes, they define the layout. Otherwise matplotlib computes the space for
+    all labels by drawing them, which takes several times as long.
     """
     with mpl.rc_context(STYLE):
         drawing = Picture(Figure(figsize=(WIDTH_IN, height_in), layout=None if margins else "constrained"))
@@ -58,14 +58,14 @@ def picture(height_in: float, margins: Margins | None = None, rows: int = 1) -> 
             _set_margins(drawing.figure, margins, height_in, rows)
         FigureCanvasSVG(drawing.figure)
         yield drawing
-        told = io.StringIO()
-        drawing.figure.savefig(told, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    document = told.getvalue()
+        buffer = io.StringIO()
+        drawing.figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    document = buffer.getvalue()
     drawing.svg = _BLACK.sub("currentColor", _SIZE.sub(r"\1", document[document.index("<svg") :], count=2))
 
 
 def _set_margins(figure: Figure, margins: Margins, height_in: float, rows: int) -> None:
-    """Lay the figure out; matplotlib wants fractions, and the room between axes in heights of one."""
+    """Lay the figure out; matplotlib takes fractions, and the space between axes in heights of an axes."""
     between_in = margins.between_in * (rows - 1)
     axes_in = (height_in - margins.top_in - margins.bottom_in - between_in) / rows
     figure.subplots_adjust(

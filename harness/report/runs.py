@@ -1,4 +1,4 @@
-"""The runs in a results folder, as far as a site needs to know them."""
+"""The runs in a results folder, with what a site shows of them."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ class StoredRun:
 
     @property
     def column(self) -> str:
-        """The version that was tested, as a column is called."""
+        """The tested version, as a column's title."""
         target = self.manifest["target"]
         return title_of(target["name"], target["version"])
 
 
 def stored_runs(results: Path) -> tuple[list[StoredRun], list[str]]:
-    """Return all runs of a results folder, oldest first, and what is left out of it, with why."""
+    """Return all runs of a results folder, oldest first, and the folders that are left out, with the reason."""
     runs, left_out = [], []
     for path in run_folders(results):
         name = str(path.relative_to(results))
         try:
             manifest, verdict = (json.loads((path / file).read_text()) for file in (MANIFEST, VERDICT))
             run = StoredRun(RunFolder(path), name, manifest, verdict)
-            _raise_if_lacking(run)
+            _raise_if_incomplete(run)
             runs.append(run)
         except FileNotFoundError as error:
             left_out.append(f"{name} has no {error.filename.rpartition('/')[2]}: it is going on, or was cut off")
@@ -61,15 +61,15 @@ def stored_runs(results: Path) -> tuple[list[StoredRun], list[str]]:
     return sorted(runs, key=lambda run: (run.folder.run_id, run.name)), left_out
 
 
-def _raise_if_lacking(run: StoredRun) -> None:
-    """Raise KeyError or TypeError where something is not there that a site tells of a run."""
+def _raise_if_incomplete(run: StoredRun) -> None:
+    """Raise KeyError or TypeError where a field is missing that a site shows."""
     _ = run.column, run.manifest["nemesis"], run.manifest["client"], run.verdict["verdict"], run.verdict["reason"]
     for scenario in run.verdict["scenarios"]:
         _ = scenario["anomaly"], scenario["payload"], scenario["verdict"]
 
 
 def run_folders(results: Path) -> Iterator[Path]:
-    """Yield the folders of all runs that have a manifest, in no order; none that lies elsewhere."""
+    """Yield the folders of all runs that have a manifest, in no order; none outside the results folder."""
     top = results.resolve()
     for path in results.glob(_RUNS):
         if path.parent.name != LATEST and path.resolve().is_relative_to(top):

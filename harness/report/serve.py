@@ -1,6 +1,6 @@
-"""``harness serve``: the site of `site`, made when it is asked for, with what runs that are going on are at.
+"""``harness serve``: the site of `site`, made at each request, with the stages of runs that have not ended.
 
-Serves pages about runs, and no file: what lies outside the results folder has no address here.
+Serves pages about runs, and no file: files outside the results folder have no address.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from werkzeug.serving import BaseWSGIServer, make_server
 
 from harness.errors import UsageError
 from harness.escape import visible
-from harness.report.going import going_runs
+from harness.report.running import running_runs
 from harness.report.runs import stored_runs
 from harness.report.site import (
     ANOMALIES,
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 HOST: Final = "127.0.0.1"
 _NAMES: Final = frozenset({HOST, "localhost"})
-"""Of this host: another one would be a page of somebody else's that reads this one by way of the user's browser."""
+"""Names of this host: a request by another name comes from a foreign page in the user's browser."""
 RELOAD_S = 3
 
 
 def serving(results: Path, port: int) -> BaseWSGIServer:
-    """Return a server of this host's own address; 0 for a free port. Raises `UsageError` where the port is taken."""
+    """Return a server on the loopback address; 0 for a free port. Raises `UsageError` where the port is taken."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     try:
         return make_server(HOST, port, app_of(results), threaded=True)
@@ -44,7 +44,7 @@ def serving(results: Path, port: int) -> BaseWSGIServer:
 
 
 def app_of(results: Path) -> Flask:
-    """Return what answers for a results folder."""
+    """Return the application for a results folder."""
     app = Flask(__name__, static_folder=None)
 
     @app.before_request
@@ -62,10 +62,10 @@ def app_of(results: Path) -> Flask:
     @app.get("/index.html")
     def index() -> str:
         runs, left_out = stored_runs(results)
-        going = going_runs(results)
-        names = {run.name for run in going}
+        running = running_runs(results)
+        names = {run.name for run in running}
         return index_page(
-            runs, [line for line in left_out if line.partition(" ")[0] not in names], going=going, reload_s=RELOAD_S
+            runs, [line for line in left_out if line.partition(" ")[0] not in names], running=running, reload_s=RELOAD_S
         )
 
     @app.get(f"/{ANOMALIES_FOLDER}/<name>.html")
@@ -76,11 +76,11 @@ def app_of(results: Path) -> Flask:
 
     @app.get(f"/{RUNS_FOLDER}/<path:name>.html")
     def run(name: str) -> str:
-        found = next((one for one in stored_runs(results)[0] if one.name == name), None)
-        if found is None:
+        run_found = next((one for one in stored_runs(results)[0] if one.name == name), None)
+        if run_found is None:
             abort(404)
         try:
-            return run_page(found)
+            return run_page(run_found)
         except DRAWING_ERRORS as error:
             abort(500, visible(f"{name} has no page: {type(error).__name__}: {error}"))
 

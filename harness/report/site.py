@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
-    from harness.report.going import Going
+    from harness.report.running import RunningRun
 
 RUNS_FOLDER, ANOMALIES_FOLDER, ANALYSES_FOLDER = "runs", "anomalies", "analyses"
 MARK: Final = ".compaction-harness-site"
-"""In a folder that a site was written to, and may be written to again."""
+"""Marks a folder to which a site was written, and may be written again."""
 _MARKDOWN: Final = MarkdownIt("js-default")
 SIGNS: Final = {ANOMALY: "✗", CLEAN: "✓", UNKNOWN: "?"}
 ANOMALIES: Final = tuple(dict.fromkeys(str(scenario.anomaly) for scenario in SCENARIOS))
 DRAWING_ERRORS: Final = (HarnessError, OSError, LookupError, TypeError, ValueError, ArithmeticError)
-"""What a damaged run folder, or one of another release, may raise where it is drawn."""
+"""Errors of drawing a run folder that is damaged or of another release."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """What was written: ``runs`` runs, and what was ``left_out``, with why."""
+    """The result: ``runs`` pages of runs, and the runs that were ``left_out``, with the reason."""
 
     runs: int
     left_out: list[str]
@@ -50,7 +50,7 @@ class Site:
 def write_site(results: Path, out: Path, progress: Callable[[str], None]) -> Site:
     """Write the site over all runs of a results folder.
 
-    Raises `UsageError` for a folder without any run, or an ``out`` that is something else than a site.
+    Raises `UsageError` for a folder without any run, or where ``out`` is another folder than a site.
     """
     runs, left_out = stored_runs(results)
     if not runs:
@@ -65,8 +65,8 @@ def write_site(results: Path, out: Path, progress: Callable[[str], None]) -> Sit
         (out / ANOMALIES_FOLDER / f"{anomaly}.html").write_text(anomaly_page(runs, anomaly))
     analyses = read_analyses(results)
     for name, (title, text) in analyses.items():
-        made = environment().get_template("analysis.html").render(title=title, text=text)
-        (out / ANALYSES_FOLDER / f"{name}.html").write_text(made)
+        html = environment().get_template("analysis.html").render(title=title, text=text)
+        (out / ANALYSES_FOLDER / f"{name}.html").write_text(html)
     titles = {name: title for name, (title, _) in analyses.items()}
     index = index_page(runs, left_out, without_page=without_page.keys(), analyses=titles)
     (out / "index.html").write_text(index)
@@ -77,24 +77,24 @@ def index_page(
     runs: Sequence[StoredRun],
     left_out: Sequence[str],
     *,
-    going: Sequence[Going] = (),
+    running: Sequence[RunningRun] = (),
     reload_s: int = 0,
     without_page: Collection[str] = (),
     analyses: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """Return the page of all runs.
 
-    ``going``: those without a verdict yet. ``reload_s``: asked for again so often. ``without_page``: names of runs.
-    ``analyses``: titles by name.
+    ``running``: runs without a verdict yet. ``reload_s``: the browser's reload interval. ``without_page``: names of
+    runs. ``analyses``: titles by name.
     """
     return environment().get_template("index.html").render(
-        signs=SIGNS, table=_matrix(runs), trend=trend(runs), runs=list(reversed(runs)), left_out=left_out, going=going,
-        reload_s=reload_s, without_page=without_page, analyses=analyses,
+        signs=SIGNS, table=_matrix(runs), trend=trend(runs), runs=list(reversed(runs)), left_out=left_out,
+        running=running, reload_s=reload_s, without_page=without_page, analyses=analyses,
     )  # fmt: skip
 
 
 def anomaly_page(runs: Sequence[StoredRun], anomaly: str) -> str:
-    """Return the page that explains an anomaly, with a picture of the newest run that found it."""
+    """Return the page that explains an anomaly, with a picture of the newest run that had the anomaly."""
     return environment().get_template("anomaly.html").render(
         signs=SIGNS, outcomes=OUTCOME_SIGNS, scenarios=SCENARIOS, anomaly=anomaly, table=_matrix(runs, anomaly),
         picture=_picture(runs, anomaly),
@@ -102,20 +102,20 @@ def anomaly_page(runs: Sequence[StoredRun], anomaly: str) -> str:
 
 
 def read_analyses(results: Path) -> dict[str, tuple[str, Markup]]:
-    """Return the written analyses beside the runs (``<date>-<words>.md``) as titles and markup, newest first.
+    """Return the written analyses next to the runs (``<date>-<words>.md``) as titles and markup, newest first.
 
-    Markup that is in them is shown as text.
+    HTML in them is shown as text.
     """
-    found = {}
+    analyses = {}
     for path in sorted(results.glob("[0-9]*.md"), reverse=True):
         text = visible(path.read_text().expandtabs(), line_break="\n")
         title = next((line.removeprefix("# ") for line in text.splitlines() if line.startswith("# ")), path.stem)
-        found[path.stem] = title, Markup(_MARKDOWN.render(text))  # noqa: S704  (its preset lets no HTML through)
-    return found
+        analyses[path.stem] = title, Markup(_MARKDOWN.render(text))  # noqa: S704  (its preset lets no HTML through)
+    return analyses
 
 
 def run_page(run: StoredRun) -> str:
-    """Return a run's page, as it was stored where it was. Raises what `page` raises."""
+    """Return a run's stored page, else a new one. Raises what `page` raises."""
     stored = run.folder.path / REPORT
     return (
         stored.read_text()
@@ -134,7 +134,7 @@ def _make_room(out: Path) -> None:
 
 
 def _write_runs(runs: Sequence[StoredRun], out: Path) -> dict[str, str]:
-    """Write each run's page; return the names of those that could not be drawn, with why."""
+    """Write each run's page; return the names of those that could not be drawn, with the reason."""
     problems = {}
     for run in runs:
         place = out / RUNS_FOLDER / f"{run.name}.html"
@@ -169,7 +169,7 @@ def _matrix(runs: Sequence[StoredRun], anomaly: str | None = None) -> Matrix:
 
 
 def _picture(runs: Sequence[StoredRun], anomaly: str) -> dict[str, Any] | None:
-    """Return what shows an anomaly best: the newest run that found it, on one topic."""
+    """Return the best illustration of an anomaly: the newest run that had the anomaly, on one topic."""
     for run in reversed(runs):
         for finding in run.verdict["findings"]:
             if finding["anomaly"] == anomaly and not finding["candidates"]:

@@ -1,4 +1,4 @@
-"""What was done in a run, and when: what clients and the nemesis did, and what every replica came to."""
+"""The timeline of a run: the operations of clients and the nemesis, and the state of every replica."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DONE = {"begin": "begins", "commit": "commits", "abort": "aborts"}
 
 @dataclass(frozen=True)
 class Event:
-    """What a client did: seconds since the first operation, the process and words."""
+    """An operation of a client: seconds since the first operation, the process and a text."""
 
     at_s: float
     process: str
@@ -30,7 +30,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Away:
-    """From when to when brokers were away: from the fault's begin until they were back; None: to the end."""
+    """When brokers were away: from the fault's begin until they were back; None: to the end."""
 
     brokers: tuple[int, ...]
     from_s: float
@@ -39,7 +39,7 @@ class Away:
 
 @dataclass
 class Lane:
-    """What was seen of one replica. ``removed``: (seconds, offset, kind)."""
+    """The observations of one replica. ``removed``: (seconds, offset, kind)."""
 
     at_s: list[float] = field(default_factory=list)
     log_end: list[int] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Seen:
-    """What was ever seen at an offset, on any replica; ``background``: it is none of the payload's."""
+    """What was ever seen at an offset, on any replica; ``background``: it does not belong to the payload."""
 
     kind: str
     producer_id: int
@@ -61,7 +61,7 @@ class Seen:
 class Story:
     """``events``: of payloads, by topic. ``lanes`` and ``seen``: by topic and partition, then broker or offset.
 
-    ``ends_s``: the last moment.
+    ``ends_s``: the time of the last event.
     """
 
     events: Mapping[str, Sequence[Event]]
@@ -72,14 +72,14 @@ class Story:
 
     @property
     def removals(self) -> dict[tuple[int, str, int, int], str]:
-        """By broker, topic, partition and offset: what was seen there and when it was gone, in words."""
-        told: dict[tuple[int, str, int, int], str] = {}
+        """By broker, topic, partition and offset: the kind of record and the time of its removal, as text."""
+        texts: dict[tuple[int, str, int, int], str] = {}
         for (topic, partition), lanes in self.lanes.items():
             for broker, lane in lanes.items():
                 for at_s, offset, kind in lane.removed:
-                    # What is emptied first is removed later.
-                    told.setdefault((broker, topic, partition, offset), f"{kind}, removed at {at_s:.1f} s")
-        return told
+                    # An emptied batch is removed later: keep the first.
+                    texts.setdefault((broker, topic, partition, offset), f"{kind}, removed at {at_s:.1f} s")
+        return texts
 
 
 def read_story(folder: RunFolder) -> Story:
@@ -96,7 +96,7 @@ def read_story(folder: RunFolder) -> Story:
     for line in history:
         if line["part"] == "payload" and line["type"] == "ok" and line["f"] != "init":
             topic = line.get("topic") or line["process"].rpartition(".")[0]
-            events[topic].append(Event(since_s(line), line["process"], _words(line)))
+            events[topic].append(Event(since_s(line), line["process"], _event_text(line)))
     lanes: dict[tuple[str, int], dict[int, Lane]] = defaultdict(lambda: defaultdict(Lane))
     for line in seen:
         lane = lanes[line["topic"], line["partition"]][line["broker"]]
@@ -113,7 +113,7 @@ def read_story(folder: RunFolder) -> Story:
 def _seen(
     history: Sequence[Mapping[str, Any]], observed: Sequence[Mapping[str, Any]]
 ) -> dict[tuple[str, int], dict[int, Seen]]:
-    """Tell the payloads' records and markers from the background's, by what clients were told of their offsets."""
+    """Return records and markers by offset; clients' own offsets distinguish the payloads' from the background's."""
     written = {
         (line["topic"], line["partition"], line["offset"])
         for line in history
@@ -125,14 +125,16 @@ def _seen(
         for topic, partition, one in appeared
         if (topic, partition, one["offset"]) in written and one["producer_id"] >= 0
     }
-    found: dict[tuple[str, int], dict[int, Seen]] = defaultdict(dict)
+    seen_by_offset: dict[tuple[str, int], dict[int, Seen]] = defaultdict(dict)
     for topic, partition, one in appeared:
-        is_mine = (topic, partition, one["offset"]) in written or (
+        of_payload = (topic, partition, one["offset"]) in written or (
             one["kind"] in MARKERS and (topic, one["producer_id"]) in producers
         )
         if one["kind"] != EMPTY:
-            found[topic, partition].setdefault(one["offset"], Seen(one["kind"], one["producer_id"], not is_mine))
-    return found
+            seen_by_offset[topic, partition].setdefault(
+                one["offset"], Seen(one["kind"], one["producer_id"], not of_payload)
+            )
+    return seen_by_offset
 
 
 def _away(history: Sequence[Mapping[str, Any]], since_s: Any) -> list[Away]:
@@ -142,11 +144,11 @@ def _away(history: Sequence[Mapping[str, Any]], since_s: Any) -> list[Away]:
     return [Away(tuple(line["brokers"]), since_s(line), max(back, default=None)) for line in left]
 
 
-def _words(line: Mapping[str, Any]) -> str:
+def _event_text(line: Mapping[str, Any]) -> str:
     if line["f"] in _DONE:
         return f"{_DONE[line['f']]} transaction {line['txn']}"
-    what = "deletes" if line.get("tombstone") else "writes"
+    verb = "deletes" if line.get("tombstone") else "writes"
     within = f" in transaction {line['txn']}" if line.get("txn") else ""
     at = f" at {line['offset']}" if line.get("offset") is not None else ""
     key = line.get("key")
-    return f"{what} {escape(key) if key else key}{within}{at}"
+    return f"{verb} {escape(key) if key else key}{within}{at}"

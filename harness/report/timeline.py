@@ -1,4 +1,4 @@
-"""A picture of one partition's run: what clients did, who was away, and how far each broker's replica had come."""
+"""A picture of one partition's run: operations of clients, absent brokers, and the offsets of each broker's replica."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 LANE_IN, CLIENTS_IN = 1.25, 1.3
 TITLE_IN, AXIS_IN = 0.25, 0.8
-"""What a title takes, and the seconds with their name and the legend at the bottom."""
+"""The space for a title, and for the time axis with its label and the legend at the bottom."""
 TICK_IN, OFFSET_DIGITS = 0.15, 7
-WORDS_DEGREES, WORDS_LETTER_IN = 10, 0.055
+TEXT_DEGREES, TEXT_LETTER_IN = 10, 0.055
 TOGETHER = 0.06
-"""Of the whole width: what a process does within it is told in one line."""
+"""Share of the whole width: a process's events within it share one label."""
 AWAY_COLOUR: Final = "#cc79a7"
 LINES: Final = (
     ("log_end", "log end", "-", "#56b4e9"),
     ("high_watermark", "high watermark", "--", "#009e73"),
     ("last_stable_offset", "last stable offset", ":", "#d55e00"),
 )
-"""Field, name, dash and colour: told apart by the dash alone, too."""
+"""Field, name, dash and colour; the dash alone distinguishes them, too."""
 REMOVED_COLOUR: Final = "#e69f00"
 
 
@@ -61,14 +61,14 @@ def timeline(story: Story, topic: str, partition: int) -> str:
 
 
 def _margins(events: Sequence[Event], ends_s: float) -> Margins:
-    """Return the room that the names of clients, offsets, titles and slanted words take, which may end outside."""
+    """Return the space for the names of clients, offsets, titles and slanted labels, which may exceed the axes."""
     names_in = min(LABEL_IN * max([OFFSET_DIGITS, *(len(_client(event.process)) for event in events)]), WIDTH_IN / 3)
     across_in = WIDTH_IN - names_in - TICK_IN
     top_in, right_in = TITLE_IN, TICK_IN
-    for first, words in _told_together(events, ends_s * TOGETHER):
-        words_in = WORDS_LETTER_IN * len(words)
-        top_in = max(top_in, words_in * sin(radians(WORDS_DEGREES)))
-        right_in = max(right_in, words_in - across_in * (1 - first.at_s / (ends_s or 1.0)))
+    for first, text in _merged_events(events, ends_s * TOGETHER):
+        text_in = TEXT_LETTER_IN * len(text)
+        top_in = max(top_in, text_in * sin(radians(TEXT_DEGREES)))
+        right_in = max(right_in, text_in - across_in * (1 - first.at_s / (ends_s or 1.0)))
     return Margins(names_in + TICK_IN, min(right_in, WIDTH_IN / 3), top_in, AXIS_IN, TITLE_IN + TICK_IN)
 
 
@@ -79,10 +79,10 @@ def _draw_clients(axes: Axes, events: Sequence[Event], ends_s: float) -> None:
     axes.set_title("clients", loc="left", fontsize=9)
     for event in events:
         axes.plot(event.at_s, processes.index(event.process), marker="|", color="black", markersize=10)
-    for first, words in _told_together(events, ends_s * TOGETHER):
+    for first, text in _merged_events(events, ends_s * TOGETHER):
         axes.annotate(
-            visible(words), (first.at_s, processes.index(first.process)), xytext=(3, 6), textcoords="offset points",
-            rotation=WORDS_DEGREES, fontsize=7, parse_math=False,
+            visible(text), (first.at_s, processes.index(first.process)), xytext=(3, 6), textcoords="offset points",
+            rotation=TEXT_DEGREES, fontsize=7, parse_math=False,
         )  # fmt: skip
 
 
@@ -90,16 +90,18 @@ def _client(process: str) -> str:
     return visible(process.rpartition(".")[2])
 
 
-def _told_together(events: Sequence[Event], within_s: float) -> Iterator[tuple[Event, str]]:
-    """Yield the first of each process's events that follow each other at once, and the words of all of them."""
-    for _, mine in groupby(sorted(events, key=lambda event: event.process), key=lambda event: event.process):
-        told: list[Event] = []
-        for event in mine:
-            if told and event.at_s - told[0].at_s > within_s:
-                yield told[0], ", ".join(one.what for one in told)
-                told = []
-            told.append(event)
-        yield told[0], ", ".join(one.what for one in told)
+def _merged_events(events: Sequence[Event], within_s: float) -> Iterator[tuple[Event, str]]:
+    """Yield the first of each process's events in quick succession, and the texts of all of them."""
+    for _, events_of_process in groupby(
+        sorted(events, key=lambda event: event.process), key=lambda event: event.process
+    ):
+        group: list[Event] = []
+        for event in events_of_process:
+            if group and event.at_s - group[0].at_s > within_s:
+                yield group[0], ", ".join(one.what for one in group)
+                group = []
+            group.append(event)
+        yield group[0], ", ".join(one.what for one in group)
 
 
 def _draw_lane(axes: Axes, broker: int, lane: Lane, ends_s: float, background: set[int]) -> None:
@@ -122,7 +124,7 @@ def _shade(axes: Axes, away: Sequence[Away], ends_s: float) -> None:
 
 
 def _legend(lanes: Sequence[Axes]) -> tuple[list[Artist], list[str]]:
-    found: Mapping[str, Artist] = {
+    artists: Mapping[str, Artist] = {
         name: handle for axes in lanes for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    return list(found.values()), list(found)
+    return list(artists.values()), list(artists)

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 ROW_IN, BESIDE_IN = 0.35, 0.9
 MARKS: Final = {ANOMALY: ("x", "#d55e00"), CLEAN: ("o", "#009e73"), UNKNOWN: ("^", "#e69f00")}
-"""Form and colour: told apart by the form alone, too."""
+"""Form and colour; the form alone distinguishes them, too."""
 
 
 def trend(runs: Sequence[StoredRun]) -> str:
-    """Return an SVG element, "" where no run tells when it began."""
+    """Return an SVG element, "" where no run id has a time."""
     dated = [(run.began_at, run) for run in runs if run.began_at is not None]
     if not dated:
         return ""
@@ -27,9 +27,9 @@ def trend(runs: Sequence[StoredRun]) -> str:
     with picture(BESIDE_IN + ROW_IN * len(columns)) as drawing:
         axes = drawing.figure.subplots()
         for verdict, (mark, colour) in MARKS.items():
-            mine = [(at, columns.index(run.column)) for at, run in dated if run.verdict["verdict"] == verdict]
-            if mine:
-                times, rows = zip(*mine, strict=True)
+            points = [(at, columns.index(run.column)) for at, run in dated if run.verdict["verdict"] == verdict]
+            if points:
+                times, rows = zip(*points, strict=True)
                 axes.plot(times, rows, mark, color=colour, label=verdict, markersize=5, alpha=0.7)
         axes.set_yticks(range(len(columns)), map(visible, columns), parse_math=False)
         axes.set_ylim(len(columns) - 0.5, -0.5)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.explore.chance import NO_OUTAGE, Drawn, Odds, draw
-from harness.explore.many import Swept, is_replayable, sweep
+from harness.explore.random_runs import SweepResult, is_replayable, sweep
+from harness.explore.schedule_generator import NO_OUTAGE, Odds, RandomSchedule, draw
 from harness.explore.shrink import is_wrong
-from harness.explore.sweep import ORACLE, Told, dealing, told
-from harness.explore.tally import Tally, found_by_checkers
+from harness.explore.statistics import RunStatistics, found_by_checkers
+from harness.explore.sweep import ORACLE, CheckerResults, check_runs, partitioned_session
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.plan.catalog import Anomaly
 from models.world import Rules
@@ -34,31 +34,31 @@ SPANNED = (
 
 
 @pytest.fixture(scope="module")
-def swept(spark: SparkSession) -> Swept:
+def swept(spark: SparkSession) -> SweepResult:
     ticks: list[int] = []
     found = sweep(spark, Odds(), range(RUNS), lambda tally: ticks.append(tally.runs))
     assert ticks[-1] == RUNS
     return found
 
 
-def judged(spark: SparkSession, ways: Sequence[Drawn]) -> Told:
-    return told(dealing(spark), range(len(ways)), ways.__getitem__)
+def judged(spark: SparkSession, ways: Sequence[RandomSchedule]) -> CheckerResults:
+    return check_runs(partitioned_session(spark), range(len(ways)), ways.__getitem__)
 
 
-def test_all_four_are_found_and_both_judges_agree(swept: Swept) -> None:
-    assert swept.tally.amiss == {}
-    assert set(swept.tally.found) == set(Anomaly)
-    assert swept.tally.verdict == ANOMALY
-    assert sum(map(len, swept.tally.found.values())) <= swept.tally.exposed < RUNS
+def test_all_four_are_found_and_both_judges_agree(swept: SweepResult) -> None:
+    assert swept.statistics.amiss == {}
+    assert set(swept.statistics.seeds_by_anomaly) == set(Anomaly)
+    assert swept.statistics.verdict == ANOMALY
+    assert sum(map(len, swept.statistics.seeds_by_anomaly.values())) <= swept.statistics.exposed < RUNS
 
 
-def test_every_run_that_was_found_is_one_by_its_state(swept: Swept) -> None:
-    for name, seeds in swept.tally.found.items():
+def test_every_run_that_was_found_is_one_by_its_state(swept: SweepResult) -> None:
+    for name, seeds in swept.statistics.seeds_by_anomaly.items():
         wrong = [seed for seed in range(RUNS) if is_wrong(draw(seed, Odds()), name)]
         assert seeds == wrong
 
 
-def test_the_smallest_schedules_lead_there_and_can_be_replayed(swept: Swept) -> None:
+def test_the_smallest_schedules_lead_there_and_can_be_replayed(swept: SweepResult) -> None:
     for name, way in swept.smallest.items():
         assert is_wrong(way, name)
         assert is_replayable(name, way)
@@ -66,33 +66,33 @@ def test_the_smallest_schedules_lead_there_and_can_be_replayed(swept: Swept) -> 
 
 
 def test_both_judges_agree_where_they_once_did_not(spark: SparkSession) -> None:
-    tally = Tally()
+    tally = RunStatistics()
     tally.add(len(ONCE_APART), judged(spark, [draw(seed, Odds()) for seed in ONCE_APART]))
     assert tally.amiss == {}
 
 
 def test_nothing_is_found_without_an_outage(spark: SparkSession) -> None:
-    tally = Tally()
-    tally.add(200, told(dealing(spark), range(200), partial(draw, odds=Odds(outage=NO_OUTAGE))))
-    assert (tally.exposed, tally.found, tally.amiss) == (0, {}, {})
+    tally = RunStatistics()
+    tally.add(200, check_runs(partitioned_session(spark), range(200), partial(draw, odds=Odds(outage=NO_OUTAGE))))
+    assert (tally.exposed, tally.seeds_by_anomaly, tally.amiss) == (0, {}, {})
     assert tally.verdict == UNKNOWN
 
 
 @pytest.mark.parametrize("redpanda", [False, True], ids=["sim-kafka", "sim-redpanda"])
 def test_rules_of_coordination_protect_and_without_them_nothing_does(spark: SparkSession, *, redpanda: bool) -> None:
     protected, bare = (
-        sweep(spark, replace(odds, redpanda=redpanda), range(250), lambda _: None).tally
+        sweep(spark, replace(odds, redpanda=redpanda), range(250), lambda _: None).statistics
         for odds in (Odds(coordinated=True), WITHOUT)
     )
-    assert (protected.verdict, protected.found) == (CLEAN, {})
+    assert (protected.verdict, protected.seeds_by_anomaly) == (CLEAN, {})
     assert protected.exposed
     assert bare.verdict == ANOMALY
-    assert {Anomaly.STUCK_LSO, Anomaly.TOMBSTONE_DIVERGENCE} <= set(bare.found)
+    assert {Anomaly.STUCK_LSO, Anomaly.TOMBSTONE_DIVERGENCE} <= set(bare.seeds_by_anomaly)
 
 
 def test_a_deletion_inside_a_span_of_the_index_was_never_there(spark: SparkSession) -> None:
     """Found by a sweep: the checkers took a delete that a replica had never had for one that it hides."""
-    way = Drawn(0, Rules(), tuple(SPANNED.split("; ")))
+    way = RandomSchedule(0, Rules(), tuple(SPANNED.split("; ")))
     found = judged(spark, [way])
     assert found_by_checkers(found) == {("0", 2, str(Anomaly.TOMBSTONE_DIVERGENCE))}
 
@@ -101,17 +101,17 @@ def test_a_deletion_inside_a_span_of_the_index_was_never_there(spark: SparkSessi
 def test_judges_that_differ_forbid_a_verdict(name: str) -> None:
     row = {"run": "3", "broker": 2, "anomaly": str(Anomaly.STUCK_LSO)}
     rows = {ORACLE: [row]} if name == ORACLE else {"stuck_lso": [{**row, "anomaly": name}]}
-    tally = Tally()
-    tally.add(10, Told(rows, {}))
+    tally = RunStatistics()
+    tally.add(10, CheckerResults(rows, {}))
     assert tally.verdict == UNKNOWN
-    assert not tally.found
+    assert not tally.seeds_by_anomaly
     ((what, where),) = tally.amiss.items()
     assert what == ("the model's state alone tells" if name == ORACLE else "checkers alone find")
     assert where == [f"seed 3, broker 2: {Anomaly.STUCK_LSO if name == ORACLE else name}"]
 
 
 def test_a_checker_that_raises_forbids_a_verdict() -> None:
-    tally = Tally()
-    tally.add(1, Told({}, {"doubts": "ValueError: no"}))
+    tally = RunStatistics()
+    tally.add(1, CheckerResults({}, {"doubts": "ValueError: no"}))
     assert tally.verdict == UNKNOWN
     assert tally.amiss == {"checkers that raised": ["doubts: ValueError: no"]}

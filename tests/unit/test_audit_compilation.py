@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.audit.judge import WORTH_REDUCING_BYTES, is_big
-from harness.judge.compilation import compile_beside
+from harness.judge.compilation import start_compilation
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,9 +31,9 @@ def test_loops_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     started = []
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(subprocess, "Popen", lambda command, **_: started.append(command[-1]))
-    compile_beside()
+    start_compilation()
     assert started == ["harness.judge.compilation"]
     (tmp_path / "checkers_1").mkdir()
     (tmp_path / "checkers_1" / "groups._number-28.py311.nbi").touch()
-    compile_beside()
+    start_compilation()
     assert len(started) == 1

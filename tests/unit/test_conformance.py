@@ -13,10 +13,10 @@ from fakes.conformance import ModelBrokers
 from harness.brokers.segments.producer_snapshot import encode_producer_snapshot
 from harness.brokers.segments.txnindex import encode_txnindex
 from harness.conformance.cli import conform as command
-from harness.conformance.conform import Asked, groups, told
+from harness.conformance.conform import ConformanceOptions, groups, outcomes_json
 from harness.conformance.files import CLEANED, read_folder
 from harness.conformance.lockstep import Outcome, go
-from harness.conformance.picture import Entry, Held, Picture, Remembered, differences, of_replica, shown
+from harness.conformance.picture import Entry, Picture, ProducerState, StoredBatch, differences, of_replica, shown
 from harness.conformance.schedules import FILLER, PUT, WAYS, at_random, written
 from harness.conformance.simulated import Simulated
 from harness.conformance.steps import (
@@ -190,8 +190,8 @@ OTHERS: dict[str, Any] = {
     "log_start": 1,
     "high_watermark": 1,
     "last_stable_offset": 1,
-    "producers": (Remembered("t", 0, 0, None),),
-    "told": (),
+    "producers": (ProducerState("t", 0, 0, None),),
+    "listed_aborts": (),
     "txnindex": (Entry(0, "t", 0, 1, 1),),
     "cleaned_to": None,
     "epochs": ((0, 5),),
@@ -214,11 +214,11 @@ def test_every_field_is_compared_but_times() -> None:
     assert differences(picture, replace(picture, horizons_ms=())) == []
 
 
-@pytest.mark.parametrize("number", range(len(Held._fields)), ids=Held._fields)
+@pytest.mark.parametrize("number", range(len(StoredBatch._fields)), ids=StoredBatch._fields)
 def test_a_difference_in_any_field_of_a_batch_is_told(number: int) -> None:
     picture = a_picture()
     first, *rest = picture.batches
-    other = Held._make("another" if at == number else value for at, value in enumerate(first))
+    other = StoredBatch._make("another" if at == number else value for at, value in enumerate(first))
     (said,) = differences(picture, replace(picture, batches=(other, *rest)))
     assert "another" in said
     assert str(rest[-1]) not in said, "what both have is left out"
@@ -309,13 +309,13 @@ def test_what_is_wrong_before_a_broker_starts(arguments: list[str], says: str) -
 
 
 def test_groups_of_schedules() -> None:
-    sizes = [len(group) for group in groups(Asked("kafka-3.9", schedules=45), OLD)]
+    sizes = [len(group) for group in groups(ConformanceOptions("kafka-3.9", schedules=45), OLD)]
     assert sizes == [len(WAYS), 20, 20, 5]
 
 
 def test_what_is_told_as_json() -> None:
     outcomes = gone(ModelBrokers(wrong={("two", 3): 2}))
-    said = told(ANOMALY, "kafka-3.9", outcomes, None)
+    said = outcomes_json(ANOMALY, "kafka-3.9", outcomes, None)
     assert (said["verdict"], said["reason"]) == (ANOMALY, None)
     assert [one["agreed"] for one in said["schedules"]] == [1, 6]
     assert said["schedules"][0]["steps"][:2] == ["p writes K", "rest"]

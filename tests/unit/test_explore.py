@@ -17,12 +17,12 @@ from harness.brokers.segments.tombstones import BY_FLAG
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, UsageError
 from harness.explore import report
 from harness.explore.cases import COORDINATED, KIP_87, Case, cases
-from harness.explore.chance import Drawn, Odds
 from harness.explore.cli import explore as command
 from harness.explore.clouds import CLOUD_CASES
-from harness.explore.many import Swept
-from harness.explore.tally import Tally
-from harness.explore.walk import Walked, summary, walk
+from harness.explore.random_runs import SweepResult
+from harness.explore.schedule_generator import Odds, RandomSchedule
+from harness.explore.statistics import RunStatistics
+from harness.explore.walk import WalkResult, summary, walk
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.plan.schedule import read_schedule
 from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
@@ -124,8 +124,8 @@ def test_names_that_are_not_known(target: str, with_: tuple[str, ...], without: 
     ],
 )
 def test_clean_only_where_all_was_seen(case: Case, most_states: int, verdict: str) -> None:
-    told: list[Walked] = []
-    (walked,) = walk([case], processes=1, most_states=most_states, first_only=False, done=told.append)
+    told: list[WalkResult] = []
+    (walked,) = walk([case], processes=1, most_states=most_states, first_only=False, on_progress=told.append)
     assert walked.verdict == verdict
     assert told == [walked]
     assert summary(SIM_KAFKA, (), [walked])["verdict"] == verdict
@@ -239,11 +239,11 @@ def test_random_runs_are_drawn_by_the_rules_asked_for(
 ) -> None:
     asked: list[Odds] = []
 
-    def explore_many(odds: Odds, *_: object) -> Swept:
+    def explore_random_runs(odds: Odds, *_: object) -> SweepResult:
         asked.append(odds)
-        return Swept(Tally(runs=3, exposed=1), {})
+        return SweepResult(RunStatistics(runs=3, exposed=1), {})
 
-    monkeypatch.setattr(report, "explore_many", explore_many)
+    monkeypatch.setattr(report, "explore_random_runs", explore_random_runs)
     assert CliRunner().invoke(command, [*given, "--runs", "3"], standalone_mode=False).return_value == EXIT_CLEAN
     assert asked == [odds]
 
@@ -255,16 +255,16 @@ def test_random_runs_know_no_kip_87() -> None:
 
 
 def test_random_runs_are_told_with_their_smallest_schedules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    way = Drawn(5, Rules(epoch_bump=True), ("t puts K", "2 leaves", "t aborts", "2 returns"))
-    tally = Tally(runs=1000, exposed=100)
-    tally.found["stuck-lso"] = [7, 9]
+    way = RandomSchedule(5, Rules(epoch_bump=True), ("t puts K", "2 leaves", "t aborts", "2 returns"))
+    tally = RunStatistics(runs=1000, exposed=100)
+    tally.seeds_by_anomaly["stuck-lso"] = [7, 9]
     asked: list[tuple[Odds, range]] = []
 
-    def explore_many(odds: Odds, seeds: range, *_: object) -> Swept:
+    def explore_random_runs(odds: Odds, seeds: range, *_: object) -> SweepResult:
         asked.append((odds, seeds))
-        return Swept(tally, {"stuck-lso": way})
+        return SweepResult(tally, {"stuck-lso": way})
 
-    monkeypatch.setattr(report, "explore_many", explore_many)
+    monkeypatch.setattr(report, "explore_random_runs", explore_random_runs)
     options = ["--target", SIM_KAFKA, "--runs", "1000", "--seed", "4", "--with", COORDINATED, "--out", str(tmp_path)]
     ran = CliRunner().invoke(command, [*options, "--format", "json"], standalone_mode=False)
     assert ran.return_value == EXIT_ANOMALY

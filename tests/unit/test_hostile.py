@@ -44,9 +44,9 @@ from harness.judge.outcome import RunResult
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, finding_line, finding_of
 from harness.nightly.cells import results_of
 from harness.nightly.cli import _show as show_night
-from harness.nightly.ledger import Said
+from harness.nightly.ledger import ScenarioResult
 from harness.nightly.reports import markdown, summary, write_junit
-from harness.report.going import Going
+from harness.report.running import RunningRun
 from harness.report.runs import stored_runs
 from harness.report.site import index_page, write_site
 from harness.run_folder.store import RunFolder
@@ -215,14 +215,14 @@ def test_audits_of_a_cluster(capsys: Capture, command: tuple[str, ...], code: in
 
 def test_nightly(tmp_path: Path, capsys: Capture) -> None:
     plan = plan_of(nemeses=["kill", "none"])
-    said = Said("stuck-lso", ANOMALY, HOSTILE, (HOSTILE,), HOSTILE)
+    said = ScenarioResult("stuck-lso", ANOMALY, HOSTILE, (HOSTILE,), HOSTILE)
     attempts = [
         failed(0, why=HOSTILE),
         replace(ended(0, 2, said), strays=(HOSTILE,), run_dir=HOSTILE),
         failed(1, why=HOSTILE),
         failed(1, 2, why=HOSTILE),
     ]
-    plan = replace(plan, told={**plan.told, "command": HOSTILE})
+    plan = replace(plan, details={**plan.details, "command": HOSTILE})
     results = results_of(plan, attempts)
     show_night(results, [HOSTILE])
     assert checked(capsys.readouterr().out).count(LITERAL) >= 4
@@ -280,8 +280,8 @@ def test_a_site_over_runs_whose_manifests_and_logs_are_hostile(tmp_path: Path, c
 def test_the_index_of_runs_that_go_on(tmp_path: Path) -> None:
     stored(tmp_path, 1, CLEAN)
     runs, _ = stored_runs(tmp_path)
-    going = Going(HOSTILE, {**MANIFEST, "nemesis": HOSTILE}, ((HOSTILE, HOSTILE),))
-    shows_no_markup(index_page(runs, [HOSTILE], going=[going], reload_s=2))
+    going = RunningRun(HOSTILE, {**MANIFEST, "nemesis": HOSTILE}, ((HOSTILE, HOSTILE),))
+    shows_no_markup(index_page(runs, [HOSTILE], running=[going], reload_s=2))
 
 
 # --- explore, conform ---------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.judge.lasting import lasting
+from harness.judge.stuck_durations import stuck_durations
 
 TOPIC = "stuck-lso"
 FOUND, EXPIRIES, RESTART, NEXT = (
@@ -39,17 +39,19 @@ def replica(broker: int = 2, partition: int = 0, last_stable_offset: int = 60, *
 
 
 def test_no_lines_tell_nothing() -> None:
-    assert lasting([]) == []
+    assert stuck_durations([]) == []
 
 
 def test_nothing_stuck_is_nothing_to_follow() -> None:
     lines = [line(FOUND, broker) for broker in (1, 2, 3)]
-    assert lasting(lines) == [{"step": "found", "summary": "after found", "after_s": 0.0, "stuck": [], "ended": []}]
+    assert stuck_durations(lines) == [
+        {"step": "found", "summary": "after found", "after_s": 0.0, "stuck": [], "ended": []}
+    ]
 
 
 def test_a_replica_is_stuck_as_long_as_its_transaction_is_open() -> None:
     lines = [line(FOUND, 1), stuck(FOUND), line(EXPIRIES, 1), stuck(EXPIRIES, high_watermark=90)]
-    assert lasting(lines) == [
+    assert stuck_durations(lines) == [
         {
             "step": "found",
             "summary": "after found",
@@ -70,18 +72,18 @@ def test_a_replica_is_stuck_as_long_as_its_transaction_is_open() -> None:
 def test_what_ends_it_decides_for_what_the_transaction_is_taken() -> None:
     found = [stuck(FOUND, partition=partition) for partition in (0, 1)]
     ended = [line(NEXT, partition=0), line(NEXT, partition=1, aborted=[[5, 10]])]
-    told = lasting([*found, *ended])[1]
+    told = stuck_durations([*found, *ended])[1]
     assert told["stuck"] == []
     assert told["ended"] == [replica(partition=0, outcome="committed"), replica(partition=1, outcome="aborted")]
 
 
 def test_another_transaction_that_was_aborted_is_not_taken_for_it() -> None:
-    told = lasting([stuck(FOUND), line(NEXT, aborted=[[5, 40], [6, 10]])])[1]
+    told = stuck_durations([stuck(FOUND), line(NEXT, aborted=[[5, 40], [6, 10]])])[1]
     assert told["ended"] == [replica(outcome="committed")]
 
 
 def test_each_partition_ends_in_its_own_step() -> None:
-    told = lasting(
+    told = stuck_durations(
         [
             *[stuck(FOUND, partition=partition) for partition in (0, 1)],
             line(NEXT, partition=0), stuck(NEXT, partition=1),
@@ -93,18 +95,18 @@ def test_each_partition_ends_in_its_own_step() -> None:
 
 
 def test_every_stuck_broker_is_told() -> None:
-    told = lasting([*[stuck(FOUND, broker) for broker in (2, 3)], stuck(RESTART, 2), line(RESTART, 3)])
+    told = stuck_durations([*[stuck(FOUND, broker) for broker in (2, 3)], stuck(RESTART, 2), line(RESTART, 3)])
     assert [one["broker"] for one in told[0]["stuck"]] == [2, 3]
     assert [one["broker"] for one in told[1]["stuck"]] == [2]
     assert [one["broker"] for one in told[1]["ended"]] == [3]
 
 
 def test_an_epoch_that_is_told_differently_after_a_restart_is_the_same_transaction() -> None:
-    told = lasting([stuck(FOUND), stuck(RESTART, open=[[5, 1, 10]])])
+    told = stuck_durations([stuck(FOUND), stuck(RESTART, open=[[5, 1, 10]])])
     assert told[1]["stuck"] == [replica(last_stable_offset=10)]
 
 
 def test_another_transaction_that_is_open_later_is_not_the_one_that_was_found() -> None:
-    told = lasting([line(FOUND, 1), stuck(FOUND), stuck(EXPIRIES, 1), stuck(EXPIRIES, open=[[5, 0, 70]])])[1]
+    told = stuck_durations([line(FOUND, 1), stuck(FOUND), stuck(EXPIRIES, 1), stuck(EXPIRIES, open=[[5, 0, 70]])])[1]
     assert told["stuck"] == []
     assert told["ended"] == [replica(last_stable_offset=10, outcome="committed")]

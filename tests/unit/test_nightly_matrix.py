@@ -150,11 +150,11 @@ def test_newest_patches_are_asked_of_those_who_publish_them(monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("target", "answer", "says"),
     [
-        ("kafka-4.4", (503, {}), "Maven Central does not tell the versions of kafka: 503"),
-        ("kafka-4.4", (200, b"<metadata"), "Maven Central does not tell the versions of kafka: "),
-        ("redpanda-26.2", (404, {}), "Docker Hub does not tell the versions of redpanda: 404"),
-        ("redpanda-26.2", (200, {"errors": []}), "Docker Hub does not tell the versions of redpanda: 'results'"),
-        ("redpanda-26.2", (200, []), "Docker Hub does not tell the versions of redpanda: "),
+        ("kafka-4.4", (503, {}), "Maven Central does not list the versions of kafka: 503"),
+        ("kafka-4.4", (200, b"<metadata"), "Maven Central does not list the versions of kafka: "),
+        ("redpanda-26.2", (404, {}), "Docker Hub does not list the versions of redpanda: 404"),
+        ("redpanda-26.2", (200, {"errors": []}), "Docker Hub does not list the versions of redpanda: 'results'"),
+        ("redpanda-26.2", (200, []), "Docker Hub does not list the versions of redpanda: "),
     ],
 )
 def test_places_that_do_not_tell(

@@ -11,14 +11,14 @@ from xml.etree import ElementTree as ET
 
 import psutil
 import pytest
-from fakes.progress import FakeTeller
+from fakes.progress import FakeNightProgress
 
 from harness.errors import UsageError
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.nightly.cells import CellResult, Status, exit_code, results_of, strays_of
 from harness.nightly.expectations import Expectation, expected, read_expectations
-from harness.nightly.grid import grid, words
-from harness.nightly.ledger import ATTEMPTS, Attempt, Ledger, Plan, Said
+from harness.nightly.grid import cell_text, grid
+from harness.nightly.ledger import ATTEMPTS, Attempt, Ledger, Plan, ScenarioResult
 from harness.nightly.matrix import read_matrix
 from harness.nightly.night import work
 from harness.nightly.reports import markdown, summary, write_junit
@@ -36,13 +36,21 @@ def plan_of(**given: Any) -> Plan:
     return Plan(matrix, expected(matrix.cells, read_expectations(None)), TOLD)
 
 
-def found(*names: str, scenario: str = STUCK) -> Said:
-    return Said(scenario, ANOMALY, "it is stuck", names or (STUCK,), "the witness")
+def found(*names: str, scenario: str = STUCK) -> ScenarioResult:
+    return ScenarioResult(scenario, ANOMALY, "it is stuck", names or (STUCK,), "the witness")
 
 
-def ended(outage: int = 0, number: int = 1, *said: Said, **more: Any) -> Attempt:
+def ended(outage: int = 0, number: int = 1, *said: ScenarioResult, **more: Any) -> Attempt:
     return Attempt(
-        outage, number, exit_code=1, took_s=20.0, failure=None, run_dir="a/run", version="3.9.2", said=said, **more
+        outage,
+        number,
+        exit_code=1,
+        took_s=20.0,
+        failure=None,
+        run_dir="a/run",
+        version="3.9.2",
+        scenario_results=said,
+        **more,
     )
 
 
@@ -50,17 +58,17 @@ def failed(outage: int = 0, number: int = 1, code: int = 255, why: str = "the cl
     return Attempt(outage, number, code, 5.0, why)
 
 
-def worked(ledger: Ledger, attempts: Sequence[Attempt], budget_s: float | None = None) -> FakeTeller:
+def worked(ledger: Ledger, attempts: Sequence[Attempt], budget_s: float | None = None) -> FakeNightProgress:
     """Work through the plan, where runs end as given, by outage and number."""
-    teller = FakeTeller()
+    progress = FakeNightProgress()
     known = {(one.outage, one.number): one for one in attempts}
 
     def run_one(index: int, number: int, limit_s: float | None) -> Attempt:
-        teller.limits.append(limit_s)
+        progress.limits.append(limit_s)
         return known[index, number]
 
-    work(ledger, run_one, teller, budget_s=budget_s, now_s=lambda: teller.now)
-    return teller
+    work(ledger, run_one, progress, budget_s=budget_s, now_s=lambda: progress.now)
+    return progress
 
 
 @pytest.fixture
@@ -92,15 +100,15 @@ def test_a_night_that_was_cut_off_goes_on(ledger: Ledger) -> None:
 
 def test_no_run_is_begun_that_may_not_end_in_time(tmp_path: Path) -> None:
     ledger = Ledger.create(tmp_path / "n", plan_of(nemeses=["kill", "none"], repeats=2))
-    teller = worked(ledger, [ended(index) for index in range(4)], budget_s=50.0)
-    assert teller.begun == [(0, 1), (1, 1)]
-    assert teller.limits == [50.0, 30.0]
+    progress = worked(ledger, [ended(index) for index in range(4)], budget_s=50.0)
+    assert progress.begun == [(0, 1), (1, 1)]
+    assert progress.limits == [50.0, 30.0]
 
 
 def test_a_plan_is_read_again_as_it_was(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.host.leftovers.Owner.lives", lambda _: False)
     again = Ledger.reopen(ledger.path).plan
-    assert (again.matrix, again.told) == (ledger.plan.matrix, ledger.plan.told)
+    assert (again.matrix, again.details) == (ledger.plan.matrix, ledger.plan.details)
     assert {cell: (one.verdict, one.why) for cell, one in again.expected.items()} == {
         cell: (one.verdict, one.why) for cell, one in ledger.plan.expected.items()
     }
@@ -139,7 +147,10 @@ def result_of(verdict: str, *attempts: Attempt, repeats: int = 1) -> CellResult:
     return result
 
 
-CLEAN_SAID, UNKNOWN_SAID = Said(STUCK, CLEAN, "all is well"), Said(STUCK, UNKNOWN, "the window did not open")
+CLEAN_SAID, UNKNOWN_SAID = (
+    ScenarioResult(STUCK, CLEAN, "all is well"),
+    ScenarioResult(STUCK, UNKNOWN, "the window did not open"),
+)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +190,7 @@ def test_a_cell_is_as_loud_as_the_loudest_of_its_repeats() -> None:
 def test_what_failed_once_is_flaky_and_not_dropped() -> None:
     result = result_of(CLEAN, failed(), ended(0, 2, CLEAN_SAID))
     assert (result.status, result.flaky) == (Status.AS_EXPECTED, ("the cluster did not come up",))
-    assert words(result) == "clean (flaky)"
+    assert cell_text(result) == "clean (flaky)"
 
 
 def test_a_cell_has_its_share_of_the_seconds() -> None:
@@ -224,7 +235,7 @@ def told() -> tuple[Plan, list[CellResult], list[str]]:
 def test_the_grid_has_a_column_a_version(told: tuple[Plan, list[CellResult], list[str]]) -> None:
     shown = grid(told[1])
     assert shown.columns == ("kafka 3.9.2", "kafka 3.9.2")
-    assert [(head, [words(one) for one in row if one]) for head, row in shown.rows] == [
+    assert [(head, [cell_text(one) for one in row if one]) for head, row in shown.rows] == [
         ((STUCK, "value", "librdkafka", "kill", "local"), ["anomaly 2/2", "FIXED UPSTREAM 2/2"]),
         ((STUCK, "value", "librdkafka", "none", "local"), ["clean 2/2", "FAILED 1/2 (flaky)"]),
     ]

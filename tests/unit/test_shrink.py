@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.explore.chance import Drawn, Odds, draw
-from harness.explore.many import is_replayable
+from harness.explore.random_runs import is_replayable
+from harness.explore.schedule_generator import Odds, RandomSchedule, draw
 from harness.explore.shrink import cost, is_wrong, shrink
 from harness.plan.catalog import Anomaly
 from models.world import Rules
@@ -23,7 +23,7 @@ SEVEN = ("p puts K", "2 leaves", "p deletes K", "1 cleans", "time passes", "1 cl
     ],
 )
 def test_rare_words_give_way_to_plain_ones(steps: tuple[str, ...]) -> None:
-    drawn = Drawn(0, Rules(epoch_bump=True), steps)
+    drawn = RandomSchedule(0, Rules(epoch_bump=True), steps)
     assert is_wrong(drawn, Anomaly.TOMBSTONE_DIVERGENCE)
     small = shrink(drawn, Anomaly.TOMBSTONE_DIVERGENCE)
     assert is_replayable(Anomaly.TOMBSTONE_DIVERGENCE, small)
@@ -32,7 +32,7 @@ def test_rare_words_give_way_to_plain_ones(steps: tuple[str, ...]) -> None:
 
 
 def test_a_smallest_one_stays() -> None:
-    drawn = Drawn(0, Rules(), SEVEN)
+    drawn = RandomSchedule(0, Rules(), SEVEN)
     assert shrink(drawn, Anomaly.TOMBSTONE_DIVERGENCE) == drawn
 
 
@@ -41,7 +41,7 @@ def test_a_transaction_goes_on_when_the_cleaners_are_done() -> None:
         "t puts K", "2 leaves", "t aborts", "1 cleans", "1 cleans", "t puts K", "t commits", "time passes", "1 cleans",
         "2 returns",
     )  # fmt: skip
-    small = shrink(Drawn(0, Rules(epoch_bump=True), steps), Anomaly.ABORTED_TO_COMMITTED)
+    small = shrink(RandomSchedule(0, Rules(epoch_bump=True), steps), Anomaly.ABORTED_TO_COMMITTED)
     assert small.steps.index("t puts K", 1) > small.steps.index("time passes")
 
 

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from harness.explore.chance import ADDS, LEAVES, NO_OUTAGE, OUTAGES, Odds, draw
+from harness.explore.schedule_generator import ADDS, LEAVES, NO_OUTAGE, OUTAGES, Odds, draw
 from harness.plan.catalog import Anomaly
 from models.batch import encode
 from models.invariants import LOST_VALUE

@@ -10,7 +10,7 @@ from checkers.evidence.parse import DISK, log_rows
 from checkers.evidence.schemas import ABORTS, ENTRIES, HISTORY, OBSERVATIONS, SETTINGS, STATES
 from harness.brokers.segments.batches import iter_batches
 from harness.cluster import observe
-from harness.explore.chance import NO_OUTAGE, Odds, draw
+from harness.explore.schedule_generator import NO_OUTAGE, Odds, draw
 from harness.explore.witness import Witness, delivered, read_back, watch
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from models.batch import encode

@@ -36,8 +36,8 @@ class FakeProgress:
 
 
 @dataclass
-class FakeTeller:
-    """Implements `Teller` of nights; its time passes where a run ends, by how long the run took.
+class FakeNightProgress:
+    """Implements `NightProgress`; its time passes where a run ends, by how long the run took.
 
     ``begun``: index of the outage and number of the attempt; ``limits``: of the runs, for whoever runs them.
     """

@@ -1,4 +1,4 @@
-"""Runs that are going on: what each is at, by its own log."""
+"""Runs that have not ended: the current stage of each, by its own log."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _NOT_STAGES: Final = ("Spark is up", "the checkers are planned", "the workers ar
 
 
 @dataclass(frozen=True)
-class Going:
-    """A run whose process lives; ``stages``: what it has told so far, with when, the last one now."""
+class RunningRun:
+    """A run whose process lives; ``stages``: its stages so far with their times, the last one is the current."""
 
     name: str
     manifest: dict[str, Any]
     stages: tuple[tuple[str, str], ...]
 
 
-def going_runs(results: Path) -> list[Going]:
-    """Return the runs of a results folder that are going on, oldest first."""
-    found = []
+def running_runs(results: Path) -> list[RunningRun]:
+    """Return the runs of a results folder that have not ended, oldest first."""
+    running = []
     for path in run_folders(results):
         try:
             manifest = json.loads((path / MANIFEST).read_text())
@@ -37,8 +37,8 @@ def going_runs(results: Path) -> list[Going]:
         except (OSError, ValueError, KeyError, TypeError):
             continue
         if lives:
-            found.append(Going(str(path.relative_to(results)), manifest, _stages(path / HARNESS_LOG)))
-    return sorted(found, key=lambda run: run.name.rpartition("/")[2])
+            running.append(RunningRun(str(path.relative_to(results)), manifest, _stages(path / HARNESS_LOG)))
+    return sorted(running, key=lambda run: run.name.rpartition("/")[2])
 
 
 def _stages(log: Path) -> tuple[tuple[str, str], ...]:
@@ -46,5 +46,5 @@ def _stages(log: Path) -> tuple[tuple[str, str], ...]:
         lines = log.read_text(errors="replace").splitlines()
     except OSError:
         return ()
-    told = [match.groups() for line in lines if (match := _STAGE.match(line))]
-    return tuple((at, what) for at, what in told if what not in _NOT_STAGES)
+    stages = [match.groups() for line in lines if (match := _STAGE.match(line))]
+    return tuple((at, what) for at, what in stages if what not in _NOT_STAGES)

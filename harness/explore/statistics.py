@@ -1,0 +1,119 @@
+"""Statistics of random runs: how many were exposed, how many had each finding, and whether both judges agree.
+
+A run is *exposed* where a broker missed a record that the others removed, or would have, by the facts that real runs
+earn ``clean`` with (`harness.judge.verdict.earn`), or where there was any finding. Checkers judge by rows, the model by
+its own state (`models.invariants`): where they differ, one of the two is wrong, and the other results do not count.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+from checkers.anomalies import FINDERS
+from checkers.consistency.doubts import CONTRADICTION
+from harness.explore.sweep import ORACLE
+from harness.judge.guarantees import CHECKER
+from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, earn
+from models.invariants import LOST_VALUE
+from models.world import ABSENT, ADDED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from harness.explore.sweep import CheckerResults
+
+_CRITICAL: Final = ("run", "kind", "payload_offset", "critical_offset")
+MOST_LISTED: Final = 5
+"""How many examples of each kind are listed."""
+
+
+@dataclass
+class RunStatistics:
+    """Counts. ``seeds_by_anomaly``: seeds of runs. ``amiss``: what forbids a verdict, with examples."""
+
+    runs: int = 0
+    exposed: int = 0
+    seeds_by_anomaly: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    amiss: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    @property
+    def verdict(self) -> str:
+        """Clean only where runs were exposed; unknown where the judges differ, whatever the findings."""
+        if self.amiss:
+            return UNKNOWN
+        return ANOMALY if self.seeds_by_anomaly else CLEAN if self.exposed else UNKNOWN
+
+    def add(self, runs: int, results: CheckerResults) -> None:
+        """Count the runs of one job."""
+        findings = found_by_checkers(results)
+        oracle = {(row["run"], row["broker"], row["anomaly"]) for row in results.rows.get(ORACLE, [])}
+        self.runs += runs
+        runs_with_findings = {run for run, *_ in findings}
+        self.exposed += len(runs_with_findings | set(_exposed(results.rows.get("exposure", []))))
+        for name in sorted({name for *_, name in findings & oracle}):
+            self.seeds_by_anomaly[name] += sorted(
+                {int(run) for run, _, name_found in findings & oracle if name_found == name}
+            )
+        self._note("checkers alone find", findings - oracle)
+        self._note("the model's state alone tells", oracle - findings)
+        self._note("contradictions", _of_rows(results.rows.get("doubts", []), "reason", CONTRADICTION))
+        broken = [row for row in results.rows.get(CHECKER, []) if row["run"] not in runs_with_findings]
+        self._note("guarantees broken without an anomaly", _of_rows(broken, "guarantee"))
+        for name, error in results.raised.items():
+            self.amiss["checkers that raised"].append(f"{name}: {error}")
+
+    def _note(self, kind: str, places: Iterable[tuple[str, int | None, str]]) -> None:
+        for run, broker, text in sorted(places, key=lambda place: (int(place[0]), str(place[1]), place[2])):
+            self.amiss[kind].append(f"seed {run}, broker {broker}: {text}")
+
+
+def found_by_checkers(results: CheckerResults) -> set[tuple[str, int, str]]:
+    """Return run, broker and anomaly; a doubt has no anomaly name, and stands for the model's `LOST_VALUE`."""
+    named = {(row["run"], row["broker"], row["anomaly"]) for name in FINDERS for row in results.rows.get(name, [])}
+    doubts = [row for row in results.rows.get("doubts", []) if row["kind"] != CONTRADICTION]
+    return named | {(row["run"], row["broker"], LOST_VALUE) for row in doubts}
+
+
+def _of_rows(rows: Iterable[dict[str, Any]], column: str, kind: str | None = None) -> set[tuple[str, int | None, str]]:
+    return {(row["run"], row["broker"], row[column]) for row in rows if kind is None or row["kind"] == kind}
+
+
+def _exposed(facts: list[dict[str, Any]]) -> Iterable[str]:
+    """Yield the runs in which any critical record earns ``clean``."""
+
+    def place(row: dict[str, Any]) -> tuple[Any, ...]:
+        return tuple(-1 if row[name] is None else row[name] for name in _CRITICAL)
+
+    for (run, kind, *_), group in groupby(sorted(facts, key=place), key=place):
+        rows = list(group)
+        brokers = [row["broker"] for row in rows]
+        absent = [ADDED if ADDED in brokers else ABSENT]
+        scenario = {"replicas": {str(rows[0]["partition"]): brokers}, "critical": [kind]}
+        if earn(scenario, rows, [], absent=absent)[0]:
+            yield run
+
+
+def summary(target: str, with_: Sequence[str], statistics: RunStatistics, more: dict[str, Any]) -> dict[str, Any]:
+    """Return the printed JSON; ``more``: further fields of the sweep."""
+    return {
+        "schema": 1,
+        "verdict": statistics.verdict,
+        "target": {"name": target, "with": list(with_)},
+        **more,
+        "runs": statistics.runs,
+        "exposed": statistics.exposed,
+        "found": {
+            name: {
+                "runs": len(seeds),
+                "per_1000": round(1000 * len(seeds) / statistics.runs, 3),
+                "first_seed": min(seeds),
+            }
+            for name, seeds in sorted(statistics.seeds_by_anomaly.items())
+        },
+        "amiss": {
+            kind: {"times": len(places), "first": places[:MOST_LISTED]} for kind, places in statistics.amiss.items()
+        },
+    }

@@ -1,0 +1,64 @@
+"""How long replicas stayed stuck: which were still stuck at each step, by ``aftermath.jsonl``.
+
+The schema is in `harness.run.aftermath`.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Line = dict[str, Any]
+
+
+def stuck_durations(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """Return one entry a step: ``step``, ``summary``, ``after_s`` since the finding, ``stuck``, ``ended``.
+
+    ``stuck`` and ``ended`` list the replicas that were stuck when found, with their status at the step:
+    ``{broker, topic, partition, last_stable_offset, high_watermark}``, and for an ended one ``outcome``:
+    the outcome of the transaction for its consumers. A replica is stuck as long as a transaction that was open
+    when found is open on it.
+    """
+    steps = [list(group) for _, group in groupby(lines, key=lambda line: line["step"])]
+    open_when_found = {_replica(line): _open(line) for line in steps[0] if line["open"]} if steps else {}
+    entries = []
+    for step in steps:
+        replicas = [
+            (line, bool(open_when_found[_replica(line)] & _open(line)))
+            for line in step
+            if _replica(line) in open_when_found
+        ]
+        entries.append(
+            {
+                "step": step[0]["step"],
+                "summary": step[0]["summary"],
+                "after_s": (step[0]["time_ms"] - lines[0]["time_ms"]) / 1000,
+                "stuck": [_status(line) for line, is_stuck in replicas if is_stuck],
+                "ended": [
+                    {**_status(line), "outcome": _outcome(line, open_when_found[_replica(line)])}
+                    for line, is_stuck in replicas
+                    if not is_stuck
+                ],
+            }
+        )
+    return entries
+
+
+def _replica(line: Line) -> tuple[int, str, int]:
+    return line["broker"], line["topic"], line["partition"]
+
+
+def _open(line: Line) -> set[tuple[int, int]]:
+    """Return producer id and first offset of open transactions; the epoch may differ after a restart."""
+    return {(producer_id, first_offset) for producer_id, _, first_offset in line["open"]}
+
+
+def _outcome(line: Line, transactions: set[tuple[int, int]]) -> str:
+    return "aborted" if transactions & {tuple(pair) for pair in line["aborted"]} else "committed"
+
+
+def _status(line: Line) -> dict[str, Any]:
+    return {name: line[name] for name in ("broker", "topic", "partition", "last_stable_offset", "high_watermark")}
