@@ -58,7 +58,7 @@ def serve(address: Address, starts: Mapping[str, int], named: Mapping[str, Named
 
 
 def _read(connection: Connection, starts: Mapping[str, int]) -> dict[str, tuple[ReplicaState, set[tuple[int, int]]]]:
-    """Read each replica to its last stable offset; return the last answer, and the aborted transactions of all answers."""
+    """Read each replica to its last stable offset; return the last answer, and the aborts of all answers."""
     offsets = {(topic, 0): start for topic, start in starts.items()}
     states: dict[str, tuple[ReplicaState, set[tuple[int, int]]]] = {}
     while offsets:
