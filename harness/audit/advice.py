@@ -21,7 +21,7 @@ BOOTSTRAP: Final = '--bootstrap-server "$BOOTSTRAP"'
 """The first command sets the variable."""
 ANY_BROKER: Final = "HOST:PORT"
 """A placeholder for the user to replace: an audit of folders has no address."""
-PAUSED: Final = {"min.cleanable.dirty.ratio": "1", "max.compaction.lag.ms": "9223372036854775807"}
+PAUSE_SETTINGS: Final = {"min.cleanable.dirty.ratio": "1", "max.compaction.lag.ms": "9223372036854775807"}
 """Settings that pause a topic's compaction; seen to do so on 4.4.0."""
 
 UNDECIDED_MEANS: Final = (
@@ -113,14 +113,14 @@ def _advice(finding: dict[str, Any], partition: _Partition, bootstrap: str) -> d
 
 
 def _pause_compaction(topic: str) -> str:
-    settings = ",".join(f"{name}={value}" for name, value in PAUSED.items())
+    settings = ",".join(f"{name}={value}" for name, value in PAUSE_SETTINGS.items())
     return f"kafka-configs.sh {BOOTSTRAP} --alter --entity-type topics --entity-name {topic} --add-config {settings}"
 
 
 def _resume_compaction(topic: str) -> str:
     return (
         f"kafka-configs.sh {BOOTSTRAP} --alter --entity-type topics --entity-name {topic} --delete-config "
-        f"{','.join(PAUSED)}  # or --add-config with the values that the topic had"
+        f"{','.join(PAUSE_SETTINGS)}  # or --add-config with the values that the topic had"
     )
 
 

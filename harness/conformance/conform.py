@@ -74,7 +74,7 @@ def conform(options: ConformanceOptions, folder: Path, progress: Progress) -> tu
 def _target(options: ConformanceOptions) -> Target:
     target = find_target(options.target)
     if target.system != KAFKA:
-        raise UsageError(f"--target {options.target} is not Kafka: the model is of Kafka only")
+        raise UsageError(f"--target {options.target} is no Kafka: the model is of Kafka only")
     if options.transactions > 1 and int(target.version.split(".")[0]) < WITH_VERSION_2:
         raise UsageError(
             f"--transactions 2: {options.target} has no transactions of version 2: choose one from kafka-4.0 on"

@@ -195,4 +195,4 @@ def _show(results_of_cells: list[CellResult], strays: list[str]) -> None:
         for failure in result.flaky:
             out.line(f"FLAKY {result.cell}: {failure}")
     for stray in strays:
-        out.line(f"FOUND WHERE NO CELL LOOKS {stray}")
+        out.line(f"FINDING OUTSIDE ALL CELLS {stray}")

@@ -80,7 +80,7 @@ def write_junit(path: Path, results: Sequence[CellResult], strays: Sequence[str]
             problem.text = "\n".join(map(visible, filter(None, (result.why, result.witness, *result.runs))))
             case.result = [problem]
         for failure in result.flaky:
-            case.add_interim_result(FlakyError(visible(failure), "failed, and did not the second time"))
+            case.add_interim_result(FlakyError(visible(failure), "failed once, and not at the second attempt"))
         suite.add_testcase(case)
     for stray in strays:
         case = TestCase("nothing is found where no cell looks", SUITE)

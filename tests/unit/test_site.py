@@ -78,7 +78,7 @@ def test_each_run_has_its_page_and_each_anomaly_too(tmp_path: Path) -> None:
     assert (site / "runs/kafka-4.4/stuck-lso" / f"{ID.format(2)}.html").read_text() == "as it was stored"
     shown = (site / "anomalies" / "stuck-lso.html").read_text()
     assert f'href="../runs/kafka-4.4/stuck-lso/{path.name}.html#finding-1"' in shown
-    assert "No run here has found it." in (site / "anomalies" / "aborted-to-committed.html").read_text()
+    assert "No run in this folder has this anomaly." in (site / "anomalies" / "aborted-to-committed.html").read_text()
 
 
 def test_what_is_no_whole_run_is_left_out_and_told(tmp_path: Path) -> None:
