@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 import pytest
+import requests.sessions  # noqa: F401  (urllib3 binds a socket when it is first imported)
 
 from harness import cli
 from harness.command_line.parameters import Count, FilePath, Names, Number, Text
