@@ -30,7 +30,7 @@ class NemesisContext:
     copy_bytes_per_s: int
     write_ballast: Callable[[], None]
 
-    def ability(self, protocol: type[Ability]) -> Ability:
+    def ability(self, protocol: Callable[..., Ability]) -> Ability:
         """Return the runtime as one that has the ability. Raises `HarnessError` for a runtime that lacks it."""
         return ability(self.cluster.runtime, protocol)
 

@@ -8,7 +8,7 @@ acts it gets the ability with `ability`.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast, runtime_checkable
 
 from harness.errors import HarnessError, UsageError
 
@@ -114,9 +114,13 @@ class AdminApi(Protocol):
         ...
 
 
-def ability(runtime: Runtime, protocol: type[Ability]) -> Ability:
-    """Return the runtime as one that has the ability. Raises `HarnessError` for a runtime that lacks it."""
-    if not isinstance(runtime, protocol):
+def ability(runtime: Runtime, protocol: Callable[..., Ability]) -> Ability:
+    """Return the runtime as one that has the ability, a protocol of this module.
+
+    Raises `HarnessError` for a runtime that lacks it.
+    """
+    # Not annotated as a type: mypy takes none that is abstract.
+    if not isinstance(runtime, cast("type[Ability]", protocol)):
         raise HarnessError(f"brokers of this runtime have no {protocol.__name__}: {protocol.__doc__}")
     return runtime
 
