@@ -12,7 +12,7 @@ Aftermath schema (``aftermath.jsonl``), one line a replica and step:
     topic, partition, broker
     log_end, high_watermark, last_stable_offset    int
     open       list   [[producer id, epoch, first offset], ...] as DescribeProducers has it
-    aborted    list   [[producer id, first offset], ...] as a read_committed consumer is told
+    aborted    list   [[producer id, first offset], ...] as a read_committed Fetch lists them
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class Run:
         progress: Callable[[str], None],
         on_window: Callable[[], None] = lambda: None,
     ) -> None:
-        """Remember the parts; nothing is started. ``on_window`` is told when nothing is left but to wait."""
+        """Remember the parts; nothing is started. ``on_window`` is called when nothing is left but to wait."""
         self._make_producer = make_producer
         self._test = test
         self._runtime = runtime
