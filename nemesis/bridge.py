@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nemesis import partition, topology
-from nemesis.fault import FIREWALL, Nemesis
+from nemesis import topology
 
 if TYPE_CHECKING:
     from harness.plan.placement import Placement
-    from nemesis.fault import NemesisContext
 
 FEWEST = 5
 
@@ -33,21 +31,11 @@ def why_unfit(placement: Placement) -> str | None:
     return None
 
 
-def inject(context: NemesisContext) -> None:
-    """Connect the halves by the bridge alone."""
-    topology.impose(context, shape(context.cluster.placement))
-
-
-NEMESIS = Nemesis(
+NEMESIS = topology.fault(
     name="bridge",
     summary="two halves that one broker connects (needs root; five brokers or more)",
     leaving="leave broker {broker} the bridge",
     returning="let broker {broker} hear everybody again",
-    inject=inject,
-    heal=topology.lift,
-    lives_on=True,
-    needs=FIREWALL,
-    broker_settings=partition.BROKER_SETTINGS,
     shape=shape,
     why_unfit=why_unfit,
 )

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nemesis import partition, topology
-from nemesis.fault import FIREWALL, Nemesis
+from nemesis import topology
 
 if TYPE_CHECKING:
     from harness.plan.placement import Placement
-    from nemesis.fault import NemesisContext
 
 
 def shape(placement: Placement) -> topology.Graph:
@@ -25,20 +23,10 @@ def shape(placement: Placement) -> topology.Graph:
     return graph
 
 
-def inject(context: NemesisContext) -> None:
-    """Silence them."""
-    topology.impose(context, shape(context.cluster.placement))
-
-
-NEMESIS = Nemesis(
+NEMESIS = topology.fault(
     name="one-way",
     summary="the broker hears everybody, and nobody hears it (needs root)",
     leaving="silence broker {broker}",
     returning="let broker {broker} be heard",
-    inject=inject,
-    heal=topology.lift,
-    lives_on=True,
-    needs=FIREWALL,
-    broker_settings=partition.BROKER_SETTINGS,
     shape=shape,
 )

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nemesis import partition, topology
-from nemesis.fault import FIREWALL, Nemesis
+from nemesis import topology
 
 if TYPE_CHECKING:
     from harness.plan.placement import Placement
-    from nemesis.fault import NemesisContext
 
 FEWEST, STAYING = 5, 3
 
@@ -34,21 +32,11 @@ def why_unfit(placement: Placement) -> str | None:
     return None
 
 
-def inject(context: NemesisContext) -> None:
-    """Leave every broker its two neighbours."""
-    topology.impose(context, shape(context.cluster.placement))
-
-
-NEMESIS = Nemesis(
+NEMESIS = topology.fault(
     name="ring",
     summary="every broker hears its two neighbours only (needs root; five brokers or more)",
     leaving="close the ring, broker {broker} opposite",
     returning="open the ring to broker {broker}",
-    inject=inject,
-    heal=topology.lift,
-    lives_on=True,
-    needs=FIREWALL,
-    broker_settings=partition.BROKER_SETTINGS,
     shape=shape,
     why_unfit=why_unfit,
 )

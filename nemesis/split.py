@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nemesis import partition, topology
-from nemesis.fault import FIREWALL, Nemesis
+from nemesis import topology
 
 if TYPE_CHECKING:
     from harness.plan.placement import Placement
-    from nemesis.fault import NemesisContext
 
 
 def shape(placement: Placement) -> topology.Graph:
@@ -26,21 +24,11 @@ def why_unfit(placement: Placement) -> str | None:
     return None
 
 
-def inject(context: NemesisContext) -> None:
-    """Split them."""
-    topology.impose(context, shape(context.cluster.placement))
-
-
-NEMESIS = Nemesis(
+NEMESIS = topology.fault(
     name="split",
     summary="a minority that hears itself, and a majority (needs root; two absent brokers or more)",
     leaving="split off broker {broker}",
     returning="join broker {broker} to the others",
-    inject=inject,
-    heal=topology.lift,
-    lives_on=True,
-    needs=FIREWALL,
-    broker_settings=partition.BROKER_SETTINGS,
     shape=shape,
     why_unfit=why_unfit,
 )

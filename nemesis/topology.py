@@ -11,12 +11,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from harness.runtimes.abilities import Firewalls
+from nemesis import partition
+from nemesis.fault import FIREWALL, Nemesis
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     import networkx as nx
 
+    from harness.plan.placement import Placement
     from nemesis.fault import NemesisContext
 
     Graph: TypeAlias = nx.DiGraph[int]
@@ -53,9 +56,33 @@ def lost(topology: Graph) -> list[tuple[int, int]]:
     return sorted(nx.complement(topology).edges)
 
 
-def impose(context: NemesisContext, topology: Graph) -> None:
-    """Drop everything that is sent over links that the topology lacks."""
-    context.ability(Firewalls).block(lost(topology))
+def fault(
+    *,
+    name: str,
+    summary: str,
+    leaving: str,
+    returning: str,
+    shape: Callable[[Placement], Graph],
+    why_unfit: Callable[[Placement], str | None] = lambda _: None,
+) -> Nemesis:
+    """Return the fault that leaves the links of a topology, and no other, while brokers are away."""
+
+    def inject(context: NemesisContext) -> None:
+        context.ability(Firewalls).block(lost(shape(context.cluster.placement)))
+
+    return Nemesis(
+        name=name,
+        summary=summary,
+        leaving=leaving,
+        returning=returning,
+        inject=inject,
+        heal=lift,
+        lives_on=True,
+        needs=FIREWALL,
+        broker_settings=partition.BROKER_SETTINGS,
+        shape=shape,
+        why_unfit=why_unfit,
+    )
 
 
 def lift(context: NemesisContext) -> None:

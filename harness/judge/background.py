@@ -48,9 +48,9 @@ def existing_archive(java: Java) -> Path | None:
 
 def find_archive(java: Java) -> Path | None:
     """Return the archive; where there is none, start making it for later commands, if possible."""
-    if existing := existing_archive(java):
-        return existing
     archive = archive_path(java)
+    if archive.exists():
+        return archive
     if why_not_started(archive) is None:
         with suppress(OSError):
             subprocess.Popen(

@@ -18,7 +18,7 @@ from harness.judge.background import existing_archive, find_archive
 from harness.spark.spec import MANY_RUNS, SparkSpec, launch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -43,7 +43,7 @@ _OF_JAVA = re.compile(r"((?:\w+\.)+\w+(?:Error|Exception): .+)$", re.MULTILINE)
 
 def prepare_beside(workspace: Workspace, folder: RunFolder, java: Java, spark: SparkOptions) -> Prepared:
     """Start Spark and plan the checkers of a folder that is still being written. Raises as `session_of` does."""
-    spec = _spark_spec(workspace, folder.path / "spark.log", spark, java, existing_archive(java))
+    spec = _spark_spec(workspace, folder.path / "spark.log", spark, java, existing_archive)
     session = _start(spec, [folder.path])
     from harness.judge import check  # noqa: PLC0415  (imported with the session)
 
@@ -73,8 +73,7 @@ def session_of(
     Raises `UsageError` where it does not start within `START_LIMIT_S`, or its executors cannot run it: they
     lack this project, or do not see the ``folders``.
     """
-    archive = find_archive(java) if spark.is_one_plain_jvm else None
-    spec = _spark_spec(workspace, workspace.path / "spark.log", spark, java, archive)
+    spec = _spark_spec(workspace, workspace.path / "spark.log", spark, java, find_archive)
     if many_runs:
         spec = replace(spec, settings=MANY_RUNS, outlives_jobs=True)
     session = _start(spec, folders)
@@ -87,10 +86,15 @@ def session_of(
 
 
 def _spark_spec(
-    workspace: Workspace, log_path: Path, spark: SparkOptions, java: Java, archive: Path | None
+    workspace: Workspace,
+    log_path: Path,
+    spark: SparkOptions,
+    java: Java,
+    archive_for: Callable[[Java], Path | None],
 ) -> SparkSpec:
     # An archive is valid for the class path of a JVM that is started without spark-submit.
-    flags = (f"-XX:SharedArchiveFile={archive}",) if archive and spark.is_one_plain_jvm else ()
+    archive = archive_for(java) if spark.is_one_plain_jvm else None
+    flags = (f"-XX:SharedArchiveFile={archive}",) if archive else ()
     return SparkSpec(
         workspace.run_id, workspace.path / "spark", log_path, java.path, spark, jvm_flags=flags, workers=WORKERS
     )

@@ -44,42 +44,38 @@ class Links(Protocol):
         ...
 
 
+class LinkFaults(Protocol):
+    """What every fault of links has in common."""
+
+    def clear_links(self) -> None:
+        """Undo what all abilities did to links, but for `Links.cut`."""
+        ...
+
+
 @runtime_checkable
-class Firewalls(Protocol):
+class Firewalls(LinkFaults, Protocol):
     """Links between brokers that can drop packets (`Need.FIREWALL`)."""
 
     def block(self, links: Sequence[tuple[int, int]]) -> None:
         """Drop what the first of each pair sends to the second. Raises `HarnessError` where that is impossible."""
         ...
 
-    def clear_links(self) -> None:
-        """Undo `block`, and what the other abilities did to links."""
-        ...
-
 
 @runtime_checkable
-class LossyLinks(Protocol):
+class LossyLinks(LinkFaults, Protocol):
     """Links that can lose packets at random (`Need.FIREWALL`)."""
 
     def lose(self, broker: int, fraction: float) -> None:
         """Drop this fraction of what is sent to and by a broker. Raises `HarnessError` where that is impossible."""
         ...
 
-    def clear_links(self) -> None:
-        """Undo `lose`, and what the other abilities did to links."""
-        ...
-
 
 @runtime_checkable
-class SlowLinks(Protocol):
+class SlowLinks(LinkFaults, Protocol):
     """Links that can be slow (`Need.DELAY`)."""
 
     def delay(self, broker: int, delay_ms: int) -> None:
         """Hold up everything that a broker sends. Raises `HarnessError` where that is impossible."""
-        ...
-
-    def clear_links(self) -> None:
-        """Undo `delay`, and what the other abilities did to links."""
         ...
 
 
