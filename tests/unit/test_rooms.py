@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -32,3 +34,19 @@ def test_the_harness_has_few_modules_beside_its_folders() -> None:
 def test_every_folder_says_what_is_in_it_and_what_is_not(room: Path) -> None:
     text = ast.get_docstring(ast.parse((room / "__init__.py").read_text())) or ""
     assert len([line for line in text.splitlines() if line]) >= 3
+
+
+def test_in_the_picture_every_import_goes_to_an_entry_further_below() -> None:
+    sys.path.insert(0, str(ROOT / "docs" / "pictures"))
+    try:
+        pictures = import_module("imports")
+    finally:
+        sys.path.pop(0)
+    drawn = re.findall(
+        r'<rect class="box" [^>]*? y="([\d.]+)"[^>]*/><text[^>]*>(\w+)</text>',
+        (ROOT / "docs/pictures/imports.svg").read_text(),
+    )
+    height = {name: float(y) for y, name in drawn}
+    entries = pictures.imports()
+    assert set(height) == set(entries.nodes)
+    assert [(above, below) for above, below in entries.edges if height[above] >= height[below]] == []
