@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.brokers.segments.batches import CorruptLogError, iter_batches, iter_records, marker, until_cut
@@ -27,7 +27,7 @@ class Cell:
     """One broker's content at an offset. ``kind``: value, tombstone, emptied batch, or the marker's type.
 
     ``transaction``: by the record's header. ``outcome`` and ``decided_by``: this broker's outcome of its transaction,
-    and the marker that decides it; None outside transactions. ``finding``: the number of a finding about it.
+    and the marker that decides it; None outside transactions.
     """
 
     kind: str
@@ -37,7 +37,6 @@ class Cell:
     transaction: str | None = None
     outcome: str | None = None
     decided_by: int | None = None
-    finding: int | None = None
 
     @property
     def is_marker(self) -> bool:
@@ -49,12 +48,14 @@ class Cell:
 class Row:
     """One offset. ``cells`` and ``missing`` are by broker: the content, or why there is none.
 
-    ``differs``: the brokers with content at the offset interpret it differently, or a finding is about it.
+    ``findings``: their numbers by broker. ``differs``: the brokers with content at the offset interpret
+    it differently, or a finding is about it.
     """
 
     offset: int
     cells: Mapping[int, Cell]
     missing: Mapping[int, str]
+    findings: Mapping[int, Sequence[int]]
     differs: bool
     background: bool
 
@@ -73,14 +74,27 @@ class SideBySide:
 def side_by_side(
     folder: RunFolder, manifest: Mapping[str, Any], findings: Sequence[Mapping[str, Any]], story: Story
 ) -> list[SideBySide]:
-    """Return every partition of a run after the rejoin, with the payloads' records that no broker has any more."""
+    """Return every partition of a run after the rejoin, with the payloads' records that no broker has any more.
+
+    Every finding has a row, also one about a record that was never seen.
+    """
     outcomes = _outcomes(folder)
-    numbers = {
-        (one["broker"], one["topic"], one["partition"], one["offset"]): number for number, one in enumerate(findings, 1)
-    }
+    numbers: dict[tuple[str, int], dict[int, dict[int, list[int]]]] = {}
+    for number, one in enumerate(findings, 1):
+        by_broker = numbers.setdefault((one["topic"], one["partition"]), {}).setdefault(one["offset"], {})
+        by_broker.setdefault(one["broker"], []).append(number)
     removed = story.removals
     return [
-        _partition(folder, scenario["topic"], int(partition), sorted(brokers), outcomes, numbers, story, removed)
+        _partition(
+            folder,
+            scenario["topic"],
+            int(partition),
+            sorted(brokers),
+            outcomes,
+            numbers.get((scenario["topic"], int(partition)), {}),
+            story,
+            removed,
+        )
         for scenario in manifest["scenarios"]
         for partition, brokers in scenario["replicas"].items()
     ]
@@ -92,19 +106,19 @@ def _partition(  # noqa: PLR0917
     partition: int,
     brokers: Sequence[int],
     outcomes: Mapping[tuple[int, str, int, int], tuple[str, int | None]],
-    numbers: Mapping[tuple[int, str, int, int], int],
+    findings: Mapping[int, Mapping[int, Sequence[int]]],
     story: Story,
     removed: Mapping[tuple[int, str, int, int], str],
 ) -> SideBySide:
     cells_by_broker: dict[int, dict[int, Cell]] = {}
     seen = story.seen.get((topic, partition), {})
-    background = {offset: False for offset, what in seen.items() if not what.background}
+    background = dict.fromkeys([*(offset for offset, what in seen.items() if not what.background), *findings], False)
     problems = []
     for broker in brokers:
         cells = cells_by_broker[broker] = {}
         try:
             for cell_at, cell, is_background in _cells(folder, broker, topic, partition, outcomes):
-                cells[cell_at] = replace(cell, finding=numbers.get((broker, topic, partition, cell_at)))
+                cells[cell_at] = cell
                 background.setdefault(cell_at, is_background or (cell_at in seen and seen[cell_at].background))
         except (CorruptLogError, OSError) as error:
             problems.append(f"broker {broker}: {error}")
@@ -112,13 +126,13 @@ def _partition(  # noqa: PLR0917
     for offset in sorted(background):
         cells = {broker: cells_by_broker[broker][offset] for broker in brokers if offset in cells_by_broker[broker]}
         made = {(cell.outcome, cell.kind) for cell in cells.values()}
-        differs = len(made) > 1 or any(cell.finding for cell in cells.values())
+        differs = len(made) > 1 or offset in findings
         missing = {
             broker: removed.get((broker, topic, partition, offset), "never seen here")
             for broker in brokers
             if broker not in cells
         }
-        rows.append(Row(offset, cells, missing, differs, background[offset] and not differs))
+        rows.append(Row(offset, cells, missing, findings.get(offset, {}), differs, background[offset] and not differs))
     return SideBySide(topic, partition, tuple(brokers), tuple(rows), "; ".join(problems))
 
 

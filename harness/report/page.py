@@ -1,41 +1,45 @@
-"""``report.html``: one run in one file, which needs no network and no script."""
+"""``report.html``: one run in one file, which needs no network; its script only adds buttons that copy."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.escape import to_json, visible
-from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, finding_line
+from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.report.drawing import topology
 from harness.report.graph import draw_graph, transactions
+from harness.report.headlines import headline, worst
 from harness.report.logs import side_by_side
 from harness.report.story import read_story
 from harness.report.timeline import timeline
 from harness.run_folder.store import REPORT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from harness.report.logs import SideBySide
     from harness.report.story import Story
     from harness.run_folder.store import RunFolder
 
 SENTENCES: Final = {
-    ANOMALY: "The replicas disagree, and nothing will bring them together.",
-    CLEAN: "The replicas agree, and the run shows that they had every reason not to.",
-    UNKNOWN: "This run shows neither that the replicas agree nor that they do not.",
+    ANOMALY: "the replicas disagree, and nothing will bring them together",
+    CLEAN: "the replicas agree, and the run shows that they had every reason not to",
+    UNKNOWN: "this run shows neither that the replicas agree nor that they do not",
 }
+"""Headlines of runs without a finding."""
+SIGNS: Final = {ANOMALY: "✗", CLEAN: "✓", UNKNOWN: "?"}
 OUTCOME_SIGNS: Final = {"committed": "✓", "aborted": "✗", "open": "…"}
-"""Distinguish outcomes without colours."""
+"""Distinguish verdicts and outcomes without colours."""
 
-_READ_LOG: Final = (
-    "kafka-dump-log.sh --print-data-log --files {folder}/brokers/{broker}/after-rejoin/{topic}-{partition}/*.log"
-)
-_READ_COMMITTED: Final = (
+_COMMANDS: Final = (
+    "kafka-dump-log.sh --print-data-log --files {folder}/*.log\n"
     "kafka-console-consumer.sh --bootstrap-server HOST:PORT --topic {topic} --partition {partition} --offset earliest"
     " --isolation-level read_committed --property print.key=true --property print.offset=true --timeout-ms 10000"
 )
@@ -47,6 +51,18 @@ class Drawn:
 
     story: Story
     timelines: Mapping[tuple[str, int], str]
+
+
+@dataclass(frozen=True)
+class Topic:
+    """One partition on the page. ``result``: of the verdict, None for a control. ``findings``: with their numbers."""
+
+    table: SideBySide
+    scenario: Mapping[str, Any]
+    result: Mapping[str, Any] | None
+    findings: Sequence[tuple[int, Mapping[str, Any]]]
+    timeline: str
+    graph: str
 
 
 def draw(folder: RunFolder) -> Drawn:
@@ -63,49 +79,71 @@ def write_report(folder: RunFolder, verdict: Mapping[str, Any], drawn: Drawn | N
 
 def page(folder: RunFolder, manifest: Mapping[str, Any], verdict: Mapping[str, Any], drawn: Drawn | None = None) -> str:
     """Return the page; ``drawn``: parts of this page that were drawn before, if any."""
-    story, timelines = (drawn.story, drawn.timelines) if drawn else (read_story(folder), {})
-    findings = verdict["findings"]
-    tables = side_by_side(folder, manifest, findings, story)
-    scenarios = {scenario["topic"]: scenario for scenario in manifest["scenarios"]}
-    results = {scenario["topic"]: scenario for scenario in verdict["scenarios"]}
-    places = [(one.topic, one.partition) for one in tables]
+    findings = list(enumerate(verdict["findings"], 1))
+    worst_index = worst(verdict["findings"])
+    number = None if worst_index is None else worst_index + 1
+    topics = _topics(folder, manifest, verdict, drawn or draw(folder))
+    # The topic of the headline comes first, then others with findings.
+    topics.sort(key=lambda topic: (number not in dict(topic.findings), not topic.findings))
+    links, brokers, absent = manifest.get("topology"), manifest["brokers"], manifest["absent_brokers"]
+    shown = {number for topic in topics for number, _ in topic.findings}
     return (
         environment()
         .get_template("run.html")
         .render(
             verdict=verdict,
-            sentence=SENTENCES[verdict["verdict"]],
+            sentence=SENTENCES[verdict["verdict"]] if number is None else headline(dict(findings)[number]),
+            worst=number,
             manifest=manifest,
-            scenarios=scenarios,
-            results=results,
-            findings=list(enumerate(findings, 1)),
-            lines=[finding_line(finding) for finding in findings],
-            tables=tables,
-            timelines={place: timelines.get(place) or timeline(story, *place) for place in places},
-            graphs={
-                (one.topic, one.partition): draw_graph(
-                    transactions(one, story.seen.get((one.topic, one.partition), {}))
-                )
-                for one in tables
-            },
-            topology=_topology(manifest),
+            topics=topics,
+            elsewhere=[(number, one) for number, one in findings if number not in shown],
+            topology=None if links is None else topology(set(map(tuple, links)), brokers, absent),
             signs=OUTCOME_SIGNS,
             has_outcomes=folder.outcomes_path.exists(),
             command=manifest.get("command"),
-            read_log=_READ_LOG,
-            read_committed=_READ_COMMITTED,
         )
     )
 
 
+@cache
 def environment() -> Environment:
     """Return the templates' environment: every value is text, never markup."""
     loaded = Environment(
         loader=PackageLoader(__package__), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, finalize=_as_text,
     )  # fmt: skip
-    loaded.filters["pretty"] = lambda value: to_json(value, indent=2)
+    loaded.filters |= {
+        "commands": commands, "headline": headline, "without_sentences": _without_sentences,
+        "pretty": lambda value: to_json(value, indent=2),
+    }  # fmt: skip
     return loaded
+
+
+def commands(broker: int, topic: str, partition: int) -> str:
+    """Return the commands that show a broker's copy of a partition by Kafka's own tools, for a shell."""
+    folder = f"./brokers/{broker}/after-rejoin/{topic}-{partition}"
+    return _COMMANDS.format(folder=shlex.quote(folder), topic=shlex.quote(topic), partition=partition)
+
+
+def _topics(folder: RunFolder, manifest: Mapping[str, Any], verdict: Mapping[str, Any], drawn: Drawn) -> list[Topic]:
+    scenarios = {scenario["topic"]: scenario for scenario in manifest["scenarios"]}
+    results = {scenario["topic"]: scenario for scenario in verdict["scenarios"]}
+    topics = []
+    for table in side_by_side(folder, manifest, verdict["findings"], drawn.story):
+        place = table.topic, table.partition
+        findings = [
+            (number, one)
+            for number, one in enumerate(verdict["findings"], 1)
+            if (one["topic"], one["partition"]) == place
+        ]
+        drawing = drawn.timelines.get(place) or timeline(drawn.story, *place)
+        graph = draw_graph(transactions(table, drawn.story.seen.get(place, {})))
+        topics.append(Topic(table, scenarios[table.topic], results.get(table.topic), findings, drawing, graph))
+    return topics
+
+
+def _without_sentences(finding: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in finding.items() if name != "explanation"}
 
 
 def _as_text(value: Any) -> Any:
@@ -113,10 +151,3 @@ def _as_text(value: Any) -> Any:
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return visible(value, line_break="\n")
-
-
-def _topology(manifest: Mapping[str, Any]) -> str | None:
-    links = manifest.get("topology")
-    if links is None:
-        return None
-    return topology([(source, hearer) for source, hearer in links], manifest["brokers"], manifest["absent_brokers"])

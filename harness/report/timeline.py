@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from itertools import groupby, pairwise
 from math import radians, sin
 from typing import TYPE_CHECKING, Final
 
@@ -10,7 +10,7 @@ from harness.escape import visible
 from harness.report.picture import LABEL_IN, WIDTH_IN, Margins, picture
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
@@ -26,11 +26,13 @@ TOGETHER = 0.06
 """Share of the whole width: a process's events within it share one label."""
 AWAY_COLOUR: Final = "#cc79a7"
 LINES: Final = (
-    ("log_end", "log end", "-", "#56b4e9"),
-    ("high_watermark", "high watermark", "--", "#009e73"),
-    ("last_stable_offset", "last stable offset", ":", "#d55e00"),
+    ("log_end", "log end", "#1f5fa8", 7.0),
+    ("high_watermark", "high watermark", "#7fd1ae", 4.0),
+    ("last_stable_offset", "last stable offset", "#b33c00", 1.6),
 )
-"""Field, name, dash and colour; the dash alone distinguishes them, too."""
+"""Field, name, colour and width: a line is drawn upon a wider one, so that all are seen where they coincide."""
+TAIL: Final = 0.06
+"""Share of the time axis that is shown after the last change."""
 REMOVED_COLOUR: Final = "#e69f00"
 
 
@@ -40,24 +42,42 @@ def timeline(story: Story, topic: str, partition: int) -> str:
     background = {offset for offset, what in story.seen.get((topic, partition), {}).items() if what.background}
     brokers = sorted(lanes)
     events = story.events.get(topic, [])
+    changed_s = _last_change_s(events, story.away, lanes.values(), background)
+    ends_s = min(changed_s * (1 + TAIL), story.ends_s) or 1.0
     ratios = [CLIENTS_IN, *(LANE_IN for _ in brokers)]
-    margins = _margins(events, story.ends_s)
+    margins = _margins(events, ends_s)
     with picture(sum(ratios) + margins.top_in, margins, len(ratios)) as drawing:
         figure = drawing.figure
         rows: list[Axes] = figure.subplots(len(ratios), 1, sharex=True, squeeze=False, height_ratios=ratios)[
             :, 0
         ].tolist()
-        _draw_clients(rows[0], events, story.ends_s)
+        _draw_clients(rows[0], events, ends_s)
         for axes, broker in zip(rows[1:], brokers, strict=True):
             _draw_lane(axes, broker, lanes[broker], story.ends_s, background)
         for axes in rows:
             _shade(axes, story.away, story.ends_s)
-        rows[0].set_xlim(0, story.ends_s or 1.0)
-        rows[-1].set_xlabel("seconds")
+        rows[0].set_xlim(0, ends_s)
+        cut = f"; nothing changes from {changed_s:.1f} to {story.ends_s:.1f}" if story.ends_s > ends_s else ""
+        rows[-1].set_xlabel(f"seconds{cut}")
         handles, names = _legend(rows[1:])
         if handles:
             figure.legend(handles, names, loc="lower center", ncols=len(names), frameon=False)
     return drawing.svg
+
+
+def _last_change_s(
+    events: Sequence[Event], away: Sequence[Away], lanes: Collection[Lane], background: Collection[int]
+) -> float:
+    """Return the time after which the picture shows only straight lines."""
+    changes = [event.at_s for event in events]
+    changes += [one.from_s if one.to_s is None else one.to_s for one in away]
+    for lane in lanes:
+        changes += [at_s for at_s, offset, _ in lane.removed if offset not in background]
+        states = zip(lane.log_end, lane.high_watermark, lane.last_stable_offset, strict=True)
+        changes += [
+            at_s for at_s, (one, next_one) in zip(lane.at_s[1:], pairwise(states), strict=True) if one != next_one
+        ]
+    return max(changes, default=0.0)
 
 
 def _margins(events: Sequence[Event], ends_s: float) -> Margins:
@@ -105,10 +125,14 @@ def _merged_events(events: Sequence[Event], within_s: float) -> Iterator[tuple[E
 
 
 def _draw_lane(axes: Axes, broker: int, lane: Lane, ends_s: float, background: set[int]) -> None:
-    axes.set_title(f"broker {broker}", loc="left", fontsize=9)
-    for field, name, dash, colour in LINES:
+    last = ", ".join(f"{name} {getattr(lane, field)[-1]}" for field, name, *_ in LINES)
+    axes.set_title(f"broker {broker}: {last}", loc="left", fontsize=9)
+    for field, name, colour, width in LINES:
         values = getattr(lane, field)
-        axes.step([*lane.at_s, ends_s], [*values, *values[-1:]], dash, where="post", color=colour, label=name)
+        axes.step(
+            [*lane.at_s, ends_s], [*values, *values[-1:]], where="post", color=colour, linewidth=width, label=name,
+            solid_capstyle="butt",
+        )  # fmt: skip
     removed = [(at_s, offset, kind) for at_s, offset, kind in lane.removed if offset not in background]
     if removed:
         axes.plot(

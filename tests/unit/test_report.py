@@ -12,9 +12,9 @@ from pages import FINDING, HOSTILE, LONG, MANIFEST, hostile_page, verdict
 
 from harness.report.graph import transactions
 from harness.report.logs import Cell, SideBySide, side_by_side
-from harness.report.page import page
+from harness.report.page import commands, page
 from harness.report.story import Away, Event, read_story
-from harness.report.timeline import _margins
+from harness.report.timeline import _last_change_s, _margins, timeline
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,7 +77,7 @@ def test_a_row_is_an_offset_and_a_column_a_broker(folder: RunFolder) -> None:
     assert {broker: (cell.outcome, cell.decided_by) for broker, cell in rows[0].cells.items()} == {
         1: ("committed", 1), 2: ("open", None), 3: ("committed", 1),
     }  # fmt: skip
-    assert rows[0].cells[2].finding == 1
+    assert rows[0].findings == {2: [1]}
     assert rows[1].cells[1] == Cell("commit", producer_id=5)
     assert rows[1].missing == {2: "never seen here"}
     assert rows[2].missing == {3: "value, removed at 2.5 s"}
@@ -94,6 +94,14 @@ def test_background_traffic_is_told_apart(folder: RunFolder) -> None:
 def test_what_is_found_is_never_background(folder: RunFolder) -> None:
     found = table(folder, {**FINDING, "offset": 3})
     assert not any(row.background for row in found.rows)
+
+
+def test_every_finding_has_its_row(folder: RunFolder) -> None:
+    """Also two at one offset, and one at an offset that was never seen."""
+    found = table(folder, FINDING, {**FINDING, "anomaly": "aborted-to-committed"}, {**FINDING, "offset": 77})
+    assert {row.offset: row.findings for row in found.rows if row.findings} == {0: {2: [1, 2]}, 77: {2: [3]}}
+    (row,) = (row for row in found.rows if row.offset == 77)
+    assert (row.cells, row.differs, set(row.missing)) == ({}, True, {1, 2, 3})
 
 
 def test_a_log_that_cannot_be_read_is_told_of_and_the_others_are_shown(folder: RunFolder) -> None:
@@ -116,8 +124,6 @@ def test_the_page_says_what_was_not_judged(folder: RunFolder) -> None:
 def test_the_page_says_what_is_what(folder: RunFolder) -> None:
     text = page(folder, MANIFEST, verdict(FINDING))
     assert '<span class="verdict anomaly">anomaly</span>' in text
-    assert 'id="finding-1"' in text
-    assert 'href="#finding-1"' in text
     assert "… open here" in text
     assert "✓ committed here, by the marker at 1" in text
     assert "never seen here" in text
@@ -130,12 +136,77 @@ def test_a_page_needs_nothing_but_itself(folder: RunFolder) -> None:
     # Names of XML's vocabularies are no addresses.
     addresses = set(re.findall(r"(?:src|href|url)\s*[=(]\s*[\"']?([^\"')\s>]+)", text))
     assert not [one for one in addresses if not one.startswith(("#", "data:"))]
-    assert "<script" not in text
+
+
+def test_the_headline_and_the_explanation_stand_once_on_the_page(folder: RunFolder) -> None:
+    """Also where the verdict's reason and its scenario's repeat the explanation; the page's title is not on it."""
+    found = {**FINDING, "explanation": "frozen at 0", "witness": {"high_watermark_here": 4}}
+    told = verdict(found)
+    told["reason"] = told["scenarios"][0]["reason"] = found["explanation"]
+    head, _, body = page(folder, MANIFEST, told).partition("</head>")
+    sentence = (
+        "broker 2 will never deliver t-0 past offset 0 to read_committed consumers; up to 4 records are invisible"
+    )
+    assert f"<title>anomaly: {sentence} (kafka-3.9, nemesis kill)</title>" in head
+    assert f'<h1><span class="verdict anomaly">anomaly</span>: {sentence}</h1>' in body
+    assert (body.count(sentence), body.count("frozen at 0")) == (1, 1)
+
+
+def test_a_run_without_a_finding_says_why_once(folder: RunFolder) -> None:
+    told = verdict()
+    told["reason"] = told["scenarios"][0]["reason"] = "every replica had it and removed it"
+    text = page(folder, MANIFEST, told)
+    assert text.count("every replica had it and removed it") == 1
+    assert "</span>: the replicas agree, and the run shows that they had every reason not to</h1>" in text
+
+
+def test_the_worst_findings_timeline_comes_first_and_folds_with_findings_are_open(folder: RunFolder) -> None:
+    other = {"topic": "u", "summary": "Nothing is wrong.", "replicas": {"0": [1, 3, 2]}}
+    manifest = {**MANIFEST, "scenarios": [other, *MANIFEST["scenarios"]]}
+    text = page(folder, manifest, verdict(FINDING))
+    marks = ["</h1>", 'aria-label="Timeline of t-0"', 'aria-label="Contents"', 'id="verdicts"', "<details open>", "t-0"]
+    marks += ["<details>", "u-0", 'aria-label="Timeline of u-0"', 'id="setup"']
+    places = [text.index(marks[0])]
+    for mark in marks[1:]:
+        places.append(text.index(mark, places[-1]))
+    assert text.count('aria-label="Timeline of t-0"') == 1
+    assert text.count("<details open>") == 1
+
+
+def test_a_finding_and_its_row_link_to_each_other(folder: RunFolder) -> None:
+    text = page(folder, MANIFEST, verdict(FINDING))
+    (row,) = re.findall(r'<tr id="([^"]+)" class=" differs">', text)
+    assert f'<a href="#{row}">offset 0</a>' in text
+    assert '<a class="small anomaly" href="#finding-1">finding 1</a>' in text
+    assert 'id="finding-1"' in text
+    links, ids = (set(re.findall(pattern, text)) for pattern in (r'href="#([^"]+)"', r'\bid="([^"]+)"'))
+    assert links <= ids
+
+
+def test_a_finding_in_no_topic_of_the_run_is_shown(folder: RunFolder) -> None:
+    text = page(folder, MANIFEST, verdict({**FINDING, "topic": "elsewhere"}))
+    assert "Finding 1: stuck-lso on broker 2, offset 0" in text
+
+
+def test_commands_to_copy_quote_the_names_of_topics() -> None:
+    assert "--files './brokers/2/after-rejoin/t; rm -rf ~-0'/*.log" in commands(2, "t; rm -rf ~", 0)
+    assert "--topic 't; rm -rf ~' --partition 0" in commands(2, "t; rm -rf ~", 0)
+
+
+def test_the_timeline_ends_soon_after_the_last_change(tmp_path: Path) -> None:
+    changed = seen(30_000, 1, {}, {}) | {"last_stable_offset": 7}
+    made = written(tmp_path, STUCK, seen(500, 1, {}, {}), changed, changed | {"time_ms": 60_000})
+    story = read_story(made)
+    (lane,) = story.lanes["t", 0].values()
+    assert _last_change_s(story.events["t"], story.away, [lane], ()) == lane.at_s[1] == pytest.approx(30, abs=1)
+    shown = timeline(story, "t", 0)
+    assert f"nothing changes from {lane.at_s[1]:.1f} to {story.ends_s:.1f}" in shown
+    assert "broker 1: log end 4, high watermark 4, last stable offset 7" in shown
 
 
 def test_what_is_told_is_text(tmp_path: Path) -> None:
     text = hostile_page(tmp_path)
-    assert "<script" not in text
+    assert text.count("<script") == text.count("<script>// Adds a button") == 1
     assert not set(text) & {"\x00", "\u202e", "\x1b"}
     assert r"&lt;script&gt;alert(1)&lt;/script&gt;\x00\u202e\x1b[31m&amp;" in text
     assert "… (1,048,576 bytes)" in text

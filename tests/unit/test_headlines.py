@@ -1,0 +1,112 @@
+"""Headlines of findings: the sentence of each anomaly, which finding comes first, and hostile text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from checkers.finding import HANGING_TRANSACTION, UNEXPLAINED_DIVERGENCE
+from harness.plan.catalog import Anomaly
+from harness.report.headlines import _SENTENCES, headline, worst
+
+VISIBLE, LATENT = "visible", "latent"
+
+
+def finding(anomaly: str, effect: str = VISIBLE, **more: Any) -> dict[str, Any]:
+    return {
+        "anomaly": anomaly, "candidates": [], "broker": 2, "topic": "t", "partition": 0, "offset": 5,
+        "key": {"text": "K"}, "producer_id": 6, "effect": effect, "explanation": "it is so", "witness": {}, **more,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("one", "sentence"),
+    [
+        (
+            finding("stuck-lso", witness={"high_watermark_here": 56}),
+            "broker 2 will never deliver t-0 past offset 5 to read_committed consumers; up to 51 records are invisible",
+        ),
+        (finding("stuck-lso"), "broker 2 will never deliver t-0 past offset 5 to read_committed consumers"),
+        (
+            finding("hanging-transaction"),
+            (
+                "no broker will ever deliver t-0 past offset 5 to read_committed consumers: a transaction is open on "
+                "every replica"
+            ),
+        ),
+        (
+            finding("aborted-to-committed", witness={"records": 2}),
+            "broker 2 delivers 2 aborted records of t-0 as committed, from offset 5 (key K)",
+        ),
+        (
+            finding("aborted-to-committed", LATENT),
+            "broker 2 holds 1 aborted record of t-0 as committed, from offset 5 (key K), behind its last stable offset",
+        ),
+        (
+            finding("tombstone-divergence", witness={"deleted_at": 10, "alive_here_at": 5}),
+            "broker 2 still serves deleted key K of t-0: the value at offset 5, deleted at offset 10",
+        ),
+        (
+            finding("tombstone-divergence", witness={"removed_by_broker": 1}),
+            "broker 2 still serves deleted key K of t-0: the value at offset 5, which other replicas have removed",
+        ),
+        (
+            finding("committed-to-aborted", witness={"records": 1, "alive_here_at": 4}),
+            (
+                "broker 2 hides 1 committed record of t-0, from offset 5: consumers of key K get the older value at "
+                "offset 4"
+            ),
+        ),
+        (
+            finding("committed-to-aborted", witness={"records": 2}, key=None),
+            (
+                "broker 2 hides 2 committed records of t-0, from offset 5: consumers of a record without a key do not "
+                "get its last value"
+            ),
+        ),
+        (
+            finding("committed-to-aborted", LATENT, witness={"records": 2}),
+            "broker 2 hides 2 committed records of t-0, from offset 5; later records supersede them",
+        ),
+        (
+            finding("committed-to-aborted", LATENT, witness={"evidence": ["span"]}),
+            "broker 2 counts a committed transaction of t-0 as aborted, from offset 5; none of its records is left",
+        ),
+        (
+            finding("unexplained-divergence", witness={"last_committed_at": 7}),
+            "broker 2 lacks the last committed record of key K in t-0, at offset 7",
+        ),
+        (
+            finding("unexplained-divergence", LATENT),
+            "broker 2 takes a later marker for the end of a transaction in t-0, from offset 5",
+        ),
+        (
+            finding("stuck-lso", decided=False),
+            "replicas of t-0 disagree about key K at offset 5, and the evidence does not show which replica is wrong",
+        ),
+        (finding("of-a-later-release"), "broker 2 has of-a-later-release in t-0, at offset 5"),
+    ],
+)
+def test_the_sentence_names_broker_partition_and_consequence(one: dict[str, Any], sentence: str) -> None:
+    assert headline(one) == sentence
+
+
+def test_every_anomaly_has_a_sentence() -> None:
+    assert set(_SENTENCES) == {*map(str, Anomaly), HANGING_TRANSACTION, UNEXPLAINED_DIVERGENCE}
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [({"text": "a\x1b\u202e\\b"}, r"key a\x1b\u202e\\b "), ({"base64": "/w=="}, r"key \xff ")],
+)
+def test_a_key_is_escaped(key: dict[str, str], text: str) -> None:
+    assert text in headline(finding("tombstone-divergence", key=key))
+
+
+def test_the_worst_comes_first() -> None:
+    tombstone, hidden = finding("tombstone-divergence"), finding("committed-to-aborted", LATENT)
+    assert worst([]) is None
+    assert worst([hidden, tombstone, tombstone]) == 1
+    assert worst([finding("of-a-later-release"), tombstone, finding("stuck-lso")]) == 2
+    assert worst([finding("stuck-lso", LATENT), finding("of-a-later-release")]) == 1
