@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from harness.report.headlines import headline
 from harness.run_folder.store import LATEST, MANIFEST, VERDICT, RunFolder
 from harness.targets import title_of
 
@@ -56,16 +57,17 @@ def stored_runs(results: Path) -> tuple[list[StoredRun], list[str]]:
             runs.append(run)
         except FileNotFoundError as error:
             left_out.append(f"{name} has no {error.filename.rpartition('/')[2]}: it is going on, or was cut off")
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             left_out.append(f"{name} cannot be read: {type(error).__name__}: {error}")
     return sorted(runs, key=lambda run: (run.folder.run_id, run.name)), left_out
 
 
 def _raise_if_incomplete(run: StoredRun) -> None:
-    """Raise KeyError or TypeError where a field is missing that a site shows."""
-    _ = run.column, run.manifest["nemesis"], run.manifest["client"], run.verdict["verdict"], run.verdict["reason"]
+    """Raise KeyError, TypeError or AttributeError where a field is missing that a site shows."""
+    _ = run.column, *(run.manifest[name] for name in ("anomaly", "nemesis", "client"))
+    _ = run.verdict["verdict"], run.verdict["reason"], [headline(finding) for finding in run.verdict["findings"]]
     for scenario in run.verdict["scenarios"]:
-        _ = scenario["anomaly"], scenario["payload"], scenario["verdict"]
+        _ = [scenario[name] for name in ("scenario", "anomaly", "payload", "verdict")]
 
 
 def run_folders(results: Path) -> Iterator[Path]:

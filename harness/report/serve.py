@@ -5,33 +5,48 @@ Serves pages about runs, and no file: files outside the results folder have no a
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from flask import Flask, Response, abort, request
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from harness.errors import UsageError
 from harness.escape import visible
+from harness.report.differences import previous_runs
+from harness.report.nights import stored_nights
+from harness.report.page import environment
 from harness.report.running import running_runs
 from harness.report.runs import stored_runs
 from harness.report.site import (
     ANOMALIES,
     ANOMALIES_FOLDER,
+    DIFFERENCES_FOLDER,
     DRAWING_ERRORS,
+    NIGHTS_FOLDER,
     RUNS_FOLDER,
     anomaly_page,
+    difference_page,
     index_page,
+    night_page,
     run_page,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
+
+    from harness.report.runs import StoredRun
+
+Page = TypeVar("Page")
 
 HOST: Final = "127.0.0.1"
 _NAMES: Final = frozenset({HOST, "localhost"})
 """Names of this host: a request by another name comes from a foreign page in the user's browser."""
 RELOAD_S = 3
+_SCRIPTS: Final = ("copy.js", "table.js")
 
 
 def serving(results: Path, port: int) -> BaseWSGIServer:
@@ -46,6 +61,8 @@ def serving(results: Path, port: int) -> BaseWSGIServer:
 def app_of(results: Path) -> Flask:
     """Return the application for a results folder."""
     app = Flask(__name__, static_folder=None)
+    scripts = " ".join(map(_hash_source, _SCRIPTS))
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src {scripts}"
 
     @app.before_request
     def _is_of_this_host() -> None:
@@ -54,19 +71,24 @@ def app_of(results: Path) -> Flask:
 
     @app.after_request
     def _keep_to_itself(response: Response) -> Response:
-        response.headers["Content-Security-Policy"] = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+        response.headers["Content-Security-Policy"] = policy
         response.headers["Cache-Control"] = "no-store"
         return response
 
+    _add_pages(app, results)
+    return app
+
+
+def _add_pages(app: Flask, results: Path) -> None:
     @app.get("/")
     @app.get("/index.html")
     def index() -> str:
         runs, left_out = stored_runs(results)
+        nights, damaged = stored_nights(results)
         running = running_runs(results)
         names = {run.name for run in running}
-        return index_page(
-            runs, [line for line in left_out if line.partition(" ")[0] not in names], running=running, reload_s=RELOAD_S
-        )
+        left_out = [line for line in [*left_out, *damaged] if line.partition(" ")[0] not in names]
+        return index_page(runs, left_out, running=running, reload_s=RELOAD_S, nights=nights)
 
     @app.get(f"/{ANOMALIES_FOLDER}/<name>.html")
     def anomaly(name: str) -> str:
@@ -76,12 +98,35 @@ def app_of(results: Path) -> Flask:
 
     @app.get(f"/{RUNS_FOLDER}/<path:name>.html")
     def run(name: str) -> str:
-        run_found = next((one for one in stored_runs(results)[0] if one.name == name), None)
-        if run_found is None:
-            abort(404)
+        run_found = _get(_by_name(results), name)
         try:
             return run_page(run_found)
         except DRAWING_ERRORS as error:
             abort(500, visible(f"{name} has no page: {type(error).__name__}: {error}"))
 
-    return app
+    @app.get(f"/{DIFFERENCES_FOLDER}/<path:name>.html")
+    def difference(name: str) -> str:
+        runs = _by_name(results)
+        before = _get(previous_runs(list(runs.values())), name)
+        return difference_page(before, runs[name], runs)
+
+    @app.get(f"/{NIGHTS_FOLDER}/<name>.html")
+    def night(name: str) -> str:
+        nights = {night.name: night for night in stored_nights(results)[0]}
+        return night_page(_get(nights, name), _by_name(results))
+
+
+def _by_name(results: Path) -> dict[str, StoredRun]:
+    return {run.name: run for run in stored_runs(results)[0]}
+
+
+def _get(pages: Mapping[str, Page], name: str) -> Page:
+    if name not in pages:
+        abort(404)
+    return pages[name]
+
+
+def _hash_source(script: str) -> str:
+    """Return what a content security policy calls an inline script: no other script is run."""
+    text = environment().get_template(script).render()
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,4 +1,7 @@
-"""``harness report``: a static site over many runs, which needs no server, no script and no network."""
+"""``harness report``: a static site over many runs, which needs no server and no network.
+
+Its script only filters and sorts tables that are complete without it.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,11 @@ from markupsafe import Markup
 
 from harness.errors import HarnessError, UsageError
 from harness.escape import visible
-from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.plan.catalog import SCENARIOS
+from harness.report.differences import difference, previous_runs
 from harness.report.logs import side_by_side
-from harness.report.page import OUTCOME_SIGNS, environment, page
+from harness.report.nights import stored_nights
+from harness.report.page import OUTCOME_SIGNS, SIGNS, environment, page
 from harness.report.runs import StoredRun, stored_runs
 from harness.report.story import read_story
 from harness.report.timeline import timeline
@@ -27,13 +31,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
+    from harness.report.nights import Night
     from harness.report.running import RunningRun
 
 RUNS_FOLDER, ANOMALIES_FOLDER, ANALYSES_FOLDER = "runs", "anomalies", "analyses"
+DIFFERENCES_FOLDER, NIGHTS_FOLDER = "differences", "nights"
 MARK: Final = ".compaction-harness-site"
 """Marks a folder to which a site was written, and may be written again."""
 _MARKDOWN: Final = MarkdownIt("js-default")
-SIGNS: Final = {ANOMALY: "✗", CLEAN: "✓", UNKNOWN: "?"}
 ANOMALIES: Final = tuple(dict.fromkeys(str(scenario.anomaly) for scenario in SCENARIOS))
 DRAWING_ERRORS: Final = (HarnessError, OSError, LookupError, TypeError, ValueError, ArithmeticError)
 """Errors of drawing a run folder that is damaged or of another release."""
@@ -61,14 +66,22 @@ def write_site(results: Path, out: Path, progress: Callable[[str], None]) -> Sit
     without_page = _write_runs(runs, out)
     left_out += [f"{name} has no page: {why}" for name, why in without_page.items()]
     progress("pages")
+    linked = {run.name for run in runs} - without_page.keys()
     for anomaly in ANOMALIES:
-        (out / ANOMALIES_FOLDER / f"{anomaly}.html").write_text(anomaly_page(runs, anomaly))
+        _write(out, ANOMALIES_FOLDER, anomaly, anomaly_page(runs, anomaly))
     analyses = read_analyses(results)
     for name, (title, text) in analyses.items():
-        html = environment().get_template("analysis.html").render(title=title, text=text)
-        (out / ANALYSES_FOLDER / f"{name}.html").write_text(html)
+        _write(out, ANALYSES_FOLDER, name, environment().get_template("analysis.html").render(title=title, text=text))
+    previous = previous_runs(runs)
+    for run in runs:
+        if run.name in previous:
+            _write(out, DIFFERENCES_FOLDER, run.name, difference_page(previous[run.name], run, linked))
+    nights, damaged = stored_nights(results)
+    left_out += damaged
+    for night in nights:
+        _write(out, NIGHTS_FOLDER, night.name, night_page(night, linked))
     titles = {name: title for name, (title, _) in analyses.items()}
-    index = index_page(runs, left_out, without_page=without_page.keys(), analyses=titles)
+    index = index_page(runs, left_out, nights=nights, without_page=without_page.keys(), analyses=titles)
     (out / "index.html").write_text(index)
     return Site(len(runs), left_out)
 
@@ -80,17 +93,31 @@ def index_page(
     running: Sequence[RunningRun] = (),
     reload_s: int = 0,
     without_page: Collection[str] = (),
+    nights: Sequence[Night] = (),
     analyses: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """Return the page of all runs.
+    """Return the page of all runs, oldest first in ``runs``.
 
     ``running``: runs without a verdict yet. ``reload_s``: the browser's reload interval. ``without_page``: names of
     runs. ``analyses``: titles by name.
     """
     return environment().get_template("index.html").render(
         signs=SIGNS, table=_matrix(runs), trend=trend(runs), runs=list(reversed(runs)), left_out=left_out,
-        running=running, reload_s=reload_s, without_page=without_page, analyses=analyses,
+        running=running, reload_s=reload_s, linked={run.name for run in runs}.difference(without_page), nights=nights,
+        analyses=analyses, previous=previous_runs(runs),
     )  # fmt: skip
+
+
+def difference_page(before: StoredRun, after: StoredRun, linked: Collection[str]) -> str:
+    """Return the page that compares two runs; ``linked``: names of the runs that have a page."""
+    return environment().get_template("difference.html").render(
+        one=difference(before, after), linked=linked, up="../" * (after.name.count("/") + 1)
+    )  # fmt: skip
+
+
+def night_page(night: Night, linked: Collection[str]) -> str:
+    """Return the page of a night; ``linked``: names of the runs that have a page."""
+    return environment().get_template("night.html").render(night=night, signs=SIGNS, linked=linked)
 
 
 def anomaly_page(runs: Sequence[StoredRun], anomaly: str) -> str:
@@ -127,20 +154,24 @@ def run_page(run: StoredRun) -> str:
 def _make_room(out: Path) -> None:
     if out.exists() and any(out.iterdir()) and not (out / MARK).exists():
         raise UsageError(f"{out} holds something else than a report; choose another place with --out")
-    for folder in (RUNS_FOLDER, ANOMALIES_FOLDER, ANALYSES_FOLDER):
+    for folder in (RUNS_FOLDER, ANOMALIES_FOLDER, ANALYSES_FOLDER, DIFFERENCES_FOLDER, NIGHTS_FOLDER):
         shutil.rmtree(out / folder, ignore_errors=True)
-        (out / folder).mkdir(parents=True)
+    out.mkdir(parents=True, exist_ok=True)
     (out / MARK).touch()
+
+
+def _write(out: Path, folder: str, name: str, text: str) -> None:
+    place = out / folder / f"{name}.html"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(text)
 
 
 def _write_runs(runs: Sequence[StoredRun], out: Path) -> dict[str, str]:
     """Write each run's page; return the names of those that could not be drawn, with the reason."""
     problems = {}
     for run in runs:
-        place = out / RUNS_FOLDER / f"{run.name}.html"
-        place.parent.mkdir(parents=True, exist_ok=True)
         try:
-            place.write_text(run_page(run))
+            _write(out, RUNS_FOLDER, run.name, run_page(run))
         except DRAWING_ERRORS as error:
             problems[run.name] = f"{type(error).__name__}: {error}"
     return problems

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import re
 import socket
 from typing import TYPE_CHECKING
 
 import pytest
+from pages import write_night
 from test_site import ID, stored
 
 from harness.errors import UsageError
@@ -77,9 +81,25 @@ def test_pages_are_for_this_host_alone(client: FlaskClient, name: str) -> None:
     assert asked(client, "/", f"http://{name}:8642")[0] == 403
 
 
-def test_no_page_asks_for_anything(client: FlaskClient) -> None:
-    policy = client.get("/", base_url=OURS).headers["Content-Security-Policy"]
-    assert policy.startswith("default-src 'none'")
+def test_no_page_asks_for_anything_or_runs_another_script(client: FlaskClient) -> None:
+    for path in ("/", f"/{RUN}"):
+        policy = client.get(path, base_url=OURS).headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'none'")
+        (script,) = re.findall(r"<script>(.*?)</script>", asked(client, path)[1], re.DOTALL)
+        assert f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" in policy
+
+
+def test_nights_and_differences(client: FlaskClient, results: Path) -> None:
+    second = stored(results, 2, CLEAN)
+    write_night(results, "nightly/one", RUN.removeprefix("runs/").removesuffix(".html"))
+    text = asked(client, "/")[1]
+    for path in ("nights/one.html", f"differences/kafka-4.4/stuck-lso/{second.name}.html"):
+        assert f'href="{path}"' in text
+        code, page = asked(client, f"/{path}")
+        assert code == 200
+        assert f'{RUN}"' in page
+    for path in ("nights/two.html", "nights/../nights/one.html", f"differences/{RUN}"):
+        assert asked(client, f"/{path}")[0] == 404
 
 
 def test_a_run_that_is_going_on_is_shown_with_its_stages(client: FlaskClient, results: Path) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from literal import History, put, replica, write_run
+from pages import write_night
 
 from harness.errors import UsageError
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ID = "2026-11-2{}T01-02-03Z-beef"
+RUN = f"kafka-4.4/stuck-lso/{ID.format(1)}"
 
 
 def said(verdict: str) -> dict[str, Any]:
@@ -61,7 +64,7 @@ def test_verdicts_are_counted_by_version(tmp_path: Path) -> None:
         stored(results, day, verdict)
     stored(results, 4, CLEAN, takes_away=False)
     text = written(results, tmp_path / "site")
-    assert "4 runs on real brokers" in text
+    assert "<p>4 runs. " in text
     assert "✗ anomaly</span> 2 of 3; " in text
     assert "? unknown</span> 1 of 3" in text
     assert text.count('<span class="faint">no run</span>') == 5
@@ -117,6 +120,60 @@ def test_written_analyses_are_pages_and_markup_in_them_is_text(tmp_path: Path) -
     page = (site / "analyses" / "2026-11-22-kafka.html").read_text()
     assert "<h1>What was found</h1>" in page
     assert "<td>&lt;script&gt;x&lt;/script&gt;</td>" in page
+
+
+def test_a_run_is_compared_with_the_previous_one_of_its_kind(tmp_path: Path) -> None:
+    results, site = tmp_path / "results", tmp_path / "site"
+    stored(results, 1, CLEAN, seed=1)
+    stored(results, 2, UNKNOWN, nemesis="pause")
+    stored(results, 3, ANOMALY, seed=2, jars={"kafka": "beef"})
+    text = written(results, site)
+    name = f"kafka-4.4/stuck-lso/{ID.format(3)}.html"
+    assert re.findall(r'href="differences/([^"]+)"', text) == [name]
+    page = (site / "differences" / name).read_text()
+    rows = re.findall(r'<th scope="row">([^<]+).*?<td>(.*?)</td><td>(.*?)</td>', page)
+    assert rows == [
+        ("stuck-lso", "clean", "anomaly"),
+        (
+            "stuck-lso on broker 2, t-0",
+            "none",
+            "broker 2 will never deliver t-0 past offset 0 to read_committed consumers",
+        ),
+        ("seed", "1", "2"),
+        ("jars.kafka", "none", "beef"),
+    ]
+    links = re.findall(r'href="([^"]+\.html)"', page)
+    assert [(site / "differences" / name).parent.joinpath(link).resolve().exists() for link in links] == [True] * 3
+
+
+def test_nights_have_pages(tmp_path: Path) -> None:
+    results, site = tmp_path / "results", tmp_path / "site"
+    stored(results, 1, ANOMALY)
+    write_night(results, "nightly/one", RUN)
+    write_night(results, "nightly/two", RUN, status="regressed", flaky=["it failed once"])
+    write_night(results, "night", RUN)
+    write_night(results, "nightly/damaged", RUN, runs=None)
+    text = written(results, site)
+    assert "nightly/damaged cannot be read: TypeError" in text
+    for name in ("one", "two", "night"):
+        assert f'<a href="nights/{name}.html">2026-11-22T19:53:15+00:00</a>: 1 of 1 cells as expected' in text
+    one, two = ((site / "nights" / f"{name}.html").read_text() for name in ("one", "two"))
+    assert "✗ anomaly</span>" in one
+    assert f'href="../runs/{RUN}.html"' in one
+    assert "Not as expected" not in one
+    assert "<strong>regressed</strong>: kafka-4.4, java, kill, local, stuck-lso: expected anomaly: so it is" in two
+    assert "flaky: it failed once" in two
+
+
+def test_a_finding_without_its_fields_leaves_its_run_out(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    path = stored(results, 1, ANOMALY)
+    told = said(ANOMALY)
+    told["findings"][0]["witness"] = "text"
+    (path / "verdict.json").write_text(json.dumps(told))
+    assert stored_runs(results)[1] == [
+        f"kafka-4.4/stuck-lso/{path.name} cannot be read: AttributeError: 'str' object has no attribute 'get'"
+    ]
 
 
 def test_a_site_is_written_again_and_nothing_else_is_written_over(tmp_path: Path) -> None:

@@ -1,0 +1,94 @@
+"""What differs between a run and the previous one of the same kind: verdicts, findings and settings."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.escape import to_json
+from harness.report.headlines import headline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from harness.report.runs import StoredRun
+
+_INCIDENTAL: Final = frozenset({"command", "evidence", "owner", "run_id", "timings_s"})
+"""Fields of a manifest that differ between any two runs."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing in both runs, as text; "" where a run does not have it."""
+
+    name: str
+    before: str
+    after: str
+
+    @property
+    def is_change(self) -> bool:
+        """Whether the runs differ in it."""
+        return self.before != self.after
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A run compared with an earlier one. ``settings``: of the manifests, only those that differ."""
+
+    before: StoredRun
+    after: StoredRun
+    verdicts: Sequence[Change]
+    findings: Sequence[Change]
+    settings: Sequence[Change]
+
+
+def previous_runs(runs: Sequence[StoredRun]) -> dict[str, StoredRun]:
+    """Return the previous run of the same target, anomaly, nemesis and client, by the name of the run.
+
+    ``runs``: oldest first.
+    """
+    previous: dict[str, StoredRun] = {}
+    last: dict[tuple[str, ...], StoredRun] = {}
+    for run in runs:
+        kind = run.manifest["target"]["name"], *(run.manifest[name] for name in ("anomaly", "nemesis", "client"))
+        if kind in last:
+            previous[run.name] = last[kind]
+        last[kind] = run
+    return previous
+
+
+def difference(before: StoredRun, after: StoredRun) -> Difference:
+    """Compare two runs."""
+
+    def changes(texts: Callable[[StoredRun], Mapping[str, str]]) -> list[Change]:
+        old, new = texts(before), texts(after)
+        return [Change(name, old.get(name, ""), new.get(name, "")) for name in dict.fromkeys([*new, *old])]
+
+    settings = [change for change in changes(_settings) if change.is_change]
+    return Difference(before, after, changes(_verdicts), changes(_findings), settings)
+
+
+def _verdicts(run: StoredRun) -> dict[str, str]:
+    return {scenario["scenario"]: scenario["verdict"] for scenario in run.verdict["scenarios"]}
+
+
+def _findings(run: StoredRun) -> dict[str, str]:
+    sentences: dict[str, list[str]] = defaultdict(list)
+    for one in run.verdict["findings"]:
+        name = f"{one['anomaly']} on broker {one['broker']}, {one['topic']}-{one['partition']}"
+        sentences[name].append(headline(one))
+    return {name: "; ".join(of_name) for name, of_name in sentences.items()}
+
+
+def _settings(run: StoredRun) -> dict[str, str]:
+    return dict(_flat({name: value for name, value in run.manifest.items() if name not in _INCIDENTAL}))
+
+
+def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every value of nested objects, with its names joined by dots."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _flat(inner, f"{name}.{key}" if name else key)
+    else:
+        yield name, value if isinstance(value, str) else to_json(value)
