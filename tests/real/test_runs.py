@@ -203,7 +203,7 @@ def test_the_run_folder_is_complete(killed: Run) -> None:
     assert set(manifest["evidence"]) >= evidence | {"history.jsonl", "observations.jsonl"}
     for broker in manifest["brokers"]:
         assert (folder / "logs" / str(broker) / "server.log").stat().st_size > 0
-    assert "<title>anomaly: kafka-" in (folder / "report.html").read_text()
+    assert "<title>anomaly: broker 2 will never deliver stuck-lso-0 past " in (folder / "report.html").read_text()
     outcomes = lines_of(folder / "outcomes.jsonl")
     assert {row["outcome"] for row in outcomes if row["topic"] == "stuck-lso" and row["broker"] == ABSENT} >= {"open"}
     assert (folder.parent / "latest").readlink() == Path(folder.name)
