@@ -147,6 +147,8 @@ def test_text_stands_out_from_what_is_behind_it(report: Page) -> None:
 
 @LOOKS
 def test_background_traffic_is_shown_by_the_keyboard_alone(report: Page) -> None:
+    report.locator("summary", has_text="control-0").focus()
+    report.keyboard.press("Enter")
     box = report.get_by_role("checkbox", name="rows of background traffic").last
     hidden = report.get_by_role("region", name="Logs of control-0").locator("tr.background").first
     assert not hidden.is_visible()
@@ -167,7 +169,7 @@ def test_the_headline_says_who_is_hurt_and_its_timeline_follows(report: Page) ->
     assert report.locator("body").inner_text().count(headline) == 1
     figure = report.get_by_role("img", name="Timeline of stuck-lso-0").bounding_box()
     assert figure is not None
-    assert figure["y"] < (report.viewport_size or {})["height"]
+    assert figure["y"] < report.evaluate("innerHeight")
 
 
 @LOOKS
@@ -267,7 +269,7 @@ def test_the_table_of_runs_is_filtered_and_sorted_by_the_keyboard(look: Page, si
     assert ids() == [run.folder.name, BEFORE]
     verdict = table.locator("td").get_by_text("✓ clean").bounding_box()
     assert verdict is not None
-    assert verdict["x"] + verdict["width"] <= (look.viewport_size or {})["width"]
+    assert verdict["x"] + verdict["width"] <= look.evaluate("innerWidth")
     sort = table.get_by_role("columnheader", name="run").get_by_role("button")
     for order, first in (("ascending", BEFORE), ("descending", run.folder.name)):
         sort.focus()
