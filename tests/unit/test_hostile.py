@@ -19,7 +19,7 @@ from fakes.brokers import FakeBroker, Held
 from fakes.clock import TickingClock
 from hostile import HOSTILE, LITERAL, NAME, raise_if_forged, raise_if_raw
 from literal import History, Txn, abort, commit, delete, put, replica, write_run
-from pages import MANIFEST, hostile_page
+from pages import MANIFEST, hostile_page, write_night
 from test_nightly_night import ended, failed, plan_of
 from test_site import stored
 
@@ -275,6 +275,19 @@ def test_a_site_over_runs_whose_manifests_and_logs_are_hostile(tmp_path: Path, c
     assert "has no page" not in pages["index.html"], pages["index.html"]
     assert commands.main(["report", "--results", str(results), "--out", str(out)], standalone_mode=False) == 0
     checked("".join(capsys.readouterr()))
+
+
+def test_nights_and_differences_between_runs(tmp_path: Path) -> None:
+    results, out = tmp_path / "results", tmp_path / "site"
+    for day in (1, 2):
+        stored(results, day, ANOMALY, nemesis=HOSTILE, client=HOSTILE, seed=f"{HOSTILE}{day}")
+    write_night(
+        results, "nightly/one", HOSTILE, version=HOSTILE, expected=HOSTILE, status=HOSTILE, why=HOSTILE, flaky=[HOSTILE]
+    )
+    write_site(results, out, ConsoleProgress().stage)
+    (night,), (difference,) = ((out / folder).rglob("*.html") for folder in ("nights", "differences"))
+    for page in (night, difference, out / "index.html"):
+        shows_no_markup(page.read_text())
 
 
 def test_the_index_of_runs_that_go_on(tmp_path: Path) -> None:
