@@ -86,7 +86,7 @@ class Cleaning:
     cleaning. ``active_too``: the active segment is cleaned like others, and a pass needs no dirty records, as long as
     no transaction is open. This stands for endless traffic on other keys, which rolls segments and gives the cleaner
     work: without it, small clusters would need such records in every step. ``last_of_pass_stays``: see
-    `models.rules.Rules`.
+    `models.rules.VersionRules`.
     """
 
     delete_retention_ms: int

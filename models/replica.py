@@ -82,7 +82,7 @@ class Replica:
     epochs: dict[int, int] = field(default_factory=dict)
     """The start offset of each leader epoch in this log (``LeaderEpochFileCache``)."""
     stable_at_batch: bool = False
-    """See `models.rules.Rules`."""
+    """See `models.rules.VersionRules`."""
 
     @property
     def last_stable_offset(self) -> int:

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.conformance.lockstep import Outcome
-    from harness.conformance.steps import Schedule
+    from harness.conformance.schedules import Schedule
     from harness.judge.outcome import Progress
     from harness.targets import Target
-    from models.rules import Rules
+    from models.rules import VersionRules
 
 TOGETHER: Final = 20
 """Schedules at once: fewer take longer in total; more take longer for each step."""
@@ -82,7 +82,7 @@ def _target(options: ConformanceOptions) -> Target:
     return target
 
 
-def groups(options: ConformanceOptions, rules: Rules) -> Iterator[list[Schedule]]:
+def groups(options: ConformanceOptions, rules: VersionRules) -> Iterator[list[Schedule]]:
     """Yield the groups of concurrent schedules: the written ones, then random ones."""
     if options.with_written:
         yield schedules.written(options.transactions)
@@ -101,7 +101,7 @@ def outcomes_json(verdict: str, target: str, outcomes: list[Outcome], failure: s
         "schedules": [
             {
                 "name": one.schedule.name,
-                "steps": [str(step) for step in one.schedule.steps],
+                "steps": list(one.schedule.steps),
                 "agreed": one.agreed,
                 "disagreements": [
                     {"step": other.number, "broker": other.broker, "differences": other.differences}

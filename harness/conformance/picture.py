@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from harness.brokers.segments.tombstones import BY_NULL, is_tombstone
 from models.cleaner import first_dirty
+from models.delivery import listed_aborts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from models.batch import Batch
     from models.replica import Producer, Replica
@@ -152,42 +153,6 @@ def record_text(offset: int, key: bytes | None, *, is_deleted: bool) -> str:
 def name_of(producer_id: int, named: Named) -> str:
     """Return a producer's name; an unknown producer is named by its id."""
     return NO_PRODUCER if producer_id < 0 else named.get(producer_id, f"producer {producer_id}")
-
-
-def listed_aborts(replica: Replica) -> set[tuple[int, int]]:
-    """Return producer id and first offset of the aborted transactions that a read_committed consumer receives.
-
-    It reads from the start. One answer never crosses the end of a segment, nor the last stable offset
-    (``LocalLog.read``), and lists the transactions that end at or after its start and begin before the next segment
-    (``LocalLog.addAbortedTransactions``, ``TransactionIndex.collectAbortedTxns``).
-    """
-    aborts = set()
-    at = replica.log_start
-    for number, segment in enumerate(replica.segments):
-        batches = [one for one in segment.batches if at <= one.last_offset]
-        if not batches:
-            continue
-        if at >= replica.last_stable_offset:
-            break
-        later = replica.segments[number + 1 :]
-        upper = later[0].base_offset if later else replica.log_end
-        for entry in _up_to(replica, number, upper):
-            if entry.last_offset >= at and entry.first_offset < upper:
-                aborts.add((entry.producer_id, entry.first_offset))
-        readable = [one for one in batches if one.base_offset < replica.last_stable_offset]
-        if not readable:
-            # An answer without a record, which lists aborted transactions, too.
-            break
-        at = readable[-1].last_offset + 1
-    return aborts
-
-
-def _up_to(replica: Replica, number: int, upper: int) -> Iterator[Any]:
-    for segment in replica.segments[number:]:
-        for entry in segment.aborted:
-            yield entry
-            if entry.last_stable_offset >= upper:
-                return
 
 
 def differences(expected: Picture, actual: Picture) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import singledispatchmethod
 from typing import TYPE_CHECKING
 
 import kafka.errors
@@ -10,25 +9,14 @@ from kafka.protocol.admin import DeleteRecordsRequest
 
 from harness.brokers.protocol import wire
 from harness.conformance.producer import TIMEOUT_MS, Endpoint, Producer, RefusedError
-from harness.conformance.steps import (
-    LEAVES,
-    PLAIN,
-    STAYING,
-    TRANSACTIONAL_ONES,
-    DeleteRecords,
-    End,
-    EndElsewhere,
-    Fence,
-    Join,
-    Lead,
-    Rest,
-    Write,
-)
+from harness.conformance.schedules import STAYING
+from models.steps import keys_and_values
+from models.world import ABSENT, OUTCOMES, PLAIN, PRODUCERS
 
 if TYPE_CHECKING:
     from harness.conformance.brokers import Brokers
     from harness.conformance.picture import Named
-    from harness.conformance.steps import LocalStep, Schedule
+    from harness.conformance.schedules import Schedule
 
 
 class Topic:
@@ -56,52 +44,46 @@ class Topic:
                 anyone=lambda: runtime.address(STAYING[0]),
                 clock=self._brokers.clock,
             )
-            transactional_id = f"{self._schedule.name}-{name}" if name in TRANSACTIONAL_ONES else None
+            transactional_id = f"{self._schedule.name}-{name}" if name in PRODUCERS else None
             self._producers[name] = Producer(
                 to, transactional_id=transactional_id, has_id=name != PLAIN, version=self._schedule.version
             )
         return self._producers[name]
 
-    @singledispatchmethod
-    def take(self, step: LocalStep) -> None:
-        """Take a step of this partition. Raises `HarnessError`."""
-        raise TypeError(f"{step!r} is no step of a partition")
+    def take(self, step: str) -> None:
+        """Take a step of this partition (`models.steps`). Raises `HarnessError`."""
+        match step.split():
+            case [producer, "writes", *records]:
+                self._producer(producer).write(keys_and_values(records), self._brokers.clock.time_ms())
+            case [producer, verb] if verb in OUTCOMES:
+                self._producer(producer).end(OUTCOMES[verb])
+            case [producer, verb, "having", "written", "nothing", "here"]:
+                self._producer(producer).register()
+                self._producer(producer).end(OUTCOMES[verb.removesuffix(",")])
+            case [producer, "begins", "anew,", "and", "is", "aborted"]:
+                self._producer(producer).begin_anew()
+            case [broker, "leads"]:
+                self._lead(int(broker))
+            case ["records", "before", offset, "are", "deleted"]:
+                self._delete_records(int(offset))
+            case [_, "joins"]:
+                self._join()
+            case ["rest"]:
+                pass
+            case _:
+                raise ValueError(f"{step!r} is no step of a partition")
 
-    @take.register
-    def _(self, step: Write) -> None:
-        records = [(record.removeprefix("-").encode(), None if record[0] == "-" else b"v") for record in step.records]
-        self._producer(step.producer).write(records, self._brokers.clock.time_ms())
-
-    @take.register
-    def _(self, step: End) -> None:
-        self._producer(step.producer).end(step.outcome)
-
-    @take.register
-    def _(self, step: EndElsewhere) -> None:
-        producer = self._producer(step.producer)
-        producer.register()
-        producer.end(step.outcome)
-
-    @take.register
-    def _(self, step: Fence) -> None:
-        self._producer(step.producer).begin_anew()
-
-    @take.register
-    def _(self, step: Lead) -> None:
-        self._replicas = (step.broker, *(one for one in self._replicas if one != step.broker))
-        self._reassign()
-        self._leader = step.broker
-
-    def _reassign(self) -> None:
+    def _lead(self, broker: int) -> None:
+        self._replicas = (broker, *(one for one in self._replicas if one != broker))
         orders = {(self._schedule.name, 0): self._replicas}
         control = self._brokers.control
         control.lead(orders)
-        self._brokers.wait(lambda: control.leads(orders), f"{self._replicas[0]} to lead {self._schedule.name}")
+        self._brokers.wait(lambda: control.leads(orders), f"{broker} to lead {self._schedule.name}")
+        self._leader = broker
 
-    @take.register
-    def _(self, step: DeleteRecords) -> None:
+    def _delete_records(self, before: int) -> None:
         Topic = DeleteRecordsRequest.DeleteRecordsTopic  # noqa: N806
-        partition = Topic.DeleteRecordsPartition(partition_index=0, offset=step.before)
+        partition = Topic.DeleteRecordsPartition(partition_index=0, offset=before)
         request = DeleteRecordsRequest[2](
             topics=[Topic(name=self._schedule.name, partitions=[partition])], timeout_ms=TIMEOUT_MS
         )
@@ -110,18 +92,13 @@ class Topic:
             if code:
                 raise RefusedError(f"it is refused with {kafka.errors.for_code(code).__name__}")
 
-    @take.register
-    def _(self, _step: Join) -> None:
-        self._replicas = (*self._replicas, LEAVES)
+    def _join(self) -> None:
+        self._replicas = (*self._replicas, ABSENT)
         self._brokers.control.lead({(self._schedule.name, 0): self._replicas})
         self._brokers.wait(
             lambda: all(
                 set(one.isr) == set(one.replicas) == set(self._replicas)
                 for one in self._brokers.control.states([self._schedule.name]).values()
             ),
-            f"{LEAVES} to join {self._schedule.name}",
+            f"{ABSENT} to join {self._schedule.name}",
         )
-
-    @take.register
-    def _(self, _step: Rest) -> None:
-        pass

@@ -1,21 +1,22 @@
 """The cases to explore of each simulated target: small clusters that take a few minutes together on two cores.
 
-Each has three brokers; one broker may go away and come back, in any order with all other
-steps (`models.state_space`).
+Each has three brokers; one broker may go away and come back, in any order with all other steps (`models.state_space`).
+Brokers have no part in Cloud Topics' compaction: there is one copy, and only the committer matters
+(`models.cloud_topics.world`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from harness.brokers.segments.tombstones import BY_FLAG, BY_NULL
 from harness.errors import UsageError
-from harness.explore.clouds import CLOUD_CASES, CloudCase
 from harness.suggest import nearest
 from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
 from models import coordination, redpanda
 from models.bound import ADD, LEADER, REMOVE, Bound
+from models.cloud_topics import world
 from models.cloud_topics.rules import RULES as CLOUD_RULES
 from models.exhaustive import explore
 from models.state_space import StateSpace
@@ -81,22 +82,43 @@ class Case:
         return explore(small.start, small.following, small.wrong, most_states=most_states, first_only=first_only)
 
 
-class AnyCase(Protocol):
-    """A case to explore; cases are hashable, and are sent to other processes."""
+_A, _B, _A_GOES = (("A", "1"),), (("B", "1"),), (("A", None),)
+_BOTH: Final = (("A", "1"), ("B", "1"))
 
-    @property
-    def title(self) -> str:
-        """A description of the possible steps."""
-        ...
+CLOUD_CASES: Final = {
+    "a value, and its delete": world.Case(writes=(_BOTH, _A_GOES)),
+    "… and a map of two keys": world.Case(writes=(_BOTH, _A_GOES), entries=2),
+    "… each in an object of its own": world.Case(writes=(_A, _B, _A_GOES)),
+    "… and another key behind": world.Case(writes=(_A, _A_GOES, _B)),
+    "… with three compactors": world.Case(writes=(_A, _A_GOES, _B), compactors=3),
+    "… and another key again": world.Case(writes=(_BOTH, _A_GOES, (("B", "2"),))),
+    "… all in one object": world.Case(writes=(_BOTH, _A_GOES, (("B", "2"),)), object_records=9),
+    "… and the key written anew": world.Case(writes=(_BOTH, _A_GOES, (("B", "2"),), (("A", "3"),))),
+}
+"""Cases of Cloud Topics' compaction, by the writes, in this order.
 
-    @property
-    def without(self) -> frozenset[str]:
-        """Names of rules that are left out."""
-        ...
+With a map of one key and two compactors unless another number is given.
+"""
+
+
+@dataclass(frozen=True)
+class CloudCase:
+    """One of `CLOUD_CASES`; ``without``: names of `models.cloud_topics.rules.RULES` that are left out."""
+
+    title: str
+    without: frozenset[str] = frozenset()
 
     def walk(self, *, most_states: int, first_only: bool) -> Explored:
-        """Explore at most so many states; with ``first_only`` stop at the first anomaly."""
-        ...
+        """Explore it."""
+        start = world.CompactionWorld.of(replace(CLOUD_CASES[self.title], without=self.without))
+        return explore(
+            start,
+            world.CompactionWorld.following,
+            world.CompactionWorld.wrong,
+            key=world.CompactionWorld.key,
+            most_states=most_states,
+            first_only=first_only,
+        )
 
 
 _TWO_KEYS: Final = ("K", "L")
@@ -132,7 +154,7 @@ _LATE: Final = (
 """Cases in which each message is delayed separately: some without an outage, as an outage means too many states."""
 
 
-def cases(target: str, *, with_: tuple[str, ...], without: tuple[str, ...]) -> Sequence[AnyCase]:
+def cases(target: str, *, with_: tuple[str, ...], without: tuple[str, ...]) -> Sequence[Case | CloudCase]:
     """Return the cases of a target, as it is or ``with_`` proposals, ``without`` some of its rules.
 
     Raises `UsageError` for an unknown name, for a proposal that a target has anyway, and for rules of a

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -17,10 +17,10 @@ from harness.judge.verdict import EXIT_CODES
 from harness.terminal import Table, stderr, stdout, styled
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from harness.explore.cases import AnyCase
+    from harness.explore.cases import Case, CloudCase
     from harness.explore.walk import WalkResult
     from harness.spark.options import SparkOptions
 
@@ -125,7 +125,7 @@ def _print_progress(one: WalkResult) -> None:
     stderr().line(f"{one.explored.states:>12,} states in {one.took_s:.1f} s: {one.case.title}")
 
 
-def _show(content: dict[str, Any], ways: Mapping[str, tuple[AnyCase, tuple[str, ...]]]) -> None:
+def _show(content: dict[str, Any], ways: Mapping[str, tuple[Case | CloudCase, tuple[str, ...]]]) -> None:
     out = stdout()
     counted = ("states", "transitions", "depth")
     cases = [
@@ -135,20 +135,8 @@ def _show(content: dict[str, Any], ways: Mapping[str, tuple[AnyCase, tuple[str, 
     out.table(Table(("case", *counted, "verdict"), cases))
     for name, (_, steps) in ways.items():
         out.line(styled(name, STYLES["anomaly"]), f" in {len(steps)} steps: {'; '.join(steps)}")
-    for proposal, rows in content["proposals"].items():
+    for rows in content["proposals"].values():
         out.line()
-        out.line(f"{_PROPOSAL_TITLES[proposal]}:")
-        out.table(_proposal(rows))
-
-
-_PROPOSAL_TITLES: Final = {
-    "coordinated": "what Kafka would have to change for coordinated compaction (our reading: nobody has proposed it)",
-    "kip-87": "what deletes a key by KIP-87; who sees a delete is as before",
-}
-
-
-def _proposal(rows: Sequence[Mapping[str, str]]) -> Table:
-    """Return a table of a proposal's rows; the text of a rule is in JSON only."""
-    columns = [name for name in rows[0] if name != "says"]
-    head = [name.replace("_", " ").replace("kip ", "KIP-") for name in columns]
-    return Table(head, [[row[name] for name in columns] for row in rows])
+        out.line("what deletes a key by KIP-87; who sees a delete is as before:")
+        head = [name.replace("_", " ").replace("kip ", "KIP-") for name in rows[0]]
+        out.table(Table(head, [list(row.values()) for row in rows]))

@@ -17,12 +17,13 @@ from harness.brokers.segments.digest import batch_digest
 from harness.brokers.segments.tombstones import BY_NULL
 from harness.plan.scenario import Phase
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
-from models.batch import ABORT, encode
+from models.batch import encode
+from models.delivery import delivered
 from models.steps import begin, take
 from models.world import ABSENT, ADDED, CLEANING, OUTCOMES, PLAIN, STEP_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from models.batch import Batch
     from models.replica import Replica
@@ -118,7 +119,8 @@ class Witness:
         self._snapshot(AFTER_REJOIN)
         for broker in self.world.replication.in_sync:
             replica = self.world.replicas[broker]
-            result = (*_PLACE, None, None, None, broker, replica.last_stable_offset, list(delivered(replica)))
+            records = [{"offset": one.offset, "key": (one.key or b"").decode()} for one in delivered(replica)]
+            result = (*_PLACE, None, None, None, broker, replica.last_stable_offset, records)
             self._event(self.world.now_ms, "poll", "reader", "reader", Phase.AFTER, _OF_NO_TXN, result)
 
     # Evidence of clients.
@@ -248,24 +250,3 @@ def _content(batch: Batch) -> tuple[tuple[int, str, int], ...]:
 
 def _record_entry(offset: int, kind: str, producer_id: int | None = None) -> dict[str, Any]:
     return {"offset": offset, "kind": kind, "producer_id": producer_id}
-
-
-def delivered(replica: Replica) -> Iterator[dict[str, Any]]:
-    """Yield the records that a read_committed consumer gets from a replica: offset and key.
-
-    As in Kafka's consumer (``Fetcher.PartitionRecords``): by the broker's list of aborted transactions, and
-    by the ABORT marker that ends each; up to the last stable offset.
-    """
-    ahead = sorted((entry.first_offset, entry.producer_id) for entry in replica.aborted)
-    aborted: set[int] = set()
-    for batch in replica.batches():
-        if batch.base_offset >= replica.last_stable_offset:
-            return
-        while ahead and ahead[0][0] <= batch.last_offset:
-            aborted.add(ahead.pop(0)[1])
-        if batch.control:
-            if batch.marker == ABORT:
-                aborted.discard(batch.producer_id)
-        elif not (batch.transactional and batch.producer_id in aborted):
-            for record in batch.records:
-                yield {"offset": record.offset, "key": (record.key or b"").decode()}

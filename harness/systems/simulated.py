@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final, cast
 from harness.brokers.protocol.admin import PartitionState
 from harness.brokers.protocol.redpanda_admin import COORDINATED_COMPACTION
 from harness.clients import Client
-from harness.clients.simulated import SimulatedClient, SimulatedReading
+from harness.clients.simulated import SimulatedClient
 from harness.errors import UsageError
 from harness.plan.scenario import ONE_COPY
 from harness.plan.timers import FREEZE
 from harness.suggest import nearest
 from harness.systems import System, kafka
-from harness.systems.simulated_reader import SimulatedReader
+from harness.systems.simulated_reader import SimulatedReader, SimulatedReading
 from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
 
 if TYPE_CHECKING:

@@ -1,10 +1,11 @@
-"""Reads the replicas of simulated brokers, which are asked directly."""
+"""Reads the replicas of simulated brokers, which are asked directly, as an observer or as a consumer."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.brokers.protocol.replica import DEBUG_REPLICA_ID, OpenTransaction, ReplicaState
+from models.delivery import delivered, listed_aborts, stable_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -42,6 +43,12 @@ class SimulatedReader:
         if not self._cluster.is_reachable(self._broker):
             raise ConnectionError(f"broker {self._broker} does not answer")
 
+    def served(self, tp: TopicPartition) -> Replica | None:
+        """Return the replica that the broker serves of a partition; None where it has none. Raises OSError."""
+        self._raise_if_away()
+        partition = self._cluster.partitions[tp]
+        return self._cluster.served(partition, self._broker) if self._broker in partition.replication.replicas else None
+
     def _state(self, tp: TopicPartition, replica_id: int) -> ReplicaState | str:
         partition = self._cluster.partitions[tp]
         if self._broker not in partition.replication.replicas:
@@ -49,28 +56,49 @@ class SimulatedReader:
         version = partition.versions.get(self._broker, 0)
         answer = self._answers.get((tp, replica_id))
         if answer is None or answer[0] != version:
-            answer = (
-                version,
-                self._read(self._cluster.served(partition, self._broker), is_consumer=replica_id != DEBUG_REPLICA_ID),
-            )
+            replica = self._cluster.served(partition, self._broker)
+            answer = version, self._read(replica, is_consumer=replica_id != DEBUG_REPLICA_ID)
             self._answers[tp, replica_id] = answer
         return answer[1]
 
     def _read(self, replica: Replica, *, is_consumer: bool) -> ReplicaState:
-        stable_offset = replica.last_stable_offset
-        end = stable_offset if is_consumer else replica.log_end
-        batches = [batch for batch in replica.from_offset(replica.log_start) if batch.base_offset < end]
+        batches = stable_batches(replica) if is_consumer else replica.from_offset(replica.log_start)
         return ReplicaState(
             log_start=replica.log_start,
             high_watermark=replica.high_watermark,
-            last_stable_offset=stable_offset,
-            aborted=tuple(
-                (one.producer_id, one.first_offset)
-                for one in replica.aborted
-                if is_consumer and one.last_offset >= replica.log_start and one.first_offset < end
-            ),
+            last_stable_offset=replica.last_stable_offset,
+            aborted=listed_aborts(replica) if is_consumer else (),
             records=b"".join(map(self._cluster.sizes.bytes_of, batches)),
         )
+
+
+class SimulatedReading:
+    """Implements `harness.clients.reader.Reading`: whatever it reads is at hand at once."""
+
+    def __init__(self, reader: SimulatedReader, partitions: Sequence[TopicPartition]) -> None:
+        """Begin to read from the broker of ``reader``."""
+        self.delivered: dict[TopicPartition, list[dict[str, Any]]] = {tp: [] for tp in partitions}
+        self.ends: dict[TopicPartition, int] = {}
+        self._reader = reader
+
+    def is_at_end(self) -> bool:
+        """Read everything up to the last stable offset; there is no more."""
+        for tp in self.delivered:
+            if (replica := self._reader.served(tp)) is not None:
+                self.delivered[tp] = [
+                    {
+                        "offset": record.offset,
+                        "key": (record.key or b"").decode(),
+                        "value": None if record.value is None else record.value.decode(),
+                    }
+                    for record in delivered(replica)
+                ]
+                offsets = (batch.last_offset + 1 for batch in stable_batches(replica))
+                self.ends[tp] = max(offsets, default=replica.log_start)
+        return len(self.ends) == len(self.delivered)
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
 
 
 def open_in(replica: Replica) -> tuple[OpenTransaction, ...]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from models.cluster.partition import Sizes
     from models.coordination import Pair
     from models.replica import Replica, Segment
-    from models.rules import Rules
+    from models.rules import VersionRules
 
 Clean: TypeAlias = Callable[["Replica", Cleaning, int, Bounds], bool]
 """One pass of a cleaner, like `models.cleaner.clean`; returns whether it changed anything."""
@@ -39,7 +39,7 @@ class Compactor:
     due_later_ms: Callable[[Replica, Mapping[str, float], int], float | None]
 
 
-def cleaning_of(topic: Mapping[str, float], producer_expiration_ms: float, version: Rules) -> Cleaning:
+def cleaning_of(topic: Mapping[str, float], producer_expiration_ms: float, version: VersionRules) -> Cleaning:
     """Return the settings of a pass."""
     return Cleaning(
         delete_retention_ms=int(topic["delete.retention.ms"]),

@@ -19,7 +19,7 @@ from models.cluster.partition import SimPartition, Sizes, begins_segment
 from models.cluster.settings import BROKER, TOPIC, numbers, refuse_unknown
 from models.replica import Replica
 from models.replication import Replication
-from models.rules import Rules as VersionRules
+from models.rules import VersionRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

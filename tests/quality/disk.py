@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from models.partition import Partition
+    from partition import Partition
+
     from models.replica import Replica
 
 _INDEX_BYTES = 512

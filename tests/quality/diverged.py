@@ -14,12 +14,12 @@ from controller import V3_5, V3_6, V4_0, Controller
 from disk import Copy, write_broker
 from expected import ABORTED_TO_COMMITTED, COMMITTED_TO_ABORTED, STUCK_LSO, TOMBSTONE_DIVERGENCE
 from metadata_logs import write_metadata_log, write_topic_id
+from partition import Partition, Settings
 from planted import ABORTED_DELETE, COMMITTED_DELETE, PLOTS, Stage, clean_until
 from traffic import SHARES, Traffic
 
 from harness.brokers.segments.codecs import CODECS
 from models.cleaner import Cleaning
-from models.partition import Partition, Settings
 from models.replica import Replica
 from models.replication import Replication
 

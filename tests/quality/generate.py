@@ -16,12 +16,12 @@ from expected import (
     Expected,
 )
 from oracle import expected
+from partition import Partition, Settings
 from planted import ABORTED_DELETE, SAME_OUTCOME, plant
 from traffic import Traffic
 
 from harness.brokers.segments.codecs import CODECS
 from models.cleaner import Cleaning
-from models.partition import Partition, Settings
 from models.replica import Replica
 from models.replication import Replication
 

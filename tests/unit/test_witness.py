@@ -11,9 +11,10 @@ from checkers.evidence.schemas import ABORTS, ENTRIES, HISTORY, OBSERVATIONS, SE
 from harness.brokers.segments.batches import iter_batches
 from harness.cluster import observe
 from harness.explore.schedule_generator import NO_OUTAGE, Odds, draw
-from harness.explore.witness import Witness, delivered, read_back, watch
+from harness.explore.witness import Witness, read_back, watch
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from models.batch import encode
+from models.delivery import delivered
 from models.world import Rules
 
 if TYPE_CHECKING:
@@ -119,4 +120,4 @@ def test_a_run_without_an_outage_has_both_snapshots() -> None:
 def test_a_consumer_is_delivered_what_was_committed_up_to_the_stable_offset() -> None:
     steps = ("t puts K", "p puts L", "t aborts", "u puts M", "u commits", "t puts N", "p puts O")
     world = watch(Rules(), steps).world
-    assert [told["key"] for told in delivered(world.replicas[3])] == ["L", "M"]
+    assert [told.key for told in delivered(world.replicas[3])] == [b"L", b"M"]
