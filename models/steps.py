@@ -338,7 +338,12 @@ def _messages(world: World, *_: object) -> Done | None:
 
 
 _LASTS_MS: Final = {"an hour passes": HOUR_MS, "time passes": DAY_MS + HOUR_MS}
-_OF_ALL: Final = {"messages arrive": _messages, "producers expire": _expire, "rest": _pass}
+_OF_ALL: Final[dict[str, Callable[..., Done | None]]] = {
+    **dict.fromkeys(_LASTS_MS, _pass),
+    "messages arrive": _messages,
+    "producers expire": _expire,
+    "rest": _pass,
+}
 _OF_PRODUCER: Final = {
     **dict.fromkeys(OUTCOMES, _end),
     **{f"{verb}{NOTHING_HERE}": _end_elsewhere for verb in OUTCOMES},
@@ -356,7 +361,7 @@ _OF_ONE: Final = {ABSENT: _OF_ABSENT, ADDED: _OF_ADDED}
 
 
 def _steps() -> Iterator[tuple[str, _Step]]:
-    for words, action in (dict.fromkeys(_LASTS_MS, _pass) | _OF_ALL).items():
+    for words, action in _OF_ALL.items():
         yield words, (action, None, "")
     for who in PRODUCERS:
         for rest, action in _OF_PRODUCER.items():

@@ -25,9 +25,10 @@ from models.steps import brokers_of
 from models.world import ABSENT, BROKERS, KILL, PAUSE, STOP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from harness.brokers.protocol.admin import PartitionState
     from harness.conformance.picture import Picture
     from harness.conformance.schedules import Schedule
     from harness.host.clock import Clock
@@ -156,12 +157,14 @@ class Brokers:
     def _leave(self, how: str) -> None:
         self._how = how
         {KILL: self.runtime.kill, STOP: self.runtime.stop, PAUSE: self.runtime.pause}[how](ABSENT)
-        self.wait(lambda: not any(ABSENT in isr for isr in self._isrs()), f"{ABSENT} to leave every ISR")
+        self.wait(lambda: not any(ABSENT in one.isr for one in self._states()), f"{ABSENT} to leave every ISR")
 
     def _return(self) -> None:
         (self.runtime.resume if self._how == PAUSE else self.runtime.start)(ABSENT)
         self.wait(lambda: ABSENT in self.control.registered(), f"{ABSENT} to register")
-        self.wait_in_sync()
+        self.wait(
+            lambda: all(set(one.isr) == set(one.replicas) for one in self._states()), "every replica to be in its ISR"
+        )
 
     def _clean(self, brokers: Sequence[int], *, is_kept: bool) -> Callable[[], None]:
         live = [broker for broker in brokers if self.runtime.is_up(broker)]
@@ -187,15 +190,8 @@ class Brokers:
 
         self.wait(is_known, "brokers to know their settings")
 
-    def _isrs(self) -> list[tuple[int, ...]]:
-        return [state.isr for state in self.control.states([*self.topics]).values()]
-
-    def wait_in_sync(self) -> None:
-        """Wait until every replica is in its ISR."""
-        self.wait(
-            lambda: all(set(one.isr) == set(one.replicas) for one in self.control.states([*self.topics]).values()),
-            "every replica to be in its ISR",
-        )
+    def _states(self) -> Collection[PartitionState]:
+        return self.control.states([*self.topics]).values()
 
 
 @contextmanager

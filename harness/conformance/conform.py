@@ -36,13 +36,12 @@ WITH_VERSION_2: Final = 4
 
 @dataclass(frozen=True)
 class ConformanceOptions:
-    """The schedules to run: random ``schedules`` from a ``seed``, transactions of a version."""
+    """The schedules to run: the written ones, and random ``schedules`` from a ``seed``, transactions of a version."""
 
     target: str
     schedules: int = 20
     seed: str = "0"
     transactions: int = 1
-    with_written: bool = True
 
 
 def conform(options: ConformanceOptions, folder: Path, progress: Progress) -> tuple[list[Outcome], str | None]:
@@ -84,8 +83,7 @@ def _target(options: ConformanceOptions) -> Target:
 
 def groups(options: ConformanceOptions, rules: VersionRules) -> Iterator[list[Schedule]]:
     """Yield the groups of concurrent schedules: the written ones, then random ones."""
-    if options.with_written:
-        yield schedules.written(options.transactions)
+    yield schedules.written(options.transactions)
     for first in range(0, options.schedules, TOGETHER):
         count = min(TOGETHER, options.schedules - first)
         yield schedules.at_random(f"{options.seed}-{first // TOGETHER}", count, options.transactions, rules)

@@ -6,19 +6,18 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.brokers.segments.batches import CorruptLogError, iter_batches, iter_records, marker
+from harness.brokers.segments.batches import CorruptLogError, iter_batches
 from harness.brokers.segments.checkpoints import read_checkpoint, read_leader_epochs
 from harness.brokers.segments.producer_snapshot import read_producer_snapshot
 from harness.brokers.segments.txnindex import read_txnindex
-from harness.conformance.picture import DATA, EMPTIED, Entry, ProducerState, StoredBatch, name_of, record_text
+from harness.conformance.picture import entry_of, horizons_of, states_of, stored_batch
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from harness.brokers.segments.batches import Batch
-    from harness.conformance.picture import Named
+    from harness.conformance.picture import Entry, Named, ProducerState, StoredBatch
     from harness.runtimes.base import Runtime
 
 CLEANED, EPOCHS = "cleaner-offset-checkpoint", "leader-epoch-checkpoint"
@@ -65,59 +64,27 @@ def read_folder(folder: Path, named: Named, cleaned_to: int | None) -> Files:
     batches = [one for path in logs for one in iter_batches(path.read_bytes(), source=path.name)]
     epochs = folder / EPOCHS
     return Files(
-        batches=tuple(_stored_batch(one, named) for one in batches),
+        batches=tuple(stored_batch(one, named) for one in batches),
         segments=tuple(int(path.stem) for path in logs),
-        txnindex=tuple(_entries(folder, named)),
+        txnindex=tuple(
+            entry_of(int(path.stem), one, named)
+            for path in sorted(folder.glob("*.txnindex"))
+            for one in read_txnindex(path.read_bytes(), source=path.name)
+        ),
         cleaned_to=cleaned_to,
         epochs=tuple(sorted(read_leader_epochs(epochs.read_bytes(), source=EPOCHS).items())) if epochs.exists() else (),
-        snapshots=tuple(_snapshots(folder, [int(path.stem) for path in logs[1:]], named)),
-        horizons_ms=tuple(
-            (one.base_offset, one.delete_horizon_ms) for one in batches if one.delete_horizon_ms is not None
+        snapshots=tuple(
+            (int(log.stem), _producers(snapshot, named))
+            for log in logs[1:]
+            if (snapshot := log.with_suffix(".snapshot")).exists()
         ),
+        horizons_ms=horizons_of(batches),
     )
 
 
-def _entries(folder: Path, named: Named) -> Iterator[Entry]:
-    for path in sorted(folder.glob("*.txnindex")):
-        for one in read_txnindex(path.read_bytes(), source=path.name):
-            name = name_of(one.producer_id, named)
-            yield Entry(int(path.stem), name, one.first_offset, one.last_offset, one.last_stable_offset)
-
-
-def _snapshots(folder: Path, offsets: Sequence[int], named: Named) -> Iterator[tuple[int, tuple[ProducerState, ...]]]:
-    for offset in offsets:
-        path = folder / f"{offset:020d}.snapshot"
-        if path.exists():
-            entries = read_producer_snapshot(path.read_bytes(), source=path.name)
-            yield (
-                offset,
-                tuple(
-                    sorted(
-                        ProducerState(
-                            name_of(one.producer_id, named),
-                            one.producer_epoch,
-                            one.last_sequence,
-                            one.current_txn_first_offset,
-                        )
-                        for one in entries
-                        if one.producer_epoch >= 0
-                    )
-                ),
-            )
-
-
-def _stored_batch(batch: Batch, named: Named) -> StoredBatch:
-    control = marker(batch, source="a segment")
-    records = () if batch.is_control else iter_records(batch, source="a segment")
-    return StoredBatch(
-        base_offset=batch.base_offset,
-        last_offset=batch.last_offset,
-        kind=control.type if control else EMPTIED if batch.is_control else DATA,
-        records=tuple(record_text(one.offset, one.key, is_deleted=one.value is None) for one in records),
-        leader_epoch=batch.leader_epoch,
-        producer=name_of(batch.producer_id, named),
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
-        transactional=batch.is_transactional,
-        has_horizon=batch.delete_horizon_ms is not None,
+def _producers(snapshot: Path, named: Named) -> tuple[ProducerState, ...]:
+    entries = read_producer_snapshot(snapshot.read_bytes(), source=snapshot.name)
+    return states_of(
+        ((one.producer_id, one.producer_epoch, one.last_sequence, one.current_txn_first_offset) for one in entries),
+        named,
     )

@@ -11,14 +11,14 @@ from kafka.protocol.admin import DescribeProducersRequest
 from harness.brokers.protocol.replica import ReplicaState, fetch
 from harness.brokers.protocol.wire import Connection
 from harness.brokers.segments.batches import iter_batches
-from harness.conformance.picture import Picture, ProducerState, name_of
+from harness.conformance.picture import Picture, aborts_of, states_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from harness.brokers.protocol.wire import Address
     from harness.conformance.files import Files
-    from harness.conformance.picture import Named
+    from harness.conformance.picture import Named, ProducerState
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def serve(address: Address, starts: Mapping[str, int], named: Mapping[str, Named
             log_start=state.log_start,
             high_watermark=state.high_watermark,
             last_stable_offset=state.last_stable_offset,
-            listed_aborts=tuple(sorted({(name_of(one, named[topic]), first) for one, first in aborts})),
+            listed_aborts=aborts_of(aborts, named[topic]),
             producers=producers[topic],
         )
         for topic, (state, aborts) in states.items()
@@ -81,17 +81,17 @@ def _producers(
     Topic = DescribeProducersRequest.TopicRequest  # noqa: N806
     answer = connection.call(DescribeProducersRequest[0](topics=[Topic(name=t, partition_indexes=[0]) for t in topics]))
     return {
-        topic.name: tuple(
-            sorted(
-                ProducerState(
-                    name_of(one.producer_id, named[topic.name]),
+        topic.name: states_of(
+            (
+                (
+                    one.producer_id,
                     one.producer_epoch,
                     one.last_sequence,
                     one.current_txn_start_offset if one.current_txn_start_offset >= 0 else None,
                 )
                 for one in p.active_producers
-                if one.producer_epoch >= 0
-            )
+            ),
+            named[topic.name],
         )
         for topic in answer.topics
         for p in topic.partitions

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from models.cloud_topics.keymap import DEFAULT_MAP_BYTES, ENTRY_BYTES, KeyOffsetMap
+from models.cloud_topics.keymap import DEFAULT_MAP_BYTES, KeyOffsetMap
 from models.cloud_topics.metastore import Bookkeeping, L1Object, Update
 from models.cloud_topics.ranges import Range, Ranges, gaps, holds, overlap, union
 from models.cloud_topics.rules import (
@@ -41,15 +41,6 @@ class Settings:
     max_compaction_lag_ms: int = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """The result of a pass. ``is_full``: the map had no room for a key, and dirty offsets are left."""
-
-    update: Update
-    keys: int
-    is_full: bool
-
-
 def dirty(log: Log) -> Ranges:
     """Return the offsets whose records are not indexed yet: all that are not in a cleaned range (the post)."""
     return gaps(log.cleaned, log.end_offset)
@@ -65,22 +56,7 @@ def removable(log: Log, *, now_ms: int, delete_retention_ms: int, without: froze
     return tuple((entry.first, entry.end) for entry in log.tombstones if entry.cleaned_at_ms + wait_ms <= now_ms)
 
 
-def passes_to_clean(log: Log, settings: Settings) -> int:
-    """Return after how many accepted passes no offset is dirty, if nothing is appended meanwhile.
-
-    Each pass indexes as many keys as the map has entries, or all that are left. Every other record of such a key is
-    then removed from the offsets below, where the next pass continues: no key is indexed twice. So D keys in dirty
-    ranges take D / entries passes, rounded up, and one pass if the dirty ranges have no record left.
-    """
-    unclean = dirty(log)
-    if not unclean:
-        return 0
-    keys = {record.key for record in log.records() if holds(unclean, record.offset)}
-    entries = settings.map_bytes // ENTRY_BYTES
-    return max(1, -(-len(keys) // entries))
-
-
-def begin_pass(log: Log, settings: Settings, *, now_ms: int, without: frozenset[str] = ALL_ON) -> Pass | None:
+def begin_pass(log: Log, settings: Settings, *, now_ms: int, without: frozenset[str] = ALL_ON) -> Update | None:
     """Run one pass over a log as it is now; None if it has no dirty offsets and no removable tombstone.
 
     Only indexed offsets become clean, down to the key that did not fit. A record there is the last of its key in all
@@ -114,7 +90,7 @@ def begin_pass(log: Log, settings: Settings, *, now_ms: int, without: frozenset[
             rewriting.take(piece)
     objects = rewriting.done()
     bookkeeping = Bookkeeping(cleaned, _with_tombstones(objects, cleaned), expired, now_ms, log.end_offset)
-    return Pass(Update(log.compaction_epoch, objects, bookkeeping), len(latest), indexed != unclean)
+    return Update(log.compaction_epoch, objects, bookkeeping)
 
 
 def _scan_backwards(objects: Sequence[L1Object], unclean: Ranges, latest: KeyOffsetMap) -> Ranges:

@@ -145,8 +145,8 @@ class CompactionWorld:
         log, left, without = self.log, self.working[index], self.case.without
         began_at = self.began_at
         if step.endswith("makes a pass"):
-            made = begin_pass(log, self.settings, now_ms=self.now, without=without)
-            left = stages(made.update, without) if made else ()
+            update = begin_pass(log, self.settings, now_ms=self.now, without=without)
+            left = stages(update, without) if update else ()
             began_at = (*began_at[:index], self.now, *began_at[index + 1 :])
         elif step.endswith("crashes") or refusal(log, left[0], without) is not None:
             left = ()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Cleaners:
-    """Implements `models.cluster.cluster.Compaction`."""
+    """Compaction by brokers, each of its own replicas."""
 
     def __init__(self, cluster: SimCluster) -> None:
         """Act for this cluster."""

@@ -33,7 +33,7 @@ SHORTEST_PASS_S, LONGEST_PASS_S = 0.005, 0.08
 
 
 class CloudStore:
-    """L1 of partitions, and compactors on every broker. Implements `models.cluster.cluster.Compaction`."""
+    """L1 of partitions, and compactors on every broker: compaction of the one shared copy."""
 
     def __init__(self, cluster: SimCluster) -> None:
         """Act for this cluster."""

@@ -6,7 +6,7 @@ Sources: ``ReplicationControlManager`` and ``BrokerHeartbeatManager`` (sessions,
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from models.cluster.broker import Broker
 from models.cluster.cleaners import Cleaners
@@ -32,30 +32,6 @@ TopicPartition = tuple[str, int]
 
 START_S = 1.0
 """How long a broker takes to start and to be registered, give or take half of it."""
-
-
-class Compaction(Protocol):
-    """Compaction by brokers: of their own replicas (`Cleaners`), or of the one shared copy (`CloudStore`)."""
-
-    def begin(self, partition: SimPartition) -> None:
-        """Begin with a partition that was just created."""
-        ...
-
-    def notice(self, partition: SimPartition, broker: int) -> None:
-        """Handle a change of a replica."""
-        ...
-
-    def wake(self) -> None:
-        """Handle a change of settings: more passes may be due."""
-        ...
-
-    def crash(self, broker: int) -> None:
-        """Handle a start or an end of a broker: its passes are dropped."""
-        ...
-
-    def served(self, partition: SimPartition, broker: int) -> Replica:
-        """Return what a broker serves of a partition."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -90,7 +66,7 @@ class SimCluster:
     sizes: Sizes = field(default_factory=Sizes)
     _coordinated: CoordinatedCompaction | None = field(init=False, default=None)
     _copying: Copying = field(init=False)
-    _compaction: Compaction = field(init=False)
+    _compaction: Cleaners | CloudStore = field(init=False)
     _topic_numbers: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.brokers.protocol.replica import ReplicaState
-from harness.brokers.segments.encode import encode_batch, encode_marker
 from harness.brokers.segments.records import Record
-from harness.clients.simulated import SimulatedClient, SimulatedProducer, deliver
+from harness.clients.simulated import SimulatedClient, SimulatedProducer
 from harness.errors import UsageError
 from harness.systems.simulated_reader import open_in
+from models.batch import ABORT, COMMIT, Batch, marker_record
 from models.cleaner import Cleaning
 from models.clock import VirtualClock
 from models.cluster.cleaning import due_later_ms, is_due
@@ -21,10 +20,10 @@ from models.cluster.cluster import ClusterRules, SimCluster
 from models.cluster.partition import Sizes, begins_segment
 from models.cluster.settings import BROKER, TOPIC, numbers
 from models.cluster.transactions import Coordinator
+from models.delivery import delivered, listed_aborts, stable_batches
 from models.replica import Replica
 
 if TYPE_CHECKING:
-    from models.batch import Batch
     from models.cluster.partition import SimPartition
 
 TP = ("t", 0)
@@ -250,9 +249,7 @@ def replica_of(*batches: Batch) -> Replica:
 
 
 def batch(offset: int, at_ms: int, size: int = 10) -> Batch:
-    from models.batch import Batch as Made  # noqa: PLC0415
-
-    return Made(offset, offset, (Record(offset, at_ms, b"k%d" % offset, b"v" * size),), at_ms)
+    return Batch(offset, offset, (Record(offset, at_ms, b"k%d" % offset, b"v" * size),), at_ms)
 
 
 CLEANING = Cleaning(delete_retention_ms=1000, producer_expiration_ms=1000)
@@ -308,24 +305,27 @@ def test_settings_without_a_rule_are_refused(given: dict[str, str]) -> None:
 
 
 def test_a_consumer_is_given_what_its_broker_does_not_call_aborted() -> None:
-    def data(offset: int, key: bytes, producer_id: int = -1) -> bytes:
-        return encode_batch(
-            base_offset=offset, records=[Record(offset, 0, key, b"v")], producer_id=producer_id,
-            is_transactional=producer_id >= 0,
-        )  # fmt: skip
-
-    def end(offset: int, producer_id: int, *, commit: bool) -> bytes:
-        return encode_marker(
-            base_offset=offset, producer_id=producer_id, producer_epoch=0, commit=commit, timestamp_ms=0
+    def data(offset: int, key: bytes, producer_id: int = -1) -> Batch:
+        return Batch(
+            offset, offset, (Record(offset, 0, key, b"v"),), 0, producer_id=producer_id, transactional=producer_id >= 0
         )
 
-    records = b"".join(
-        [
-            data(0, b"plain"), data(1, b"aborted", 7), data(2, b"other", 8), end(3, 7, commit=False),
-            data(4, b"next", 7), end(5, 7, commit=True), end(6, 8, commit=True),
-        ]
-    )  # fmt: skip
-    state = ReplicaState(log_start=0, high_watermark=7, last_stable_offset=7, aborted=((7, 1),), records=records)
-    delivered, position = deliver(state)
-    assert [record["key"] for record in delivered] == ["plain", "other", "next"]
-    assert position == 7
+    def end(offset: int, producer_id: int, outcome: str) -> Batch:
+        records = (marker_record(offset, 0, outcome),)
+        return Batch(offset, offset, records, 0, producer_id=producer_id, transactional=True, control=True)
+
+    replica = Replica(1)
+    for one in (
+        data(0, b"plain"), data(1, b"aborted", 7), data(2, b"other", 8), end(3, 7, ABORT),
+        data(4, b"next", 7), end(5, 7, COMMIT), end(6, 8, COMMIT), data(7, b"open", 7), data(8, b"later"),
+    ):  # fmt: skip
+        replica.append(one, roll=True)
+    replica.advance_high_watermark(9)
+    assert listed_aborts(replica) == ((7, 1),)
+    assert [record.key for record in delivered(replica)] == [b"plain", b"other", b"next"]
+    assert [one.base_offset for one in stable_batches(replica)] == [0, 1, 2, 3, 4, 5, 6]
+    replica.delete_before(2)
+    assert listed_aborts(replica) == ((7, 1),), "its marker is still ahead of the log start"
+    assert [record.key for record in delivered(replica)] == [b"other", b"next"]
+    replica.delete_before(4)
+    assert listed_aborts(replica) == ()
