@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from harness.brokers.protocol.admin import Admin
-from harness.conformance.files import read_files
+from harness.conformance.replicas import read_replicas
 from harness.conformance.schedules import STAYING
-from harness.conformance.served import serve
 from harness.conformance.topic import Topic
 from harness.errors import HarnessError
 from harness.plan.timers import DAY_MS
@@ -111,14 +110,11 @@ class Brokers:
         A replica that cannot be read now is left out. Raises OSError.
         """
         named = {name: topic.named for name, topic in self.topics.items()}
-        pictures = {}
-        for broker, starts in log_starts.items():
-            served = serve(self.runtime.address(broker), starts, named)
-            kept = read_files(self.runtime, broker, [*served], named, self.scratch)
-            pictures.update(
-                {(topic, broker): one.with_files(kept[topic]) for topic, one in served.items() if topic in kept}
-            )
-        return pictures
+        return {
+            (topic, broker): picture
+            for broker, starts in log_starts.items()
+            for topic, picture in read_replicas(self.runtime, broker, starts, named, self.scratch).items()
+        }
 
     def move_on(self) -> None:
         """Wait until the clock is later than any batch."""

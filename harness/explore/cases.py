@@ -16,8 +16,8 @@ from harness.suggest import nearest
 from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
 from models import coordination, redpanda
 from models.bound import ADD, LEADER, REMOVE, Bound
-from models.cloud_topics import world
 from models.cloud_topics.rules import RULES as CLOUD_RULES
+from models.cloud_topics.world import Case as CloudCase
 from models.exhaustive import explore
 from models.state_space import StateSpace
 from models.systems import KAFKA, redpanda_without
@@ -85,40 +85,17 @@ class Case:
 _A, _B, _A_GOES = (("A", "1"),), (("B", "1"),), (("A", None),)
 _BOTH: Final = (("A", "1"), ("B", "1"))
 
-CLOUD_CASES: Final = {
-    "a value, and its delete": world.Case(writes=(_BOTH, _A_GOES)),
-    "… and a map of two keys": world.Case(writes=(_BOTH, _A_GOES), entries=2),
-    "… each in an object of its own": world.Case(writes=(_A, _B, _A_GOES)),
-    "… and another key behind": world.Case(writes=(_A, _A_GOES, _B)),
-    "… with three compactors": world.Case(writes=(_A, _A_GOES, _B), compactors=3),
-    "… and another key again": world.Case(writes=(_BOTH, _A_GOES, (("B", "2"),))),
-    "… all in one object": world.Case(writes=(_BOTH, _A_GOES, (("B", "2"),)), object_records=9),
-    "… and the key written anew": world.Case(writes=(_BOTH, _A_GOES, (("B", "2"),), (("A", "3"),))),
-}
-"""Cases of Cloud Topics' compaction, by the writes, in this order.
-
-With a map of one key and two compactors unless another number is given.
-"""
-
-
-@dataclass(frozen=True)
-class CloudCase:
-    """One of `CLOUD_CASES`; ``without``: names of `models.cloud_topics.rules.RULES` that are left out."""
-
-    title: str
-    without: frozenset[str] = frozenset()
-
-    def walk(self, *, most_states: int, first_only: bool) -> Explored:
-        """Explore it."""
-        start = world.CompactionWorld.of(replace(CLOUD_CASES[self.title], without=self.without))
-        return explore(
-            start,
-            world.CompactionWorld.following,
-            world.CompactionWorld.wrong,
-            key=world.CompactionWorld.key,
-            most_states=most_states,
-            first_only=first_only,
-        )
+CLOUD_CASES: Final = (
+    CloudCase(title="a value, and its delete", writes=(_BOTH, _A_GOES)),
+    CloudCase(title="… and a map of two keys", writes=(_BOTH, _A_GOES), entries=2),
+    CloudCase(title="… each in an object of its own", writes=(_A, _B, _A_GOES)),
+    CloudCase(title="… and another key behind", writes=(_A, _A_GOES, _B)),
+    CloudCase(title="… with three compactors", writes=(_A, _A_GOES, _B), compactors=3),
+    CloudCase(title="… and another key again", writes=(_BOTH, _A_GOES, (("B", "2"),))),
+    CloudCase(title="… all in one object", writes=(_BOTH, _A_GOES, (("B", "2"),)), object_records=9),
+    CloudCase(title="… and the key written anew", writes=(_BOTH, _A_GOES, (("B", "2"),), (("A", "3"),))),
+)
+"""Cases of Cloud Topics' compaction: a map of one key and two compactors, unless another number is given."""
 
 
 _TWO_KEYS: Final = ("K", "L")
@@ -166,7 +143,7 @@ def cases(target: str, *, with_: tuple[str, ...], without: tuple[str, ...]) -> S
     if target == SIM_CLOUD_TOPICS:
         for rule in without:
             _refuse_unknown("--without", "rule", rule, CLOUD_RULES)
-        return [CloudCase(title, frozenset(without)) for title in CLOUD_CASES]
+        return [replace(case, without=frozenset(without)) for case in CLOUD_CASES]
     is_coordinated = target == SIM_REDPANDA or COORDINATED in with_
     rules = [*coordination.RULES, *(redpanda.RULES if target == SIM_REDPANDA else [])]
     for rule in without:

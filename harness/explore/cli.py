@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from harness.explore.cases import Case, CloudCase
+    from harness.explore.cases import Case
     from harness.explore.walk import WalkResult
     from harness.spark.options import SparkOptions
+    from models.cloud_topics.world import Case as CloudCase
 
 MOST_STATES, MOST_PROCESSES, MOST_RUNS = 10**9, 256, 10**8
 _WALK_OPTIONS = {"most_states": "--most-states", "first_only": "--first", "processes": "--processes"}

@@ -22,7 +22,8 @@ from models.kip87 import differences
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from harness.explore.cases import Case, CloudCase
+    from harness.explore.cases import Case
+    from models.cloud_topics.world import Case as CloudCase
     from models.exhaustive import Explored
 
 

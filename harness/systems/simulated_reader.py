@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from harness.brokers.protocol.replica import DEBUG_REPLICA_ID, OpenTransaction, ReplicaState
@@ -15,14 +16,13 @@ if TYPE_CHECKING:
     from models.replica import Replica
 
 
+@dataclass(frozen=True)
 class SimulatedReader:
     """Implements `harness.brokers.protocol.replica.Reader`."""
 
-    def __init__(self, cluster: SimCluster, broker: int) -> None:
-        """Remember whom to ask."""
-        self._cluster = cluster
-        self._broker = broker
-        self._answers: dict[tuple[TopicPartition, int], tuple[int, ReplicaState]] = {}
+    cluster: SimCluster
+    broker: int
+    _answers: dict[tuple[TopicPartition, int], tuple[int, ReplicaState]] = field(default_factory=dict)
 
     def read(
         self, partitions: Iterable[TopicPartition], *, replica_id: int = DEBUG_REPLICA_ID
@@ -34,29 +34,29 @@ class SimulatedReader:
     def open_transactions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, OpenTransactions]:
         """Return what each replica holds open."""
         self._raise_if_away()
-        return {tp: open_in(self._cluster.partitions[tp].replica(self._broker)) for tp in partitions}
+        return {tp: open_in(self.cluster.partitions[tp].replica(self.broker)) for tp in partitions}
 
     def close(self) -> None:
         """There is nothing to let go of."""
 
     def _raise_if_away(self) -> None:
-        if not self._cluster.is_reachable(self._broker):
-            raise ConnectionError(f"broker {self._broker} does not answer")
+        if not self.cluster.is_reachable(self.broker):
+            raise ConnectionError(f"broker {self.broker} does not answer")
 
     def served(self, tp: TopicPartition) -> Replica | None:
         """Return the replica that the broker serves of a partition; None where it has none. Raises OSError."""
         self._raise_if_away()
-        partition = self._cluster.partitions[tp]
-        return self._cluster.served(partition, self._broker) if self._broker in partition.replication.replicas else None
+        partition = self.cluster.partitions[tp]
+        return self.cluster.served(partition, self.broker) if self.broker in partition.replication.replicas else None
 
     def _state(self, tp: TopicPartition, replica_id: int) -> ReplicaState | str:
-        partition = self._cluster.partitions[tp]
-        if self._broker not in partition.replication.replicas:
+        partition = self.cluster.partitions[tp]
+        if self.broker not in partition.replication.replicas:
             return "NotLeaderOrFollowerError"
-        version = partition.versions.get(self._broker, 0)
+        version = partition.versions.get(self.broker, 0)
         answer = self._answers.get((tp, replica_id))
         if answer is None or answer[0] != version:
-            replica = self._cluster.served(partition, self._broker)
+            replica = self.cluster.served(partition, self.broker)
             answer = version, self._read(replica, is_consumer=replica_id != DEBUG_REPLICA_ID)
             self._answers[tp, replica_id] = answer
         return answer[1]
@@ -68,23 +68,22 @@ class SimulatedReader:
             high_watermark=replica.high_watermark,
             last_stable_offset=replica.last_stable_offset,
             aborted=listed_aborts(replica) if is_consumer else (),
-            records=b"".join(map(self._cluster.sizes.bytes_of, batches)),
+            records=b"".join(map(self.cluster.sizes.bytes_of, batches)),
         )
 
 
+@dataclass
 class SimulatedReading:
     """Implements `harness.clients.reader.Reading`: whatever it reads is at hand at once."""
 
-    def __init__(self, reader: SimulatedReader, partitions: Sequence[TopicPartition]) -> None:
-        """Begin to read from the broker of ``reader``."""
-        self.delivered: dict[TopicPartition, list[dict[str, Any]]] = {tp: [] for tp in partitions}
-        self.ends: dict[TopicPartition, int] = {}
-        self._reader = reader
+    reader: SimulatedReader
+    delivered: dict[TopicPartition, list[dict[str, Any]]]
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
 
     def is_at_end(self) -> bool:
         """Read everything up to the last stable offset; there is no more."""
         for tp in self.delivered:
-            if (replica := self._reader.served(tp)) is not None:
+            if (replica := self.reader.served(tp)) is not None:
                 self.delivered[tp] = [
                     {
                         "offset": record.offset,

@@ -15,9 +15,9 @@ from harness.brokers.segments.producer_snapshot import encode_producer_snapshot
 from harness.brokers.segments.txnindex import encode_txnindex
 from harness.conformance.cli import conform as command
 from harness.conformance.conform import ConformanceOptions, groups, outcomes_json
-from harness.conformance.files import CLEANED, read_folder
 from harness.conformance.lockstep import Outcome, go
 from harness.conformance.picture import Entry, Picture, ProducerState, StoredBatch, differences, of_replica, shown
+from harness.conformance.replicas import CLEANED, read_folder
 from harness.conformance.schedules import CLUSTER_WIDE, FILLER, PUT, WAYS, Schedule, at_random, clean, written
 from harness.conformance.simulated import Simulated
 from harness.errors import UsageError
@@ -234,7 +234,7 @@ def test_what_is_on_disk_is_what_the_model_has(tmp_path: Path) -> None:
     named = {one.producer_id: name for name, one in model.world.clients.items()}
     read = read_folder(tmp_path, named, replica.cleaned_to)
     expected = of_replica(replica, named)
-    assert vars(read) == {name: getattr(expected, name) for name in vars(read)}
+    assert read == {name: getattr(expected, name) for name in read}
     assert CLEANED == "cleaner-offset-checkpoint"
 
 
