@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from harness.brokers.segments.encode import encode_batch
 from harness.brokers.segments.records import Record
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from harness.brokers.segments.codecs import Codec
 
 COMMIT: Final = "commit"
@@ -98,3 +101,14 @@ def encode(batch: Batch) -> bytes:
         delete_horizon_ms=batch.delete_horizon_ms,
         last_offset=batch.last_offset,
     )
+
+
+@lru_cache(maxsize=1 << 16)
+def encoded(batch: Batch) -> bytes:
+    """Return the bytes that a broker stores; a batch that several replicas share is encoded once."""
+    return encode(batch)
+
+
+def size_bytes(batches: Iterable[Batch]) -> int:
+    """Return how many bytes batches take."""
+    return sum(len(encoded(batch)) for batch in batches)

@@ -12,7 +12,7 @@ from models.cleaner import first_dirty
 from models.delivery import listed_aborts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from harness.brokers.segments.txnindex import AbortedTxn
     from models.batch import Batch
@@ -211,12 +211,12 @@ def shown(picture: Picture) -> list[str]:
 
 def batch_text(one: StoredBatch) -> str:
     """Return one batch as a line of text."""
-    parts: list[tuple[bool, Callable[[], str]]] = [
-        (True, lambda: f"{one.base_offset}-{one.last_offset} {one.kind}"),
-        (bool(one.records), lambda: " ".join(one.records)),
-        (bool(one.producer), lambda: f"by {one.producer} epoch {one.producer_epoch} sequence {one.base_sequence}"),
-        (one.transactional, lambda: "transactional"),
-        (one.has_horizon, lambda: "ages"),
-        (True, lambda: f"leader epoch {one.leader_epoch}"),
-    ]
-    return ", ".join(text() for is_there, text in parts if is_there)
+    parts = (
+        f"{one.base_offset}-{one.last_offset} {one.kind}",
+        " ".join(one.records),
+        f"by {one.producer} epoch {one.producer_epoch} sequence {one.base_sequence}" if one.producer else "",
+        "transactional" if one.transactional else "",
+        "ages" if one.has_horizon else "",
+        f"leader epoch {one.leader_epoch}",
+    )
+    return ", ".join(filter(None, parts))

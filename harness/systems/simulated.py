@@ -153,7 +153,7 @@ class SimulatedControl:
         found: dict[int, dict[str, int | None]] = {}
         for broker, known in one.protocol.views.items():
             replica = one.replica(broker)
-            own = self._cluster.rules.compactor.own(replica)
+            own = self._cluster.rules.compactor.system.own(replica)
             found[broker] = {
                 "cleanly_compacted": own.tombstones,
                 "tombstones_removable": known.bounds.tombstones,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from harness.brokers.protocol.replica import DEBUG_REPLICA_ID, OpenTransaction, ReplicaState
+from models.batch import encoded
 from models.delivery import delivered, listed_aborts, stable_batches
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class SimulatedReader:
             high_watermark=replica.high_watermark,
             last_stable_offset=replica.last_stable_offset,
             aborted=listed_aborts(replica) if is_consumer else (),
-            records=b"".join(map(self.cluster.sizes.bytes_of, batches)),
+            records=b"".join(map(encoded, batches)),
         )
 
 

@@ -15,7 +15,7 @@ from models.cluster.cloud import CloudStore
 from models.cluster.coordinated import CoordinatedCompaction
 from models.cluster.copying import Copying
 from models.cluster.network import Network
-from models.cluster.partition import SimPartition, Sizes, begins_segment
+from models.cluster.partition import SimPartition, begins_segment
 from models.cluster.settings import BROKER, TOPIC, numbers, refuse_unknown
 from models.replica import Replica
 from models.replication import Replication
@@ -39,14 +39,12 @@ class ClusterRules:
     """How a cluster compacts: ``compactor`` is the compaction of each broker.
 
     ``coordinated``: tombstones and markers are removed only below the bounds of all replicas. ``shared``: there is one
-    copy, as in Cloud Topics, and replicas clean nothing. ``reports_s``: after how long replicas repeat reports that the
-    leader may not have received. ``version``: the rules of a Kafka version.
+    copy, as in Cloud Topics, and replicas clean nothing. ``version``: the rules of a Kafka version.
     """
 
     compactor: Compactor = KAFKA
     coordinated: bool = False
     shared: bool = False
-    reports_s: float = 1.0
     version: VersionRules = field(default_factory=VersionRules)
 
 
@@ -63,7 +61,6 @@ class SimCluster:
     network: Network = field(init=False)
     partitions: dict[TopicPartition, SimPartition] = field(default_factory=dict)
     topics: dict[str, dict[str, str]] = field(default_factory=dict)
-    sizes: Sizes = field(default_factory=Sizes)
     _coordinated: CoordinatedCompaction | None = field(init=False, default=None)
     _copying: Copying = field(init=False)
     _compaction: Cleaners | CloudStore = field(init=False)
@@ -75,7 +72,7 @@ class SimCluster:
         self.brokers = {one: Broker(one, self.settings, self.random.random()) for one in self.broker_ids}
         self.network = Network(self.random)
         if self.rules.coordinated:
-            self._coordinated = CoordinatedCompaction(self, self.rules.reports_s)
+            self._coordinated = CoordinatedCompaction(self)
         self._copying = Copying(self)
         self._compaction = CloudStore(self) if self.rules.shared else Cleaners(self)
 
@@ -93,7 +90,7 @@ class SimCluster:
             given = self.topic(topic)
             # A compacted topic rolls its segments in time for ``max.compaction.lag.ms`` (``LogConfig.maxSegmentMs``).
             segment_ms = min(given["segment.ms"], given["max.compaction.lag.ms"])
-            return begins_segment(segment_ms, given["segment.bytes"], self.sizes, replica, batch)
+            return begins_segment(segment_ms, given["segment.bytes"], replica, batch)
 
         away = {one for one in brokers if not self.brokers[one].is_registered}
         replication = Replication({one: self._replica(one) for one in brokers}, brokers[0], rolls, away)

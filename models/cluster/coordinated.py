@@ -6,8 +6,9 @@ received them; leaders distribute bounds. Messages arrive in any order, and some
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from models import coordination
 from models.coordination import Pair, Report
@@ -17,15 +18,16 @@ if TYPE_CHECKING:
     from models.cluster.partition import SimPartition
     from models.coordination import Coordination, Message
 
+REPORTS_S: Final = 1.0
+"""After how long a replica repeats a report that its leader may not have received."""
 
+
+@dataclass
 class CoordinatedCompaction:
     """The protocol of every replica of a cluster with coordinated compaction."""
 
-    def __init__(self, cluster: SimCluster, reports_s: float) -> None:
-        """Remember the cluster; ``reports_s``: after how long a replica repeats a report that may be lost."""
-        self._cluster = cluster
-        self._reports_s = reports_s
-        self._repeating: set[tuple[str, int, int]] = set()
+    _cluster: SimCluster
+    _repeating: set[tuple[str, int, int]] = field(default_factory=set)
 
     def begin(self, partition: SimPartition) -> None:
         """Begin with a partition that was just created."""
@@ -65,7 +67,7 @@ class CoordinatedCompaction:
 
     def _own(self, partition: SimPartition, broker: int) -> Pair:
         """Return a replica's MCCO and MXFO."""
-        return self._cluster.rules.compactor.own(partition.replica(broker))
+        return self._cluster.rules.compactor.system.own(partition.replica(broker))
 
     @staticmethod
     def _protocol(partition: SimPartition) -> Coordination:
@@ -108,7 +110,7 @@ class CoordinatedCompaction:
         key = (partition.topic, partition.number, broker)
         if key not in self._repeating:
             self._repeating.add(key)
-            self._cluster.clock.after(self._reports_s, partial(self._repeat, partition, broker))
+            self._cluster.clock.after(REPORTS_S, partial(self._repeat, partition, broker))
 
     def _repeat(self, partition: SimPartition, broker: int) -> None:
         """Repeat a report that may be lost, and the bounds that the replica may not have received."""

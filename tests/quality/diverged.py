@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from metadata_logs import Written
 
-    from models.batch import Batch
 
 PAYLOADS: Final = (
     TOMBSTONE_DIVERGENCE, ABORTED_TO_COMMITTED, ABORTED_DELETE, COMMITTED_TO_ABORTED, COMMITTED_DELETE, STUCK_LSO,
@@ -72,11 +71,11 @@ class Diverged:
     metadata: tuple[Written, ...]
     traits: frozenset[str]
 
-    def write(self, top: Path, encoded: dict[Batch, bytes]) -> dict[int, Path]:
+    def write(self, top: Path) -> dict[int, Path]:
         """Write ``top/<name>/broker-<n>``, the metadata log on one of them, and return the log directories."""
         folders = {broker: top / self.name / f"broker-{broker}" for broker in self.copies}
         for broker, copy in self.copies.items():
-            write_broker(folders[broker], [copy], encoded, bare=False)
+            write_broker(folders[broker], [copy], bare=False)
             write_topic_id(folders[broker] / copy.folder, self.partition.topic)
         write_metadata_log(folders[min(folders)], self.metadata)
         return folders

@@ -17,7 +17,7 @@ from models.cleaner import Cleaning
 from models.clock import VirtualClock
 from models.cluster.cleaning import due_later_ms, is_due
 from models.cluster.cluster import ClusterRules, SimCluster
-from models.cluster.partition import Sizes, begins_segment
+from models.cluster.partition import begins_segment
 from models.cluster.settings import BROKER, TOPIC, numbers
 from models.cluster.transactions import Coordinator
 from models.delivery import delivered, listed_aborts, stable_batches
@@ -267,14 +267,14 @@ CLEANING = Cleaning(delete_retention_ms=1000, producer_expiration_ms=1000)
 def test_a_pass_begins_where_much_is_dirty_or_has_been_for_long(settings: dict[str, float], *, due: bool) -> None:
     replica = replica_of(batch(0, 0, 1000), batch(1, 500), batch(2, 600))
     replica.cleaned_to = 1
-    assert is_due(replica, CLEANING, {**TOPIC, **settings}, 1000, Sizes()) is due
+    assert is_due(replica, CLEANING, {**TOPIC, **settings}, 1000) is due
 
 
 def test_nothing_dirty_is_no_reason_for_a_pass() -> None:
     replica = replica_of(batch(0, 0), batch(1, 500))
     replica.cleaned_to = 1
     topic = {**TOPIC, "min.cleanable.dirty.ratio": 0.0, "max.compaction.lag.ms": 0}
-    assert not is_due(replica, CLEANING, topic, 1000, Sizes())
+    assert not is_due(replica, CLEANING, topic, 1000)
     assert due_later_ms(replica, topic, 1000) is None
 
 
@@ -292,9 +292,9 @@ def test_segments_end_by_the_time_of_their_batches_and_by_size(
     at_ms: int, segment_bytes: float, *, begins: bool
 ) -> None:
     replica = Replica(1)
-    assert not begins_segment(100, 1, Sizes(), replica, batch(0, 0))
+    assert not begins_segment(100, 1, replica, batch(0, 0))
     replica.append(batch(0, 0))
-    assert begins_segment(100, segment_bytes, Sizes(), replica, batch(1, at_ms)) is begins
+    assert begins_segment(100, segment_bytes, replica, batch(1, at_ms)) is begins
 
 
 @pytest.mark.parametrize("given", [{"segment.colour": "1"}, {"segment.ms": "soon"}])
