@@ -23,9 +23,9 @@ def listed_aborts(replica: Replica) -> tuple[tuple[int, int], ...]:
 
     It reads from the start. One answer never crosses the end of a segment, nor the last stable offset
     (``LocalLog.read``), and lists the transactions that end at or after its start and begin before the next segment
-    (``LocalLog.addAbortedTransactions``, ``TransactionIndex.collectAbortedTxns``).
+    (``LocalLog.addAbortedTransactions``, ``TransactionIndex.collectAbortedTxns``). Here they are in the index's order.
     """
-    aborts = dict[tuple[int, int], None]()
+    aborts: set[tuple[int, int]] = set()
     at, stable_offset = replica.log_start, replica.last_stable_offset
     for number, segment in enumerate(replica.segments):
         batches = [one for one in segment.batches if at <= one.last_offset]
@@ -37,13 +37,14 @@ def listed_aborts(replica: Replica) -> tuple[tuple[int, int], ...]:
         upper = later[0].base_offset if later else replica.log_end
         for entry in _up_to(replica, number, upper):
             if entry.last_offset >= at and entry.first_offset < upper:
-                aborts[entry.producer_id, entry.first_offset] = None
+                aborts.add((entry.producer_id, entry.first_offset))
         readable = [one for one in batches if one.base_offset < stable_offset]
         if not readable:
             # An answer without a record, which lists aborted transactions, too.
             break
         at = readable[-1].last_offset + 1
-    return tuple(aborts)
+    entries = ((entry.producer_id, entry.first_offset) for entry in replica.aborted)
+    return tuple(dict.fromkeys(entry for entry in entries if entry in aborts))
 
 
 def _up_to(replica: Replica, number: int, upper: int) -> Iterator[AbortedTxn]:
@@ -54,13 +55,9 @@ def _up_to(replica: Replica, number: int, upper: int) -> Iterator[AbortedTxn]:
                 return
 
 
-def stable_batches(replica: Replica) -> Iterator[Batch]:
-    """Yield the batches that a read_committed consumer receives: from the log start to the last stable offset."""
-    stable_offset = replica.last_stable_offset
-    for batch in replica.from_offset(replica.log_start):
-        if batch.base_offset >= stable_offset:
-            return
-        yield batch
+def batches_up_to(replica: Replica, end: int) -> Iterator[Batch]:
+    """Yield the batches from the log start to an offset: a read_committed consumer gets those up to the stable one."""
+    return (batch for batch in replica.from_offset(replica.log_start) if batch.base_offset < end)
 
 
 def delivered(replica: Replica) -> Iterator[Record]:
@@ -70,7 +67,7 @@ def delivered(replica: Replica) -> Iterator[Record]:
     """
     ahead = sorted(((first, producer_id) for producer_id, first in listed_aborts(replica)), reverse=True)
     aborted: set[int] = set()
-    for batch in stable_batches(replica):
+    for batch in batches_up_to(replica, replica.last_stable_offset):
         while ahead and ahead[-1][0] <= batch.last_offset:
             aborted.add(ahead.pop()[1])
         if batch.marker == ABORT:

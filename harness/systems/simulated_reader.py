@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.brokers.protocol.replica import DEBUG_REPLICA_ID, OpenTransaction, ReplicaState
 from models.batch import encoded
-from models.delivery import delivered, listed_aborts, stable_batches
+from models.delivery import batches_up_to, delivered, listed_aborts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -63,7 +63,7 @@ class SimulatedReader:
         return answer[1]
 
     def _read(self, replica: Replica, *, is_consumer: bool) -> ReplicaState:
-        batches = stable_batches(replica) if is_consumer else replica.from_offset(replica.log_start)
+        batches = batches_up_to(replica, replica.last_stable_offset if is_consumer else replica.log_end)
         return ReplicaState(
             log_start=replica.log_start,
             high_watermark=replica.high_watermark,
@@ -93,7 +93,7 @@ class SimulatedReading:
                     }
                     for record in delivered(replica)
                 ]
-                offsets = (batch.last_offset + 1 for batch in stable_batches(replica))
+                offsets = (batch.last_offset + 1 for batch in batches_up_to(replica, replica.last_stable_offset))
                 self.ends[tp] = max(offsets, default=replica.log_start)
         return len(self.ends) == len(self.delivered)
 
