@@ -15,11 +15,12 @@ one record.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from harness.brokers.segments.tombstones import BY_NULL, Tombstones
 from models import coordination
-from models.bound import ADD, JOINS, LEADER, LEAVES, NO_CHANGE, REMOVE
 from models.cleaner import UNBOUNDED, Cleaning
 from models.coordination import Pair
 from models.exhaustive import Numbered
@@ -33,10 +34,33 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
     from models.batch import Batch
-    from models.bound import Bound
     from models.cleaner import Bounds
     from models.coordination import Coordination
     from models.systems import System
+
+
+LEAVES: Final = 2
+"""The broker that may go away."""
+JOINS: Final = 4
+"""The broker that may be added."""
+NO_CHANGE, LEADER, ADD, REMOVE = "no change", "leader", "add", "remove"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """How much may happen. ``change``: the kind of change; ``epoch_bump``: transactions of version 2 (KIP-890).
+
+    ``outage``: LEAVES may go away, once.
+    ``tombstones``: how clients delete a key, and which records cleaners treat as tombstones.
+    """
+
+    keys: tuple[str, ...] = ("K",)
+    writes: int = 2
+    transactions: int = 1
+    change: str = NO_CHANGE
+    outage: bool = True
+    epoch_bump: bool = False
+    tombstones: Tombstones = BY_NULL
 
 
 class State(NamedTuple):

@@ -166,9 +166,11 @@ def _fence(world: World, who: str, _: str) -> Done | None:
 
 
 def _decide(world: World, client: Client, outcome: str) -> Done:
-    """End a client's open transaction."""
+    """Append the marker of a client's transaction."""
     txn, client.open = client.open, None
-    batch = _marker(world, client, outcome)
+    record = marker_record(world.replication.leader.log_end, world.now_ms, outcome)
+    batch = _batch(world, (record,), client, control=True)
+    world.append(batch)
     if txn is not None:
         world.txns[txn.number] = Txn(outcome, batch.base_offset)
     return Done(batch, txn)
@@ -180,14 +182,6 @@ def _end_elsewhere(world: World, who: str, verb: str) -> Done | None:
     if client.open is not None or world.rules.epoch_bump:
         return None
     return _decide(world, client, OUTCOMES[verb])
-
-
-def _marker(world: World, client: Client, outcome: str) -> Batch:
-    """Append the marker of a client's transaction."""
-    record = marker_record(world.replication.leader.log_end, world.now_ms, outcome)
-    batch = _batch(world, (record,), client, control=True)
-    world.append(batch)
-    return batch
 
 
 def _batch(world: World, records: tuple[Record, ...], client: Client | None, *, control: bool = False) -> Batch:

@@ -14,7 +14,7 @@ from models.systems import NOW_MS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from models.bound import Bound
+    from models.state_space import Bound
 
 PRODUCER_ID: Final = 7
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from harness.conformance.picture import differences
-from harness.conformance.producer import RefusedError
 from harness.conformance.schedules import CLUSTER_WIDE, TIME_PASSES
 from harness.conformance.simulated import Simulated
+from harness.conformance.topic import RefusedError
 from harness.errors import WaitTimeoutError
 
 if TYPE_CHECKING:

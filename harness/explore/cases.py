@@ -15,11 +15,10 @@ from harness.errors import UsageError
 from harness.suggest import nearest
 from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
 from models import coordination, redpanda
-from models.bound import ADD, LEADER, REMOVE, Bound
 from models.cloud_topics.rules import RULES as CLOUD_RULES
 from models.cloud_topics.world import Case as CloudCase
 from models.exhaustive import explore
-from models.state_space import StateSpace
+from models.state_space import ADD, LEADER, REMOVE, Bound, StateSpace
 from models.systems import KAFKA, redpanda_without
 
 if TYPE_CHECKING:
@@ -118,15 +117,8 @@ _TOGETHER: Final = (
     Bound(writes=0, transactions=1, change=REMOVE),
     Bound(writes=1, transactions=1),
 )
-_LATE: Final = (
-    Bound(writes=2, transactions=0),
-    Bound(writes=2, transactions=0, change=LEADER),
-    Bound(writes=2, transactions=0, change=ADD, outage=False),
-    Bound(writes=2, transactions=0, change=REMOVE),
-    Bound(writes=0, transactions=1, change=LEADER),
-    Bound(writes=0, transactions=1, change=ADD, outage=False),
-    Bound(writes=0, transactions=1, change=REMOVE),
-    Bound(writes=1, transactions=1, outage=False),
+_LATE: Final = tuple(
+    replace(one, outage=False) if one.change == ADD or (one.writes and one.transactions) else one for one in _TOGETHER
 )
 """Cases in which each message is delayed separately: some without an outage, as an outage means too many states."""
 

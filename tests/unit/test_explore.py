@@ -26,8 +26,8 @@ from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.plan.schedule import read_schedule
 from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
 from models import coordination, redpanda
-from models.bound import ADD, Bound
 from models.exhaustive import Explored, Numbered, explore
+from models.state_space import ADD, Bound
 from models.world import Rules
 
 BOUND_S = 30

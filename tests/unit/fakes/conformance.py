@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from harness.conformance.producer import RefusedError
 from harness.conformance.simulated import Simulated
+from harness.conformance.topic import RefusedError
 from harness.errors import WaitTimeoutError
 from models.rules import rules_of
 
