@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from harness.command_line.console import JSON, STYLES, ConsoleProgress
 from harness.errors import UsageError
 from harness.explore.cases import COORDINATED
 from harness.explore.random_runs import explore_random_runs, is_replayable
 from harness.explore.schedule_generator import Odds
-from harness.explore.statistics import MOST_LISTED, summary
 from harness.judge.verdict import EXIT_CODES, UNKNOWN
 from harness.plan.schedule import Schedule, write_schedule
 from harness.targets import SIM_CLOUD_TOPICS, SIM_REDPANDA
@@ -23,6 +22,9 @@ if TYPE_CHECKING:
     from harness.explore.schedule_generator import RandomSchedule
     from harness.explore.statistics import RunStatistics
     from harness.spark.options import SparkOptions
+
+MOST_LISTED: Final = 5
+"""How many examples of each kind are listed."""
 
 
 def explore_runs(
@@ -67,15 +69,31 @@ def explore_runs(
 
 def sweep_summary(target: str, with_: tuple[str, ...], swept: SweepResult, more: dict[str, Any]) -> dict[str, Any]:
     """Return the printed JSON; ``more``: further fields of the sweep."""
-    content = summary(target, with_, swept.statistics, more)
-    for name, way in swept.smallest.items():
-        content["found"][name]["smallest"] = {
-            "seed": way.seed,
-            "case": _case(way),
-            "steps": list(way.steps),
-            "replayable": is_replayable(name, way),
-        }
-    return content
+    statistics = swept.statistics
+    return {
+        "schema": 1,
+        "verdict": statistics.verdict,
+        "target": {"name": target, "with": list(with_)},
+        **more,
+        "runs": statistics.runs,
+        "exposed": statistics.exposed,
+        "found": {
+            name: {
+                "runs": len(seeds),
+                "per_1000": round(1000 * len(seeds) / statistics.runs, 3),
+                "first_seed": min(seeds),
+                "smallest": _smallest(name, swept.smallest[name]),
+            }
+            for name, seeds in sorted(statistics.seeds_by_anomaly.items())
+        },
+        "amiss": {
+            kind: {"times": len(places), "first": places[:MOST_LISTED]} for kind, places in statistics.amiss.items()
+        },
+    }
+
+
+def _smallest(name: str, way: RandomSchedule) -> dict[str, Any]:
+    return {"seed": way.seed, "case": _case(way), "steps": list(way.steps), "replayable": is_replayable(name, way)}
 
 
 def _found_on(target: str, with_: tuple[str, ...]) -> str:

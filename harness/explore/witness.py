@@ -179,15 +179,10 @@ class Witness:
             )
             watermarks: Row = (None, None, None)
             if is_up:
-                opened = [
-                    [producer_id, one.epoch, one.open_from]
-                    for producer_id, one in replica.producers.items()
-                    if one.open_from is not None
-                ]
                 watermarks = (
                     replica.last_stable_offset,
                     [[one.producer_id, one.first_offset] for one in index],
-                    opened,
+                    list(map(list, replica.open_transactions)),
                 )
             columns = (is_up, replica.log_start, replica.high_watermark, *watermarks, replica.cleaned_to or 0)
             self.states.append((name, broker, *_PLACE, *columns, f"sim-{broker}", None, None, None))

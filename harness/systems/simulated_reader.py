@@ -35,7 +35,8 @@ class SimulatedReader:
     def open_transactions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, OpenTransactions]:
         """Return what each replica holds open."""
         self._raise_if_away()
-        return {tp: open_in(self.cluster.partitions[tp].replica(self.broker)) for tp in partitions}
+        replicas = {tp: self.cluster.partitions[tp].replica(self.broker) for tp in partitions}
+        return {tp: tuple(OpenTransaction(*one) for one in replicas[tp].open_transactions) for tp in partitions}
 
     def close(self) -> None:
         """There is nothing to let go of."""
@@ -99,12 +100,3 @@ class SimulatedReading:
 
     def close(self) -> None:
         """There is nothing to let go of."""
-
-
-def open_in(replica: Replica) -> tuple[OpenTransaction, ...]:
-    """Return the transactions that a replica holds open."""
-    return tuple(
-        OpenTransaction(producer_id, one.epoch, one.open_from)
-        for producer_id, one in replica.producers.items()
-        if one.open_from is not None
-    )

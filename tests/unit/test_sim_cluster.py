@@ -11,7 +11,6 @@ import pytest
 from harness.brokers.segments.records import Record
 from harness.clients.simulated import SimulatedClient, SimulatedProducer
 from harness.errors import UsageError
-from harness.systems.simulated_reader import open_in
 from models.batch import ABORT, COMMIT, Batch, marker_record
 from models.cleaner import Cleaning
 from models.clock import VirtualClock
@@ -157,7 +156,7 @@ def test_a_marker_that_a_leader_failed_with_is_written_anew(subject: Subject) ->
     subject.cluster.network.clear()
     subject.wait(lambda: not subject.client.coordinator.ending())
     assert subject.held(2) == [(0, "a"), (1, "commit")]
-    assert open_in(subject.partition.replica(2)) == ()
+    assert subject.partition.replica(2).open_transactions == []
 
 
 def test_the_next_transaction_begins_once_the_markers_of_the_last_one_are_stored(subject: Subject) -> None:
