@@ -53,7 +53,9 @@ class Batch:
         return COMMIT if self.records[0].key == control_key(COMMIT) else ABORT
 
     def keeping(self, records: tuple[Record, ...]) -> Batch:
-        """Return the batch with only these of its records, at least one (``MemoryRecords.filterTo``)."""
+        """Return the batch with only these of its records, one or more (``MemoryRecords.filterTo``); itself if all."""
+        if len(records) == len(self.records):
+            return self
         max_timestamp_ms = self.max_timestamp_ms if self.append_time else max(one.timestamp_ms for one in records)
         return replace(self, records=records, max_timestamp_ms=max_timestamp_ms)
 

@@ -245,8 +245,6 @@ def _ages(batch: Batch, records: tuple[Record, ...], cleaning: Cleaning, *, may_
 
 def _rewritten(batch: Batch, records: tuple[Record, ...], stamp_ms: int | None) -> Batch:
     """Return the batch with these records; the same object where nothing changes."""
-    if len(records) == len(batch.records) and stamp_ms is None:
-        return batch
     left = batch.keeping(records)
     return left if stamp_ms is None else replace(left, delete_horizon_ms=stamp_ms)
 

@@ -24,11 +24,11 @@ from models import coordination
 from models.cleaner import UNBOUNDED, Cleaning
 from models.coordination import Pair
 from models.exhaustive import Numbered
-from models.invariants import violations
+from models.invariants import Truth, violations
 from models.replica import Replica
 from models.replication import Replication
-from models.systems import KAFKA, NOW_MS, RETENTION_MS
-from models.writers import Clients, idle, may_write
+from models.systems import KAFKA, NOW_MS, RETENTION_MS, own_offsets
+from models.writers import Clients, may_write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -134,7 +134,7 @@ class StateSpace:
     def start(self) -> State:
         """Three brokers that broker 1 leads, and nothing written."""
         brokers = (1, LEAVES, 3)
-        clients = self.clients.number(idle(self.bound))
+        clients = self.clients.number(Clients(Truth(), self.bound.writes, self.bound.transactions))
         replicas = tuple((broker, self.replicas.number(Replica(0))) for broker in brokers)
         protocol = self.protocols.number(coordination.begin(brokers, 1, self._without)) if self._coordinated else None
         may_change = self.bound.change != NO_CHANGE
@@ -304,16 +304,14 @@ class StateSpace:
         return self.replicas.number(replica)
 
     def _own(self, number: int, clients: int) -> Pair:
-        """Return a replica's MCCO and MXFO: the offsets up to which it is compacted, and its transactions have ended.
+        """Return a replica's MCCO and MXFO.
 
         Reduced, each is lowered to the end of the last tombstone or marker below it: bounds are compared only with
         tombstones and markers, and later ones have higher offsets. This keeps the order of the offsets, and so the
         least and the latest of them.
         """
         replica, truth = self.replicas[number], self.clients[clients].truth
-        own = self._system.own(replica)
-        if "clean-not-copied" in self._without:
-            own = own._replace(tombstones=replica.high_watermark)
+        own = own_offsets(self._system, replica, self._without)
         if not self._is_reduced:
             return own
         tombstones = [one.offset for one in truth.wrote if one.deletes]

@@ -10,7 +10,7 @@ from models.cleaner import Cleaning
 from models.coordination import Report
 from models.invariants import Truth, Txn, Wrote, hidden_by_txnindex, violations, wrong_final_states
 from models.rules import VersionRules
-from models.systems import KAFKA, redpanda_without
+from models.systems import KAFKA, own_offsets, redpanda_without
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,10 +149,8 @@ class World:
         )
 
     def own(self, broker: int) -> Pair:
-        """Return a replica's MCCO and MXFO: up to where it is compacted, and its transactions have ended."""
-        replica = self.replicas[broker]
-        own = self.rules.system.own(replica)
-        return own._replace(tombstones=replica.high_watermark) if "clean-not-copied" in self.rules.without else own
+        """Return a replica's MCCO and MXFO."""
+        return own_offsets(self.rules.system, self.replicas[broker], self.rules.without)
 
     def coordinate(self, change: Callable[..., Coordination], *arguments: object) -> None:
         """Apply a change to the protocol state, if replicas are coordinated."""

@@ -28,11 +28,6 @@ class Clients(NamedTuple):
     epoch: int = 0
 
 
-def idle(bound: Bound) -> Clients:
-    """Return clients that have written nothing yet."""
-    return Clients(Truth(), bound.writes, bound.transactions)
-
-
 def may_write(clients: Clients, bound: Bound) -> Iterator[tuple[str, Clients, Batch]]:
     """Yield each possible write: its words, the clients after it, and the batch. A transaction has one record."""
     truth = clients.truth

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from harness.conformance.picture import of_replica
 from models import steps
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from models.rules import VersionRules
 
 AT_ONCE_MS, NEVER_MS = 1, 10**15
-FIRST_LEADER_EPOCH: Final = 0
 
 
 class Simulated:
@@ -33,7 +32,7 @@ class Simulated:
         )
         rules = Rules(epoch_bump=schedule.version > 1, version=version)
         self.world = steps.begin(rules, schedule.replicas, cleaning=cleaning, rolls=self._rolls)
-        self.world.replication.leader.begin_epoch(FIRST_LEADER_EPOCH, 0)
+        self.world.replication.leader.begin_epoch(0, 0)
 
     def _rolls(self, replica: Replica, batch: Batch) -> bool:
         """Whether a replica begins a segment: ``segment.ms`` passes between any two writes (``LogSegment.shouldRoll``).

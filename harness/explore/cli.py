@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,7 +18,7 @@ from harness.judge.verdict import EXIT_CODES
 from harness.terminal import Table, stderr, stdout, styled
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from harness.explore.cases import Case
@@ -92,23 +93,25 @@ def explore(
     )
     chosen = cases(target, with_=with_, without=without)
     if runs:
-        from harness.explore.report import explore_runs  # noqa: PLC0415
+        from harness.explore.report import explore_runs, show_runs  # noqa: PLC0415
 
-        return explore_runs(target, with_, without, range(seed, seed + runs), spark=spark, out=out, output=output)
-    walked = walk(
-        chosen, processes=processes, most_states=most_states, first_only=first_only, on_progress=_print_progress
-    )
-    content = summary(target, with_, walked)
-    ways = shortest(walked)
-    if out is not None:
-        target_name = " with ".join([target, *with_])
-        for name, (case, steps) in ways.items():
-            write_schedule(out / f"{name}.json", Schedule(name, target_name, case.title, steps))
+        content = explore_runs(target, with_, without, range(seed, seed + runs), spark=spark, out=out)
+        show: Callable[[dict[str, Any]], None] = show_runs
+    else:
+        walked = walk(
+            chosen, processes=processes, most_states=most_states, first_only=first_only, on_progress=_print_progress
+        )
+        content, ways = summary(target, with_, walked), shortest(walked)
+        show = partial(_show, ways=ways)
+        if out is not None:
+            target_name = " with ".join([target, *with_])
+            for name, (case, steps) in ways.items():
+                write_schedule(out / f"{name}.json", Schedule(name, target_name, case.title, steps))
     code = EXIT_CODES[content["verdict"]]
     if output == JSON:
         stdout().json(content)
     else:
-        _show(content, ways)
+        show(content)
         stdout().line(f"(exit code {code})")
     return code
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.command_line.console import JSON, STYLES, ConsoleProgress
+from harness.command_line.console import STYLES, ConsoleProgress
 from harness.errors import UsageError
 from harness.explore.cases import COORDINATED
 from harness.explore.random_runs import explore_random_runs, is_replayable
 from harness.explore.schedule_generator import Odds
-from harness.judge.verdict import EXIT_CODES, UNKNOWN
+from harness.judge.verdict import UNKNOWN
 from harness.plan.schedule import Schedule, write_schedule
 from harness.targets import SIM_CLOUD_TOPICS, SIM_REDPANDA
 from harness.terminal import Table, stdout, styled
@@ -35,9 +35,8 @@ def explore_runs(
     *,
     spark: SparkOptions,
     out: Path | None,
-    output: str,
-) -> int:
-    """Run every seed, print the results, write the smallest schedules to ``out``; return the exit code.
+) -> dict[str, Any]:
+    """Run every seed, and write the smallest schedules to ``out``; return the printed JSON.
 
     Raises `UsageError` for targets and proposals without random runs.
     """
@@ -58,13 +57,7 @@ def explore_runs(
     if out is not None:
         for name, way in swept.smallest.items():
             write_schedule(out / f"{name}.json", Schedule(name, _found_on(target, with_), _case(way), way.steps))
-    code = EXIT_CODES[content["verdict"]]
-    if output == JSON:
-        stdout().json(content)
-    else:
-        _show(content)
-        stdout().line(f"(exit code {code})")
-    return code
+    return content
 
 
 def sweep_summary(target: str, with_: tuple[str, ...], swept: SweepResult, more: dict[str, Any]) -> dict[str, Any]:
@@ -106,7 +99,8 @@ def _case(way: RandomSchedule) -> str:
     return ", ".join([f"random run {way.seed}", f"transactions v{2 if way.rules.epoch_bump else 1}", *left_out])
 
 
-def _show(content: dict[str, Any]) -> None:
+def show_runs(content: dict[str, Any]) -> None:
+    """Print what random runs have found."""
     out, rows = stdout(), []
     for name, found in content["found"].items():
         rates = (1000 * found["runs"] / (content[of] or 1) for of in ("runs", "exposed"))

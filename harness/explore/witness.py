@@ -15,6 +15,7 @@ from checkers.evidence.parse import DISK, FETCH, batch_rows
 from harness.brokers.segments.batches import iter_batches
 from harness.brokers.segments.digest import batch_digest
 from harness.brokers.segments.tombstones import BY_NULL
+from harness.cluster.observe import content_of
 from harness.plan.scenario import Phase
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from models.batch import encode
@@ -231,16 +232,8 @@ def read_back(batch: Batch) -> Stored:
     """Return a batch as the parser of real files reads it."""
     (parsed,) = iter_batches(encode(batch), source="a simulated log")
     share = batch_digest(parsed.base_offset, parsed.crc)
-    return Stored(tuple(batch_rows(parsed, "a simulated log", BY_NULL)), share, _content(batch))
-
-
-def _content(batch: Batch) -> tuple[tuple[int, str, int], ...]:
-    """Return an observer's view of a batch, as `harness.cluster.observe` has it."""
-    if not batch.records or batch.control:
-        return ((batch.last_offset, batch.marker or "empty", batch.producer_id),)
-    return tuple(
-        (record.offset, "tombstone" if record.value is None else "value", batch.producer_id) for record in batch.records
-    )
+    seen = tuple((offset, kind, parsed.producer_id) for offset, kind in content_of(parsed))
+    return Stored(tuple(batch_rows(parsed, "a simulated log", BY_NULL)), share, seen)
 
 
 def _record_entry(offset: int, kind: str, producer_id: int | None = None) -> dict[str, Any]:

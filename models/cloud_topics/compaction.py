@@ -7,8 +7,7 @@ not part of the log until the metastore has accepted its update.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from models.cloud_topics.keymap import DEFAULT_MAP_BYTES, KeyOffsetMap
 from models.cloud_topics.metastore import Bookkeeping, L1Object, Update
@@ -67,8 +66,7 @@ def begin_pass(log: Log, settings: Settings, *, now_ms: int, without: frozenset[
     if not unclean and not expired:
         return None
     latest = KeyOffsetMap(settings.map_bytes, without)
-    scan = _scan_forwards if BACKWARD_SCAN in without else _scan_backwards
-    indexed = scan(log.objects, unclean, latest)
+    indexed = _scan(log.objects, unclean, latest, backwards=BACKWARD_SCAN not in without)
     cleaned = unclean if CLEANED_RANGES in without else indexed
 
     def is_expired(record: Record) -> bool:
@@ -93,34 +91,23 @@ def begin_pass(log: Log, settings: Settings, *, now_ms: int, without: frozenset[
     return Update(log.compaction_epoch, objects, bookkeeping)
 
 
-def _scan_backwards(objects: Sequence[L1Object], unclean: Ranges, latest: KeyOffsetMap) -> Ranges:
-    """Index from the end of the last dirty range, so that a key's first indexed offset is its latest (the post)."""
+def _scan(objects: Sequence[L1Object], unclean: Ranges, latest: KeyOffsetMap, *, backwards: bool) -> Ranges:
+    """Index dirty ranges until a key does not fit, and return the offsets that were indexed.
+
+    Backwards from the end of the last range, a key's first indexed offset is its latest (the post). Forwards, as
+    Kafka's cleaner does, only where the rule is off.
+    """
+    order: Callable[[Sequence[Any]], Iterator[Any]] = reversed if backwards else iter
     indexed: list[Range] = []
-    for first, end in reversed(unclean):
-        for piece in reversed(objects):
+    for first, end in order(unclean):
+        for piece in order(objects):
             if not overlap(((first, end),), piece.base_offset, piece.end_offset):
                 continue
-            for record in _backwards(piece):
+            for record in order([*piece.records()]):
                 if first <= record.offset < end and not latest.note(_key(record), record.offset):
-                    return union((*indexed, (record.offset + 1, end)))
+                    return union((*indexed, (record.offset + 1, end) if backwards else (first, record.offset)))
         indexed.append((first, end))
     return union(indexed)
-
-
-def _scan_forwards(objects: Sequence[L1Object], unclean: Ranges, latest: KeyOffsetMap) -> Ranges:
-    """Index from the start of the first dirty range, as Kafka's cleaner does; only used when the rule is off."""
-    indexed: list[Range] = []
-    for first, end in unclean:
-        for record in chain.from_iterable(piece.records() for piece in objects):
-            if first <= record.offset < end and not latest.note(_key(record), record.offset):
-                return union((*indexed, (first, record.offset)))
-        indexed.append((first, end))
-    return union(indexed)
-
-
-def _backwards(piece: L1Object) -> Iterator[Record]:
-    for batch in reversed(piece.batches):
-        yield from reversed(batch.records)
 
 
 def _key(record: Record) -> bytes:
@@ -153,9 +140,10 @@ class _Rewriting:
             self.base = piece.base_offset
         self.end = piece.end_offset
         for batch in piece.batches:
-            if left := _left_of(batch, self.stays):
-                self.batches.append(left)
-                self.records += len(left.records)
+            # A batch without records is left out: L0 has the producers' state (the post).
+            if records := tuple(record for record in batch.records if self.stays(record)):
+                self.batches.append(batch.keeping(records))
+                self.records += len(records)
         if self.records >= self.object_records:
             self._finish()
 
@@ -167,11 +155,3 @@ class _Rewriting:
         if self.base is not None:
             self.finished.append(L1Object(self.base, self.end, tuple(self.batches)))
         self.base, self.batches, self.records = None, [], 0
-
-
-def _left_of(batch: Batch, stays: Callable[[Record], bool]) -> Batch | None:
-    """Return a batch with the records that stay; None for an empty batch, as L0 has the producers' state (the post)."""
-    records = tuple(record for record in batch.records if stays(record))
-    if len(records) == len(batch.records):
-        return batch if records else None
-    return batch.keeping(records) if records else None

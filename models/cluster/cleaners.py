@@ -75,7 +75,7 @@ class Cleaners:
                 bounds = UNBOUNDED if partition.protocol is None else partition.protocol.bounds(broker.number)
                 if compactor.system.clean(replica, cleaning, now_ms, bounds):
                     partition.touch(broker.number)
-                self._cluster.cleaned(partition, broker.number)
+                self._cluster.coordinated.notice(partition, broker.number)
             due_ms = compactor.due_later_ms(replica, topic, now_ms)
             if due_ms is not None:
                 self._look_later(partition, broker.number, (due_ms - now_ms) / 1000)

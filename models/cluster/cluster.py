@@ -61,7 +61,7 @@ class SimCluster:
     network: Network = field(init=False)
     partitions: dict[TopicPartition, SimPartition] = field(default_factory=dict)
     topics: dict[str, dict[str, str]] = field(default_factory=dict)
-    _coordinated: CoordinatedCompaction | None = field(init=False, default=None)
+    coordinated: CoordinatedCompaction = field(init=False)
     _copying: Copying = field(init=False)
     _compaction: Cleaners | CloudStore = field(init=False)
     _topic_numbers: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -71,8 +71,7 @@ class SimCluster:
         refuse_unknown("broker", BROKER, self.settings)
         self.brokers = {one: Broker(one, self.settings, self.random.random()) for one in self.broker_ids}
         self.network = Network(self.random)
-        if self.rules.coordinated:
-            self._coordinated = CoordinatedCompaction(self)
+        self.coordinated = CoordinatedCompaction(self)
         self._copying = Copying(self)
         self._compaction = CloudStore(self) if self.rules.shared else Cleaners(self)
 
@@ -95,8 +94,7 @@ class SimCluster:
         away = {one for one in brokers if not self.brokers[one].is_registered}
         replication = Replication({one: self._replica(one) for one in brokers}, brokers[0], rolls, away)
         made = SimPartition(topic, number, replication, tuple(brokers))
-        if self._coordinated is not None:
-            self._coordinated.begin(made)
+        self.coordinated.begin(made)
         self._compaction.begin(made)
         return made
 
@@ -226,8 +224,7 @@ class SimCluster:
         """Make another replica the leader, without a fetch; others truncate what they have beyond its log end."""
         partition.replication.fail_over(leader)
         partition.has_leader = True
-        if self._coordinated is not None:
-            self._coordinated.elect(partition, leader)
+        self.coordinated.elect(partition, leader)
         self._copying.schedule_fetches(partition)
 
     # Leaders and assignments.
@@ -238,8 +235,7 @@ class SimCluster:
             return
         partition.replication.elect(broker)
         partition.touch(broker)
-        if self._coordinated is not None:
-            self._coordinated.elect(partition, broker)
+        self.coordinated.elect(partition, broker)
         self._copying.schedule_fetches(partition)
 
     def reassign(self, partition: SimPartition, brokers: Sequence[int]) -> None:
@@ -249,16 +245,14 @@ class SimCluster:
             if one not in replication.replicas:
                 replication.replicas[one] = self._replica(one)
                 replication.away.add(one)
-                if self._coordinated is not None:
-                    self._coordinated.add(partition, one)
+                self.coordinated.add(partition, one)
         partition.assigned = tuple(brokers)
         if replication.leader_id not in brokers:
             self.lead(partition, next(one for one in brokers if one in partition.in_sync))
         for one in [one for one in replication.replicas if one not in brokers]:
             replication.away.discard(one)
             del replication.replicas[one]
-            if self._coordinated is not None:
-                self._coordinated.remove(partition, one)
+            self.coordinated.remove(partition, one)
         self._copying.schedule_fetches(partition)
 
     # Writing and copying.
@@ -274,17 +268,7 @@ class SimCluster:
         """Handle a change of a replica: it may be due for cleaning, or have a new report."""
         partition.touch(broker)
         self._compaction.notice(partition, broker)
-        self.cleaned(partition, broker)
-
-    def cleaned(self, partition: SimPartition, broker: int) -> None:
-        """Handle a pass: with coordinated compaction, the replica may have a new report."""
-        if self._coordinated is not None:
-            self._coordinated.notice(partition, broker)
-
-    def joined(self, partition: SimPartition, broker: int) -> None:
-        """Handle a replica that has joined the ISR."""
-        if self._coordinated is not None:
-            self._coordinated.joined(partition, broker)
+        self.coordinated.notice(partition, broker)
 
     def partitions_of(self, broker: int) -> Iterator[SimPartition]:
         """Yield the partitions of which a broker has a replica."""

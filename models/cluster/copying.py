@@ -101,7 +101,7 @@ class Copying:
         replication = partition.replication
         if broker in replication.away and partition.replica(broker).log_end >= partition.leader.high_watermark:
             replication.away.discard(broker)
-            self._cluster.joined(partition, broker)
+            self._cluster.coordinated.joined(partition, broker)
 
     def advance(self, partition: SimPartition, previous: int | None = None) -> None:
         """Advance the leader's high watermark; followers learn it with their next fetch.

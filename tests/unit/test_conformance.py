@@ -14,7 +14,7 @@ from fakes.conformance import ModelBrokers
 from harness.brokers.segments.producer_snapshot import encode_producer_snapshot
 from harness.brokers.segments.txnindex import encode_txnindex
 from harness.conformance.cli import conform as command
-from harness.conformance.conform import ConformanceOptions, groups, outcomes_json
+from harness.conformance.conform import groups, outcomes_json
 from harness.conformance.lockstep import Outcome, go
 from harness.conformance.picture import Entry, Picture, ProducerState, StoredBatch, differences, of_replica, shown
 from harness.conformance.replicas import CLEANED, read_folder
@@ -299,7 +299,7 @@ def test_what_is_wrong_before_a_broker_starts(arguments: list[str], says: str) -
 
 
 def test_groups_of_schedules() -> None:
-    sizes = [len(group) for group in groups(ConformanceOptions("kafka-3.9", schedules=45), OLD)]
+    sizes = [len(group) for group in groups(45, "0", 1, OLD)]
     assert sizes == [len(WAYS), 20, 20, 5]
 
 

@@ -209,7 +209,7 @@ def test_replicas_clean_each_by_itself(subject: Subject) -> None:
 
 
 def test_replicas_that_compact_together_keep_the_tombstone() -> None:
-    subject = Subject(ClusterRules(coordinated=True, reports_s=0.1))
+    subject = Subject(ClusterRules(coordinated=True))
     producer = subject.producer()
     subject.put(producer, "a")
     subject.wait(subject.is_replicated)
