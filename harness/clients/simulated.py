@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from harness.brokers.segments.records import Record
@@ -83,10 +84,7 @@ class SimulatedProducer:
             self.client.coordinator.add(self.known, partition)
         sequence = self.sequences.get(partition, 0)
         self.sequences[partition] = sequence + 1
-
-        def make() -> Batch:
-            return self._batch(partition, key, value, headers, sequence)
-
+        make = partial(self._batch, partition, key, value, headers, sequence)
         self._wait(lambda: self._has_leader(partition), "a leader")
         batch = make()
         self.client.cluster.append(partition, batch)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from models.exhaustive import Explored
-    from models.systems import System
 
 COORDINATED: Final = "coordinated"
 KIP_87: Final = "kip-87"
@@ -49,11 +48,6 @@ class Case:
     without: frozenset[str] = frozenset()
 
     @property
-    def system(self) -> System:
-        """The behaviour of its brokers."""
-        return KAFKA if self.target == SIM_KAFKA else redpanda_without(self.without)
-
-    @property
     def delayed(self) -> bool:
         """Whether messages are delayed, each separately."""
         return bool(self.without & MESSAGES_MATTER)
@@ -73,7 +67,7 @@ class Case:
         """Explore it."""
         small = StateSpace(
             self.bound,
-            system=self.system,
+            system=KAFKA if self.target == SIM_KAFKA else redpanda_without(self.without),
             coordinated=self.coordinated,
             without=self.without,
             delayed=self.delayed,

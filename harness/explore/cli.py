@@ -118,11 +118,9 @@ def explore(
 
 def _refuse_others(context: click.Context, names: Mapping[str, str], why: str) -> None:
     """Raise `UsageError` for an option that was given but does not apply."""
-    given = [
-        option for name, option in names.items() if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    ]
-    if given:
-        raise UsageError(f"{given[0]} {why}")
+    for name, option in names.items():
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise UsageError(f"{option} {why}")
 
 
 def _print_progress(one: WalkResult) -> None:
