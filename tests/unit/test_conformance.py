@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
 import click
 import pytest
@@ -13,6 +14,8 @@ from fakes.conformance import ModelBrokers
 
 from harness.brokers.segments.producer_snapshot import encode_producer_snapshot
 from harness.brokers.segments.txnindex import encode_txnindex
+from harness.conformance import topic
+from harness.conformance.brokers import Brokers
 from harness.conformance.cli import conform as command
 from harness.conformance.conform import groups, outcomes_json
 from harness.conformance.lockstep import Outcome, go
@@ -27,7 +30,7 @@ from models.rules import VersionRules, rules_of
 from models.world import ABSENT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 OLD, NEW = rules_of("3.9.2"), rules_of("4.4.0")
@@ -279,6 +282,75 @@ def test_what_the_model_does_and_a_broker_refuses_is_a_disagreement() -> None:
 def test_what_befalls_one_cluster_is_common() -> None:
     with pytest.raises(ValueError, match="at once: 1, 2, 3 clean; rest"):
         gone(ModelBrokers(), [Schedule("one", (clean(),)), Schedule("two", ("rest",))])
+
+
+# On brokers
+
+
+TAKEN = {
+    "t writes K -L": ("write", [(b"K", b"v"), (b"L", None)], 7),
+    "t commits": ("end", COMMIT),
+    "t aborts": ("end", ABORT),
+    "u begins anew, and is aborted": ("begin_anew",),
+}
+
+
+class Asked:
+    """A producer that notes what it is asked for."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.producer_id = 5
+        self.calls: list[tuple[object, ...]] = []
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *arguments: self.calls.append((name, *arguments))
+
+
+@pytest.fixture
+def on_brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
+    """A cluster on which nothing happens."""
+    monkeypatch.setattr(topic, "Producer", Asked)
+    brokers = Brokers(*(MagicMock() for _ in range(5)))
+    brokers.clock.time_ms = lambda: 7  # type: ignore[method-assign]
+    monkeypatch.setattr(brokers, "wait", lambda *_: None)
+    monkeypatch.setattr(topic.Topic, "ask", lambda *_: None)
+    return brokers
+
+
+@pytest.mark.parametrize("step", TAKEN)
+def test_what_a_producer_is_asked_for(step: str, on_brokers: Brokers) -> None:
+    partition = topic.Topic(on_brokers, Schedule("t", ()))
+    partition.take(step)
+    assert partition._producers[step[0]].calls == [TAKEN[step]]
+
+
+def test_a_lone_marker_is_of_a_transaction_that_registered_the_partition(on_brokers: Brokers) -> None:
+    partition = topic.Topic(on_brokers, Schedule("t", ()))
+    partition.take("t aborts, having written nothing here")
+    assert partition._producers["t"].calls == [("register",), ("end", ABORT)]
+
+
+def test_brokers_know_every_step_of_schedules(on_brokers: Brokers) -> None:
+    schedules = [one for seed in range(6) for one in (*at_random(str(seed), 3, 1, NEW), *written(1))]
+    for step in {step for one in schedules for step in one.steps}:
+        if CLUSTER_WIDE.fullmatch(step):
+            with on_brokers.during(step), pytest.raises(ValueError, match="is no step of a partition"):
+                topic.Topic(on_brokers, Schedule("t", ())).take(step)
+        else:
+            topic.Topic(on_brokers, Schedule("t", ())).take(step)
+    with pytest.raises(ValueError, match="is no step of a cluster"), on_brokers.during("rest"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("step", "back"), [("2 is killed", "start"), ("2 is stopped", "start"), ("2 is paused", "resume")]
+)
+def test_how_a_broker_goes_away_and_comes_back(step: str, back: str, on_brokers: Brokers) -> None:
+    for one in (step, "2 returns"):
+        with on_brokers.during(one):
+            pass
+    names = [name for name, *_ in on_brokers.runtime.method_calls]  # type: ignore[attr-defined]
+    assert names == [{"killed": "kill", "stopped": "stop", "paused": "pause"}[step.rsplit(maxsplit=1)[-1]], back]
 
 
 # The command
