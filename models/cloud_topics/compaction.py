@@ -7,7 +7,7 @@ not part of the log until the metastore has accepted its update.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from models.cloud_topics.keymap import DEFAULT_MAP_BYTES, KeyOffsetMap
 from models.cloud_topics.metastore import Bookkeeping, L1Object, Update
@@ -22,7 +22,7 @@ from models.cloud_topics.rules import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from harness.brokers.segments.records import Record
     from models.batch import Batch
@@ -97,13 +97,13 @@ def _scan(objects: Sequence[L1Object], unclean: Ranges, latest: KeyOffsetMap, *,
     Backwards from the end of the last range, a key's first indexed offset is its latest (the post). Forwards, as
     Kafka's cleaner does, only where the rule is off.
     """
-    order: Callable[[Sequence[Any]], Iterator[Any]] = reversed if backwards else iter
+    step = -1 if backwards else 1
     indexed: list[Range] = []
-    for first, end in order(unclean):
-        for piece in order(objects):
+    for first, end in unclean[::step]:
+        for piece in objects[::step]:
             if not overlap(((first, end),), piece.base_offset, piece.end_offset):
                 continue
-            for record in order([*piece.records()]):
+            for record in [*piece.records()][::step]:
                 if first <= record.offset < end and not latest.note(_key(record), record.offset):
                     return union((*indexed, (record.offset + 1, end) if backwards else (first, record.offset)))
         indexed.append((first, end))
