@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from harness.brokers.segments.encode import encode_batch
 from harness.brokers.segments.records import Record
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from harness.brokers.segments.codecs import Codec
 
 COMMIT: Final = "commit"
@@ -50,7 +53,9 @@ class Batch:
         return COMMIT if self.records[0].key == control_key(COMMIT) else ABORT
 
     def keeping(self, records: tuple[Record, ...]) -> Batch:
-        """Return the batch with only these of its records, at least one (``MemoryRecords.filterTo``)."""
+        """Return the batch with only these of its records, one or more (``MemoryRecords.filterTo``); itself if all."""
+        if len(records) == len(self.records):
+            return self
         max_timestamp_ms = self.max_timestamp_ms if self.append_time else max(one.timestamp_ms for one in records)
         return replace(self, records=records, max_timestamp_ms=max_timestamp_ms)
 
@@ -98,3 +103,14 @@ def encode(batch: Batch) -> bytes:
         delete_horizon_ms=batch.delete_horizon_ms,
         last_offset=batch.last_offset,
     )
+
+
+@lru_cache(maxsize=1 << 16)
+def encoded(batch: Batch) -> bytes:
+    """Return the bytes that a broker stores; a batch that several replicas share is encoded once."""
+    return encode(batch)
+
+
+def size_bytes(batches: Iterable[Batch]) -> int:
+    """Return how many bytes batches take."""
+    return sum(len(encoded(batch)) for batch in batches)

@@ -14,7 +14,7 @@ from models.systems import NOW_MS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from models.bound import Bound
+    from models.state_space import Bound
 
 PRODUCER_ID: Final = 7
 
@@ -26,11 +26,6 @@ class Clients(NamedTuple):
     writes: int
     transactions: int
     epoch: int = 0
-
-
-def idle(bound: Bound) -> Clients:
-    """Return clients that have written nothing yet."""
-    return Clients(Truth(), bound.writes, bound.transactions)
 
 
 def may_write(clients: Clients, bound: Bound) -> Iterator[tuple[str, Clients, Batch]]:

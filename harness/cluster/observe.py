@@ -211,7 +211,7 @@ class Observer:
         key = (partition, batch.base_offset, batch.crc)
         content = self._contents.get(key)
         if content is None:
-            content = self._contents[key] = _content(batch)
+            content = self._contents[key] = content_of(batch)
         return content
 
     def _take(self, broker: int, partition: TopicPartition, view: View) -> None:
@@ -252,7 +252,8 @@ def as_lists(opened: Sequence[OpenTransaction] | None) -> list[list[int]] | None
     return None if opened is None else [[t.producer_id, t.producer_epoch, t.first_offset] for t in opened]
 
 
-def _content(batch: Batch) -> Content:
+def content_of(batch: Batch) -> Content:
+    """Return offset and kind of each entry of a batch."""
     source = "a Fetch answer"
     if batch.is_empty:
         return ((batch.last_offset, "empty"),)

@@ -33,12 +33,12 @@ def conform(*, target: str, schedules: int, seed: str, transactions: int, output
     First the known ways to each anomaly, then random schedules, all on one cluster. Exits with 0 where both agree to
     the end of each, with 1 where they do not, and with 2 where brokers could not run them to the end.
     """
-    from harness.conformance.conform import ConformanceOptions, outcomes_json  # noqa: PLC0415  (slow imports, only where needed)
     from harness.conformance.conform import conform as go  # noqa: PLC0415
+    from harness.conformance.conform import outcomes_json  # noqa: PLC0415  (slow imports, only where needed)
 
     progress = ConsoleProgress()
     try:
-        outcomes, failure = go(ConformanceOptions(target, schedules, seed, transactions), Path.cwd(), progress)
+        outcomes, failure = go(target, Path.cwd(), progress, schedules=schedules, seed=seed, transactions=transactions)
     finally:
         progress.close()
     verdict = ANOMALY if any(one.disagreements for one in outcomes) else UNKNOWN if failure else CLEAN

@@ -139,7 +139,7 @@ class SimRuntime:
         held = self.cluster.partitions[topic, partition]
         if broker in held.replication.replicas:
             replica = self.cluster.served(held, broker) if self.is_up(broker) else held.replica(broker)
-            write_replica(destination, replica, self.cluster.sizes.bytes_of)
+            write_replica(destination, replica)
 
     def copy_checkpoints(self, broker: int, destination: Path) -> None:
         """Write the checkpoints and ``meta.properties`` of the broker's log directory."""

@@ -36,13 +36,12 @@ class Transactional:
     written: list[tuple[SimPartition, Batch]] = field(default_factory=list)
 
 
+@dataclass
 class Coordinator:
     """The transaction coordinator of a cluster; it never fails."""
 
-    def __init__(self, cluster: SimCluster) -> None:
-        """Act for this cluster."""
-        self._cluster = cluster
-        self._by_id: dict[str, Transactional] = {}
+    _cluster: SimCluster
+    _by_id: dict[str, Transactional] = field(default_factory=dict)
 
     def init(self, transactional_id: str, *, raises_epoch: bool) -> Transactional:
         """Give a producer its id, or the next epoch; an open transaction is aborted."""

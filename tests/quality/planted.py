@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from random import Random
 
+    from partition import Client, Partition
     from traffic import Traffic
 
     from models.batch import Batch
-    from models.partition import Client, Partition
 
     Gone = Callable[[], bool]
     Plot = Iterator[Gone]

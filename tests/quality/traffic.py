@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from random import Random
 
-    from models.partition import Client, Partition
+    from partition import Client, Partition
 
 _MOST_CLIENTS = 5
 _MOST_RECORDS = 5

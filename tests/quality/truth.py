@@ -13,8 +13,9 @@ from models.batch import COMMIT
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from partition import Partition, Txn, Written
+
     from models.batch import Batch
-    from models.partition import Partition, Txn, Written
 
 
 @dataclass(slots=True)

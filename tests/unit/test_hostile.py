@@ -38,7 +38,7 @@ from harness.command_line.console import JSON, TEXT, ConsoleProgress
 from harness.conformance.cli import _show as show_conformance
 from harness.errors import EXIT_ANOMALY, EXIT_UNKNOWN, EXIT_USAGE, HarnessError
 from harness.explore.cli import _show as show_walks
-from harness.explore.report import _show as show_runs
+from harness.explore.report import show_runs
 from harness.judge import check
 from harness.judge.outcome import RunResult
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, finding_line, finding_of

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from harness.brokers.segments.records import Record
 from models.batch import ABORT, COMMIT, Batch, marker_record
+from models.cleaner import clean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -223,7 +224,7 @@ class Partition:
 
     def clean(self, broker: int) -> bool:
         """Run one pass of a broker's cleaner; return whether anything was dirty."""
-        return self.replication.clean(broker, self.settings.cleaning, self.now_ms)
+        return broker not in self.away and clean(self.replicas[broker], self.settings.cleaning, self.now_ms)
 
     def leave(self, broker: int) -> None:
         """Take a broker out of the ISR; a leader must have been replaced first."""
@@ -241,8 +242,16 @@ class Partition:
         self._record_caught_up()
 
     def lose_leader(self, successor: int, lost: Sequence[Batch]) -> None:
-        """Let the leader fail with batches that no follower copied; they count as never written."""
-        self.replication.lose_leader(successor, lost)
+        """Let the leader fail with batches that no follower copied; they count as never written.
+
+        The batches must begin at the log end offset of every in-sync replica.
+        """
+        failed = self.leader
+        failed.diverged_from = failed.log_end
+        for batch in lost:
+            failed.append(batch, roll=self.replication.rolls(failed, batch))
+        self.replication._lead(successor)
+        self.replication.leave(failed.broker)
         self._record_caught_up()
 
     def delete_records(self, before: int) -> None:
