@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from harness.brokers.protocol.replica import CONSUMER_REPLICA_ID, ReplicaState
 from harness.brokers.segments.batches import iter_batches, iter_records, marker
+from harness.brokers.segments.markers import ABORT, COMMIT
 from harness.brokers.segments.records import Record
 from harness.clients import OPERATION_TIMEOUT_S, ClientError
 from harness.errors import WaitTimeoutError
-from models.batch import ABORT, COMMIT, Batch
+from models.batch import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

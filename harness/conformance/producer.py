@@ -21,9 +21,9 @@ from kafka.protocol.producer import (
 
 from harness.brokers.protocol import wire
 from harness.brokers.segments.encode import encode_batch
+from harness.brokers.segments.markers import COMMIT
 from harness.brokers.segments.records import Record
 from harness.errors import HarnessError
-from models.batch import COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

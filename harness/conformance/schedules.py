@@ -7,6 +7,7 @@ from itertools import takewhile, zip_longest
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from harness.brokers.segments.markers import ABORT, COMMIT
 from harness.conformance.simulated import Simulated
 from harness.conformance.steps import (
     BROKERS,
@@ -35,7 +36,6 @@ from harness.conformance.steps import (
     TimePasses,
     Write,
 )
-from models.batch import ABORT, COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

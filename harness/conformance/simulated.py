@@ -7,6 +7,7 @@ from functools import singledispatchmethod
 from random import Random
 from typing import TYPE_CHECKING
 
+from harness.brokers.segments.markers import ABORT
 from harness.conformance import picture
 from harness.conformance.steps import (
     BROKERS,
@@ -30,7 +31,6 @@ from harness.conformance.steps import (
     TimePasses,
     Write,
 )
-from models.batch import ABORT
 from models.cleaner import Cleaning, clean
 from models.partition import Client, Partition, Settings
 from models.replica import Replica

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 from checkers.evidence.parse import DISK, FETCH, batch_rows
 from harness.brokers.segments.batches import iter_batches
 from harness.brokers.segments.digest import batch_digest
+from harness.brokers.segments.markers import ABORT
 from harness.brokers.segments.tombstones import BY_NULL
 from harness.plan.scenario import Phase
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
-from models.batch import ABORT, encode
+from models.batch import encode
 from models.steps import begin, take
 from models.world import ABSENT, ADDED, CLEANING, OUTCOMES, PLAIN, STEP_MS
 

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 from fakes.conformance import ModelBrokers
 
+from harness.brokers.segments.markers import ABORT, COMMIT
 from harness.brokers.segments.producer_snapshot import encode_producer_snapshot
 from harness.brokers.segments.txnindex import encode_txnindex
 from harness.conformance.cli import conform as command
@@ -41,7 +42,7 @@ from harness.conformance.steps import (
 )
 from harness.errors import UsageError
 from harness.judge.verdict import ANOMALY
-from models.batch import ABORT, COMMIT, encode
+from models.batch import encode
 from models.rules import Rules, rules_of
 
 if TYPE_CHECKING:

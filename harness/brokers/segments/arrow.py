@@ -23,6 +23,7 @@ import pyarrow as pa
 from harness.brokers.segments.batches import APPEND_TIME, CODEC_MASK, CONTROL, DELETE_HORIZON, TRANSACTIONAL
 from harness.brokers.segments.blocks import BLOCK_BYTES, iter_blocks, unpack
 from harness.brokers.segments.codecs import CODECS
+from harness.brokers.segments.columns import MARKER_NAMES
 from harness.brokers.segments.tombstones import BY_NULL, are_tombstones
 from harness.errors import UsageError
 
@@ -76,7 +77,6 @@ RECORDS: Final = pa.schema(
 )
 SCHEMAS: Final[dict[str, pa.Schema]] = {"batches": BATCHES, "records": RECORDS}
 
-_MARKERS = ("abort", "commit", "other")
 _OF_OLD_ENTRIES = frozenset({"magic", "position", "size_bytes", "last_offset", "crc"})
 _LOG = logging.getLogger(__name__)
 
@@ -139,7 +139,7 @@ def _of_batch(field: pa.Field, rows: Batches) -> pa.Array:  # noqa: PLR0911
         case "timestamp_type":
             return _names_by_index((attributes & APPEND_TIME != 0).astype(np.int8), ("create", "append"))
         case "marker":
-            return _names_by_index(rows["marker"], _MARKERS)
+            return _names_by_index(rows["marker"], MARKER_NAMES)
         case "base_timestamp_ms":
             return pa.array(rows["timestamp_base_ms"], mask=has_horizon)
         case "delete_horizon_ms":

@@ -12,20 +12,23 @@ from harness.brokers.segments.batches import (
     CONTROL,
     CRC_FROM,
     DELETE_HORIZON,
+    HEADER,
     LOG_OVERHEAD,
     MAGIC,
     TRANSACTIONAL,
 )
 from harness.brokers.segments.codecs import CODECS, Codec, compress
-from harness.brokers.segments.records import Record, encode_record
+from harness.brokers.segments.markers import ABORT, COMMIT, marker_record
+from harness.brokers.segments.records import encode_record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from harness.brokers.segments.records import Record
+
 _NO_TIMESTAMP = -1
-_AFTER_CRC = struct.Struct(">hiqqqhii")
-_BEFORE_CRC = struct.Struct(">qiib")
 _CRC = struct.Struct(">I")
+_CRC_AT = CRC_FROM - _CRC.size
 
 
 def encode_batch(
@@ -70,18 +73,27 @@ def encode_batch(
         | (CONTROL if is_control else 0)
         | (DELETE_HORIZON if delete_horizon_ms is not None else 0)
     )
-    covered = _AFTER_CRC.pack(
-        attributes,
-        last_offset - base_offset,
-        base_timestamp_ms,
-        max(timestamps) if max_timestamp_ms is None else max_timestamp_ms,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        len(records),
-    ) + (compress(codec, packed) if records else b"")
-    length = CRC_FROM + len(covered) - LOG_OVERHEAD
-    return _BEFORE_CRC.pack(base_offset, length, leader_epoch, MAGIC) + _CRC.pack(crc32c(covered)) + covered
+    payload = compress(codec, packed) if records else b""
+    batch = bytearray(
+        HEADER.pack(
+            base_offset,
+            HEADER.size - LOG_OVERHEAD + len(payload),
+            leader_epoch,
+            MAGIC,
+            0,
+            attributes,
+            last_offset - base_offset,
+            base_timestamp_ms,
+            max(timestamps) if max_timestamp_ms is None else max_timestamp_ms,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            len(records),
+        )
+    )
+    batch += payload
+    _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CRC_FROM:]))
+    return bytes(batch)
 
 
 def encode_marker(
@@ -96,15 +108,9 @@ def encode_marker(
     delete_horizon_ms: int | None = None,
 ) -> bytes:
     """Encode the control batch that ends a transaction: COMMIT, or else ABORT (EndTransactionMarker)."""
-    record = Record(
-        offset=base_offset,
-        timestamp_ms=timestamp_ms,
-        key=struct.pack(">hh", 0, int(commit)),
-        value=struct.pack(">hi", 0, coordinator_epoch),
-    )
     return encode_batch(
         base_offset=base_offset,
-        records=[record],
+        records=[marker_record(base_offset, timestamp_ms, COMMIT if commit else ABORT, coordinator_epoch)],
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         is_transactional=True,
