@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from harness.brokers.copies.identity import PARTITION_METADATA, verify_identity
-from harness.brokers.copies.metadata import CLUSTER_METADATA, find_metadata
-from harness.brokers.copies.notes import Note, in_sentences
+from harness.brokers.copies.identity import PARTITION_METADATA, topic_id, verify_identity
+from harness.brokers.copies.notes import Note, in_sentences, listed
 from harness.brokers.segments.batches import CorruptLogError
 from harness.brokers.segments.folder import live_segments
+from harness.brokers.segments.metadata_join import JoinedLog, read_metadata_logs
 from harness.brokers.segments.tombstones import BY_NULL
 from harness.errors import UsageError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from harness.brokers.segments.metadata_log import ClusterMetadata
     from harness.brokers.segments.tombstones import Tombstones
 
-TRANSACTION_STATE = "__transaction_state"
+TRANSACTION_STATE, CLUSTER_METADATA = "__transaction_state", "__cluster_metadata"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 NO_EPOCHS = "records that a deposed leader never replicated are recognized by their epochs alone"
 
@@ -31,7 +31,6 @@ _PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)")
 _SET_ASIDE = re.compile(r"(?P<topic>.+)-\d+\.[0-9A-Za-z_-]+-(delete|future|stray)")
 """A folder that is being deleted, moving in from another disk, or stray (`LocalLog`)."""
 _SEGMENT = re.compile(r"\d{20}\.log")
-_TOPIC_ID = re.compile(r"^topic_id: *(\S+)", re.MULTILINE)
 _SHOWN = 10
 
 
@@ -101,20 +100,14 @@ def find_copies(
     for broker, folders in brokers.items():
         paths = [path for folder in folders for path in _folders(broker, folder)]
         log_dirs[broker] = list(dict.fromkeys(path.parent for path in paths))
-        places = [_Place(named["topic"], int(named["partition"]), path) for path, named in _partitions(broker, paths)]
+        places = list(_partitions(broker, paths))
         _raise_if_twice(broker, places)
         wanted = [place for place in places if _is_wanted(place.topic, topics)]
         if not wanted:
             topics_found = sorted({place.topic for place in places})
-            more = f" and {len(topics_found) - _SHOWN} more" if len(topics_found) > _SHOWN else ""
-            raise UsageError(
-                f"broker {broker} has no replica of {', '.join(topics)} in {', '.join(map(str, folders))}; "
-                + (
-                    f"there are {', '.join(topics_found[:_SHOWN])}{more}"
-                    if topics_found
-                    else "there is no partition folder at all"
-                )
-            )
+            there = f"are {listed(topics_found, _SHOWN)}" if topics_found else "is no partition folder at all"
+            places_given = ", ".join(map(str, folders))
+            raise UsageError(f"broker {broker} has no replica of {', '.join(topics)} in {places_given}; there {there}")
         replicas += (_copy(broker, place, notes) for place in wanted)
         states += (_copy(broker, place, notes) for place in places if place.topic == TRANSACTION_STATE)
         metadata_logs.update((broker, place.folder) for place in places if place.topic == CLUSTER_METADATA)
@@ -125,7 +118,7 @@ def find_copies(
         )
     identities = verify_identity(brokers, log_dirs, [*replicas, *states])
     _raise_if_other_topics(replicas)
-    metadata = find_metadata(metadata_logs, [(copy.broker, copy.topic, copy.folder) for copy in replicas])
+    metadata = _metadata_of(metadata_logs, replicas)
     return Copies(
         run_id,
         tuple(replicas),
@@ -142,11 +135,11 @@ def _is_wanted(topic: str, patterns: Iterable[str]) -> bool:
     )
 
 
-def _partitions(broker: int, paths: Iterable[Path]) -> Iterator[tuple[Path, re.Match[str]]]:
+def _partitions(broker: int, paths: Iterable[Path]) -> Iterator[_Place]:
     for path in paths:
         named = _PARTITION_FOLDER.fullmatch(path.name)
         if named and _has_segments(broker, path):
-            yield path, named
+            yield _Place(named["topic"], int(named["partition"]), path)
 
 
 def _copy(broker: int, place: _Place, notes: list[Note]) -> ReplicaCopy:
@@ -182,6 +175,29 @@ def _listed(broker: int, folder: Path) -> list[Path]:
         raise UsageError(f"the folder of broker {broker} cannot be read: {folder}: {error.strerror}") from error
 
 
+def _metadata_of(logs: Mapping[int, Path], replicas: Iterable[ReplicaCopy]) -> JoinedLog:
+    """Read the metadata logs, by broker, of the cluster of these replicas.
+
+    A topic has no history where the ``partition.metadata`` of a replica is missing or has another topic id (KIP-516):
+    a topic that was created after another of the same name was deleted. Raises ``OSError``.
+    """
+    joined = read_metadata_logs(logs, {copy.topic for copy in replicas})
+    if joined.metadata is None:
+        return joined
+    ids = {topic: history.topic_id for (topic, _), history in joined.metadata.histories.items()}
+    notes: dict[str, str] = {}
+    for copy in replicas:
+        own_id = topic_id(copy.folder)
+        if copy.topic in ids and own_id != ids[copy.topic]:
+            has = f"is of topic id {own_id}" if own_id else "has no topic id"
+            notes[copy.topic] = (
+                f"{copy.folder.name} of broker {copy.broker} {has}, the metadata log has topic id {ids[copy.topic]}: "
+                f"the history of {copy.topic} is left out"
+            )
+    kept = {place: history for place, history in joined.metadata.histories.items() if place[0] not in notes}
+    return JoinedLog(replace(joined.metadata, histories=kept), (*joined.notes, *notes.values()))
+
+
 def _raise_if_twice(broker: int, places: Iterable[_Place]) -> None:
     seen: dict[tuple[str, int], Path] = {}
     for place in places:
@@ -199,14 +215,14 @@ def _raise_if_other_topics(copies: Iterable[ReplicaCopy]) -> None:
     for copy in copies:
         path = copy.folder / PARTITION_METADATA
         try:
-            topic_id = _TOPIC_ID.search(path.read_text(errors="replace")) if path.exists() else None
+            own_id = topic_id(copy.folder)
         except OSError as error:
             raise UsageError(f"broker {copy.broker}: {path} cannot be read: {error.strerror}") from error
-        if topic_id is None:
+        if own_id is None:
             continue
-        first_id, first_path = ids.setdefault(copy.topic, (topic_id[1], path))
-        if topic_id[1] != first_id:
+        first_id, first_path = ids.setdefault(copy.topic, (own_id, path))
+        if own_id != first_id:
             raise UsageError(
-                f"two topics were named {copy.topic}: {first_path} says {first_id}, {path} says {topic_id[1]}; "
+                f"two topics were named {copy.topic}: {first_path} says {first_id}, {path} says {own_id}; "
                 "compare copies that were taken together"
             )
