@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from harness.brokers.segments.markers import ABORT, read_marker
+from harness.brokers.segments.markers import ABORT, coordinator_epoch
 from harness.brokers.segments.producer_snapshot import ProducerEntry
 from harness.brokers.segments.txnindex import AbortedTxn
 
@@ -208,7 +208,7 @@ class Replica:
         self.producers[batch.producer_id] = (before if same_epoch else Producer())._replace(
             epoch=batch.producer_epoch,
             timestamp_ms=batch.max_timestamp_ms,
-            coordinator_epoch=read_marker(batch.records[0]).coordinator_epoch,
+            coordinator_epoch=coordinator_epoch(batch.records[0]),
             open_from=None,
         )
         return before.open_from

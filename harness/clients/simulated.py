@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from harness.brokers.protocol.replica import CONSUMER_REPLICA_ID, ReplicaState
-from harness.brokers.segments.batches import iter_batches, iter_records, marker
+from harness.brokers.segments.batches import iter_records, marker
 from harness.brokers.segments.markers import ABORT, COMMIT
 from harness.brokers.segments.records import Record
 from harness.clients import OPERATION_TIMEOUT_S, ClientError
@@ -187,9 +187,7 @@ def deliver(state: ReplicaState) -> tuple[list[dict[str, Any]], int]:
     begins = sorted(state.aborted, key=lambda pair: pair[1], reverse=True)
     running: set[int] = set()
     delivered: list[dict[str, Any]] = []
-    position = state.log_start
-    for batch in iter_batches(state.records, source=source, verify_crc=False):
-        position = batch.last_offset + 1
+    for batch in state.batches:
         while begins and begins[-1][1] <= batch.last_offset:
             running.add(begins.pop()[0])
         if batch.is_control:
@@ -205,4 +203,4 @@ def deliver(state: ReplicaState) -> tuple[list[dict[str, Any]], int]:
                 }
                 for record in iter_records(batch, source=source)
             ]
-    return delivered, position
+    return delivered, state.log_end

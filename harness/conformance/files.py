@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from harness.brokers.segments.batches import CorruptLogError, iter_batches, iter_records, marker
 from harness.brokers.segments.checkpoints import read_checkpoint, read_leader_epochs
 from harness.brokers.segments.producer_snapshot import read_producer_snapshot
-from harness.brokers.segments.txnindex import read_txnindex
+from harness.brokers.segments.txnindex import iter_txnindex
 from harness.conformance.picture import DATA, EMPTIED, Entry, ProducerState, StoredBatch, name_of, record_text
 from harness.errors import HarnessError
 
@@ -79,7 +79,7 @@ def read_folder(folder: Path, named: Named, cleaned_to: int | None) -> Files:
 
 def _entries(folder: Path, named: Named) -> Iterator[Entry]:
     for path in sorted(folder.glob("*.txnindex")):
-        for one in read_txnindex(path.read_bytes(), source=path.name):
+        for one in iter_txnindex(path.read_bytes(), source=path.name):
             name = name_of(one.producer_id, named)
             yield Entry(int(path.stem), name, one.first_offset, one.last_offset, one.last_stable_offset)
 

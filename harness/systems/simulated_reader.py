@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.brokers.protocol.replica import DEBUG_REPLICA_ID, OpenTransaction, ReplicaState
+from harness.brokers.segments.batches import iter_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -60,6 +61,7 @@ class SimulatedReader:
         stable_offset = replica.last_stable_offset
         end = stable_offset if is_consumer else replica.log_end
         batches = [batch for batch in replica.from_offset(replica.log_start) if batch.base_offset < end]
+        records = b"".join(map(self._cluster.sizes.bytes_of, batches))
         return ReplicaState(
             log_start=replica.log_start,
             high_watermark=replica.high_watermark,
@@ -69,7 +71,8 @@ class SimulatedReader:
                 for one in replica.aborted
                 if is_consumer and one.last_offset >= replica.log_start and one.first_offset < end
             ),
-            records=b"".join(map(self._cluster.sizes.bytes_of, batches)),
+            records=records,
+            batches=tuple(iter_batches(records, source="a simulated log", verify_crc=False)),
         )
 
 

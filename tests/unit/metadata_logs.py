@@ -108,11 +108,6 @@ def register(broker: int, epoch: int, **given: Any) -> Written:
     return Written(RecordType.REGISTER_BROKER, 3, {**fields, **given})
 
 
-def metadata_version(level: int) -> Written:
-    """Return the record of the feature level of ``metadata.version``."""
-    return Written(RecordType.FEATURE_LEVEL, 0, {"name": "metadata.version", "feature_level": level})
-
-
 def frame(written: Written) -> bytes:
     """Return a record's value."""
     struct_of = SCHEMAS[written.type].struct

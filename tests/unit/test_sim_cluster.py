@@ -7,9 +7,11 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from stored_markers import encode_marker
 
 from harness.brokers.protocol.replica import ReplicaState
-from harness.brokers.segments.encode import encode_batch, encode_marker
+from harness.brokers.segments.batches import iter_batches
+from harness.brokers.segments.encode import encode_batch
 from harness.brokers.segments.records import Record
 from harness.clients.simulated import SimulatedClient, SimulatedProducer, deliver
 from harness.errors import UsageError
@@ -325,7 +327,8 @@ def test_a_consumer_is_given_what_its_broker_does_not_call_aborted() -> None:
             data(4, b"next", 7), end(5, 7, commit=True), end(6, 8, commit=True),
         ]
     )  # fmt: skip
-    state = ReplicaState(log_start=0, high_watermark=7, last_stable_offset=7, aborted=((7, 1),), records=records)
+    batches = tuple(iter_batches(records, source="a Fetch answer"))
+    state = ReplicaState(0, high_watermark=7, last_stable_offset=7, aborted=((7, 1),), records=records, batches=batches)
     delivered, position = deliver(state)
     assert [record["key"] for record in delivered] == ["plain", "other", "next"]
     assert position == 7

@@ -50,6 +50,7 @@ _LENGTH = struct.Struct(">i")
 _LENGTH_AT = 8
 _ZERO_CHUNK_BYTES = 1 << 20
 
+DIGEST_MODULUS: Final = 65_521
 
 T = TypeVar("T")
 
@@ -288,3 +289,11 @@ def marker(batch: Batch, *, source: str) -> Marker | None:
         return read_marker(record)
     except ValueError as error:
         raise CorruptLogError(source, batch.position, f"malformed control record: {error}") from error
+
+
+def batch_digest(base_offset: int, crc: int) -> int:
+    """Return one batch's share of a log's digest: the exclusive or of all shares, which is equal for equal logs.
+
+    Order does not matter and nothing overflows 63 bits, so SQL computes the same without sorting.
+    """
+    return crc * (base_offset % DIGEST_MODULUS + 1)

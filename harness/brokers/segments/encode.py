@@ -18,7 +18,6 @@ from harness.brokers.segments.batches import (
     TRANSACTIONAL,
 )
 from harness.brokers.segments.codecs import CODECS, Codec, compress
-from harness.brokers.segments.markers import ABORT, COMMIT, marker_record
 from harness.brokers.segments.records import encode_record
 
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ def encode_batch(
     is_control: bool = False,
     leader_epoch: int = 0,
     codec: Codec = "none",
-    base_timestamp_ms: int | None = None,
     max_timestamp_ms: int | None = None,
     append_time: bool = False,
     delete_horizon_ms: int | None = None,
@@ -51,18 +49,15 @@ def encode_batch(
     """Encode one batch with a right CRC.
 
     Offsets come from the records, which may leave gaps; ``last_offset`` is needed where compaction
-    removed the last record or all of them, and else is the last record's. ``base_timestamp_ms`` is the
-    first record's timestamp unless given; a delete horizon takes its field, as the cleaner does. With
-    ``append_time``, readers take ``max_timestamp_ms`` for every record's timestamp. An empty batch has
-    no payload, whatever the codec: ``DefaultRecordBatch.writeEmptyHeader`` writes none.
+    removed the last record or all of them, and else is the last record's. A delete horizon takes the field
+    of the first record's timestamp, as the cleaner does. With ``append_time``, readers take
+    ``max_timestamp_ms`` for every record's timestamp. An empty batch has no payload, whatever the codec:
+    ``DefaultRecordBatch.writeEmptyHeader`` writes none.
 
     Raises ``struct.error`` for a number that its field cannot hold.
     """
     timestamps = [record.timestamp_ms for record in records] or [_NO_TIMESTAMP]
-    if delete_horizon_ms is not None:
-        base_timestamp_ms = delete_horizon_ms
-    elif base_timestamp_ms is None:
-        base_timestamp_ms = timestamps[0]
+    base_timestamp_ms = timestamps[0] if delete_horizon_ms is None else delete_horizon_ms
     if last_offset is None:
         last_offset = records[-1].offset if records else base_offset
     packed = b"".join(encode_record(record, base_offset, base_timestamp_ms) for record in records)
@@ -94,27 +89,3 @@ def encode_batch(
     batch += payload
     _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CRC_FROM:]))
     return bytes(batch)
-
-
-def encode_marker(
-    *,
-    base_offset: int,
-    producer_id: int,
-    producer_epoch: int,
-    commit: bool,
-    timestamp_ms: int,
-    coordinator_epoch: int = 0,
-    leader_epoch: int = 0,
-    delete_horizon_ms: int | None = None,
-) -> bytes:
-    """Encode the control batch that ends a transaction: COMMIT, or else ABORT (EndTransactionMarker)."""
-    return encode_batch(
-        base_offset=base_offset,
-        records=[marker_record(base_offset, timestamp_ms, COMMIT if commit else ABORT, coordinator_epoch)],
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        is_transactional=True,
-        is_control=True,
-        leader_epoch=leader_epoch,
-        delete_horizon_ms=delete_horizon_ms,
-    )

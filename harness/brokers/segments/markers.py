@@ -38,7 +38,12 @@ def read_marker(record: Record) -> Marker:
     number = _number(_KEY, record.key)
     if number not in range(len(TYPES)):
         return Marker(f"control-{number}", None)
-    return Marker(TYPES[number], _number(_VALUE, record.value))
+    return Marker(TYPES[number], coordinator_epoch(record))
+
+
+def coordinator_epoch(record: Record) -> int:
+    """Return the epoch of the coordinator in the record of a COMMIT or an ABORT. Raises as `read_marker` does."""
+    return _number(_VALUE, record.value)
 
 
 def _number(layout: struct.Struct, data: bytes | None) -> int:
@@ -52,6 +57,6 @@ def _number(layout: struct.Struct, data: bytes | None) -> int:
     return int(number)
 
 
-def marker_record(offset: int, timestamp_ms: int, kind: str, coordinator_epoch: int = 0) -> Record:
-    """Return the record of a COMMIT or an ABORT."""
-    return Record(offset, timestamp_ms, KEYS[kind], _VALUE.pack(_VERSION, coordinator_epoch))
+def marker_record(offset: int, timestamp_ms: int, kind: str, epoch: int = 0) -> Record:
+    """Return the record of a COMMIT or an ABORT; ``epoch``: of the coordinator."""
+    return Record(offset, timestamp_ms, KEYS[kind], _VALUE.pack(_VERSION, epoch))

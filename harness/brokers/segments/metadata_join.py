@@ -128,7 +128,6 @@ def _replayed(
         topics=frozenset(replayed.existing),
         start_offset=start_offset,
         end_offset=last.end_offset,
-        metadata_version=replayed.metadata_version,
     )
 
 
