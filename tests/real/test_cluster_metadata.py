@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+from metadata_logs import read_metadata_log
 
 from harness.brokers.copies.copies import find_copies
 from harness.brokers.protocol import wire
 from harness.brokers.protocol.admin import Admin, metadata_request
 from harness.brokers.segments.batches import iter_batches
-from harness.brokers.segments.metadata_join import read_metadata_log
 from harness.errors import HarnessError
 from harness.host.clock import RealClock
 from harness.host.java import find_java

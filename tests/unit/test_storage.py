@@ -8,10 +8,18 @@ from typing import Any, cast
 
 import pytest
 from fakes.storage import InMemoryStorage
-from metadata_logs import FOLDER, change, encode_log, encode_snapshot, partition, snapshot_name, topic
+from metadata_logs import (
+    FOLDER,
+    change,
+    encode_log,
+    encode_snapshot,
+    partition,
+    read_metadata_log,
+    snapshot_name,
+    topic,
+)
 
 from harness.brokers.segments.folder import end_of_segment, live_segments
-from harness.brokers.segments.metadata_join import read_metadata_log
 from harness.brokers.storage import place
 from harness.brokers.storage.remote import READ_AHEAD_BYTES, RemotePath, Tree
 from harness.brokers.storage.s3 import S3

@@ -69,23 +69,11 @@ def encode_batch(
         | (DELETE_HORIZON if delete_horizon_ms is not None else 0)
     )
     payload = compress(codec, packed) if records else b""
-    batch = bytearray(
-        HEADER.pack(
-            base_offset,
-            HEADER.size - LOG_OVERHEAD + len(payload),
-            leader_epoch,
-            MAGIC,
-            0,
-            attributes,
-            last_offset - base_offset,
-            base_timestamp_ms,
-            max(timestamps) if max_timestamp_ms is None else max_timestamp_ms,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            len(records),
-        )
-    )
-    batch += payload
+    head = (base_offset, HEADER.size - LOG_OVERHEAD + len(payload), leader_epoch, MAGIC)
+    times_ms = (base_timestamp_ms, max(timestamps) if max_timestamp_ms is None else max_timestamp_ms)
+    producer = (producer_id, producer_epoch, base_sequence)
+    no_crc = 0
+    fields = (*head, no_crc, attributes, last_offset - base_offset, *times_ms, *producer, len(records))
+    batch = bytearray(HEADER.pack(*fields)) + payload
     _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CRC_FROM:]))
     return bytes(batch)
