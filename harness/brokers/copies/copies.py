@@ -42,7 +42,7 @@ class ReplicaCopy:
     topic: str
     partition: int
     folder: Path
-    segments: tuple[Segment, ...]
+    segments: tuple[Segment, ...] = ()
 
     @property
     def place(self) -> tuple[str, int]:
@@ -75,13 +75,6 @@ class Copies:
     metadata: ClusterMetadata | None = None
 
 
-@dataclass(frozen=True)
-class _Place:
-    topic: str
-    partition: int
-    folder: Path
-
-
 def find_copies(
     brokers: Mapping[int, Sequence[Path]], topics: Sequence[str], run_id: str, tombstones: Tombstones = BY_NULL
 ) -> Copies:
@@ -100,17 +93,17 @@ def find_copies(
     for broker, folders in brokers.items():
         paths = [path for folder in folders for path in _folders(broker, folder)]
         log_dirs[broker] = list(dict.fromkeys(path.parent for path in paths))
-        places = list(_partitions(broker, paths))
-        _raise_if_twice(broker, places)
-        wanted = [place for place in places if _is_wanted(place.topic, topics)]
+        found = list(_partitions(broker, paths))
+        _raise_if_twice(found)
+        wanted = [copy for copy in found if _is_wanted(copy.topic, topics)]
         if not wanted:
-            topics_found = sorted({place.topic for place in places})
+            topics_found = sorted({copy.topic for copy in found})
             there = f"are {listed(topics_found, _SHOWN)}" if topics_found else "is no partition folder at all"
-            places_given = ", ".join(map(str, folders))
-            raise UsageError(f"broker {broker} has no replica of {', '.join(topics)} in {places_given}; there {there}")
-        replicas += (_copy(broker, place, notes) for place in wanted)
-        states += (_copy(broker, place, notes) for place in places if place.topic == TRANSACTION_STATE)
-        metadata_logs.update((broker, place.folder) for place in places if place.topic == CLUSTER_METADATA)
+            given = ", ".join(map(str, folders))
+            raise UsageError(f"broker {broker} has no replica of {', '.join(topics)} in {given}; there {there}")
+        replicas += (_with_segments(copy, notes) for copy in wanted)
+        states += (_with_segments(copy, notes) for copy in found if copy.topic == TRANSACTION_STATE)
+        metadata_logs.update((broker, copy.folder) for copy in found if copy.topic == CLUSTER_METADATA)
         notes += (
             Note(broker, str(path), "no replica in use: left out")
             for path in paths
@@ -135,27 +128,34 @@ def _is_wanted(topic: str, patterns: Iterable[str]) -> bool:
     )
 
 
-def _partitions(broker: int, paths: Iterable[Path]) -> Iterator[_Place]:
+def _partitions(broker: int, paths: Iterable[Path]) -> Iterator[ReplicaCopy]:
     for path in paths:
         named = _PARTITION_FOLDER.fullmatch(path.name)
         if named and _has_segments(broker, path):
-            yield _Place(named["topic"], int(named["partition"]), path)
+            yield ReplicaCopy(broker, named["topic"], int(named["partition"]), path)
 
 
-def _copy(broker: int, place: _Place, notes: list[Note]) -> ReplicaCopy:
-    """Return the replica in a folder, and note the other files in it."""
+def _with_segments(copy: ReplicaCopy, notes: list[Note]) -> ReplicaCopy:
+    """Return the replica with the segments in its folder, and note the other files in it."""
     try:
-        live = live_segments(place.folder)
+        live = live_segments(copy.folder)
     except OSError as error:
-        raise UsageError(f"the folder of broker {broker} cannot be read: {place.folder}: {error.strerror}") from error
+        raise UsageError(_unreadable(copy.broker, copy.folder, error)) from error
     except CorruptLogError as error:
-        raise UsageError(f"the log of broker {broker} cannot be distinguished from its leftovers: {error}") from error
+        raise UsageError(
+            f"the log of broker {copy.broker} cannot be distinguished from its leftovers: {error}"
+        ) from error
     if not live.segments:
-        raise UsageError(f"broker {broker}: {place.folder} has no segment that is in use")
-    notes += (Note(broker, place.folder.name, f"{why}: left out", name) for name, why in live.left_out.items())
-    if not (place.folder / LEADER_EPOCHS).exists():
-        notes.append(Note(broker, place.folder.name, f"no {LEADER_EPOCHS}: {NO_EPOCHS}"))
-    return ReplicaCopy(broker, place.topic, place.partition, place.folder, tuple(live.segments))
+        raise UsageError(f"broker {copy.broker}: {copy.folder} has no segment that is in use")
+    name = copy.folder.name
+    notes += (Note(copy.broker, name, f"{why}: left out", file) for file, why in live.left_out.items())
+    if not (copy.folder / LEADER_EPOCHS).exists():
+        notes.append(Note(copy.broker, name, f"no {LEADER_EPOCHS}: {NO_EPOCHS}"))
+    return replace(copy, segments=tuple(live.segments))
+
+
+def _unreadable(broker: int, folder: Path, error: OSError) -> str:
+    return f"the folder of broker {broker} cannot be read: {folder}: {error.strerror}"
 
 
 def _folders(broker: int, folder: Path) -> list[Path]:
@@ -172,7 +172,7 @@ def _listed(broker: int, folder: Path) -> list[Path]:
     try:
         return sorted(folder.iterdir())
     except OSError as error:
-        raise UsageError(f"the folder of broker {broker} cannot be read: {folder}: {error.strerror}") from error
+        raise UsageError(_unreadable(broker, folder, error)) from error
 
 
 def _metadata_of(logs: Mapping[int, Path], replicas: Iterable[ReplicaCopy]) -> JoinedLog:
@@ -198,15 +198,14 @@ def _metadata_of(logs: Mapping[int, Path], replicas: Iterable[ReplicaCopy]) -> J
     return JoinedLog(replace(joined.metadata, histories=kept), (*joined.notes, *notes.values()))
 
 
-def _raise_if_twice(broker: int, places: Iterable[_Place]) -> None:
+def _raise_if_twice(copies: Iterable[ReplicaCopy]) -> None:
+    """Raise where one broker's folders contain a partition twice."""
     seen: dict[tuple[str, int], Path] = {}
-    for place in places:
-        replica = (place.topic, place.partition)
-        if replica in seen:
-            raise UsageError(
-                f"broker {broker} has {place.topic}-{place.partition} twice: {seen[replica]} and {place.folder}"
-            )
-        seen[replica] = place.folder
+    for copy in copies:
+        if copy.place in seen:
+            both = f"{seen[copy.place]} and {copy.folder}"
+            raise UsageError(f"broker {copy.broker} has {copy.topic}-{copy.partition} twice: {both}")
+        seen[copy.place] = copy.folder
 
 
 def _raise_if_other_topics(copies: Iterable[ReplicaCopy]) -> None:
