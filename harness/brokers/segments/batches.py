@@ -85,8 +85,7 @@ class Batch:
 
     ``timestamp_base_ms`` is the raw header field that the records' timestamps count from. It is the
     first record's timestamp unless the cleaner has put its delete horizon there (attribute bit 6, set on
-    batches with tombstones or a marker): then ``base_timestamp_ms`` is None. The fields from ``attributes`` on are in
-    the order of the header.
+    batches with tombstones or a marker): then ``base_timestamp_ms`` is None.
     """
 
     position: int
@@ -211,9 +210,9 @@ def _all_zero(view: memoryview) -> bool:
 
 
 def _batch(view: memoryview, position: int, source: str, *, verify_crc: bool) -> Batch:
-    base_offset, _, leader_epoch, _, crc, attributes, last_offset_delta, *others, record_count = HEADER.unpack_from(
-        view
-    )
+    fields = HEADER.unpack_from(view)
+    base_offset, _, leader_epoch, _, crc, attributes, last_offset_delta = fields[:7]
+    base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, record_count = fields[7:]
     if verify_crc and (computed := crc32c(view[CRC_FROM:])) != crc:
         raise CorruptLogError(source, position, f"CRC is {computed:08x}, the header says {crc:08x}")
     if last_offset_delta < 0 or base_offset + last_offset_delta > MAX_INT64:
@@ -223,9 +222,22 @@ def _batch(view: memoryview, position: int, source: str, *, verify_crc: bool) ->
         raise CorruptLogError(source, position, reason)
     if attributes & CODEC_MASK >= len(CODECS):
         raise CorruptLogError(source, position, f"unknown codec {attributes & CODEC_MASK}")
-    last_offset = base_offset + last_offset_delta
-    head = (position, len(view), base_offset, last_offset, leader_epoch, crc, attributes)
-    return Batch(*head, *others, record_count, payload=view[HEADER.size :])
+    return Batch(
+        position=position,
+        size_bytes=len(view),
+        base_offset=base_offset,
+        last_offset=base_offset + last_offset_delta,
+        leader_epoch=leader_epoch,
+        crc=crc,
+        attributes=attributes,
+        timestamp_base_ms=base_timestamp,
+        max_timestamp_ms=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=record_count,
+        payload=view[HEADER.size :],
+    )
 
 
 def iter_records(batch: Batch, *, source: str) -> Iterator[Record]:
