@@ -16,9 +16,9 @@ import heapq
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from harness.brokers.segments.markers import ABORT, COMMIT
 from harness.brokers.segments.records import MAX_INT64
 from harness.brokers.segments.tombstones import BY_NULL, is_tombstone
-from models.batch import ABORT, COMMIT
 from models.replica import Segment
 
 if TYPE_CHECKING:

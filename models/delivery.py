@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from models.batch import ABORT
+from harness.brokers.segments.markers import ABORT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

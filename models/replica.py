@@ -11,12 +11,14 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from harness.brokers.segments.markers import ABORT, coordinator_epoch
 from harness.brokers.segments.producer_snapshot import ProducerEntry
 from harness.brokers.segments.txnindex import AbortedTxn
-from models.batch import ABORT, Batch, coordinator_epoch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from models.batch import Batch
 
 
 class Producer(NamedTuple):
@@ -201,7 +203,7 @@ class Replica:
         self.producers[batch.producer_id] = (before if same_epoch else Producer())._replace(
             epoch=batch.producer_epoch,
             timestamp_ms=batch.max_timestamp_ms,
-            coordinator_epoch=coordinator_epoch(batch),
+            coordinator_epoch=coordinator_epoch(batch.records[0]),
             open_from=None,
         )
         return before.open_from

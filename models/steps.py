@@ -27,10 +27,11 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from harness.brokers.segments.markers import ABORT, marker_record
 from harness.brokers.segments.records import Record
 from harness.run_folder.history import HEADER_TXN
 from models import coordination
-from models.batch import ABORT, Batch, marker_record
+from models.batch import Batch
 from models.cleaner import UNBOUNDED
 from models.invariants import Txn, Wrote
 from models.replica import Replica

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from models.batch import ABORT, COMMIT, Batch
+from harness.brokers.segments.markers import ABORT, COMMIT
 from models.cleaner import Cleaning
 from models.coordination import Report
 from models.invariants import Truth, Txn, Wrote, hidden_by_txnindex, violations, wrong_final_states
@@ -15,6 +15,7 @@ from models.systems import KAFKA, own_offsets, redpanda_without
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from models.batch import Batch
     from models.coordination import Coordination, Message, Pair
     from models.replica import Replica
     from models.replication import Replication

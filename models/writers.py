@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from harness.brokers.segments.markers import ABORT, COMMIT, marker_record
 from harness.brokers.segments.records import Record
 from harness.brokers.segments.tombstones import BY_FLAG
-from models.batch import ABORT, COMMIT, Batch, marker_record
+from models.batch import Batch
 from models.invariants import Truth, Wrote
 from models.kip87 import flagged
 from models.systems import NOW_MS

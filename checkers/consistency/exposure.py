@@ -77,7 +77,7 @@ def check(judged: Judged) -> DataFrame:
     the broker's answer (`harness.systems.Control.compaction`). passed: the cleaner had done so after the delete
     horizon, which a batch within the cleaned range that is younger than the horizon proves. same_directory: the log
     directory's id did not change. was_served: the log was read over the wire at the end; served_digest: equal for equal
-    logs (`harness.brokers.segments.digest.batch_digest`).
+    logs (`harness.brokers.segments.batches.batch_digest`).
     """
     evidence = judged.evidence
     critical = colocated(criticals(judged))

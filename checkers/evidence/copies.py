@@ -14,8 +14,7 @@ from checkers.evidence.schemas import COORDINATORS, EPOCHS, PRODUCERS
 from checkers.evidence.spools import read_state, read_transactions
 from harness.brokers.segments.batches import CorruptLogError, iter_batches, iter_records
 from harness.brokers.segments.checkpoints import read_leader_epochs
-from harness.brokers.segments.ends import end_of_segment
-from harness.brokers.segments.folder import live_segments
+from harness.brokers.segments.folder import end_of_segment, live_segments
 from harness.brokers.segments.producer_snapshot import read_producer_snapshot
 from harness.brokers.segments.transaction_state import transaction_state
 from harness.run_folder.store import AFTER_REJOIN, COORDINATOR, STATE

@@ -22,7 +22,7 @@ from checkers.evidence.schemas import (
     SETTINGS,
     STATES,
 )
-from harness.brokers.segments.digest import DIGEST_MODULUS
+from harness.brokers.segments.batches import DIGEST_MODULUS
 from harness.errors import UsageError
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from harness.spark.threads import threads
@@ -157,7 +157,7 @@ def empty(no_rows: DataFrame, schema: StructType) -> DataFrame:
 
 
 def digest_share() -> Column:
-    """Return one batch's share of its log's digest, by `harness.brokers.segments.digest.batch_digest`."""
+    """Return one batch's share of its log's digest, by `harness.brokers.segments.batches.batch_digest`."""
     return f.col("crc") * (f.pmod(f.col("base_offset"), f.lit(DIGEST_MODULUS)) + 1)
 
 

@@ -18,7 +18,7 @@ from checkers.evidence.files import shares
 from checkers.evidence.schemas import FLAG, INT, LONG, TEXT
 from harness.brokers.segments.batches import CONTROL, TRANSACTIONAL, CorruptLogError
 from harness.brokers.segments.blocks import iter_blocks
-from harness.brokers.segments.columns import ABORT, COMMIT
+from harness.brokers.segments.columns import MARKER_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -54,7 +54,6 @@ a batch."""
 _TASK_BYTES: Final = 256 << 20
 """Bytes that a task reads: work for a tenth of a second, several times the time to start a task."""
 _AT_ONCE = 1 << 16
-_NAMES: Final = {ABORT: "abort", COMMIT: "commit"}
 
 
 def scan(spark: SparkSession, segments: Sequence[SegmentFile]) -> DataFrame:
@@ -137,7 +136,7 @@ def _table(segment: SegmentFile, index: int, batches: Batches, schema: pa.Schema
 
 
 def _marker(number: int) -> str | None:
-    return None if number < 0 else _NAMES.get(number, "other")
+    return None if number < 0 else MARKER_NAMES[number]
 
 
 def _regions(segment: SegmentFile, batches: Batches) -> npt.NDArray[np.int32]:

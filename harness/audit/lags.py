@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.audit.connection import fetch_version, quick_connection
-from harness.audit.pieces import whole_entries
 from harness.brokers.protocol.replica import FETCH_VERSION, READ_UNCOMMITTED, ReplicaState, fetch
-from harness.brokers.segments.batches import Batch, iter_batches
+from harness.brokers.segments.batches import Batch, iter_batches, until_cut
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
@@ -114,7 +113,5 @@ def read_batches(
     answer, name = answers[partition], f"{partition[0]}-{partition[1]}"
     if not isinstance(answer, ReplicaState):
         raise HarnessError(f"{name} at offset {offset}: {answer}")
-    source = f"Fetch answer of {name}"
-    end = max((e.position + e.size_bytes for e in whole_entries(answer.records, source)), default=0)
-    batches = iter_batches(answer.records[:end], source=source, verify_crc=False)
+    batches = until_cut(iter_batches(answer.records, source=f"Fetch answer of {name}", verify_crc=False))
     return tuple(batch for batch in batches if batch.last_offset >= offset)

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from harness.brokers.segments.markers import ABORT, COMMIT
 from harness.brokers.segments.records import Record
 from harness.clients import OPERATION_TIMEOUT_S, ClientError
 from harness.errors import WaitTimeoutError
-from models.batch import ABORT, COMMIT, Batch
+from models.batch import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -20,8 +20,7 @@ from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 from harness.brokers.protocol.replica import OpenTransaction, OpenTransactions, Reader, ReplicaState
-from harness.brokers.segments.batches import Batch, iter_batches, iter_records, marker
-from harness.brokers.segments.digest import batch_digest
+from harness.brokers.segments.batches import Batch, batch_digest, iter_records, marker
 from harness.errors import HarnessError
 from harness.run_folder.history import read_lines
 
@@ -187,11 +186,7 @@ class Observer:
     def _read(self, partition: TopicPartition, state: ReplicaState, opened: OpenTransactions) -> View:
         present: dict[int, tuple[str, int]] = {}
         digest = 0
-        log_end = state.log_start
-        count = 0
-        for batch in iter_batches(state.records, source=f"{partition[0]}-{partition[1]}", verify_crc=False):
-            count += 1
-            log_end = batch.last_offset + 1
+        for batch in state.batches:
             digest ^= batch_digest(batch.base_offset, batch.crc)
             for offset, kind in self._content(partition, batch):
                 present[offset] = (kind, batch.producer_id)
@@ -199,9 +194,9 @@ class Observer:
             log_start=state.log_start,
             high_watermark=state.high_watermark,
             last_stable_offset=state.last_stable_offset,
-            log_end=log_end,
+            log_end=state.log_end,
             open=opened,
-            batches=count,
+            batches=len(state.batches),
             digest=digest,
             present=present,
         )

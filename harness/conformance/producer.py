@@ -18,8 +18,8 @@ from kafka.protocol.producer import (
 
 from harness.brokers.protocol import wire
 from harness.brokers.segments.encode import encode_batch
+from harness.brokers.segments.markers import COMMIT
 from harness.brokers.segments.records import Record
-from models.batch import COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

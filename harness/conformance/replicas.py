@@ -13,7 +13,7 @@ from harness.brokers.protocol.wire import Connection
 from harness.brokers.segments.batches import CorruptLogError, iter_batches
 from harness.brokers.segments.checkpoints import read_checkpoint, read_leader_epochs
 from harness.brokers.segments.producer_snapshot import read_producer_snapshot
-from harness.brokers.segments.txnindex import read_txnindex
+from harness.brokers.segments.txnindex import iter_txnindex
 from harness.conformance.picture import Picture, aborts_of, entry_of, horizons_of, states_of, stored_batch
 from harness.errors import HarnessError
 
@@ -133,7 +133,7 @@ def read_folder(folder: Path, named: Named, cleaned_to: int | None) -> dict[str,
         "txnindex": tuple(
             entry_of(int(path.stem), one, named)
             for path in sorted(folder.glob("*.txnindex"))
-            for one in read_txnindex(path.read_bytes(), source=path.name)
+            for one in iter_txnindex(path.read_bytes(), source=path.name)
         ),
         "cleaned_to": cleaned_to,
         "epochs": tuple(sorted(read_leader_epochs(epochs.read_bytes(), source=EPOCHS).items()))

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from checkers.evidence.parse import DISK, FETCH, batch_rows
-from harness.brokers.segments.batches import iter_batches
-from harness.brokers.segments.digest import batch_digest
+from harness.brokers.segments.batches import batch_digest, iter_batches
 from harness.brokers.segments.tombstones import BY_NULL
 from harness.cluster.observe import content_of
 from harness.plan.scenario import Phase

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from harness.errors import HarnessError
 from harness.host.cache import cache_root
 from harness.host.filelock import alone_in
-from harness.spark.flags import HEAP_FLAGS, JVM_FLAGS, MODULE_FLAGS
-from harness.spark.jvm import spark_home
+from harness.spark.jvm import HEAP_FLAGS, JVM_FLAGS, MODULE_FLAGS, spark_home
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -26,9 +26,7 @@ from harness.brokers.protocol.replica import (
     CONSUMER_REPLICA_ID,
     OpenTransaction,
     ReplicaState,
-    end_of,
-    fetch_all,
-    open_transactions,
+    WireReader,
 )
 from harness.brokers.protocol.wire import Connection
 from harness.clients.recorded import Producer, ProducerSpec
@@ -105,15 +103,15 @@ class Aftermath:
         stuck = []
         for broker in self.cluster.runtime.brokers:
             held = [tp for tp in self.partitions if broker in self.cluster.replicas[tp]]
-            with closing(Connection(self.cluster.runtime.address(broker))) as connection:
-                states = fetch_all(connection, held)
-                served = fetch_all(connection, held, replica_id=CONSUMER_REPLICA_ID)
-                opened = open_transactions(connection, held)
+            with closing(WireReader(Connection(self.cluster.runtime.address(broker)))) as reader:
+                states = reader.read(held)
+                served = reader.read(held, replica_id=CONSUMER_REPLICA_ID)
+                opened = reader.open_transactions(held)
             for tp in held:
                 state, consumed = states[tp], served[tp]
                 if not isinstance(state, ReplicaState) or not isinstance(consumed, ReplicaState):
                     raise HarnessError(f"broker {broker} does not serve {tp[0]}-{tp[1]}: {state}")
-                stuck += [Stuck(tp, broker, transaction) for transaction in opened[tp]]
+                stuck += [Stuck(tp, broker, transaction) for transaction in opened[tp] or ()]
                 line = {
                     "time_ms": now_ms,
                     "step": step,
@@ -121,10 +119,10 @@ class Aftermath:
                     "topic": tp[0],
                     "partition": tp[1],
                     "broker": broker,
-                    "log_end": end_of(state),
+                    "log_end": state.log_end,
                     "high_watermark": state.high_watermark,
                     "last_stable_offset": state.last_stable_offset,
-                    "open": [[t.producer_id, t.producer_epoch, t.first_offset] for t in opened[tp]],
+                    "open": [[t.producer_id, t.producer_epoch, t.first_offset] for t in opened[tp] or ()],
                     "aborted": [list(pair) for pair in consumed.aborted],
                 }
                 self.file.write(json.dumps(line) + "\n")
@@ -162,11 +160,11 @@ class Aftermath:
         def settled() -> bool:
             ends = set()
             for broker in self.cluster.replicas[partition]:
-                with closing(Connection(self.cluster.runtime.address(broker))) as connection:
-                    state = fetch_all(connection, [partition])[partition]
+                with closing(WireReader(Connection(self.cluster.runtime.address(broker)))) as reader:
+                    state = reader.read([partition])[partition]
                 if not isinstance(state, ReplicaState):
                     return False
-                ends |= {state.high_watermark, end_of(state)}
+                ends |= {state.high_watermark, state.log_end}
             return len(ends) == 1
 
         self.cluster.wait(settled, f"the replicas of {partition[0]}-{partition[1]} to agree on their end")

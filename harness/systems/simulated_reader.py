@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from harness.brokers.protocol.replica import DEBUG_REPLICA_ID, OpenTransaction, ReplicaState
+from harness.brokers.segments.batches import iter_batches
 from models.batch import encoded
 from models.delivery import batches_up_to, delivered, listed_aborts
 
@@ -65,12 +66,14 @@ class SimulatedReader:
 
     def _read(self, replica: Replica, *, is_consumer: bool) -> ReplicaState:
         batches = batches_up_to(replica, replica.last_stable_offset if is_consumer else replica.log_end)
+        records = b"".join(map(encoded, batches))
         return ReplicaState(
             log_start=replica.log_start,
             high_watermark=replica.high_watermark,
             last_stable_offset=replica.last_stable_offset,
             aborted=listed_aborts(replica) if is_consumer else (),
-            records=b"".join(map(encoded, batches)),
+            records=records,
+            batches=tuple(iter_batches(records, source="a simulated log", verify_crc=False)),
         )
 
 

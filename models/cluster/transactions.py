@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from models.batch import ABORT, Batch, marker_record
+from harness.brokers.segments.markers import ABORT, marker_record
+from models.batch import Batch
 
 if TYPE_CHECKING:
     from models.cluster.cluster import SimCluster

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from truth import is_below, judge
 
-from models.batch import COMMIT
+from harness.brokers.segments.markers import COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

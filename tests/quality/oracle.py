@@ -54,7 +54,7 @@ from expected import (
 )
 from truth import is_below, judge
 
-from models.batch import ABORT, COMMIT
+from harness.brokers.segments.markers import ABORT, COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

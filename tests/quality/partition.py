@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from harness.brokers.segments.markers import ABORT, COMMIT, marker_record
 from harness.brokers.segments.records import Record
-from models.batch import ABORT, COMMIT, Batch, marker_record
+from models.batch import Batch
 from models.cleaner import clean
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from view import View, view
 
-from models.batch import COMMIT
+from harness.brokers.segments.markers import COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

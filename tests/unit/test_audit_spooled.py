@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fakes.brokers import TP, FakeBroker, Held, cluster_of
 from fakes.clock import TickingClock
+from stored_markers import encode_marker
 
 from checkers.evidence.tables import load_copies
 from checkers.reduction.reduce import reduce_copies
@@ -19,7 +20,7 @@ from harness.audit.spool import SpoolOptions, spool
 from harness.audit.spooled import copies_of, store_transactions
 from harness.brokers.protocol.replica import OpenTransaction
 from harness.brokers.segments.batches import Record
-from harness.brokers.segments.encode import encode_batch, encode_marker
+from harness.brokers.segments.encode import encode_batch
 from harness.run_folder.store import RunFolder
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 from cloud_logs import NAME, cloud_of, compact, log_of, passes_to_clean, shown, spoken, without
 
+from harness.brokers.segments.markers import COMMIT, marker_record
 from harness.brokers.segments.records import Record
-from models.batch import COMMIT, Batch, control_key, control_value
+from models.batch import Batch
 from models.cloud_topics.compaction import Settings, begin_pass, dirty, removable
 from models.cloud_topics.keymap import DEFAULT_MAP_BYTES, ENTRY_BYTES, KeyOffsetMap
 from models.cloud_topics.metastore import L1Object, Log, TombstoneRange, Update, appended, refusal
@@ -190,7 +191,7 @@ def test_the_last_timestamp_of_a_batch_is_that_of_what_is_left() -> None:
 
 
 def test_l0_leaves_out_control_batches_and_their_offsets() -> None:
-    marker = Batch(0, 0, (Record(0, 0, control_key(COMMIT), control_value(0)),), 0, transactional=True, control=True)
+    marker = Batch(0, 0, (marker_record(0, 0, COMMIT),), 0, transactional=True, control=True)
     with pytest.raises(ValueError, match="no control batches"):
         appended(Log(), [marker])
     with pytest.raises(ValueError, match="no open transactions"):

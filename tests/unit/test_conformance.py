@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from fakes.conformance import ModelBrokers
 
+from harness.brokers.segments.markers import ABORT, COMMIT
 from harness.brokers.segments.producer_snapshot import encode_producer_snapshot
 from harness.brokers.segments.txnindex import encode_txnindex
 from harness.conformance import topic
@@ -25,7 +26,7 @@ from harness.conformance.schedules import CLUSTER_WIDE, FILLER, PUT, WAYS, Sched
 from harness.conformance.simulated import Simulated
 from harness.errors import UsageError
 from harness.judge.verdict import ANOMALY
-from models.batch import ABORT, COMMIT, encode
+from models.batch import encode
 from models.rules import VersionRules, rules_of
 from models.world import ABSENT
 

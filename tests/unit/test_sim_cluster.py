@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.brokers.segments.markers import ABORT, COMMIT, marker_record
 from harness.brokers.segments.records import Record
 from harness.clients.simulated import SimulatedClient, SimulatedProducer
 from harness.errors import UsageError
-from models.batch import ABORT, COMMIT, Batch, marker_record
+from models.batch import Batch
 from models.cleaner import Cleaning
 from models.clock import VirtualClock
 from models.cluster.cleaning import due_later_ms, is_due
