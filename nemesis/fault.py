@@ -40,6 +40,25 @@ class NemesisContext:
         return self.cluster.placement.absent
 
 
+def each(act: Callable[[NemesisContext, int], None]) -> Callable[[NemesisContext], None]:
+    """Return what does this to every absent broker, one after the other."""
+
+    def do(context: NemesisContext) -> None:
+        for broker in context.absent:
+            act(context, broker)
+
+    return do
+
+
+def nothing(_context: NemesisContext) -> None:
+    """Do nothing. As `Nemesis.reinject`: leave the absent brokers down."""
+
+
+kill = each(lambda context, broker: context.cluster.runtime.kill(broker))
+stop = each(lambda context, broker: context.cluster.runtime.stop(broker))
+start = each(lambda context, broker: context.cluster.runtime.start(broker))
+
+
 @dataclass(frozen=True)
 class Nemesis:
     """A fault that takes the absent brokers away and gives them back.
