@@ -81,7 +81,7 @@ class Nemesis:
     takes_away: bool = True
     joins: bool = False
     lives_on: bool = False
-    needs: frozenset[Need] = frozenset()
+    needs: frozenset[str] = frozenset()
     quorum: int = 1
     reinject: Callable[[NemesisContext], None] | None = None
     broker_settings: Mapping[str, str] = field(default_factory=dict)

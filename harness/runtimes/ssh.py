@@ -8,20 +8,18 @@ node: the firewall drops what goes to or comes from those, so that the harness c
 from __future__ import annotations
 
 import shlex
-import shutil
 import stat
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from harness.brokers.protocol.wire import Address
 from harness.errors import BootError, HarnessError, UsageError
-from harness.host import java, node_firewall, ports
+from harness.host import java, node_firewall
 from harness.host.elsewhere import NODES_FILE
 from harness.host.node_runs import log_in, log_out, node_marker, on_each, remove, run_dir
 from harness.runtimes.abilities import Need, raise_if_lacking
-from harness.runtimes.base import Ready
-from harness.runtimes.log_dir import COPY_ATTEMPTS, LOG_DIR_FILES, is_live
+from harness.runtimes.base import Ready, listeners
+from harness.runtimes.log_dir import LOG_DIR_FILES, copy_when_still, is_live
 from harness.runtimes.reach import Reach
 from harness.runtimes.server_log import tail
 from harness.targets import kafka
@@ -31,11 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from harness.brokers.protocol.wire import Address
     from harness.host.nodes import Access, Connection
     from harness.runtimes.base import ClusterSpec, Wanted
     from harness.targets.jars import JarSet
-
-T = TypeVar("T")
 
 JAR_CACHE = ".cache/compaction-harness/jars"
 LOOK_EVERY_S, LOOK_TIMEOUT_S = 1.0, 10.0
@@ -46,7 +43,7 @@ IS_ALIVE = "is_alive() { [ -r /proc/$1/stat ] && ! grep -q ') Z ' /proc/$1/stat;
 """A process that has ended and was not waited for yet is none."""
 
 
-WHY_NOT: dict[Need, Callable[[], str | None]] = {
+WHY_NOT: dict[str, Callable[[], str | None]] = {
     Need.LINK: lambda: None,
     Need.FIREWALL: lambda: None,
     Need.DELAY: lambda: "the interface of a node is others' too",
@@ -89,6 +86,7 @@ class SshRuntime:
         if spec.security is not None:
             raise UsageError("--command-config is for brokers on this host or in containers: leave it out with ssh")
         self._spec = spec
+        self.brokers = spec.brokers
         self._access = access
         self._jars = jars
         self._now_s = now_s
@@ -97,16 +95,9 @@ class SshRuntime:
         self._process_ids: dict[int, int] = {}
         self._paused: set[int] = set()
         self._reach = Reach(spec.controllers)
-        numbers = spec.ports or ports.free_ports(len(spec.brokers) + len(spec.controllers))
+        self.abilities = (self,)
         hosts = dict(zip(spec.brokers, (node.host for node in access.nodes), strict=True))
-        self._addresses = {b: Address(hosts[b], number) for b, number in zip(spec.brokers, numbers, strict=False)}
-        after = numbers[len(spec.brokers) :]
-        self._controllers = {b: Address(hosts[b], number) for b, number in zip(spec.controllers, after, strict=True)}
-
-    @property
-    def brokers(self) -> Sequence[int]:
-        """Node ids, in order."""
-        return self._spec.brokers
+        self._addresses, self._controllers = listeners(spec, hosts.__getitem__)
 
     def address(self, broker: int) -> Address:
         """Where clients reach this broker."""
@@ -225,18 +216,14 @@ class SshRuntime:
         """
         source = f"{self._home(broker)}/data/{topic}-{partition}"
         files = self._connections[broker].files
-        for _ in range(COPY_ATTEMPTS):
-            shutil.rmtree(destination, ignore_errors=True)
-            destination.mkdir(parents=True)
+
+        def copy() -> bool:
             before = self._live_files(broker, source)
-            try:
-                for name in before:
-                    files.get(f"{source}/{name}", str(destination / name))
-            except FileNotFoundError:
-                continue
-            if self._live_files(broker, source) == before:
-                return
-        raise HarnessError(f"the files of {topic}-{partition} on broker {broker} never held still for a copy")
+            for name in before:
+                files.get(f"{source}/{name}", str(destination / name))
+            return self._live_files(broker, source) == before
+
+        copy_when_still(copy, destination, f"{topic}-{partition} on broker {broker}")
 
     def copy_checkpoints(self, broker: int, destination: Path) -> None:
         """Copy the log directory's checkpoints and ``meta.properties``; one not written yet is left out."""
