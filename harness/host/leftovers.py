@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 import tempfile
-import threading
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -170,7 +169,7 @@ def end_processes(run_id: str, *, carrying: str = "") -> int:
                 continue
             ended.add(process.pid)
         # Not waited for by id: that would take a child's exit code from whoever started it.
-        threading.Event().wait(LOOK_AGAIN_S)
+        time.sleep(LOOK_AGAIN_S)
     return len(ended)
 
 

@@ -21,7 +21,7 @@ from harness.judge.outcome import RunResult
 from harness.report.ahead import drawing_ahead, write_if_possible
 from harness.run import aftermath
 from harness.run.runner import Run
-from harness.run_folder.store import COMPLETE, HARNESS_LOG, LOGS, RUNNING, point_latest
+from harness.run_folder.store import COMPLETE, HARNESS_LOG, LATEST, LOGS, RUNNING
 from harness.runtimes.base import ClusterSpec, bootstrap_servers
 
 if TYPE_CHECKING:
@@ -177,8 +177,10 @@ def _interruption_message(folder: RunFolder) -> str:
 
 
 def _point_latest_here(folder: RunFolder) -> None:
+    draft = folder.path.with_name(f".{LATEST}-{folder.run_id}")
     try:
-        point_latest(folder.path)
+        draft.symlink_to(folder.run_id)
+        draft.replace(draft.with_name(LATEST))
     except OSError as error:
         log.warning("latest does not point at %s: %s", folder.path, error.strerror or error)
 

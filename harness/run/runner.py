@@ -294,7 +294,10 @@ class Run:
         cluster, test = parts.cluster, self.test
         snapshot.take(cluster, self.folder, AFTER_REJOIN)
         for absent in test.placement.absent:
-            cluster.lead({tp: _first(absent, cluster.replicas[tp]) for tp in cluster.exposed})
+            orders = {
+                tp: (absent, *(other for other in cluster.replicas[tp] if other != absent)) for tp in cluster.exposed
+            }
+            cluster.lead(orders)
             read_committed(
                 partial(test.system.consumer, self.runtime, absent),
                 cluster.exposed,
@@ -315,10 +318,6 @@ class Run:
             self.progress(f"the window does not open: {error}")
             return False
         return True
-
-
-def _first(broker: int, brokers: Sequence[int]) -> tuple[int, ...]:
-    return (broker, *(other for other in brokers if other != broker))
 
 
 def _listed(brokers: Sequence[int]) -> str:

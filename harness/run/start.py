@@ -12,10 +12,11 @@ from harness.clients import find_client
 from harness.errors import UsageError
 from harness.host.clock import RealClock
 from harness.host.java import find_java
+from harness.host.ports import free_ports
 from harness.judge.background import find_archive
-from harness.plan.catalog import CONTROL
-from harness.plan.placement import place, ports_for
-from harness.plan.schedule import looked_for, write_schedule
+from harness.plan.catalog import CONTROL, scenarios_for
+from harness.plan.placement import place
+from harness.plan.schedule import scenario_of, write_schedule
 from harness.plan.timers import find_timers
 from harness.run import aftermath
 from harness.run.begin import SCHEDULE, begin, without_secrets
@@ -80,7 +81,7 @@ def assemble(options: RunOptions, progress: Progress) -> Job:
     ready = find_runtime(runtime)(wanted)
     needs_jars = client.needs_jars and not test.system.has_own_clients
     jars = ready.jars or jars_for_client(target, needed=needs_jars, on_progress=progress.jars)
-    ports = ports_for(test.placement, options.port_base)
+    ports = free_ports(len(test.placement.brokers) + len(test.placement.controllers), base=options.port_base)
     return Job(options, target, test, java, runtime, ready, jars, ports, security)
 
 
@@ -130,8 +131,9 @@ def test_of(options: RunOptions) -> Test:
     if reason := nemesis.why_unfit(placement):
         raise UsageError(f"--nemesis {nemesis.name}: {reason}")
     topic_settings, broker_settings = system.settings(target, timers, nemesis.broker_settings)
+    scenarios = (scenario_of(options.schedule),) if options.schedule else scenarios_for(options.anomaly)
     return Test(
-        scenarios=(*looked_for(options.anomaly, options.schedule), CONTROL),
+        scenarios=(*scenarios, CONTROL),
         nemesis=nemesis,
         timers=system.timers(timers),
         topic_settings={**topic_settings, **options.topic_settings},

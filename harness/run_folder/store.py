@@ -183,10 +183,3 @@ def create_run_folder(results: Path, target: str, anomaly: str, run_id: str) -> 
             f"results cannot be written to {results}: {error.strerror or error}; choose another place with --results"
         ) from error
     return RunFolder(path)
-
-
-def point_latest(path: Path) -> None:
-    """Point ``latest`` at a run that has its verdict. Raises OSError where that cannot be."""
-    draft = path.parent / f".{LATEST}-{path.name}"
-    draft.symlink_to(path.name)
-    draft.replace(path.parent / LATEST)

@@ -69,16 +69,6 @@ def find_runtime(name: str) -> Callable[[Wanted], Ready]:
     return lambda wanted: RUNTIMES[choose(name, wanted)[0]].prepare(wanted)
 
 
-def runtimes_of(system: str) -> tuple[str, ...]:
-    """Return the names of the runtimes that can run brokers of a system."""
-    return tuple(name for name, row in RUNTIMES.items() if system in row.systems)
-
-
-def runtimes_with(option: str) -> tuple[str, ...]:
-    """Return the names of the runtimes that take an option of ``harness run``."""
-    return tuple(name for name, row in RUNTIMES.items() if option in row.options)
-
-
 def _chosen(wanted: Wanted) -> tuple[str, str]:
     target = wanted.target
     if target.system in SIMULATED:

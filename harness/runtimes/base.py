@@ -43,6 +43,12 @@ class ClusterSpec:
     clock: Clock | None = None
     seed: int = 0
 
+    def log_path(self, broker: int) -> Path:
+        """Return where the broker's log goes, in a folder that is there."""
+        path = self.logs_dir / str(broker) / "server.log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
 
 @dataclass(frozen=True)
 class Wanted:

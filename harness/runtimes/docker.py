@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from importlib.resources import files
 from pathlib import PurePath
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.brokers.protocol.wire import Address
 from harness.errors import BootError, HarnessError
@@ -273,8 +273,7 @@ class DockerRuntime:
             self._running.clear()
         try:
             for broker, container in containers.items():
-                path = self._spec.logs_dir / str(broker) / "server.log"
-                path.parent.mkdir(parents=True, exist_ok=True)
+                path = self._spec.log_path(broker)
                 with engine.errors_as(f"the log of broker {broker} cannot be read"), path.open("wb") as log:
                     log.writelines(container.logs(stream=True, follow=False))
         finally:
@@ -339,16 +338,17 @@ class DockerRuntime:
 
     def _inside(self, broker: int) -> list[str]:
         """Return what a command line begins with to run in the network namespace of a container."""
-        with engine.errors_as(f"broker {broker} cannot be looked at"):
-            self._containers[broker].reload()
-        return ["nsenter", "--target", str(self._containers[broker].attrs["State"]["Pid"]), "--net", "--"]
+        return ["nsenter", "--target", str(self._attributes(broker)["State"]["Pid"]), "--net", "--"]
 
     def _inner_address(self, broker: int) -> str:
         """Return the address by which the other containers see this one."""
+        (network,) = self._attributes(broker)["NetworkSettings"]["Networks"].values()
+        return str(network["IPAddress"])
+
+    def _attributes(self, broker: int) -> dict[str, Any]:
         with engine.errors_as(f"broker {broker} cannot be looked at"):
             self._containers[broker].reload()
-        (network,) = self._containers[broker].attrs["NetworkSettings"]["Networks"].values()
-        return str(network["IPAddress"])
+        return self._containers[broker].attrs
 
     def _configure(self, broker: int) -> None:
         content = self._configurations[broker].encode()

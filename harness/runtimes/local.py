@@ -109,11 +109,9 @@ class LocalRuntime:
 
     def start(self, broker: int) -> None:
         """Start a broker on the data it has; it is not ready yet when this returns."""
-        log_path = self._log_path(broker)
-        log_path.parent.mkdir(parents=True, exist_ok=True)
         # It becomes java: the process id is the broker's own.
         prefix = self._network.prefix(broker) if self._network else []
-        with log_path.open("ab") as log:
+        with self._spec.log_path(broker).open("ab") as log:
             self._processes[broker] = subprocess.Popen(
                 [*prefix, *self._command(kafka.BROKER_CLASS, str(self._properties_path(broker)))],
                 stdin=subprocess.DEVNULL,
@@ -189,14 +187,14 @@ class LocalRuntime:
                 del self._processes[broker]
             elif code is not None:
                 raise BootError(
-                    f"broker {broker} ended by itself ({_ending(code)}); the end of {self._log_path(broker)}:\n"
+                    f"broker {broker} ended by itself ({_ending(code)}); the end of {self._spec.log_path(broker)}:\n"
                     + self.log_tail(broker)
                 )
 
     def log_tail(self, broker: int) -> str:
         """Return the broker's last log lines, indented."""
         try:
-            return tail(self._log_path(broker).read_text(errors="replace"))
+            return tail(self._spec.log_path(broker).read_text(errors="replace"))
         except FileNotFoundError:
             return "  (no log)"
 
@@ -306,9 +304,6 @@ class LocalRuntime:
 
     def _clock_path(self, broker: int) -> Path:
         return self._home(broker) / "clock"
-
-    def _log_path(self, broker: int) -> Path:
-        return self._spec.logs_dir / str(broker) / "server.log"
 
 
 def _listener(name: str, address: Address) -> kafka.Listener:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from harness.host import commands, network
+from harness.host.node_firewall import CHAINS
 from harness.runtimes.reach import Reach
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from harness.host.network import Network
 
 TABLES, CONTROL = "iptables", "tc"
-CHAINS = ("INPUT", "OUTPUT")
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,9 @@ class NamespaceFaults:
             self._iptables(hearer, "-A", "INPUT", "-s", self.address(source), "-j", "DROP")
 
     def lose(self, broker: int, fraction: float) -> None:
-        """Have the broker's firewall drop packets at random (iptables' statistic match). Raises `HarnessError`."""
-        at_random = ("-m", "statistic", "--mode", "random", "--probability", str(fraction), "-j", "DROP")
+        """Have the broker's firewall drop packets at random. Raises `HarnessError`."""
         for chain in CHAINS:
-            self._iptables(broker, "-A", chain, *at_random)
+            self._iptables(broker, "-A", chain, *at_random(fraction), "-j", "DROP")
 
     def delay(self, broker: int, delay_ms: int) -> None:
         """Have the broker's own interface hold up everything that leaves by it. Raises `HarnessError`."""
@@ -66,6 +65,11 @@ class NamespaceFaults:
 
     def _interface(self, broker: int, verb: str, *queue: str) -> None:
         commands.run(*self.inside(broker), CONTROL, "qdisc", verb, "dev", network.INSIDE, "root", *queue)
+
+
+def at_random(fraction: float) -> list[str]:
+    """Return the match of iptables that picks this fraction of all packets."""
+    return ["-m", "statistic", "--mode", "random", "--probability", str(fraction)]
 
 
 def why_no_firewall() -> str | None:

@@ -20,6 +20,7 @@ from harness.host.node_runs import log_in, log_out, node_marker, on_each, remove
 from harness.runtimes.abilities import Need, raise_if_lacking
 from harness.runtimes.base import Ready, listeners
 from harness.runtimes.log_dir import LOG_DIR_FILES, copy_when_still, is_live
+from harness.runtimes.namespaces import at_random
 from harness.runtimes.reach import Reach
 from harness.runtimes.server_log import tail
 from harness.targets import kafka
@@ -167,7 +168,7 @@ class SshRuntime:
     def cut(self, broker: int) -> None:
         """Have the node's firewall drop whatever goes to or comes from a port of this cluster."""
         self._reach.cut(broker)
-        node_firewall.cut(self._connections[broker], self._spec.run_id, self._ports())
+        self._drop(broker)
 
     def heal(self, broker: int) -> None:
         """Take the node's rules back."""
@@ -178,12 +179,11 @@ class SshRuntime:
         """Have the firewall of each second broker's node drop what the first sends to a port of this cluster."""
         self._reach.block(links)
         for source, hearer in links:
-            host = self._addresses[source].host
-            node_firewall.block(self._connections[hearer], self._spec.run_id, self._ports(), host)
+            self._drop(hearer, "-s", self._addresses[source].host)
 
     def lose(self, broker: int, fraction: float) -> None:
         """Have the node's firewall drop packets of this cluster's ports at random."""
-        node_firewall.lose(self._connections[broker], self._spec.run_id, self._ports(), fraction)
+        self._drop(broker, *at_random(fraction))
 
     def clear_links(self) -> None:
         """Take every node's rules back."""
@@ -287,17 +287,16 @@ class SshRuntime:
         return {e.filename: e.st_size or 0 for e in entries if is_live(e.filename) and stat.S_ISREG(e.st_mode or 0)}
 
     def _store_log(self, broker: int) -> None:
-        path = self._spec.logs_dir / str(broker) / "server.log"
-        path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            self._connections[broker].files.get(f"{self._home(broker)}/server.log", str(path))
+            self._connections[broker].files.get(f"{self._home(broker)}/server.log", str(self._spec.log_path(broker)))
         except FileNotFoundError:
             return
         except (OSError, EOFError) as error:
             raise HarnessError(f"the log of broker {broker} cannot be had: {error}") from error
 
-    def _ports(self) -> list[int]:
-        return sorted({at.port for at in (*self._addresses.values(), *self._controllers.values())})
+    def _drop(self, broker: int, *which: str) -> None:
+        ports = sorted({at.port for at in (*self._addresses.values(), *self._controllers.values())})
+        node_firewall.drop(self._connections[broker], self._spec.run_id, ports, which)
 
     def _home(self, broker: int) -> str:
         return f"{run_dir(self._spec.run_id)}/broker-{broker}"

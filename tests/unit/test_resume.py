@@ -286,7 +286,7 @@ def test_what_the_run_folder_tells_is_not_said_again(subject: CutOff, more: tupl
 
 
 def test_how_it_goes_on_can_be_said(tmp_path: Path, runs: list[GoingOn], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.plan.placement.free_ports", lambda count, base: [base + n for n in range(count)])
+    monkeypatch.setattr("harness.run.start.free_ports", lambda count, base: [base + n for n in range(count)])
     subject = CutOff(tmp_path, partitions=3)
     options = ("--time-limit", "60", "--keep", "--aftermath", "--port-base", "20000", "--format", "json")
     go_on(subject.folder.path, *options)
