@@ -7,7 +7,6 @@ import logging
 import signal
 import sys
 import traceback
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -21,7 +20,7 @@ from harness.command_line.request import command_line, request_of, run_options
 from harness.command_line.spark import PARAMETERS, spark_options
 from harness.conformance.cli import conform
 from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_USAGE, HarnessError, UsageError, interruptible
-from harness.escape import log_formatter, visible
+from harness.escape import LogFormatter, visible
 from harness.explore.cli import explore
 from harness.host import leftovers
 from harness.judge.verdict import EXIT_CODES
@@ -67,7 +66,7 @@ def cli(*, debug: bool) -> None:
 @click.pass_context
 def run(context: click.Context, /, output: str, run_dir: Path | None, **parameters: Any) -> int:
     """Boot a cluster, take a broker away, bring it back, and judge every broker's history."""
-    from harness.run.resume import ResumeOptions, resume  # noqa: PLC0415  (slow imports, only where needed)
+    from harness.run.resume import GIVEN_ANEW, resume  # noqa: PLC0415  (slow imports, only where needed)
     from harness.run.start import run as go  # noqa: PLC0415
 
     given = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
@@ -76,16 +75,11 @@ def run(context: click.Context, /, output: str, run_dir: Path | None, **paramete
         if run_dir is None:
             result = go(request_of(parameters, given), progress, command_line)
         else:
-            taken = {field.name for field in fields(ResumeOptions)}
-            refused = [
-                p.opts[0]
-                for p in context.command.params
-                if p.name in given - taken - PARAMETERS - {"output", "run_dir"}
-            ]
+            told = given - GIVEN_ANEW - PARAMETERS - {"output", "run_dir"}
+            refused = [parameter.opts[0] for parameter in context.command.params if parameter.name in told]
             if refused:
                 raise UsageError(f"--resume takes everything else from the run folder; leave out {', '.join(refused)}")
-            chosen = {name: value for name, value in parameters.items() if name in taken}
-            result = resume(ResumeOptions(run_dir, **chosen), progress)
+            result = resume(run_dir, progress, **{name: parameters[name] for name in GIVEN_ANEW})
     finally:
         progress.close()
     show(result, output)
@@ -341,7 +335,7 @@ def _log_to_stderr(*, debug: bool) -> None:
     logging.captureWarnings(capture=True)
     handler = logging.StreamHandler()
     handler.setLevel(logging.WARNING)
-    handler.setFormatter(log_formatter("harness: %(message)s"))
+    handler.setFormatter(LogFormatter("harness: %(message)s"))
     if not debug:
         handler.addFilter(lambda record: record.name == "harness" and not record.exc_info)
     logging.getLogger().addHandler(handler)

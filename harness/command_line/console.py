@@ -43,10 +43,8 @@ class ConsoleProgress:
                 self.stage("fetch jars")
             self._fetches = done < total
             return
-        if self._bar is None:
-            self._bar = self._begin(TextColumn("fetch jars"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
-            self._bar.add_task("jars", total=total)
-        self._bar.update(self._bar.task_ids[0], completed=done, total=total)
+        bar = self._bar or self._begin("fetch jars", "{task.percentage:>3.0f}%")
+        bar.update(bar.task_ids[0], completed=done, total=total)
         if done >= total:
             self.close()
 
@@ -54,15 +52,11 @@ class ConsoleProgress:
         """Update the bar of reading from a cluster; it shows MB, the mean rate since the start, and the rest."""
         if not self._terminal.console.is_terminal:
             return
-        if self._bar is None:
-            self._bar = self._begin(
-                TextColumn("read"), BarColumn(), TextColumn("{task.percentage:>3.0f}%  {task.fields[amount]}")
-            )
-            self._bar.add_task("read", total=1.0, amount="")
-        task = self._bar.tasks[0]
+        bar = self._bar or self._begin("read", "{task.percentage:>3.0f}%  {task.fields[amount]}")
+        task = bar.tasks[0]
         done_mb = done_bytes / MB
         rate_mb_s = done_mb / task.elapsed if task.elapsed else 0.0
-        self._bar.update(task.id, completed=fraction, amount=f"{done_mb:,.1f} MB  {rate_mb_s:,.1f} MB/s")
+        bar.update(task.id, completed=fraction, amount=f"{done_mb:,.1f} MB  {rate_mb_s:,.1f} MB/s")
 
     def close(self) -> None:
         """End a bar that is still shown."""
@@ -70,10 +64,12 @@ class ConsoleProgress:
             self._bar.stop()
             self._bar = None
 
-    def _begin(self, *columns: TextColumn | BarColumn) -> Bar:
+    def _begin(self, what: str, progress: str) -> Bar:
         left = TimeRemainingColumn(elapsed_when_finished=True)
-        bar = Bar(*columns, left, console=self._terminal.console)
+        bar = Bar(TextColumn(what), BarColumn(), TextColumn(progress), left, console=self._terminal.console)
+        bar.add_task(what, total=1.0, amount="")
         bar.start()
+        self._bar = bar
         return bar
 
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from harness.runtimes.base import ClusterSpec, Wanted
     from harness.targets import Target
 
-NOT_MODELLED: Final = "simulated brokers know no such fault: {}"
-
 RULES: Final[Mapping[str, ClusterRules]] = {
     SIM_KAFKA: ClusterRules(),
     SIM_REDPANDA: ClusterRules(compactor=REDPANDA, coordinated=True),
@@ -65,6 +63,7 @@ class SimRuntime:
         if not isinstance(spec.clock, VirtualClock):
             raise TypeError("simulated brokers need a clock of their own")
         self.brokers: Sequence[int] = spec.brokers
+        self.abilities = (self,)
         self.cluster = SimCluster(spec.clock, Random(f"cluster {spec.seed}"), spec.brokers, spec.settings, rules)  # noqa: S311
         self.coordinator = Coordinator(self.cluster)
         self._seed = spec.seed

@@ -26,6 +26,7 @@ from harness.plan.timers import DAY_MS
 from harness.runtimes.abilities import AdminApi, ability
 from harness.runtimes.base import live_addresses, live_brokers
 from harness.systems import System
+from harness.targets import REDPANDA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -228,3 +229,4 @@ SYSTEM = System(
     has_odd_replicas=True,
     least_window_s=LEAST_WINDOW_S,
 )
+SYSTEMS = {REDPANDA: SYSTEM}
