@@ -17,23 +17,19 @@ from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING
 
-from harness.audit.connection import quick_connection
 from harness.audit.frozen import find_frozen
-from harness.audit.lags import Lag, find_lags
-from harness.audit.next_removal import NextRemoval, next_removal
+from harness.audit.lags import Lag, NextRemoval, find_lags, next_removal
 from harness.audit.prefilter import prefilter
-from harness.audit.reassignments import SAMPLE_S, Copy, find_copies
+from harness.audit.reassignments import Copy, find_copies
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from harness.audit.cluster import Cluster, Topic
-    from harness.audit.connection import ReconnectingConnection
+    from harness.audit.cluster import Topic
+    from harness.audit.connection import ClusterClient
     from harness.audit.frozen import FrozenReplica
     from harness.audit.prefilter import Prefiltered
     from harness.brokers.protocol.replica import TopicPartition
-    from harness.brokers.protocol.wire import Address
-    from harness.host.clock import Clock
 
 COMPACT = "compact"
 UNITS_S = {"days": 86_400, "h": 3_600, "min": 60}
@@ -137,24 +133,16 @@ class Exposure:
         return max((topic.level for topic in self.topics), default=Level.OK)
 
 
-def exposure(
-    cluster: Cluster,
-    clock: Clock,
-    *,
-    prefiltered: Prefiltered | None = None,
-    sample_s: float = SAMPLE_S,
-    dial: Callable[[Address, Clock], ReconnectingConnection] = quick_connection,
-) -> Exposure:
-    """Find the replicas of a cluster that are exposed now.
+def exposure(client: ClusterClient, prefiltered: Prefiltered | None = None) -> Exposure:
+    """Find the replicas of a cluster that are exposed now; ``prefiltered``: the brokers' answers, if there are any yet.
 
-    ``prefiltered``: the brokers' answers, if they were asked already. ``sample_s``: over how long the pace of
-    reassignments is measured, if there are any. Raises `UsageError` where this user may not read a topic.
+    Raises `UsageError` where this user may not read a topic.
     """
-    answers = prefiltered or prefilter(cluster, clock, dial=dial)
-    frozen = find_frozen(cluster, answers, clock, dial)
-    copies, notes = find_copies(cluster, clock, dial, sample_s)
-    lags = find_lags(cluster, answers.statuses, {(copy.broker, copy.partition) for copy in copies}, clock, dial)
-    now_ms = clock.time_ms()
+    cluster, answers = client.cluster, prefiltered or prefilter(client)
+    frozen = find_frozen(client, answers)
+    copies, notes = find_copies(client)
+    lags = find_lags(client, answers.statuses, {(copy.broker, copy.partition) for copy in copies})
+    now_ms = client.clock.time_ms()
     topics = []
     for topic in cluster.topics.values():
         settings = read_settings(topic.settings)

@@ -8,23 +8,16 @@ that brokers allow by default.
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from harness.audit.connection import fetch_version, quick_connection
 from harness.audit.lags import read_batches
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from harness.audit.cluster import Cluster
-    from harness.audit.connection import ReconnectingConnection
+    from harness.audit.connection import ClusterClient
     from harness.audit.prefilter import Prefiltered, Suspicion
     from harness.brokers.protocol.replica import OpenTransaction, TopicPartition
-    from harness.brokers.protocol.wire import Address
-    from harness.host.clock import Clock
 
 DEFAULT_MAX_TIMEOUT_MS: Final = 900_000
 """Default of ``transaction.max.timeout.ms`` (`TransactionStateManagerConfig`)."""
@@ -53,12 +46,7 @@ class FrozenReplica:
     by_producers_clock: bool = False
 
 
-def find_frozen(
-    cluster: Cluster,
-    prefiltered: Prefiltered,
-    clock: Clock,
-    dial: Callable[[Address, Clock], ReconnectingConnection] = quick_connection,
-) -> tuple[FrozenReplica, ...]:
+def find_frozen(client: ClusterClient, prefiltered: Prefiltered) -> tuple[FrozenReplica, ...]:
     """Return the replicas that are frozen by their last status, one entry each, by partition and broker."""
     suspicions: dict[tuple[int, TopicPartition], Suspicion] = {}
     for one in sorted(prefiltered.suspicions, key=lambda one: one.offset):
@@ -74,10 +62,8 @@ def find_frozen(
             producer_id = suspicion.transaction.producer_id if suspicion.transaction else None
             frozen.append(FrozenReplica(broker, tp, *offsets, producer_id, suspicion))
         elif transaction is not None:
-            since_ms, timeout_ms, by_coordinator = _beginning(
-                cluster, prefiltered, broker, tp, transaction, clock, dial
-            )
-            if since_ms is not None and clock.time_ms() - since_ms > timeout_ms + GRACE_MS:
+            since_ms, timeout_ms, by_coordinator = _beginning(client, prefiltered, broker, tp, transaction)
+            if since_ms is not None and client.clock.time_ms() - since_ms > timeout_ms + GRACE_MS:
                 frozen.append(
                     FrozenReplica(
                         broker, tp, *offsets, transaction.producer_id, None, since_ms, timeout_ms, not by_coordinator
@@ -86,24 +72,16 @@ def find_frozen(
     return tuple(frozen)
 
 
-def _beginning(  # noqa: PLR0917
-    cluster: Cluster,
-    prefiltered: Prefiltered,
-    broker: int,
-    tp: TopicPartition,
-    transaction: OpenTransaction,
-    clock: Clock,
-    dial: Callable[[Address, Clock], ReconnectingConnection],
+def _beginning(
+    client: ClusterClient, prefiltered: Prefiltered, broker: int, tp: TopicPartition, transaction: OpenTransaction
 ) -> tuple[int | None, int, bool]:
     """Return when a transaction began, its timeout, and whether its coordinator reported both."""
     described = prefiltered.coordinator_answers.by_producer.get(transaction.producer_id)
     if described is not None and described.start_time_ms >= 0 and tp in described.partitions:
         return described.start_time_ms, described.timeout_ms, True
     try:
-        with closing(dial(cluster.brokers[broker], clock)) as connection:
-            batches = read_batches(
-                connection, tp, transaction.first_offset, fetch_version(connection), max_bytes=ONE_BATCH_BYTES
-            )
+        with client.connection(broker) as connection:
+            batches = read_batches(connection, tp, transaction.first_offset, ONE_BATCH_BYTES)
     except (OSError, HarnessError):
         # The broker is gone, or its log was truncated since its last status.
         return None, DEFAULT_MAX_TIMEOUT_MS, False

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from checkers.finding import VISIBLE
 from harness.audit.advice import ANY_BROKER
 from harness.audit.cluster import describe
+from harness.audit.connection import ClusterClient, ReconnectingConnection
 from harness.audit.coordinators import ask_coordinators
 from harness.audit.judge import NO_ROWS, AuditContext, assemble, judge_copies
 from harness.audit.knowledge import Knowledge, knowledge_of_cluster
@@ -20,8 +21,7 @@ from harness.audit.rate import RateLimit
 from harness.audit.replica_status import replica_statuses
 from harness.audit.rounds import Round, repeated
 from harness.audit.span import spans_between
-from harness.audit.spool import SpoolOptions, spool
-from harness.audit.spooled import copies_of, store_transactions
+from harness.audit.spool import SpoolOptions, copies_of, spool, store_transactions
 from harness.brokers.copies.copies import Copies
 from harness.brokers.segments.tombstones import BY_NULL
 from harness.errors import UsageError
@@ -38,11 +38,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from harness.audit.cluster import Cluster
-    from harness.audit.coordinators import TransactionDescriptions
     from harness.audit.prefilter import Prefiltered, Suspicion
-    from harness.audit.replica_status import ReplicaStatuses
     from harness.audit.rounds import Place
-    from harness.audit.spool import Progress as Amount
     from harness.audit.spool import SpoolResult
     from harness.brokers.protocol.wire import Address
     from harness.brokers.segments.tombstones import Tombstones
@@ -91,10 +88,10 @@ def audit_quickly(request: Request, progress: Progress) -> tuple[dict[str, Any],
 
     Raises `UsageError` as `describe` and `prefilter`.
     """
-    clock = RealClock()
-    cluster = _described(request, progress)
+    progress.stage("ask the cluster")
+    cluster = describe(request.bootstrap, request.topics)
     started_s = time.monotonic()
-    prefiltered = prefilter(cluster, clock)
+    prefiltered = prefilter(ClusterClient(cluster, RealClock()))
     copies = Copies(f"audit-{new_run_id()}", (), notes=(*cluster.notes, *prefiltered.notes, NOT_READ))
     return assemble(
         copies,
@@ -110,11 +107,13 @@ def audit_live(request: Request, progress: Progress, spark: SparkOptions) -> dic
     Raises `UsageError` as `describe`, `prefilter` and `session_of` do and where ``keep`` cannot be made;
     `SpoolDiskError` where the data does not fit on the disk.
     """
-    clock, run_id, java = RealClock(), f"audit-{new_run_id()}", find_java()
+    run_id, java = f"audit-{new_run_id()}", find_java()
     keep_folder = None if request.keep is None else _new_folder(request.keep)
-    cluster = _described(request, progress)
+    progress.stage("ask the cluster")
+    client = ClusterClient(describe(request.bootstrap, request.topics), RealClock())
+    cluster = client.cluster
     started_s = time.monotonic()
-    prefiltered = prefilter(cluster, clock)
+    prefiltered = prefilter(client)
     asked_s = _since(started_s)
     # The amount of data is unknown before it is read, and reading leaves the processors idle.
     start_compilation()
@@ -129,7 +128,7 @@ def audit_live(request: Request, progress: Progress, spark: SparkOptions) -> dic
                 sessions.append(stack.enter_context(session_of(workspace, java, spark, [readings_folder])))
             return sessions[0]
 
-        audit = _Audit(request, run_id, cluster, clock, session, progress, readings_folder)
+        audit = _Audit(request, run_id, client, session, progress, readings_folder)
         last_readings = repeated(audit.read)
         # Leadership is evidence only where it did not change while replicas were read.
         knowledge = knowledge_of_cluster(cluster, describe(request.bootstrap, request.topics))
@@ -149,8 +148,7 @@ class _Audit:
 
     request: Request
     run_id: str
-    cluster: Cluster
-    clock: RealClock
+    client: ClusterClient
     session: Callable[[], SparkSession]
     progress: Progress
     readings_folder: Path
@@ -162,17 +160,18 @@ class _Audit:
         that are read to.
         """
         folder = RunFolder(self.readings_folder / f"reading-{number}")
-        statuses = replica_statuses(self.cluster, self.clock)
-        transactions = None if self.request.is_limited else self._ask_coordinators(statuses)
+        statuses = replica_statuses(self.client)
+        transactions = None if self.request.is_limited else ask_coordinators(self.client, statuses.open_producers)
         replicas = [
             (broker, tp)
-            for tp, state in self.cluster.partitions.items()
+            for tp, state in self.client.cluster.partitions.items()
             for broker in state.replicas
             if places is None or tp in places
         ]
         again = " again: differences that come from ongoing writes and cleaning go away" if number > 1 else ""
         self.progress.stage(f"read {len(replicas)} replicas{again}")
-        read = spool(self.cluster, statuses, folder, self._spool_options(), replicas)
+        patient = replace(self.client, dial=ReconnectingConnection)
+        read = spool(patient, statuses, folder, self._spool_options(patient), replicas)
         copies = copies_of(
             folder, self.run_id, read, {} if transactions is None else store_transactions(folder, transactions)
         )
@@ -184,21 +183,11 @@ class _Audit:
             shutil.rmtree(folder.path)
         return Round(copies.replicas, rows, self._unknown(read))
 
-    def _ask_coordinators(self, statuses: ReplicaStatuses) -> TransactionDescriptions:
-        producers = {
-            transaction.producer_id for status in statuses.replicas.values() for transaction in status.open or ()
-        }
-        return ask_coordinators(self.cluster, producers, self.clock)
-
-    def _spool_options(self) -> SpoolOptions:
+    def _spool_options(self, patient: ClusterClient) -> SpoolOptions:
         asked = self.request
-        limit = None if asked.rate_limit_bytes_s is None else RateLimit(asked.rate_limit_bytes_s, self.clock)
-        spans = spans_between(self.cluster, self.clock, asked.since_ms, asked.until_ms) if asked.is_limited else {}
-
-        def report_progress(amount: Amount) -> None:
-            self.progress.reading(amount.fraction, amount.bytes_done)
-
-        return SpoolOptions(self.clock, limit, spans, report_progress)
+        limit = None if asked.rate_limit_bytes_s is None else RateLimit(asked.rate_limit_bytes_s, patient.clock)
+        spans = spans_between(patient, asked.since_ms, asked.until_ms) if asked.is_limited else {}
+        return SpoolOptions(limit, spans, lambda done: self.progress.reading(done.fraction, done.bytes_done))
 
     def _unknown(self, read: SpoolResult) -> dict[Place, tuple[str, ...]]:
         reasons: dict[Place, dict[str, None]] = {}
@@ -208,11 +197,6 @@ class _Audit:
             if self.request.is_limited or not reading.is_settled:
                 reasons.setdefault(tp, {})[LIMITED if self.request.is_limited else UNSETTLED] = None
         return {tp: tuple(texts) for tp, texts in reasons.items()}
-
-
-def _described(request: Request, progress: Progress) -> Cluster:
-    progress.stage("ask the cluster")
-    return describe(request.bootstrap, request.topics)
 
 
 def _new_folder(path: Path) -> Path:

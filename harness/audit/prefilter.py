@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from harness.audit.connection import quick_connection
 from harness.audit.coordinators import (
     FINISHED,
     ONGOING,
@@ -29,13 +28,11 @@ from harness.errors import WaitTimeoutError
 from harness.escape import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from harness.audit.cluster import Cluster
-    from harness.audit.connection import ReconnectingConnection
+    from harness.audit.connection import ClusterClient
     from harness.brokers.protocol.replica import OpenTransaction, TopicPartition
-    from harness.brokers.protocol.wire import Address
-    from harness.host.clock import Clock
 
 BOUND_S = 10.0
 """For a follower to catch up; `replica.lag.time.max.ms` is 30 s, yet an in-sync follower is rarely a second behind."""
@@ -92,25 +89,17 @@ PendingSuspicions: TypeAlias = "dict[tuple[Replica, int, int], PendingSuspicion]
 """By replica, producer id (-1 where it is unknown) and offset."""
 
 
-def prefilter(
-    cluster: Cluster,
-    clock: Clock,
-    *,
-    bound_s: float = BOUND_S,
-    dial: Callable[[Address, Clock], ReconnectingConnection] = quick_connection,
-) -> Prefiltered:
+def prefilter(client: ClusterClient) -> Prefiltered:
     """Query replicas and coordinators, then replicas again until every suspicion is decided, or time is up.
 
     Raises `UsageError` where this user may not read a topic.
     """
-    before = replica_statuses(cluster, clock, dial)
-    coordinator_answers = ask_coordinators(
-        cluster, {transaction.producer_id for _, transaction in _all_open(before)}, clock, dial
-    )
-    latest = replica_statuses(cluster, clock, dial)
+    before = replica_statuses(client)
+    coordinator_answers = ask_coordinators(client, before.open_producers)
+    latest = replica_statuses(client)
     pending = {
         **among_replicas(latest, coordinator_answers),
-        **by_coordinators(cluster, before, latest, coordinator_answers),
+        **by_coordinators(client.cluster, before, latest, coordinator_answers),
     }
     pending |= by_last_stable_offsets(latest)
     confirmed: list[PendingSuspicion] = []
@@ -123,11 +112,11 @@ def prefilter(
                 del pending[key]
                 confirmed.extend([candidate] if outcome else [])
         if pending:
-            latest = replica_statuses(cluster, clock, dial)
+            latest = replica_statuses(client)
         return not pending
 
     try:
-        clock.wait_until(settle, bound_s, "replicas to catch up")
+        client.clock.wait_until(settle, BOUND_S, "replicas to catch up")
     except WaitTimeoutError:
         for key, candidate in list(pending.items()):
             if candidate.suspicion.transaction is None and _has_reached(latest.replicas.get(key[0]), candidate):

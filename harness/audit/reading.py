@@ -8,7 +8,7 @@ nothing was appended meanwhile; else another turn follows, up to `TURNS`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from harness.audit.pieces import whole_entries
 from harness.brokers.protocol.offsets import log_ends, log_starts
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from harness.brokers.protocol.replica import Caller, OpenTransaction, TopicPartition
     from harness.host.clock import Clock
 
+Write: TypeAlias = "Callable[[int, memoryview, int], None]"
+"""Stores whole batches: the first one's base offset, the bytes, and the offset after them."""
 TURNS = 3
 FETCH_BYTES = 8 << 20
 PATIENCE_S = 30.0
@@ -80,17 +82,10 @@ class Reader:
     version: int = FETCH_VERSION
     fetch_bytes: int = FETCH_BYTES
 
-    def read(
-        self,
-        partition: TopicPartition,
-        span: Span,
-        high_watermark: int,
-        write: Callable[[int, memoryview, int], None],
-    ) -> Reading:
+    def read(self, partition: TopicPartition, span: Span, high_watermark: int, write: Write) -> Reading:
         """Read a replica to its current high watermark, or to the end of the span.
 
-        ``high_watermark``: the last one that was seen. ``write`` is called with whole batches in order: the first
-        batch's base offset, the bytes, and the offset after them.
+        ``high_watermark``: the last one that was seen. ``write`` is called with batches in order.
 
         Raises `HarnessError` where the replica cannot be read on, `CorruptLogError` where it serves no valid batches,
         and OSError where the broker is gone.

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING
 
-from harness.audit.connection import ReconnectingConnection
 from harness.audit.reading import Span
 from harness.brokers.protocol.offsets import LATEST, NO_SUCH_OFFSET, list_offsets
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from harness.audit.cluster import Cluster
+    from harness.audit.connection import ClusterClient
     from harness.brokers.protocol.replica import Caller, TopicPartition
-    from harness.brokers.protocol.wire import Address
-    from harness.host.clock import Clock
 
 
-def spans_between(
-    cluster: Cluster,
-    clock: Clock,
-    since_ms: int | None,
-    until_ms: int | None,
-    dial: Callable[[Address, Clock], ReconnectingConnection] = ReconnectingConnection,
-) -> dict[TopicPartition, Span]:
+def spans_between(client: ClusterClient, since_ms: int | None, until_ms: int | None) -> dict[TopicPartition, Span]:
     """Return the offsets to read of each partition, for timestamps from ``since_ms`` on and before ``until_ms``.
 
     Timestamps need not rise along a log: a span begins with the first record that is late enough and ends before the
@@ -35,13 +25,13 @@ def spans_between(
     Raises `HarnessError` where a partition has no leader or the leader does not return offsets.
     """
     by_leader: dict[int, list[TopicPartition]] = {}
-    for tp, state in cluster.partitions.items():
+    for tp, state in client.cluster.partitions.items():
         by_leader.setdefault(state.leader, []).append(tp)
     spans = {}
     for leader, partitions in sorted(by_leader.items()):
-        if leader not in cluster.brokers:
+        if leader not in client.cluster.brokers:
             raise HarnessError(f"--since and --until need leaders, and {_name(partitions[0])} has no leader now")
-        with closing(dial(cluster.brokers[leader], clock)) as connection:
+        with client.connection(leader) as connection:
             ends = _offsets(connection, dict.fromkeys(partitions, LATEST))
             starts = (
                 dict.fromkeys(partitions, 0) if since_ms is None else _first_at(connection, partitions, since_ms, ends)
