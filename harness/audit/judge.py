@@ -18,8 +18,7 @@ from harness.audit.attribution import Disputes, attribute
 from harness.audit.knowledge import Knowledge
 from harness.audit.span_attribution import attribute_spans
 from harness.judge.check import THREADS, dictionaries, each
-from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, finding_line, worst
-from harness.run_folder.store import SCHEMA
+from harness.judge.verdict import decide, finding_line, overall
 from harness.spark.threads import threads
 
 if TYPE_CHECKING:
@@ -179,11 +178,8 @@ def assemble(
         )
         for place in sorted(brokers)
     ]
-    overall = worst([scenario["verdict"] for scenario in scenarios])
     return {
-        "schema": SCHEMA,
-        "verdict": overall,
-        "reason": _reason(overall, scenarios, findings),
+        **overall(scenarios, findings, finding_line),
         "run_id": copies.run_id,
         "target": dict(given.target),
         "timings_s": dict(timings_s),
@@ -208,14 +204,9 @@ def _partition(  # noqa: PLR0917
 ) -> dict[str, Any]:
     facts_by_broker = {row["broker"]: {name: row[name] for name in REPLICA_FACTS} for row in facts}
     unknown = [*doubts, *raised, *_why_incomparable(brokers, facts_by_broker)]
-    if findings:
-        verdict, reason = ANOMALY, findings[0]["explanation"]
-    elif unknown:
-        verdict, reason = UNKNOWN, "; ".join(unknown)
-    else:
-        bound = next(iter(facts_by_broker.values()))["bound"]
-        verdict = CLEAN
-        reason = f"{len(brokers)} replicas were read to offset {bound} and agree, with themselves too"
+    bound = next((one["bound"] for one in facts_by_broker.values()), None)
+    earned = f"{len(brokers)} replicas were read to offset {bound} and agree, with themselves too"
+    verdict, reason = decide(findings, unknown, earned)
     return {
         "scenario": f"{place[0]}-{place[1]}",
         "anomaly": None,
@@ -263,12 +254,3 @@ def _by_partition(rows: Rows) -> dict[tuple[str, int], Rows]:
 
 def _doubt_text(row: dict[str, Any]) -> str:
     return f"broker {row['broker']}: {row['reason']}"
-
-
-def _reason(overall: str, scenarios: Sequence[dict[str, Any]], findings: Sequence[dict[str, Any]]) -> str:
-    if findings:
-        first = findings[0]
-        more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
-        return f"{finding_line(first)}{more}"
-    reasons = [f"{one['scenario']}: {one['reason']}" for one in scenarios if one["verdict"] == overall]
-    return "; ".join(reasons)

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.audit.connection import fetch_version
-from harness.audit.pieces import whole_entries
 from harness.brokers.protocol.replica import READ_UNCOMMITTED, ReplicaState, fetch
-from harness.brokers.segments.batches import Batch, iter_batches
+from harness.brokers.segments.batches import Batch, iter_batches, until_cut
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
@@ -104,9 +103,7 @@ def read_batches(
     ]
     if not isinstance(answer, ReplicaState):
         raise HarnessError(f"{name} at offset {offset}: {answer}")
-    source = f"Fetch answer of {name}"
-    end = max((e.position + e.size_bytes for e in whole_entries(answer.records, source)), default=0)
-    batches = iter_batches(answer.records[:end], source=source, verify_crc=False)
+    batches = until_cut(iter_batches(answer.records, source=f"Fetch answer of {name}", verify_crc=False))
     return tuple(batch for batch in batches if batch.last_offset >= offset)
 
 

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 BOUND_S = 10.0
 """For a follower to catch up; `replica.lag.time.max.ms` is 30 s, yet an in-sync follower is rarely a second behind."""
 
-NO_PRODUCER = -1
 STUCK_LSO, HANGING_TRANSACTION = "stuck-lso", "hanging-transaction"
 
 Replica: TypeAlias = "tuple[int, TopicPartition]"
@@ -84,9 +83,9 @@ class PendingSuspicion:
     suspicion: Suspicion
     high_watermark: int
 
-
-PendingSuspicions: TypeAlias = "dict[tuple[Replica, int, int], PendingSuspicion]"
-"""By replica, producer id (-1 where it is unknown) and offset."""
+    def latest(self, statuses: ReplicaStatuses) -> ReplicaStatus | None:
+        """Return the status of the suspicious replica."""
+        return statuses.replicas.get((self.suspicion.broker, (self.suspicion.topic, self.suspicion.partition)))
 
 
 def prefilter(client: ClusterClient) -> Prefiltered:
@@ -97,20 +96,17 @@ def prefilter(client: ClusterClient) -> Prefiltered:
     before = replica_statuses(client)
     coordinator_answers = ask_coordinators(client, before.open_producers)
     latest = replica_statuses(client)
-    pending = {
-        **among_replicas(latest, coordinator_answers),
-        **by_coordinators(client.cluster, before, latest, coordinator_answers),
-    }
-    pending |= by_last_stable_offsets(latest)
+    pending = [
+        *by_open_transactions(client.cluster, before, latest, coordinator_answers),
+        *by_last_stable_offsets(latest),
+    ]
     confirmed: list[PendingSuspicion] = []
 
     def settle() -> bool:
-        nonlocal latest
-        for key, candidate in list(pending.items()):
-            outcome = is_confirmed(candidate, latest.replicas.get(key[0]))
-            if outcome is not None:
-                del pending[key]
-                confirmed.extend([candidate] if outcome else [])
+        nonlocal latest, pending
+        outcomes = [is_confirmed(candidate, candidate.latest(latest)) for candidate in pending]
+        confirmed.extend(candidate for candidate, outcome in zip(pending, outcomes, strict=True) if outcome)
+        pending = [candidate for candidate, outcome in zip(pending, outcomes, strict=True) if outcome is None]
         if pending:
             latest = replica_statuses(client)
         return not pending
@@ -118,16 +114,17 @@ def prefilter(client: ClusterClient) -> Prefiltered:
     try:
         client.clock.wait_until(settle, BOUND_S, "replicas to catch up")
     except WaitTimeoutError:
-        for key, candidate in list(pending.items()):
-            if candidate.suspicion.transaction is None and _has_reached(latest.replicas.get(key[0]), candidate):
-                confirmed.append(pending.pop(key))
+        late = [
+            candidate
+            for candidate in pending
+            if candidate.suspicion.transaction is None and _has_reached(candidate.latest(latest), candidate)
+        ]
+        confirmed += late
+        pending = [candidate for candidate in pending if candidate not in late]
     suspicions = sorted(
         (candidate.suspicion for candidate in confirmed), key=lambda s: (s.topic, s.partition, s.offset, s.broker)
     )
-    behind = tuple(
-        f"{candidate.suspicion.explanation}; but the replica is too far behind to tell"
-        for candidate in pending.values()
-    )
+    behind = tuple(f"{one.suspicion.explanation}; but the replica is too far behind to tell" for one in pending)
     return Prefiltered(
         latest,
         coordinator_answers,
@@ -137,80 +134,48 @@ def prefilter(client: ClusterClient) -> Prefiltered:
     )
 
 
-def among_replicas(statuses: ReplicaStatuses, coordinator_answers: TransactionDescriptions) -> PendingSuspicions:
-    """Suspect each replica that has a transaction open which another replica is past."""
-    pending: PendingSuspicions = {}
-    for replica, transaction in _all_open(statuses):
-        broker, (topic, partition) = replica
-        others = statuses.of((topic, partition)).items()
-        past = {b: one.high_watermark for b, one in others if _is_past(one, transaction)}
-        if past:
-            described = coordinator_answers.by_producer.get(transaction.producer_id)
-            explanation = (
-                f"broker {broker} holds the transaction of producer {transaction.producer_id} open from offset"
-                f" {transaction.first_offset} of {topic}-{partition}, and {_brokers(past)} decided it"
-                f"{_coordinator_report(described)}"
-            )
-            suspicion = Suspicion(
-                STUCK_LSO,
-                broker,
-                topic,
-                partition,
-                transaction.first_offset,
-                transaction,
-                tuple(past),
-                described,
-                explanation,
-            )
-            pending[replica, transaction.producer_id, transaction.first_offset] = PendingSuspicion(
-                suspicion, min(past.values())
-            )
-    return pending
-
-
-def by_coordinators(
+def by_open_transactions(
     cluster: Cluster, before: ReplicaStatuses, statuses: ReplicaStatuses, coordinator_answers: TransactionDescriptions
-) -> PendingSuspicions:
-    """Suspect each open transaction that no replica is past, and that its coordinator has completed or does not know.
+) -> Iterator[PendingSuspicion]:
+    """Suspect each replica that has a transaction open which another replica is past.
 
-    Only transactions that were open ``before`` the coordinators were asked. A coordinator completes a transaction once
-    its markers are below the leader's high watermark.
+    Also each open transaction that no replica is past, and that its coordinator has completed or does not know: only
+    transactions that were open ``before`` the coordinators were asked. A coordinator completes a transaction once its
+    markers are below the leader's high watermark.
     """
-    pending: PendingSuspicions = {}
-    open_before = {
-        (replica, transaction.producer_id, transaction.first_offset) for replica, transaction in _all_open(before)
-    }
-    for replica, transaction in _all_open(statuses):
-        broker, tp = replica
-        if (replica, transaction.producer_id, transaction.first_offset) not in open_before:
-            continue
-        leader = cluster.partitions[tp].leader
+    open_before = {(replica, one.producer_id, one.first_offset) for replica, one in _all_open(before)}
+    for (broker, tp), transaction in _all_open(statuses):
         replicas = statuses.of(tp)
-        reason = _why_ended(coordinator_answers, tp, transaction)
-        if reason is None or leader not in replicas or any(_is_past(one, transaction) for one in replicas.values()):
-            continue
-        on_leader = _holds_open(replicas[leader], transaction)
+        past = {other: one.high_watermark for other, one in replicas.items() if _is_past(one, transaction)}
+        described = coordinator_answers.by_producer.get(transaction.producer_id)
+        leader = cluster.partitions[tp].leader
+        anomaly, on_leader = STUCK_LSO, ""
+        if past:
+            reason = f"{_brokers(past)} decided it{_coordinator_report(described)}"
+            high_watermark = min(past.values())
+        else:
+            was_open = ((broker, tp), transaction.producer_id, transaction.first_offset) in open_before
+            why_ended = _why_ended(coordinator_answers, tp, transaction)
+            if not was_open or why_ended is None or leader not in replicas:
+                continue
+            if _holds_open(replicas[leader], transaction):
+                anomaly, on_leader = HANGING_TRANSACTION, ", as its leader does"
+            reason, high_watermark = why_ended, replicas[leader].high_watermark
         explanation = (
             f"broker {broker} holds the transaction of producer {transaction.producer_id} open from offset"
-            f" {transaction.first_offset} of {tp[0]}-{tp[1]}{', as its leader does' if on_leader else ''}, and {reason}"
+            f" {transaction.first_offset} of {tp[0]}-{tp[1]}{on_leader}, and {reason}"
         )
-        anomaly, described = (
-            HANGING_TRANSACTION if on_leader else STUCK_LSO,
-            coordinator_answers.by_producer.get(transaction.producer_id),
+        suspicion = Suspicion(
+            anomaly, broker, *tp, transaction.first_offset, transaction, tuple(past), described, explanation
         )
-        suspicion = Suspicion(anomaly, broker, *tp, transaction.first_offset, transaction, (), described, explanation)
-        pending[replica, transaction.producer_id, transaction.first_offset] = PendingSuspicion(
-            suspicion, replicas[leader].high_watermark
-        )
-    return pending
+        yield PendingSuspicion(suspicion, high_watermark)
 
 
-def by_last_stable_offsets(statuses: ReplicaStatuses) -> PendingSuspicions:
+def by_last_stable_offsets(statuses: ReplicaStatuses) -> Iterator[PendingSuspicion]:
     """Suspect replicas without a list of open transactions whose last stable offset is behind that of another replica.
 
     Every follower is behind for a moment: only a replica that stays behind is suspicious.
     """
-    pending: PendingSuspicions = {}
     for (broker, tp), one in statuses.replicas.items():
         ahead = {
             b: other.high_watermark
@@ -223,10 +188,7 @@ def by_last_stable_offsets(statuses: ReplicaStatuses) -> PendingSuspicions:
                 f" at {one.last_stable_offset}, which {_brokers(ahead)} passed"
             )
             suspicion = Suspicion(STUCK_LSO, broker, *tp, one.last_stable_offset, None, tuple(ahead), None, explanation)
-            pending[(broker, tp), NO_PRODUCER, one.last_stable_offset] = PendingSuspicion(
-                suspicion, min(ahead.values())
-            )
-    return pending
+            yield PendingSuspicion(suspicion, min(ahead.values()))
 
 
 def is_confirmed(candidate: PendingSuspicion, latest: ReplicaStatus | None) -> bool | None:

@@ -11,8 +11,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -25,6 +23,7 @@ from harness.host.cache import cache_root
 from harness.host.java import find_java
 from harness.host.workspace import Workspace
 from harness.judge.archive import archive_path, failure_path, is_being_made, make_archive
+from harness.judge.compilation import start_beside
 from harness.run_folder.store import new_run_id
 
 if TYPE_CHECKING:
@@ -48,20 +47,10 @@ def existing_archive(java: Java) -> Path | None:
 
 def find_archive(java: Java) -> Path | None:
     """Return the archive; where there is none, start making it for later commands, if possible."""
-    archive = archive_path(java)
-    if archive.exists():
-        return archive
-    if why_not_started(archive) is None:
-        with suppress(OSError):
-            subprocess.Popen(
-                [sys.executable, "-P", "-m", __name__],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd=cache_root(),
-                start_new_session=True,
-            )
-    return None
+    archive = existing_archive(java)
+    if archive is None and why_not_started(archive_path(java)) is None:
+        start_beside(__name__, cache_root())
+    return archive
 
 
 def why_not_started(archive: Path) -> str | None:

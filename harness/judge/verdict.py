@@ -86,13 +86,8 @@ def assemble(
         for scenario in manifest["scenarios"]
         if scenario["anomaly"] is not None
     ]
-    overall = worst([scenario["verdict"] for scenario in scenarios])
-    if findings:
-        overall = ANOMALY
     return {
-        "schema": SCHEMA,
-        "verdict": overall,
-        "reason": _overall_reason(overall, scenarios, findings),
+        **overall(scenarios, findings, "{anomaly} on broker {broker}, {topic}: {explanation}".format_map),
         "run_id": manifest["run_id"],
         "command": manifest.get("command"),
         "target": manifest["target"],
@@ -110,6 +105,33 @@ def assemble(
         "partial": [{"path": one.path, "problem": one.problem} for one in missing],
         "notes": list(notes),
     }
+
+
+def decide(
+    findings: Sequence[dict[str, Any]], unknown: Sequence[str], earned: str | None, shortfall: str = ""
+) -> tuple[str, str]:
+    """Return the verdict on a scenario, and the reason.
+
+    A finding is an anomaly, whatever else is ``unknown``: that forbids ``clean`` alone. ``earned``: how ``clean`` is
+    earned, None with the ``shortfall`` where it is not.
+    """
+    if findings:
+        return ANOMALY, findings[0]["explanation"]
+    if unknown:
+        return UNKNOWN, "; ".join(unknown)
+    return (CLEAN, earned) if earned else (UNKNOWN, shortfall)
+
+
+def overall(
+    scenarios: Sequence[dict[str, Any]], findings: Sequence[dict[str, Any]], line: Callable[[dict[str, Any]], str]
+) -> dict[str, Any]:
+    """Return the beginning of every ``verdict.json``; ``line`` describes its first finding."""
+    if findings:
+        more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+        return {"schema": SCHEMA, "verdict": ANOMALY, "reason": f"{line(findings[0])}{more}"}
+    verdict = worst([scenario["verdict"] for scenario in scenarios])
+    reasons = [f"{one['scenario']}: {one['reason']}" for one in scenarios if one["verdict"] == verdict]
+    return {"schema": SCHEMA, "verdict": verdict, "reason": "; ".join(dict.fromkeys(reasons))}
 
 
 def _scenario(  # noqa: PLR0917
@@ -141,14 +163,7 @@ def _scenario(  # noqa: PLR0917
     unproven = [name for name, is_there in proof.items() if not is_there]
     if earned_by and unproven:
         earned_by, shortfall = None, f"replicas were not shown to compact together: {', '.join(unproven)} is not active"
-    if findings_of_topic:
-        scenario_verdict, reason = ANOMALY, findings_of_topic[0]["explanation"]
-    elif reasons:
-        scenario_verdict, reason = UNKNOWN, "; ".join(reasons)
-    elif earned_by:
-        scenario_verdict, reason = CLEAN, earned_by
-    else:
-        scenario_verdict, reason = UNKNOWN, shortfall
+    scenario_verdict, reason = decide(findings_of_topic, reasons, earned_by, shortfall)
     return {
         "scenario": scenario["name"],
         "anomaly": scenario["anomaly"],
@@ -310,15 +325,6 @@ def _all(rows: Any, lack: Callable[[Fact], str]) -> str:
 
 def _first_lack(row: Fact, conditions: Sequence[tuple[str, Callable[[Fact], bool]]]) -> str:
     return next((text for text, holds in conditions if not holds(row)), "")
-
-
-def _overall_reason(overall: str, scenarios: Sequence[dict[str, Any]], findings: Sequence[dict[str, Any]]) -> str:
-    if findings:
-        first = findings[0]
-        more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
-        return f"{first['anomaly']} on broker {first['broker']}, {first['topic']}: {first['explanation']}{more}"
-    reasons = [f"{s['scenario']}: {s['reason']}" for s in scenarios if s["verdict"] == overall]
-    return "; ".join(dict.fromkeys(reasons))
 
 
 def worst(verdicts: Sequence[str]) -> str:

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import UsageError
 from harness.judge.verdict import ANOMALY, CLEAN
-from harness.nightly.files import read_toml
-from harness.nightly.matrix import AXES
+from harness.nightly.matrix import AXES, read_toml
 from harness.plan.catalog import BY_NAME
 from harness.targets import line_of
 

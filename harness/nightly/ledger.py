@@ -144,7 +144,7 @@ class Ledger:
         cells = [[*cell, one.verdict, one.why] for cell, one in self.plan.expected.items()]
         owner = leftovers.owner_of_this_process(self.path.name, self.path)
         content = {"schema": SCHEMA, "owner": owner, "told": dict(self.plan.details)}
-        content |= {"matrix": self.plan.matrix.as_json(), "expected": cells}
+        content |= {"matrix": asdict(self.plan.matrix), "expected": cells}
         RunFolder(self.path).write_json(self.path / PLAN, content)
 
     def _append(self, line: Mapping[str, Any]) -> None:

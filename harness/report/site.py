@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
-    from harness.report.running import RunningRun
+    from harness.report.runs import RunningRun
 
 RUNS_FOLDER, ANOMALIES_FOLDER, ANALYSES_FOLDER = "runs", "anomalies", "analyses"
 MARK: Final = ".compaction-harness-site"
@@ -179,6 +179,6 @@ def _picture(runs: Sequence[StoredRun], anomaly: str) -> dict[str, Any] | None:
                 except DRAWING_ERRORS:
                     break
                 place = finding["topic"], finding["partition"]
-                table = next(one for one in tables if (one.topic, one.partition) == place)
+                table = next(one for one in tables if one.place == place)
                 return {"run": run, "table": table, "timeline": timeline(story, *place), "finding": finding}
     return None

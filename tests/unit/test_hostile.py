@@ -47,8 +47,7 @@ from harness.nightly.cells import results_of
 from harness.nightly.cli import _show as show_night
 from harness.nightly.ledger import ScenarioResult
 from harness.nightly.reports import markdown, summary, write_junit
-from harness.report.running import RunningRun
-from harness.report.runs import stored_runs
+from harness.report.runs import RunningRun, stored_runs
 from harness.report.site import index_page, write_site
 from harness.run_folder.store import RunFolder
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -201,7 +202,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 def test_a_matrix_is_read_again_as_it_was() -> None:
     asked = matrix(targets=["kafka-3.9"], nemeses=["kill", "none"], repeats=2, set=["topic.segment.bytes=9000"])
-    assert Matrix.of_json(json.loads(json.dumps(asked.as_json()))) == asked
+    assert Matrix.of_json(json.loads(json.dumps(asdict(asked)))) == asked
 
 
 def cell(target: str = "kafka-3.9", nemesis: str = "kill", scenario: str = "stuck-lso") -> Cell:
