@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from checkers.anomalies import MEANS
 from checkers.finding import HANGING_TRANSACTION
+from harness.audit.knowledge import by_place, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,14 +71,8 @@ def with_advice(
 
     ``brokers``: the replicas of each partition, in the order of its assignment. ``bootstrap``: a broker's address.
     """
-    groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    for finding in findings:
-        groups.setdefault((finding["topic"], finding["partition"]), []).append(finding)
-    partitions = {place: _partition(place, group, brokers[place]) for place, group in groups.items()}
-    return [
-        {**finding, **_advice(finding, partitions[finding["topic"], finding["partition"]], bootstrap)}
-        for finding in findings
-    ]
+    partitions = {place: _partition(place, group, brokers[place]) for place, group in by_place(findings).items()}
+    return [{**finding, **_advice(finding, partitions[place_of(finding)], bootstrap)} for finding in findings]
 
 
 def _partition(place: tuple[str, int], findings: Sequence[dict[str, Any]], brokers: Sequence[int]) -> _Partition:

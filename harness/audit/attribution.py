@@ -4,12 +4,14 @@ Checkers find disagreements between replicas, and describe one of the replicas. 
 which replicas are wrong about a disputed record, as far as a witness shows it. Here both become findings. A finding
 that is proven or shown stays on the replica that is wrong. A finding that accuses a right replica moves to the wrong
 ones. Each undecided dispute becomes one finding that lists what each replica serves.
+
+Of several ``.txnindex`` spans of one aborted transaction, a witness that received every record shows which is right.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from checkers.attribution.blame import (
     DELETED,
@@ -24,6 +26,7 @@ from checkers.attribution.blame import (
 from checkers.attribution.coverage import Coverage
 from checkers.finding import LATENT, UNEXPLAINED_DIVERGENCE, VISIBLE
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED
+from harness.audit.knowledge import by_place, place_of
 from harness.judge.verdict import finding_of
 from harness.plan.catalog import Anomaly
 
@@ -31,10 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from checkers.attribution.blame import Blame
-    from harness.audit.knowledge import Knowledge
-
-Row: TypeAlias = "dict[str, Any]"
-Place: TypeAlias = "tuple[str, int]"
+    from harness.audit.knowledge import Knowledge, Place, Row
 
 STUCK = str(Anomaly.STUCK_LSO)
 DIVERGED = str(Anomaly.TOMBSTONE_DIVERGENCE)
@@ -75,12 +75,8 @@ class Disputes:
         """Sort the rows of one audit."""
         disputed: dict[tuple[Place, bytes, int], dict[int, Row]] = {}
         for row in key_states:
-            place = (row["topic"], row["partition"])
-            disputed.setdefault((place, bytes(row["key"]), row["disputed"]), {})[row["broker"]] = row
-        facts: dict[Place, list[Row]] = {}
-        for row in replicas:
-            facts.setdefault((row["topic"], row["partition"]), []).append(row)
-        return cls(disputed, facts, knowledge)
+            disputed.setdefault((place_of(row), bytes(row["key"]), row["disputed"]), {})[row["broker"]] = row
+        return cls(disputed, by_place(replicas), knowledge)
 
     def states_of(self, place: Place, key: bytes, offset: int) -> list[KeyState]:
         """Return what every replica of the partition has to say of a key and a record."""
@@ -127,7 +123,7 @@ def attribute(rows: Iterable[Row], disputes: Disputes) -> list[Row]:
         for broker in sorted(decision.wrong):
             _keep(findings, _decided(finding, broker, states, decision))
         if not decision.wrong:
-            dispute = (*_place(row), str(finding["key"]), row["offset"])
+            dispute = (*place_of(row), str(finding["key"]), row["offset"])
             undecided.setdefault(dispute, []).append(_undecided(finding, states, decision))
     for group in undecided.values():
         _keep(findings, _merged(group))
@@ -140,15 +136,11 @@ def _keep(findings: dict[tuple[Any, ...], Row], finding: Row) -> None:
     findings.setdefault((*(finding[name] for name in names), str(finding["key"])), finding)
 
 
-def _place(row: Row) -> Place:
-    return row["topic"], row["partition"]
-
-
 def _disputed_states(row: Row, offset: int, disputes: Disputes) -> list[KeyState]:
     """Return the states of a finding's key; none where the finding is not about the served state of a key."""
     if row["key"] is None or row["anomaly"] == STUCK:
         return []
-    return disputes.states_of(_place(row), bytes(row["key"]), offset)
+    return disputes.states_of(place_of(row), bytes(row["key"]), offset)
 
 
 def _proven(row: Row, finding: Row, states: Sequence[KeyState], disputes: Disputes) -> Decision:
@@ -165,15 +157,15 @@ def _proven(row: Row, finding: Row, states: Sequence[KeyState], disputes: Disput
 
 def _received_since(row: Row, disputes: Disputes) -> frozenset[int]:
     """Return the brokers that received every record since the one of the finding, by any replica that still has it."""
-    states = [] if row["key"] is None else disputes.states_of(_place(row), bytes(row["key"]), row["offset"])
+    states = [] if row["key"] is None else disputes.states_of(place_of(row), bytes(row["key"]), row["offset"])
     epochs = {one.at.leader_epoch for one in states if one.at is not None}
-    coverage = disputes.coverage(_place(row))
+    coverage = disputes.coverage(place_of(row))
     return frozenset(one.broker for one in states if epochs and coverage.received(one.broker, min(epochs)))
 
 
 def _decide(row: Row, finding: Row, states: Sequence[KeyState], disputes: Disputes) -> Decision:
     """Decide who is wrong about a disputed record: by its transaction's outcome, else by the key's final state."""
-    coverage, accused, witness = disputes.coverage(_place(row)), row["broker"], finding["witness"]
+    coverage, accused, witness = disputes.coverage(place_of(row)), row["broker"], finding["witness"]
     believed = witness.get("believed_here") or BELIEVED_OUTCOME.get(row["anomaly"])
     outcome = blame_transaction(states, coverage)
     state = blame_state(row["offset"], states, coverage)
@@ -203,7 +195,7 @@ def _decision(blame: Blame, names: Mapping[int, tuple[str, ...]]) -> Decision:
 def _names(broker: int, states: Sequence[KeyState], state: Blame, row: Row, disputes: Disputes) -> tuple[str, ...]:
     """Return the possible anomalies of a replica whose final state of a key is wrong; the likeliest first."""
     in_transaction = any(one.at is not None and one.at.transactional for one in states)
-    has_transactions = in_transaction or disputes.has_transactions(_place(row))
+    has_transactions = in_transaction or disputes.has_transactions(place_of(row))
     state_here = next(one for one in states if one.broker == broker)
     if state.truth in {DELETED, SUPERSEDED}:
         return (
@@ -298,3 +290,67 @@ def _verb(brokers: Sequence[int]) -> str:
 def _key_text(finding: Row) -> str:
     key = finding["key"] or {}
     return str(key.get("text", key.get("base64", "(no key)")))
+
+
+def attribute_spans(rows: Iterable[Row], knowledge: Knowledge) -> tuple[list[Row], list[Row]]:
+    """Return findings, and the undecided rows of `checkers.consistency.txnindex_disagreement`.
+
+    A replica whose span starts earlier than that of a witness has missed a marker in between: at that marker another
+    transaction of the witness ends. Whether the other transaction was committed is no longer recorded, so the finding
+    has candidates. A span that is shorter than the witness's belongs to a replica that copied a log after it was
+    cleaned: legal.
+
+    Only a witness that was not restarted since counts: a recovery after a crash rebuilds the index of a segment from
+    what cleaning has left of it (`LogSegment.recover`).
+    """
+    findings: list[Row] = []
+    undecided: list[Row] = []
+    for row in rows:
+        reasons = _witness_reasons(row, knowledge.coverage.get(place_of(row), Coverage()))
+        starts = {span["first_offset"] for span in row["spans"] if span["broker"] in reasons}
+        if len(starts) == 1:
+            findings += _span_findings(row, reasons, starts.pop())
+        else:
+            undecided.append(row)
+    return findings, undecided
+
+
+def _witness_reasons(row: Row, coverage: Coverage) -> dict[int, str]:
+    """Return the proof that each broker received the whole span, by broker."""
+    if row["leader_epoch"] is None:
+        return {}
+    proofs = {span["broker"]: coverage.received(span["broker"], row["leader_epoch"]) for span in row["spans"]}
+    return {broker: proof.reason for broker, proof in proofs.items() if proof is not None and not proof.assumptions}
+
+
+def _span_findings(row: Row, reasons: dict[int, str], start: int) -> Iterable[Row]:
+    witness = min(reasons)
+    for span in row["spans"]:
+        if span["first_offset"] < start:
+            yield {
+                "anomaly": UNEXPLAINED_DIVERGENCE,
+                "candidates": [UNEXPLAINED_DIVERGENCE, HIDDEN],
+                "broker": span["broker"],
+                "topic": row["topic"],
+                "partition": row["partition"],
+                "offset": span["first_offset"],
+                "key": None,
+                "producer_id": row["producer_id"],
+                "effect": LATENT,
+                "explanation": (
+                    f"a marker of producer {row['producer_id']} is missing: this broker counts all that the producer "
+                    f"wrote from offset {span['first_offset']} to {row['last_offset']} as one aborted transaction, and "
+                    f"broker {witness}, which received every record, only from {start} on; none of its records is left"
+                ),
+                "witness": {
+                    "span_here_from": span["first_offset"],
+                    "span_to": row["last_offset"],
+                    "other_broker": witness,
+                    "span_there_from": start,
+                },
+                "decided": True,
+                "decided_by": [f"broker {broker} {reason}" for broker, reason in reasons.items()],
+                "assumptions": [],
+                "right": sorted(reasons),
+                "disagree": [],
+            }

@@ -14,9 +14,8 @@ from checkers.reduction.reduce import Reduced, reduce_copies
 from checkers.replay.judged import judge
 from checkers.replay.unreplicated_tails import without_unreplicated_tails
 from harness.audit.advice import ANY_BROKER, with_advice
-from harness.audit.attribution import Disputes, attribute
-from harness.audit.knowledge import Knowledge
-from harness.audit.span_attribution import attribute_spans
+from harness.audit.attribution import Disputes, attribute, attribute_spans
+from harness.audit.knowledge import Knowledge, by_place, place_of
 from harness.judge.check import THREADS, dictionaries, each
 from harness.judge.verdict import decide, finding_line, overall
 from harness.spark.threads import threads
@@ -146,21 +145,19 @@ def assemble(
         compared.setdefault((copy.topic, copy.partition), []).append(copy.broker)
     given = context or AuditContext({"name": "copies", "brokers": sorted({copy.broker for copy in copies.replicas})})
     brokers = {**compared, **given.holders}
-    damaged = _by_partition(rows_of_run["damaged"])
+    damaged = by_place(rows_of_run["damaged"])
     span_findings, undecided_spans = attribute_spans(rows_of_run["unsure"], given.knowledge)
-    doubts, unsure, left_out = map(_by_partition, (rows_of_run["doubts"], undecided_spans, rows_of_run["left_out"]))
+    doubts, unsure, left_out = map(by_place, (rows_of_run["doubts"], undecided_spans, rows_of_run["left_out"]))
     # A replica that contradicts itself is no evidence against others.
     contradicted = damaged.keys() | doubts.keys()
     disagreements = [row for name in FINDERS for row in rows_of_run[name]]
     findings = attribute(disagreements, Disputes.of(rows_of_run[KEY_STATES], rows_of_run["replicas"], given.knowledge))
-    findings = [
-        finding for finding in findings + span_findings if (finding["topic"], finding["partition"]) not in contradicted
-    ]
+    findings = [finding for finding in findings + span_findings if place_of(finding) not in contradicted]
     places = {_identity(finding) for finding in findings}
     findings += [finding for finding in given.broker_findings if _identity(finding) not in places]
     findings.sort(key=lambda finding: (finding["topic"], finding["partition"], finding["broker"], finding["offset"]))
     findings = with_advice(findings, brokers, given.bootstrap)
-    facts, findings_by_place = _by_partition(rows_of_run["replicas"]), _by_partition(findings)
+    facts, findings_by_place = by_place(rows_of_run["replicas"]), by_place(findings)
     scenarios = [
         _partition(
             place,
@@ -243,13 +240,6 @@ def _identity(finding: dict[str, Any]) -> tuple[Any, ...]:
 
 def _left_out_text(row: dict[str, Any]) -> str:
     return f"{row['topic']}-{row['partition']}: {row['keys']} more keys may differ, and were not compared one by one"
-
-
-def _by_partition(rows: Rows) -> dict[tuple[str, int], Rows]:
-    places: dict[tuple[str, int], Rows] = {}
-    for row in rows:
-        places.setdefault((row["topic"], row["partition"]), []).append(row)
-    return places
 
 
 def _doubt_text(row: dict[str, Any]) -> str:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from checkers.attribution.coverage import Coverage
 from harness.audit.cluster import TRANSACTION_STATE
 from harness.brokers.segments.metadata_log import PartitionHistory, PartitionState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from harness.audit.cluster import Cluster
     from harness.brokers.protocol.admin import PartitionState as MetadataState
     from harness.brokers.segments.metadata_log import ClusterMetadata
 
 Place: TypeAlias = "tuple[str, int]"
+"""Topic and partition."""
+Row: TypeAlias = "dict[str, Any]"
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,19 @@ class Knowledge:
     coverage: Mapping[Place, Coverage] = field(default_factory=dict)
     replicas: Mapping[Place, tuple[int, ...]] = field(default_factory=dict)
     is_without_transactions: bool = False
+
+
+def place_of(row: Row) -> Place:
+    """Return the partition that a checker's row or a finding is about."""
+    return row["topic"], row["partition"]
+
+
+def by_place(rows: Iterable[Row]) -> dict[Place, list[Row]]:
+    """Group rows or findings by partition."""
+    places: dict[Place, list[Row]] = {}
+    for row in rows:
+        places.setdefault(place_of(row), []).append(row)
+    return places
 
 
 def knowledge_of_metadata(metadata: ClusterMetadata | None) -> Knowledge:

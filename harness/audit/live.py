@@ -7,7 +7,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from checkers.finding import VISIBLE
 from harness.audit.advice import ANY_BROKER
@@ -18,9 +18,9 @@ from harness.audit.judge import NO_ROWS, AuditContext, assemble, judge_copies
 from harness.audit.knowledge import Knowledge, knowledge_of_cluster
 from harness.audit.prefilter import prefilter
 from harness.audit.rate import RateLimit
+from harness.audit.reading import spans_between
 from harness.audit.replica_status import replica_statuses
 from harness.audit.rounds import Round, repeated
-from harness.audit.span import spans_between
 from harness.audit.spool import SpoolOptions, copies_of, spool, store_transactions
 from harness.brokers.copies.copies import Copies
 from harness.brokers.segments.tombstones import BY_NULL
@@ -38,28 +38,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from harness.audit.cluster import Cluster
+    from harness.audit.knowledge import Place
     from harness.audit.prefilter import Prefiltered, Suspicion
-    from harness.audit.rounds import Place
     from harness.audit.spool import SpoolResult
     from harness.brokers.protocol.wire import Address
     from harness.brokers.segments.tombstones import Tombstones
+    from harness.judge.outcome import Progress
     from harness.spark.options import SparkOptions
 
 NOT_READ = "data was not read (--quick): the verdict rests on what brokers report of transactions"
 LIMITED = "only the records between --since and --until were read"
 UNSETTLED = "it was written to while it was read: what its brokers report covers more than was read"
-
-
-class Progress(Protocol):
-    """Reports the progress of an audit."""
-
-    def stage(self, text: str) -> None:
-        """A new stage begins."""
-        ...
-
-    def reading(self, fraction: float, done_bytes: int) -> None:
-        """A fraction of the data, and so many bytes, were read."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -92,13 +81,12 @@ def audit_quickly(request: Request, progress: Progress) -> tuple[dict[str, Any],
     cluster = describe(request.bootstrap, request.topics)
     started_s = time.monotonic()
     prefiltered = prefilter(ClusterClient(cluster, RealClock()))
-    copies = Copies(f"audit-{new_run_id()}", (), notes=(*cluster.notes, *prefiltered.notes, NOT_READ))
-    return assemble(
-        copies,
-        NO_ROWS,
-        timings_s={"ask": _since(started_s)},
-        context=_context(request, cluster, prefiltered, {}, Knowledge()),
-    ), prefiltered
+    run_id, asked_s = f"audit-{new_run_id()}", _since(started_s)
+    nothing_read = Round((), NO_ROWS, {})
+    verdict = _verdict(
+        request, run_id, cluster, prefiltered, nothing_read, timings_s={"ask": asked_s}, notes=(NOT_READ,)
+    )
+    return verdict, prefiltered
 
 
 def audit_live(request: Request, progress: Progress, spark: SparkOptions) -> dict[str, Any]:
@@ -132,14 +120,8 @@ def audit_live(request: Request, progress: Progress, spark: SparkOptions) -> dic
         last_readings = repeated(audit.read)
         # Leadership is evidence only where it did not change while replicas were read.
         knowledge = knowledge_of_cluster(cluster, describe(request.bootstrap, request.topics))
-        copies = Copies(run_id, last_readings.replicas, notes=(*cluster.notes, *prefiltered.notes))
         timings_s = {"ask": asked_s, "read_and_check": _since(started_s) - asked_s}
-        return assemble(
-            copies,
-            last_readings.rows,
-            timings_s=timings_s,
-            context=_context(request, cluster, prefiltered, last_readings.unknown, knowledge),
-        )
+        return _verdict(request, run_id, cluster, prefiltered, last_readings, timings_s=timings_s, knowledge=knowledge)
 
 
 @dataclass(frozen=True)
@@ -210,21 +192,28 @@ def _new_folder(path: Path) -> Path:
     return path.absolute()
 
 
-def _context(
+def _verdict(
     request: Request,
+    run_id: str,
     cluster: Cluster,
     prefiltered: Prefiltered,
-    unknown: Mapping[Place, tuple[str, ...]],
-    knowledge: Knowledge,
-) -> AuditContext:
-    return AuditContext(
+    last_readings: Round,
+    *,
+    timings_s: Mapping[str, float],
+    knowledge: Knowledge | None = None,
+    notes: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Assemble the verdict by the last readings and the brokers' answers."""
+    context = AuditContext(
         target={"name": "cluster", "cluster_id": cluster.cluster_id, "brokers": sorted(cluster.brokers)},
         holders={tp: state.replicas for tp, state in cluster.partitions.items()},
-        unknown=unknown,
+        unknown=last_readings.unknown,
         broker_findings=[_finding(one) for one in prefiltered.suspicions],
-        knowledge=knowledge,
+        knowledge=knowledge or Knowledge(),
         bootstrap=",".join(map(str, request.bootstrap)) or ANY_BROKER,
     )
+    copies = Copies(run_id, last_readings.replicas, notes=(*cluster.notes, *prefiltered.notes, *notes))
+    return assemble(copies, last_readings.rows, timings_s=timings_s, context=context)
 
 
 def _finding(suspicion: Suspicion) -> dict[str, Any]:

@@ -3,6 +3,9 @@
 One turn has three steps. Read the stable part, which returns the list of aborted transactions (read_committed). Read
 the rest up to the high watermark. Ask the broker for the status of the replica. The status fits what was read if
 nothing was appended meanwhile; else another turn follows, up to `TURNS`.
+
+Where only the records between two times are wanted, the leader of each partition returns their offsets (ListOffsets by
+timestamp, KIP-79).
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from harness.audit.pieces import whole_entries
-from harness.brokers.protocol.offsets import log_ends, log_starts
+from harness.brokers.protocol.offsets import LATEST, NO_SUCH_OFFSET, list_offsets, log_ends, log_starts
 from harness.brokers.protocol.replica import (
     FETCH_VERSION,
     READ_COMMITTED,
@@ -23,8 +26,9 @@ from harness.brokers.protocol.replica import (
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from harness.audit.connection import ClusterClient
     from harness.brokers.protocol.replica import Caller, OpenTransaction, TopicPartition
     from harness.host.clock import Clock
 
@@ -104,7 +108,7 @@ class Reader:
                     position = self._moved_log_start(partition, position)
                     continue
                 aborted.update(dict.fromkeys(state.aborted))
-                source = f"Fetch answer of {partition[0]}-{partition[1]}"
+                source = f"Fetch answer of {_name(partition)}"
                 entries = [e for e in whole_entries(state.records, source) if e.last_offset >= position]
                 if not entries:
                     end_offset = state.last_stable_offset if isolation == READ_COMMITTED else state.high_watermark
@@ -136,7 +140,7 @@ class Reader:
         """Return the replica's state, its open transactions, and its log end offset, or else its high watermark."""
         state = self._ask(partition, position, READ_COMMITTED, max_bytes=1)
         if state is None:
-            raise HarnessError(f"{partition[0]}-{partition[1]} was truncated below offset {position} while it was read")
+            raise HarnessError(f"{_name(partition)} was truncated below offset {position} while it was read")
         open_transactions = describe_producers(self.broker, [partition])[partition]
         end = log_ends(self.broker, [partition])[partition]
         return (
@@ -163,17 +167,64 @@ class Reader:
         answer = self.clock.wait_until(
             lambda: None if (state := ask()) in TRANSIENT_ERRORS else state,
             PATIENCE_S,
-            f"{partition[0]}-{partition[1]} to be available",
+            f"{_name(partition)} to be available",
         )
         if isinstance(answer, ReplicaState):
             return answer
         if answer == OUT_OF_RANGE:
             return None
-        raise HarnessError(f"{partition[0]}-{partition[1]} at offset {offset}: {answer}")
+        raise HarnessError(f"{_name(partition)} at offset {offset}: {answer}")
 
     def _moved_log_start(self, partition: TopicPartition, position: int) -> int:
         """Return the log start offset, which has passed this position: retention goes on while a replica is read."""
         start = log_starts(self.broker, [partition])[partition]
         if isinstance(start, int) and start > position:
             return start
-        raise HarnessError(f"{partition[0]}-{partition[1]} was truncated below offset {position} while it was read")
+        raise HarnessError(f"{_name(partition)} was truncated below offset {position} while it was read")
+
+
+def spans_between(client: ClusterClient, since_ms: int | None, until_ms: int | None) -> dict[TopicPartition, Span]:
+    """Return the offsets to read of each partition, for timestamps from ``since_ms`` on and before ``until_ms``.
+
+    Timestamps need not rise along a log: a span begins with the first record that is late enough and ends before the
+    first record that is too late. Records before the span that another replica still has, and the leader does not, are
+    not read.
+
+    Raises `HarnessError` where a partition has no leader or the leader does not return offsets.
+    """
+    by_leader: dict[int, list[TopicPartition]] = {}
+    for tp, state in client.cluster.partitions.items():
+        by_leader.setdefault(state.leader, []).append(tp)
+    spans = {}
+    for leader, partitions in sorted(by_leader.items()):
+        if leader not in client.cluster.brokers:
+            raise HarnessError(f"--since and --until need leaders, and {_name(partitions[0])} has no leader now")
+        with client.connection(leader) as connection:
+            ends = _offsets(connection, dict.fromkeys(partitions, LATEST))
+            starts = (
+                dict.fromkeys(partitions, 0) if since_ms is None else _first_at(connection, partitions, since_ms, ends)
+            )
+            stops = ends if until_ms is None else _first_at(connection, partitions, until_ms, ends)
+        for tp in partitions:
+            spans[tp] = Span(starts[tp], None if until_ms is None or stops[tp] == ends[tp] else stops[tp])
+    return spans
+
+
+def _first_at(
+    connection: Caller, partitions: list[TopicPartition], time_ms: int, ends: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    offsets = _offsets(connection, dict.fromkeys(partitions, time_ms))
+    return {tp: ends[tp] if offset == NO_SUCH_OFFSET else offset for tp, offset in offsets.items()}
+
+
+def _offsets(connection: Caller, times_ms: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+    offsets = {}
+    for tp, offset in list_offsets(connection, times_ms).items():
+        if isinstance(offset, str):
+            raise HarnessError(f"the leader of {_name(tp)} does not return offsets by time: {offset}")
+        offsets[tp] = offset
+    return offsets
+
+
+def _name(partition: TopicPartition) -> str:
+    return f"{partition[0]}-{partition[1]}"

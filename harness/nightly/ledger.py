@@ -178,9 +178,5 @@ class Ledger:
 
 
 def _attempt(line: dict[str, Any]) -> Attempt:
-    results = tuple(_scenario_result(one) for one in line.pop("said"))
+    results = tuple(ScenarioResult(**{**one, "found": tuple(one["found"])}) for one in line.pop("said"))
     return Attempt(**{**line, "scenario_results": results, "strays": tuple(line["strays"])})
-
-
-def _scenario_result(line: dict[str, Any]) -> ScenarioResult:
-    return ScenarioResult(**{**line, "found": tuple(line["found"])})

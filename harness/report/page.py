@@ -66,9 +66,7 @@ def page(folder: RunFolder, manifest: Mapping[str, Any], verdict: Mapping[str, A
     drawn = drawn or Drawn(read_story(folder), {})
     story, findings, links = drawn.story, verdict["findings"], manifest.get("topology")
     tables = side_by_side(folder, manifest, findings, story)
-    linked = (
-        None if links is None else topology(set(map(tuple, links)), manifest["brokers"], manifest["absent_brokers"])
-    )
+    brokers, absent = manifest["brokers"], manifest["absent_brokers"]
     return (
         environment()
         .get_template("run.html")
@@ -83,7 +81,7 @@ def page(folder: RunFolder, manifest: Mapping[str, Any], verdict: Mapping[str, A
             tables=tables,
             timelines={one.place: drawn.timelines.get(one.place) or timeline(story, *one.place) for one in tables},
             graphs={one.place: draw_graph(transactions(one, story.seen.get(one.place, {}))) for one in tables},
-            topology=linked,
+            topology=None if links is None else topology(set(map(tuple, links)), brokers, absent),
             signs=OUTCOME_SIGNS,
             has_outcomes=folder.outcomes_path.exists(),
             command=manifest.get("command"),

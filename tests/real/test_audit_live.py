@@ -14,8 +14,8 @@ from audited import BOUND_S, BROKERS, KEPT, SECOND, TOPIC, everything, wait_for_
 from harness.audit.connection import ReconnectingConnection
 from harness.audit.exposure import Level, exposure
 from harness.audit.prefilter import prefilter
+from harness.audit.reading import spans_between
 from harness.audit.replica_status import ReplicaStatuses, replica_statuses
-from harness.audit.span import spans_between
 from harness.audit.spool import Progress, SpoolOptions, spool
 from harness.brokers.protocol.admin import Admin
 from harness.brokers.protocol.offsets import log_ends

@@ -18,9 +18,8 @@ from kafka.protocol.metadata import ApiVersionsRequest
 from harness.audit.connection import ReconnectingConnection, fetch_version
 from harness.audit.pieces import Entry, Pieces, SpoolDiskError, whole_entries
 from harness.audit.rate import RateLimit
-from harness.audit.reading import TURNS, Span
+from harness.audit.reading import TURNS, Span, spans_between
 from harness.audit.replica_status import replica_statuses
-from harness.audit.span import spans_between
 from harness.audit.spool import Progress, SpoolOptions, SpoolResult, spool
 from harness.brokers.protocol.replica import OpenTransaction
 from harness.brokers.protocol.wire import Address
