@@ -23,10 +23,9 @@ from checkers.attribution.blame import (
     blame_transaction,
     states_served,
 )
-from checkers.attribution.coverage import Coverage
 from checkers.finding import LATENT, UNEXPLAINED_DIVERGENCE, VISIBLE
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED
-from harness.audit.knowledge import by_place, place_of
+from harness.audit.knowledge import brokers_text, by_place, place_of
 from harness.judge.verdict import finding_of
 from harness.plan.catalog import Anomaly
 
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from checkers.attribution.blame import Blame
+    from checkers.attribution.coverage import Coverage
     from harness.audit.knowledge import Knowledge, Place, Row
 
 STUCK = str(Anomaly.STUCK_LSO)
@@ -85,10 +85,6 @@ class Disputes:
             _key_state(facts, rows.get(facts["broker"]))
             for facts in sorted(self.replicas.get(place, ()), key=lambda facts: facts["broker"])
         ]
-
-    def coverage(self, place: Place) -> Coverage:
-        """Return the leadership history of the partition, as far as it is known."""
-        return self.knowledge.coverage.get(place, Coverage())
 
     def has_transactions(self, place: Place) -> bool:
         """Whether any replica now has a transactional batch."""
@@ -159,13 +155,13 @@ def _received_since(row: Row, disputes: Disputes) -> frozenset[int]:
     """Return the brokers that received every record since the one of the finding, by any replica that still has it."""
     states = [] if row["key"] is None else disputes.states_of(place_of(row), bytes(row["key"]), row["offset"])
     epochs = {one.at.leader_epoch for one in states if one.at is not None}
-    coverage = disputes.coverage(place_of(row))
+    coverage = disputes.knowledge.coverage_of(place_of(row))
     return frozenset(one.broker for one in states if epochs and coverage.received(one.broker, min(epochs)))
 
 
 def _decide(row: Row, finding: Row, states: Sequence[KeyState], disputes: Disputes) -> Decision:
     """Decide who is wrong about a disputed record: by its transaction's outcome, else by the key's final state."""
-    coverage, accused, witness = disputes.coverage(place_of(row)), row["broker"], finding["witness"]
+    coverage, accused, witness = disputes.knowledge.coverage_of(place_of(row)), row["broker"], finding["witness"]
     believed = witness.get("believed_here") or BELIEVED_OUTCOME.get(row["anomaly"])
     outcome = blame_transaction(states, coverage)
     state = blame_state(row["offset"], states, coverage)
@@ -246,13 +242,13 @@ def _candidates(names: Sequence[str]) -> list[str]:
 def _truth(decision: Decision, offset: int, states: Sequence[KeyState]) -> str:
     """Describe what the right replicas serve."""
     groups = states_served(offset, [one for one in states if one.broker in decision.right])
-    return "; ".join(f"{_brokers(brokers)} rightly {_verb(brokers)} {text}" for text, brokers in groups.items())
+    return "; ".join(f"{brokers_text(brokers)} rightly {_verb(brokers)} {text}" for text, brokers in groups.items())
 
 
 def _undecided(finding: Row, states: Sequence[KeyState], decision: Decision) -> Row:
     """Return a finding that accuses no replica."""
     groups = _disagree(finding["offset"], states)
-    serves = "; ".join(f"{_brokers(one['brokers'])} {_verb(one['brokers'])} {one['serves']}" for one in groups)
+    serves = "; ".join(f"{brokers_text(one['brokers'])} {_verb(one['brokers'])} {one['serves']}" for one in groups)
     why = f"which replica is wrong is undecided: {'; '.join(decision.reasons)}"
     return {
         **finding,
@@ -279,10 +275,6 @@ def _disagree(offset: int, states: Sequence[KeyState]) -> list[Row]:
     return [{"brokers": brokers, "serves": text} for text, brokers in states_served(offset, states).items()]
 
 
-def _brokers(brokers: Sequence[int]) -> str:
-    return f"broker{'s' if len(brokers) > 1 else ''} {', '.join(map(str, brokers))}"
-
-
 def _verb(brokers: Sequence[int]) -> str:
     return "serve" if len(brokers) > 1 else "serves"
 
@@ -306,7 +298,7 @@ def attribute_spans(rows: Iterable[Row], knowledge: Knowledge) -> tuple[list[Row
     findings: list[Row] = []
     undecided: list[Row] = []
     for row in rows:
-        reasons = _witness_reasons(row, knowledge.coverage.get(place_of(row), Coverage()))
+        reasons = _witness_reasons(row, knowledge.coverage_of(place_of(row)))
         starts = {span["first_offset"] for span in row["spans"] if span["broker"] in reasons}
         if len(starts) == 1:
             findings += _span_findings(row, reasons, starts.pop())

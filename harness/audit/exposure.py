@@ -18,6 +18,7 @@ from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING
 
 from harness.audit.frozen import find_frozen
+from harness.audit.knowledge import name_of
 from harness.audit.lags import Lag, NextRemoval, find_lags, next_removal
 from harness.audit.prefilter import prefilter
 from harness.audit.reassignments import Copy, find_copies
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from harness.audit.connection import ClusterClient
     from harness.audit.frozen import FrozenReplica
     from harness.audit.prefilter import Prefiltered
-    from harness.brokers.protocol.replica import TopicPartition
 
 COMPACT = "compact"
 UNITS_S = {"days": 86_400, "h": 3_600, "min": 60}
@@ -171,7 +171,7 @@ def read_settings(settings: Mapping[str, str] | None) -> Settings:
 
 def judge_lag(lag: Lag, settings: Settings, now_ms: int) -> ReplicaExposure:
     """Describe the exposure of a replica of a compacted topic that is behind."""
-    name, window_ms = _name(lag.partition), settings.window_ms
+    name, window_ms = name_of(lag.partition), settings.window_ms
     at_stake = None if window_ms is None else next_removal(lag.missing or (), window_ms)
     level, since_ms = Level.AT_RISK, lag.missing_since_ms
     if lag.why_unseen is not None:
@@ -210,7 +210,7 @@ def judge_copy(copy: Copy, settings: Settings) -> ReplicaExposure:
     """
     window_ms, took_s, left_s = settings.window_ms, copy.took_s, copy.left_s
     facts = (
-        f"broker {copy.broker} is being added as a replica of {_name(copy.partition)}:"
+        f"broker {copy.broker} is being added as a replica of {name_of(copy.partition)}:"
         f" {copy.done} of {copy.total} {copy.unit}, "
     )
     advice = _retention_text(window_ms)
@@ -240,7 +240,7 @@ def judge_frozen(frozen: FrozenReplica, now_ms: int) -> ReplicaExposure:
         clock = "producers' clocks" if frozen.by_producers_clock else "its coordinator's clock"
         facts = (
             f"broker {frozen.broker} holds the transaction of producer {frozen.producer_id} open in"
-            f" {_name(frozen.partition)} since {_time(since_ms)} ({_duration((now_ms - since_ms) / 1000)} ago, by"
+            f" {name_of(frozen.partition)} since {_time(since_ms)} ({_duration((now_ms - since_ms) / 1000)} ago, by"
             f" {clock}), and a transaction is aborted after {_duration(frozen.timeout_ms / 1000)}"
         )
     sentence = f"{facts}; {consequence}: `harness audit live` reads what is there"
@@ -285,10 +285,6 @@ def _retention_text(window_ms: int | None) -> str:
     if window_ms is None:
         return "the retention of tombstones and markers is unknown"
     return f"tombstones and markers stay for at least {_duration(window_ms / 1000)}"
-
-
-def _name(partition: TopicPartition) -> str:
-    return f"{partition[0]}-{partition[1]}"
 
 
 def _time(time_ms: int) -> str:

@@ -32,6 +32,21 @@ class Knowledge:
     replicas: Mapping[Place, tuple[int, ...]] = field(default_factory=dict)
     is_without_transactions: bool = False
 
+    def coverage_of(self, place: Place) -> Coverage:
+        """Return the leadership history of a partition, as far as it is known."""
+        return self.coverage.get(place, Coverage())
+
+
+def name_of(place: Place) -> str:
+    """Return the name of a partition's folders, which Kafka prints too."""
+    return f"{place[0]}-{place[1]}"
+
+
+def brokers_text(numbers: Iterable[int]) -> str:
+    """Return "broker 1" or "brokers 1, 2" for a sentence."""
+    listed = [str(number) for number in numbers]
+    return f"broker{'s' if len(listed) > 1 else ''} {', '.join(listed)}"
+
 
 def place_of(row: Row) -> Place:
     """Return the partition that a checker's row or a finding is about."""

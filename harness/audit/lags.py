@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.audit.connection import fetch_version
+from harness.audit.knowledge import name_of
 from harness.brokers.protocol.replica import READ_UNCOMMITTED, ReplicaState, fetch
 from harness.brokers.segments.batches import Batch, iter_batches, until_cut
 from harness.errors import HarnessError
@@ -97,7 +98,7 @@ def read_batches(
     Raises OSError, `HarnessError` where the broker does not serve the offset, `CorruptLogError` where the answer has no
     valid batches.
     """
-    version, name = fetch_version(broker), f"{partition[0]}-{partition[1]}"
+    version, name = fetch_version(broker), name_of(partition)
     answer = fetch(broker, {partition: offset}, isolation=READ_UNCOMMITTED, max_bytes=max_bytes, version=version)[
         partition
     ]

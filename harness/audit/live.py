@@ -169,7 +169,7 @@ class _Audit:
         asked = self.request
         limit = None if asked.rate_limit_bytes_s is None else RateLimit(asked.rate_limit_bytes_s, patient.clock)
         spans = spans_between(patient, asked.since_ms, asked.until_ms) if asked.is_limited else {}
-        return SpoolOptions(limit, spans, lambda done: self.progress.reading(done.fraction, done.bytes_done))
+        return SpoolOptions(limit, spans, self.progress.reading)
 
     def _unknown(self, read: SpoolResult) -> dict[Place, tuple[str, ...]]:
         reasons: dict[Place, dict[str, None]] = {}

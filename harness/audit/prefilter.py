@@ -22,13 +22,14 @@ from harness.audit.coordinators import (
     TransactionDescriptions,
     ask_coordinators,
 )
+from harness.audit.knowledge import brokers_text, name_of
 from harness.audit.replica_status import ReplicaStatus, ReplicaStatuses, replica_statuses
 from harness.brokers.copies.notes import listed
 from harness.errors import WaitTimeoutError
 from harness.escape import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from harness.audit.cluster import Cluster
     from harness.audit.connection import ClusterClient
@@ -151,7 +152,7 @@ def by_open_transactions(
         leader = cluster.partitions[tp].leader
         anomaly, on_leader = STUCK_LSO, ""
         if past:
-            reason = f"{_brokers(past)} decided it{_coordinator_report(described)}"
+            reason = f"{brokers_text(past)} decided it{_coordinator_report(described)}"
             high_watermark = min(past.values())
         else:
             was_open = ((broker, tp), transaction.producer_id, transaction.first_offset) in open_before
@@ -163,7 +164,7 @@ def by_open_transactions(
             reason, high_watermark = why_ended, replicas[leader].high_watermark
         explanation = (
             f"broker {broker} holds the transaction of producer {transaction.producer_id} open from offset"
-            f" {transaction.first_offset} of {tp[0]}-{tp[1]}{on_leader}, and {reason}"
+            f" {transaction.first_offset} of {name_of(tp)}{on_leader}, and {reason}"
         )
         suspicion = Suspicion(
             anomaly, broker, *tp, transaction.first_offset, transaction, tuple(past), described, explanation
@@ -184,8 +185,8 @@ def by_last_stable_offsets(statuses: ReplicaStatuses) -> Iterator[PendingSuspici
         }
         if one.open is None and ahead:
             explanation = (
-                f"broker {broker} does not list open transactions, and its last stable offset of {tp[0]}-{tp[1]} stays"
-                f" at {one.last_stable_offset}, which {_brokers(ahead)} passed"
+                f"broker {broker} does not list open transactions, and its last stable offset of {name_of(tp)} stays"
+                f" at {one.last_stable_offset}, which {brokers_text(ahead)} passed"
             )
             suspicion = Suspicion(STUCK_LSO, broker, *tp, one.last_stable_offset, None, tuple(ahead), None, explanation)
             yield PendingSuspicion(suspicion, min(ahead.values()))
@@ -255,14 +256,9 @@ def _unseen_notes(statuses: ReplicaStatuses) -> Iterator[str]:
     without_list = sorted({broker for (broker, _), status in statuses.replicas.items() if status.open is None})
     if without_list:
         yield (
-            f"{_brokers(without_list)} did not list the open transactions of some replicas (on Redpanda only leaders"
-            " do): a stuck replica there shows only by its last stable offset, or when it is read"
+            f"{brokers_text(without_list)} did not list the open transactions of some replicas (on Redpanda only"
+            " leaders do): a stuck replica there shows only by its last stable offset, or when it is read"
         )
-
-
-def _brokers(numbers: Iterable[int]) -> str:
-    listed = [str(number) for number in numbers]
-    return f"broker{'s' if len(listed) > 1 else ''} {', '.join(listed)}"
 
 
 def _coordinator_report(described: TransactionDescription | None) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from harness.audit.knowledge import name_of
 from harness.audit.pieces import whole_entries
 from harness.brokers.protocol.offsets import LATEST, NO_SUCH_OFFSET, list_offsets, log_ends, log_starts
 from harness.brokers.protocol.replica import (
@@ -108,7 +109,7 @@ class Reader:
                     position = self._moved_log_start(partition, position)
                     continue
                 aborted.update(dict.fromkeys(state.aborted))
-                source = f"Fetch answer of {_name(partition)}"
+                source = f"Fetch answer of {name_of(partition)}"
                 entries = [e for e in whole_entries(state.records, source) if e.last_offset >= position]
                 if not entries:
                     end_offset = state.last_stable_offset if isolation == READ_COMMITTED else state.high_watermark
@@ -140,7 +141,7 @@ class Reader:
         """Return the replica's state, its open transactions, and its log end offset, or else its high watermark."""
         state = self._ask(partition, position, READ_COMMITTED, max_bytes=1)
         if state is None:
-            raise HarnessError(f"{_name(partition)} was truncated below offset {position} while it was read")
+            raise HarnessError(f"{name_of(partition)} was truncated below offset {position} while it was read")
         open_transactions = describe_producers(self.broker, [partition])[partition]
         end = log_ends(self.broker, [partition])[partition]
         return (
@@ -167,20 +168,20 @@ class Reader:
         answer = self.clock.wait_until(
             lambda: None if (state := ask()) in TRANSIENT_ERRORS else state,
             PATIENCE_S,
-            f"{_name(partition)} to be available",
+            f"{name_of(partition)} to be available",
         )
         if isinstance(answer, ReplicaState):
             return answer
         if answer == OUT_OF_RANGE:
             return None
-        raise HarnessError(f"{_name(partition)} at offset {offset}: {answer}")
+        raise HarnessError(f"{name_of(partition)} at offset {offset}: {answer}")
 
     def _moved_log_start(self, partition: TopicPartition, position: int) -> int:
         """Return the log start offset, which has passed this position: retention goes on while a replica is read."""
         start = log_starts(self.broker, [partition])[partition]
         if isinstance(start, int) and start > position:
             return start
-        raise HarnessError(f"{_name(partition)} was truncated below offset {position} while it was read")
+        raise HarnessError(f"{name_of(partition)} was truncated below offset {position} while it was read")
 
 
 def spans_between(client: ClusterClient, since_ms: int | None, until_ms: int | None) -> dict[TopicPartition, Span]:
@@ -198,7 +199,7 @@ def spans_between(client: ClusterClient, since_ms: int | None, until_ms: int | N
     spans = {}
     for leader, partitions in sorted(by_leader.items()):
         if leader not in client.cluster.brokers:
-            raise HarnessError(f"--since and --until need leaders, and {_name(partitions[0])} has no leader now")
+            raise HarnessError(f"--since and --until need leaders, and {name_of(partitions[0])} has no leader now")
         with client.connection(leader) as connection:
             ends = _offsets(connection, dict.fromkeys(partitions, LATEST))
             starts = (
@@ -221,10 +222,6 @@ def _offsets(connection: Caller, times_ms: dict[TopicPartition, int]) -> dict[To
     offsets = {}
     for tp, offset in list_offsets(connection, times_ms).items():
         if isinstance(offset, str):
-            raise HarnessError(f"the leader of {_name(tp)} does not return offsets by time: {offset}")
+            raise HarnessError(f"the leader of {name_of(tp)} does not return offsets by time: {offset}")
         offsets[tp] = offset
     return offsets
-
-
-def _name(partition: TopicPartition) -> str:
-    return f"{partition[0]}-{partition[1]}"

@@ -47,30 +47,15 @@ Replica: TypeAlias = "tuple[int, TopicPartition]"
 
 
 @dataclass(frozen=True)
-class Progress:
-    """Progress of a spool. ``bytes_total``: bytes on the brokers' disks; None where a broker does not report them."""
-
-    bytes_done: int
-    bytes_total: int | None
-    offsets_done: int
-    offsets_total: int
-
-    @property
-    def fraction(self) -> float:
-        """Between 0 and 1: of the bytes where they are known, else of the offsets, in which cleaning leaves gaps."""
-        done, total = self.bytes_done, self.bytes_total
-        if total is None:
-            done, total = self.offsets_done, self.offsets_total
-        return min(done / total, 1.0) if total else 1.0
-
-
-@dataclass(frozen=True)
 class SpoolOptions:
-    """How to read: ``limit`` for all brokers together, ``spans`` for partitions that are not read from end to end."""
+    """How to read: ``limit`` for all brokers together, ``spans`` for partitions that are not read from end to end.
+
+    ``on_progress`` is called with the fraction and the number of bytes that were read so far.
+    """
 
     limit: RateLimit | None = None
     spans: Mapping[TopicPartition, Span] = field(default_factory=dict)
-    on_progress: Callable[[Progress], None] = lambda _: None
+    on_progress: Callable[[float, int], None] = lambda _fraction, _bytes: None
     piece_bytes: int = PIECE_BYTES
 
 
@@ -176,22 +161,27 @@ def store_transactions(folder: RunFolder, descriptions: TransactionDescriptions)
 
 
 class _Counter:
-    """Counts what all readers read, and makes them wait for the rate limit."""
+    """Counts what all readers read, and makes them wait for the rate limit.
+
+    ``bytes_total``: bytes on the brokers' disks; None where a broker does not report them.
+    """
 
     def __init__(self, offsets_total: int, bytes_total: int | None, options: SpoolOptions) -> None:
-        self._progress = Progress(0, bytes_total, 0, offsets_total)
         self.options = options
+        self._offsets_total, self._bytes_total = offsets_total, bytes_total
+        self._offsets_done = self._bytes_done = 0
         self._lock = threading.Lock()
         self._is_over = threading.Event()
 
     def advance(self, offsets: int, size_bytes: int) -> None:
-        """Count what was read, and report the progress."""
+        """Count what was read; report the progress in bytes, else in offsets, in which cleaning leaves gaps."""
         with self._lock:
-            done = self._progress
-            self._progress = replace(
-                done, bytes_done=done.bytes_done + size_bytes, offsets_done=done.offsets_done + offsets
-            )
-            self.options.on_progress(self._progress)
+            self._offsets_done += offsets
+            self._bytes_done += size_bytes
+            done, total = self._bytes_done, self._bytes_total
+            if total is None:
+                done, total = self._offsets_done, self._offsets_total
+            self.options.on_progress(min(done / total, 1.0) if total else 1.0, self._bytes_done)
 
     def pay(self, size_bytes: int) -> None:
         """Wait for the rate limit. Raises `HarnessError` once another reader has failed for all."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,11 +12,11 @@ from checkers.evidence.tables import PLANNERS, checkpointed, load, raise_if_dama
 from checkers.guarantees import all_guarantees
 from checkers.replay import outcomes
 from checkers.replay.judged import judge
-from harness.errors import UsageError
 from harness.judge import verdict
 from harness.judge.guarantees import CHECKER
 from harness.judge.verdict import Results
 from harness.run_folder import inventory
+from harness.run_folder.history import read_lines
 from harness.run_folder.store import RunFolder
 from harness.spark.threads import threads
 
@@ -162,12 +161,7 @@ def store(folder: RunFolder, judgement: Judgement) -> None:
 
 def read_aftermath(folder: RunFolder) -> list[dict[str, Any]]:
     """Return the lines of ``aftermath.jsonl``, none where there is none. Raises `UsageError` for a damaged one."""
-    if not folder.has(folder.aftermath_path):
-        return []
-    try:
-        return [json.loads(line) for line in folder.aftermath_path.read_text().splitlines()]
-    except (OSError, ValueError) as error:
-        raise UsageError(f"the run folder is damaged: {folder.aftermath_path}: {error}") from error
+    return read_lines(folder.aftermath_path) if folder.has(folder.aftermath_path) else []
 
 
 def rehearse(spark: SparkSession, scratch_dir: Path) -> None:

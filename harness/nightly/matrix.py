@@ -118,17 +118,19 @@ def read_matrix(path: Path | None, given: Mapping[str, Any], newest: Callable[[s
     or has other keys, and for unknown or incompatible names.
     """
     where = str(path) if path else "the matrix"
-    in_file = _with_known_keys(read_toml(path, where), (*KEYS, "matrix"), where) if path else {}
+    in_file = with_known_keys(read_toml(path, where), (*KEYS, "matrix"), where) if path else {}
     content = {**DEFAULTS, **in_file, **given}
     blocks = content.pop("matrix", None) or [{}]
     shared, replaced = ({name: one[name] for name in AXES if name in one} for one in (content, given))
     scenarios_by_run: dict[tuple[str, str, str, str], dict[str, None]] = {}
     for block in blocks:
-        axes = {**shared, **_with_known_keys(block, AXES, f"[[matrix]] of {where}"), **replaced}
+        axes = {**shared, **with_known_keys(block, AXES, f"[[matrix]] of {where}"), **replaced}
         if not axes.get("targets"):
             raise UsageError(f"{where} names no targets: see `harness targets`")
         for axis in AXES:
-            _check_names(axis, axes[axis], where)
+            raise_if_no_list(axis, axes[axis], where)
+        for name in axes["targets"]:
+            find_target(name)
         scenarios = dict.fromkeys(s.name for name in axes["anomalies"] for s in scenarios_for(name))
         targets = [name for target in axes["targets"] for name in (target, newest(target)) if name]
         for target in targets:
@@ -139,7 +141,7 @@ def read_matrix(path: Path | None, given: Mapping[str, Any], newest: Callable[[s
     repeats = content.get("repeats", 1)
     if not isinstance(repeats, int) or repeats < 1:
         raise UsageError(f"{where}: repeats is {repeats!r}; give a number from 1")
-    _check_names("set", content.get("set", []), where)
+    raise_if_no_list("set", content.get("set", []), where)
     matrix = Matrix(
         tuple(
             Outage(*key, repeat, tuple(s.name for s in SCENARIOS if s.name in scenarios))
@@ -190,7 +192,7 @@ def _raise_if_unfit(outage: Outage, matrix: Matrix) -> None:
         raise UsageError(f"{replace(outage, repeat=0)}: {error}") from error
 
 
-def _with_known_keys(content: Mapping[str, Any], keys: Sequence[str], where: str) -> dict[str, Any]:
+def with_known_keys(content: Mapping[str, Any], keys: Sequence[str], where: str) -> dict[str, Any]:
     """Return the content. Raises `UsageError` for a key that is not among these."""
     for key in content:
         if key not in keys:
@@ -198,9 +200,7 @@ def _with_known_keys(content: Mapping[str, Any], keys: Sequence[str], where: str
     return dict(content)
 
 
-def _check_names(axis: str, names: Any, where: str) -> None:
+def raise_if_no_list(axis: str, names: Any, where: str) -> None:
+    """Raise `UsageError` where the value of a key is no list of names."""
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise UsageError(f"{where}: {axis} is {names!r}; give a list of names")
-    if axis == "targets":
-        for name in names:
-            find_target(name)

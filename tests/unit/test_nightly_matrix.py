@@ -259,7 +259,7 @@ def test_a_cell_of_which_nothing_is_said_is_named() -> None:
         ("[[expect]]\nverdict = 'unknown'", "entry 1: verdict is 'unknown'"),
         (
             "[[expect]]\nverdict = 'clean'\n[[expect]]\nverdict = 'clean'\ntarget = ['x']",
-            "entry 2: there is no 'target'",
+            "entry 2: there is no key 'target'; did you mean targets",
         ),
         ("[[expect]]\nverdict = 'clean'\ntargets = 'x'", "targets is 'x'"),
         ("expect = 1", "give [[expect]] entries"),
