@@ -92,7 +92,8 @@ def _advice(finding: dict[str, Any], partition: _Partition, bootstrap: str) -> d
         "why": NONE_RIGHT if partition.is_decided else UNDECIDED_LEFT,
     }
     if finding["anomaly"] == HANGING_TRANSACTION:
-        do, commands = HANGING_DO, _abort(finding)
+        at = f"--topic {partition.topic} --partition {partition.number} --start-offset {finding['offset']}"
+        do, commands = HANGING_DO, [f"kafka-transactions.sh {BOOTSTRAP} abort {at}"]
     elif not finding["decided"]:
         do, commands = UNDECIDED_DO, [_pause_compaction(partition.topic)]
     elif partition.is_decided and partition.leaders:
@@ -117,11 +118,6 @@ def _resume_compaction(topic: str) -> str:
         f"kafka-configs.sh {BOOTSTRAP} --alter --entity-type topics --entity-name {topic} --delete-config "
         f"{','.join(PAUSE_SETTINGS)}  # or --add-config with the values that the topic had"
     )
-
-
-def _abort(finding: dict[str, Any]) -> list[str]:
-    at = f"--topic {finding['topic']} --partition {finding['partition']} --start-offset {finding['offset']}"
-    return [f"kafka-transactions.sh {BOOTSTRAP} abort {at}"]
 
 
 def _recopy(partition: _Partition, broker: int, leader: int) -> list[str]:

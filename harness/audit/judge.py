@@ -9,14 +9,14 @@ from checkers.anomalies import FINDERS
 from checkers.attribution.key_states import disputed_records, key_states
 from checkers.consistency import side_files, txnindex_disagreement
 from checkers.consistency.wire_answers import with_served_aborts
-from checkers.evidence.tables import PLANNERS, REPLICA, checkpointed, load_copies
+from checkers.evidence.tables import REPLICA, load_copies
 from checkers.reduction.reduce import Reduced, reduce_copies
 from checkers.replay.judged import judge
 from checkers.replay.unreplicated_tails import without_unreplicated_tails
 from harness.audit.advice import ANY_BROKER, with_advice
 from harness.audit.attribution import Disputes, attribute, attribute_spans
 from harness.audit.knowledge import Knowledge, by_place, place_of
-from harness.judge.check import THREADS, dictionaries, each
+from harness.judge.check import THREADS, dictionaries, each, plan
 from harness.judge.verdict import decide, finding_line, overall
 from harness.spark.threads import threads
 
@@ -98,10 +98,8 @@ def judge_reduced(reduced: Reduced) -> dict[str, Rows]:
 
 
 def _computed(judged: Judged, checkers: Mapping[str, Callable[[Judged], DataFrame]]) -> dict[str, Rows]:
-    session = judged.replicas.sparkSession
-    with threads(session, PLANNERS) as pool:
-        planned, unplanned = each(checkers, lambda name: checkpointed(checkers[name](judged)), using=pool.map)
-    with threads(session, THREADS) as pool:
+    planned, unplanned = plan(judged, checkers)
+    with threads(judged.replicas.sparkSession, THREADS) as pool:
         rows, raised = each(planned, lambda name: dictionaries(planned[name]), using=pool.map)
     states, without_states = each([KEY_STATES], lambda _: key_state_rows(judged, rows))
     errors = [{"name": name, "reason": reason} for name, reason in {**unplanned, **raised, **without_states}.items()]
@@ -165,7 +163,10 @@ def assemble(
             findings_by_place.get(place, []),
             [
                 *(row["problem"] for row in damaged.get(place, [])),
-                *map(_doubt_text, (*doubts.get(place, []), *unsure.get(place, []))),
+                *(
+                    f"broker {row['broker']}: {row['reason']}"
+                    for row in (*doubts.get(place, []), *unsure.get(place, []))
+                ),
                 *given.unknown.get(place, ()),
                 *map(_left_out_text, left_out.get(place, [])),
             ],
@@ -240,7 +241,3 @@ def _identity(finding: dict[str, Any]) -> tuple[Any, ...]:
 
 def _left_out_text(row: dict[str, Any]) -> str:
     return f"{row['topic']}-{row['partition']}: {row['keys']} more keys may differ, and were not compared one by one"
-
-
-def _doubt_text(row: dict[str, Any]) -> str:
-    return f"broker {row['broker']}: {row['reason']}"

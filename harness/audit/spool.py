@@ -95,15 +95,14 @@ def spool(
     raise_if_full(folder.path, sum(sizes.values()))
     offsets_total = sum(_length(statuses.replicas[replica], span) for replica, span in spans.items())
     counter = _Counter(offsets_total, sum(sizes.values()) if sizes.keys() == spans.keys() else None, options)
+    fetch_bytes = FETCH_BYTES if options.limit is None else min(FETCH_BYTES, options.limit.most_bytes)
     readings: dict[Replica, Reading] = {}
 
     def read_broker(broker: int) -> None:
         left = [replica for replica in spans if replica[0] == broker]
         try:
             with client.connection(broker) as connection:
-                reader = Reader(
-                    connection, client.clock, counter.pay, fetch_version(connection), _fetch_bytes(options.limit)
-                )
+                reader = Reader(connection, client.clock, counter.pay, fetch_version(connection), fetch_bytes)
                 while left:
                     replica, span = left[0], spans[left[0]]
                     read = partial(reader.read, replica[1], span, statuses.replicas[replica].high_watermark)
@@ -252,7 +251,3 @@ def _share(status: ReplicaStatus, span: Span) -> float:
 def _length(status: ReplicaStatus, span: Span) -> int:
     stop = status.high_watermark if span.stop is None else min(span.stop, status.high_watermark)
     return max(stop - span.start, 0)
-
-
-def _fetch_bytes(limit: RateLimit | None) -> int:
-    return FETCH_BYTES if limit is None else min(FETCH_BYTES, limit.most_bytes)

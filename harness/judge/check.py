@@ -21,7 +21,7 @@ from harness.run_folder.store import RunFolder
 from harness.spark.threads import threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -71,10 +71,16 @@ class Prepared:
 def prepare(spark: SparkSession, folders: Sequence[RunFolder]) -> Prepared:
     """Plan every checker over run folders that may still be empty: most of a check's time is planning."""
     evidence = load(spark, folders)
-    judged = judge(evidence)
-    with threads(spark, PLANNERS) as pool:
-        rows, raised = each(TABLES, lambda name: checkpointed(TABLES[name](judged)), using=pool.map)
+    rows, raised = plan(judge(evidence), TABLES)
     return Prepared(spark, checkpointed(evidence.problems), rows, raised)
+
+
+def plan(
+    judged: Judged, checkers: Mapping[str, Callable[[Judged], DataFrame]]
+) -> tuple[dict[str, DataFrame], dict[str, str]]:
+    """Plan checkers, several at a time; return their tables, and the errors of the others."""
+    with threads(judged.replicas.sparkSession, PLANNERS) as pool:
+        return each(checkers, lambda name: checkpointed(checkers[name](judged)), using=pool.map)
 
 
 def run_checkers(prepared: Prepared) -> Results:

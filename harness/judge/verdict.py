@@ -173,7 +173,11 @@ def _scenario(  # noqa: PLR0917
         "topic": topic,
         "verdict": scenario_verdict,
         "reason": reason,
-        "exposure": {"earned": earned_by, "lacking": shortfall, "replicas": [_fact(row) for row in facts]},
+        "exposure": {
+            "earned": earned_by,
+            "lacking": shortfall,
+            "replicas": [{name: row[name] for name in row if name not in {"run", "topic"}} for row in facts],
+        },
     }
 
 
@@ -317,11 +321,7 @@ def _lack_of_any(rows: Collection[Fact], conditions: _Conditions) -> str:
     """Return the first replica's missing condition, "" where all are met; no replica at all proves nothing."""
     if not rows:
         return "there is no replica to show it"
-    return next((f"broker {row['broker']} {lack}" for row in rows if (lack := _first_lack(row, conditions))), "")
-
-
-def _first_lack(row: Fact, conditions: _Conditions) -> str:
-    return next((text for text, holds in conditions if not holds(row)), "")
+    return next((f"broker {row['broker']} {text}" for row in rows for text, holds in conditions if not holds(row)), "")
 
 
 def worst(verdicts: Sequence[str]) -> str:
@@ -366,7 +366,3 @@ def _key(key: bytes | None) -> dict[str, str] | None:
         return {"text": bytes(key).decode()}
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(key).decode()}
-
-
-def _fact(row: Fact) -> Fact:
-    return {name: value for name, value in row.items() if name not in {"run", "topic"}}

@@ -60,7 +60,8 @@ def draw_graph(edges: Edges) -> str:
         for x, nodes in enumerate(sides)
         for number, node in enumerate(nodes)
     }
-    with picture(BESIDE_IN + ROW_IN * rows, Margins(*map(_room_in, sides))) as drawing:
+    margins = Margins(*(LABEL_IN * max(map(len, nodes)) + BOX_IN for nodes in sides))
+    with picture(BESIDE_IN + ROW_IN * rows, margins) as drawing:
         axes = drawing.figure.subplots()
         axes.set_axis_off()
         axes.set_xlim(0, 1)
@@ -71,10 +72,6 @@ def draw_graph(edges: Edges) -> str:
             box = {"boxstyle": "round", "facecolor": "none", "edgecolor": "black"}
             axes.text(x, y, node, ha="right" if x == 0 else "left", va="center", bbox=box, parse_math=False)
     return drawing.svg
-
-
-def _room_in(names: Sequence[str]) -> float:
-    return LABEL_IN * max(map(len, names)) + BOX_IN
 
 
 def _draw_edge(

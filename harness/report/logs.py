@@ -13,7 +13,7 @@ from harness.run_folder.store import AFTER_REJOIN
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from harness.brokers.segments.batches import Batch, Record
+    from harness.brokers.segments.batches import Batch
     from harness.report.story import Story
     from harness.run_folder.store import RunFolder
 
@@ -135,16 +135,13 @@ def _cells(
             yield batch.last_offset, Cell(EMPTIED, **fields), batch.producer_id in background
         else:
             for record in iter_records(batch, source=source):
+                transaction = next((shortened(value) for name, value in record.headers if name == HEADER_TXN), None)
+                kind = TOMBSTONE if record.value is None else VALUE
+                cell = Cell(kind, shortened(record.key), shortened(record.value), transaction=transaction, **fields)
                 is_background = (record.key or b"").startswith(BACKGROUND)
                 if is_background and producer_id is not None:
                     background.add(producer_id)
-                yield record.offset, _record(record, fields), is_background
-
-
-def _record(record: Record, fields: Mapping[str, Any]) -> Cell:
-    transaction = next((shortened(value) for name, value in record.headers if name == HEADER_TXN), None)
-    kind = TOMBSTONE if record.value is None else VALUE
-    return Cell(kind, key=shortened(record.key), value=shortened(record.value), transaction=transaction, **fields)
+                yield record.offset, cell, is_background
 
 
 def _batches(folder: RunFolder, broker: int, name: str) -> Iterator[tuple[Batch, str]]:
