@@ -53,6 +53,11 @@ class ReplicaStatuses:
     silent: Mapping[int, str]
 
     @property
+    def in_order(self) -> list[tuple[int, TopicPartition, ReplicaStatus]]:
+        """Every replica's broker, partition and status, by partition and broker."""
+        return sorted(((b, tp, status) for (b, tp), status in self.replicas.items()), key=lambda one: (one[1], one[0]))
+
+    @property
     def open_producers(self) -> set[int]:
         """The ids of the producers with an open transaction on any replica."""
         return {transaction.producer_id for status in self.replicas.values() for transaction in status.open or ()}

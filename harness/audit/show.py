@@ -23,9 +23,7 @@ def replica_table(statuses: ReplicaStatuses) -> Table:
     """Return a table of every replica that was seen."""
     names = ("partition", "broker", "log start", "last stable", "high watermark", "log end", "open transactions")
     rows = []
-    for (broker, (topic, partition)), status in sorted(
-        statuses.replicas.items(), key=lambda item: (item[0][1], item[0][0])
-    ):
+    for broker, (topic, partition), status in statuses.in_order:
         transactions = (
             UNKNOWN
             if status.open is None
