@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from harness.audit.cluster import Cluster
     from harness.audit.knowledge import Place
     from harness.audit.prefilter import Prefiltered, Suspicion
     from harness.audit.spool import SpoolResult
@@ -77,16 +76,9 @@ def audit_quickly(request: Request, progress: Progress) -> tuple[dict[str, Any],
 
     Raises `UsageError` as `describe` and `prefilter`.
     """
-    progress.stage("ask the cluster")
-    cluster = describe(request.bootstrap, request.topics)
-    started_s = time.monotonic()
-    prefiltered = prefilter(ClusterClient(cluster, RealClock()))
-    run_id, asked_s = f"audit-{new_run_id()}", _since(started_s)
+    answers = _ask(request, progress)
     nothing_read = Round((), NO_ROWS, {})
-    verdict = _verdict(
-        request, run_id, cluster, prefiltered, nothing_read, timings_s={"ask": asked_s}, notes=(NOT_READ,)
-    )
-    return verdict, prefiltered
+    return answers.verdict(nothing_read, {"ask": answers.took_s}, notes=(NOT_READ,)), answers.prefiltered
 
 
 def audit_live(request: Request, progress: Progress, spark: SparkOptions) -> dict[str, Any]:
@@ -95,17 +87,12 @@ def audit_live(request: Request, progress: Progress, spark: SparkOptions) -> dic
     Raises `UsageError` as `describe`, `prefilter` and `session_of` do and where ``keep`` cannot be made;
     `SpoolDiskError` where the data does not fit on the disk.
     """
-    run_id, java = f"audit-{new_run_id()}", find_java()
+    java = find_java()
     keep_folder = None if request.keep is None else _new_folder(request.keep)
-    progress.stage("ask the cluster")
-    client = ClusterClient(describe(request.bootstrap, request.topics), RealClock())
-    cluster = client.cluster
-    started_s = time.monotonic()
-    prefiltered = prefilter(client)
-    asked_s = _since(started_s)
+    answers, started_s = _ask(request, progress), time.monotonic()
     # The amount of data is unknown before it is read, and reading leaves the processors idle.
     start_compilation()
-    with Workspace(run_id, Path.cwd()) as workspace, ExitStack() as stack:
+    with Workspace(answers.run_id, Path.cwd()) as workspace, ExitStack() as stack:
         sessions: list[SparkSession] = []
         readings_folder = keep_folder or workspace.path / "readings"
 
@@ -116,21 +103,57 @@ def audit_live(request: Request, progress: Progress, spark: SparkOptions) -> dic
                 sessions.append(stack.enter_context(session_of(workspace, java, spark, [readings_folder])))
             return sessions[0]
 
-        audit = _Audit(request, run_id, client, session, progress, readings_folder)
-        last_readings = repeated(audit.read)
+        last_readings = repeated(_Reading(answers, session, progress, readings_folder).read)
         # Leadership is evidence only where it did not change while replicas were read.
-        knowledge = knowledge_of_cluster(cluster, describe(request.bootstrap, request.topics))
-        timings_s = {"ask": asked_s, "read_and_check": _since(started_s) - asked_s}
-        return _verdict(request, run_id, cluster, prefiltered, last_readings, timings_s=timings_s, knowledge=knowledge)
+        knowledge = knowledge_of_cluster(answers.client.cluster, describe(request.bootstrap, request.topics))
+        timings_s = {"ask": answers.took_s, "read_and_check": _since(started_s)}
+        return answers.verdict(last_readings, timings_s, knowledge)
 
 
 @dataclass(frozen=True)
-class _Audit:
-    """Reads and judges replicas. Readings go to ``readings_folder``, and are deleted after judging unless kept."""
+class _Answers:
+    """A cluster, and the answers of its brokers before any data is read."""
 
     request: Request
     run_id: str
     client: ClusterClient
+    prefiltered: Prefiltered
+    took_s: float
+
+    def verdict(
+        self,
+        last_readings: Round,
+        timings_s: Mapping[str, float],
+        knowledge: Knowledge | None = None,
+        notes: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """Assemble the verdict by these answers and the last readings."""
+        cluster = self.client.cluster
+        context = AuditContext(
+            target={"name": "cluster", "cluster_id": cluster.cluster_id, "brokers": sorted(cluster.brokers)},
+            holders={tp: state.replicas for tp, state in cluster.partitions.items()},
+            unknown=last_readings.unknown,
+            broker_findings=[_finding(one) for one in self.prefiltered.suspicions],
+            knowledge=knowledge or Knowledge(),
+            bootstrap=",".join(map(str, self.request.bootstrap)) or ANY_BROKER,
+        )
+        copies = Copies(self.run_id, last_readings.replicas, notes=(*cluster.notes, *self.prefiltered.notes, *notes))
+        return assemble(copies, last_readings.rows, timings_s=timings_s, context=context)
+
+
+def _ask(request: Request, progress: Progress) -> _Answers:
+    progress.stage("ask the cluster")
+    client = ClusterClient(describe(request.bootstrap, request.topics), RealClock())
+    started_s = time.monotonic()
+    prefiltered = prefilter(client)
+    return _Answers(request, f"audit-{new_run_id()}", client, prefiltered, _since(started_s))
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Reads and judges replicas. Readings go to ``readings_folder``, and are deleted after judging unless kept."""
+
+    answers: _Answers
     session: Callable[[], SparkSession]
     progress: Progress
     readings_folder: Path
@@ -142,43 +165,40 @@ class _Audit:
         that are read to.
         """
         folder = RunFolder(self.readings_folder / f"reading-{number}")
-        statuses = replica_statuses(self.client)
-        transactions = None if self.request.is_limited else ask_coordinators(self.client, statuses.open_producers)
+        request, client = self.answers.request, self.answers.client
+        statuses = replica_statuses(client)
+        transactions = None if request.is_limited else ask_coordinators(client, statuses.open_producers)
         replicas = [
             (broker, tp)
-            for tp, state in self.client.cluster.partitions.items()
+            for tp, state in client.cluster.partitions.items()
             for broker in state.replicas
             if places is None or tp in places
         ]
         again = " again: differences that come from ongoing writes and cleaning go away" if number > 1 else ""
         self.progress.stage(f"read {len(replicas)} replicas{again}")
-        patient = replace(self.client, dial=ReconnectingConnection)
-        read = spool(patient, statuses, folder, self._spool_options(patient), replicas)
-        copies = copies_of(
-            folder, self.run_id, read, {} if transactions is None else store_transactions(folder, transactions)
-        )
-        copies = replace(copies, tombstones=self.request.tombstones)
+        patient = replace(client, dial=ReconnectingConnection)
+        limit = None if request.rate_limit_bytes_s is None else RateLimit(request.rate_limit_bytes_s, patient.clock)
+        spans = spans_between(patient, request.since_ms, request.until_ms) if request.is_limited else {}
+        read = spool(patient, statuses, folder, SpoolOptions(limit, spans, self.progress.reading), replicas)
+        files = {} if transactions is None else store_transactions(folder, transactions)
+        copies = replace(copies_of(folder, self.answers.run_id, read, files), tombstones=request.tombstones)
         session = self.session()
         self.progress.stage(f"check {len(read.readings)} replicas")
         rows = judge_copies(session, [copies])
-        if self.request.keep is None:
+        if request.keep is None:
             shutil.rmtree(folder.path)
-        return Round(copies.replicas, rows, self._unknown(read))
+        return Round(copies.replicas, rows, _unknown(read, is_limited=request.is_limited))
 
-    def _spool_options(self, patient: ClusterClient) -> SpoolOptions:
-        asked = self.request
-        limit = None if asked.rate_limit_bytes_s is None else RateLimit(asked.rate_limit_bytes_s, patient.clock)
-        spans = spans_between(patient, asked.since_ms, asked.until_ms) if asked.is_limited else {}
-        return SpoolOptions(limit, spans, self.progress.reading)
 
-    def _unknown(self, read: SpoolResult) -> dict[Place, tuple[str, ...]]:
-        reasons: dict[Place, dict[str, None]] = {}
-        for (broker, tp), why in sorted(read.failures.items()):
-            reasons.setdefault(tp, {})[f"the replica of broker {broker} was not read: {why}"] = None
-        for (_, tp), reading in read.readings.items():
-            if self.request.is_limited or not reading.is_settled:
-                reasons.setdefault(tp, {})[LIMITED if self.request.is_limited else UNSETTLED] = None
-        return {tp: tuple(texts) for tp, texts in reasons.items()}
+def _unknown(read: SpoolResult, *, is_limited: bool) -> dict[Place, tuple[str, ...]]:
+    """Return by partition why it cannot be called clean."""
+    reasons: dict[Place, dict[str, None]] = {}
+    for (broker, tp), why in sorted(read.failures.items()):
+        reasons.setdefault(tp, {})[f"the replica of broker {broker} was not read: {why}"] = None
+    for (_, tp), reading in read.readings.items():
+        if is_limited or not reading.is_settled:
+            reasons.setdefault(tp, {})[LIMITED if is_limited else UNSETTLED] = None
+    return {tp: tuple(texts) for tp, texts in reasons.items()}
 
 
 def _new_folder(path: Path) -> Path:
@@ -190,30 +210,6 @@ def _new_folder(path: Path) -> Path:
     except OSError as error:
         raise UsageError(f"--keep {path}: {error.strerror or error}") from error
     return path.absolute()
-
-
-def _verdict(
-    request: Request,
-    run_id: str,
-    cluster: Cluster,
-    prefiltered: Prefiltered,
-    last_readings: Round,
-    *,
-    timings_s: Mapping[str, float],
-    knowledge: Knowledge | None = None,
-    notes: Sequence[str] = (),
-) -> dict[str, Any]:
-    """Assemble the verdict by the last readings and the brokers' answers."""
-    context = AuditContext(
-        target={"name": "cluster", "cluster_id": cluster.cluster_id, "brokers": sorted(cluster.brokers)},
-        holders={tp: state.replicas for tp, state in cluster.partitions.items()},
-        unknown=last_readings.unknown,
-        broker_findings=[_finding(one) for one in prefiltered.suspicions],
-        knowledge=knowledge or Knowledge(),
-        bootstrap=",".join(map(str, request.bootstrap)) or ANY_BROKER,
-    )
-    copies = Copies(run_id, last_readings.replicas, notes=(*cluster.notes, *prefiltered.notes, *notes))
-    return assemble(copies, last_readings.rows, timings_s=timings_s, context=context)
 
 
 def _finding(suspicion: Suspicion) -> dict[str, Any]:
