@@ -207,13 +207,7 @@ def _names(broker: int, states: Sequence[KeyState], state: Blame, row: Row, disp
 
 def _decided(finding: Row, broker: int, states: Sequence[KeyState], decision: Decision) -> Row:
     names = decision.names.get(broker, ())
-    attribution = {
-        "decided": True,
-        "decided_by": list(decision.reasons),
-        "assumptions": list(decision.assumptions),
-        "right": sorted(decision.right),
-        "disagree": _disagree(finding["offset"], states),
-    }
+    attribution = _attribution(decision, _disagree(finding["offset"], states))
     if broker == finding["broker"]:
         # Keep the checker's anomaly unless the decision rules it out.
         if names and finding["anomaly"] not in names and finding["anomaly"] != UNEXPLAINED_DIVERGENCE:
@@ -232,6 +226,17 @@ def _decided(finding: Row, broker: int, states: Sequence[KeyState], decision: De
         "broker": broker,
         "explanation": explanation,
         "witness": {"described_on_broker": finding["broker"], "disputed_at": finding["offset"]},
+    }
+
+
+def _attribution(decision: Decision, disagree: Sequence[Row]) -> Row:
+    """Return the fields that a decision adds to a finding."""
+    return {
+        "decided": bool(decision.wrong),
+        "decided_by": list(decision.reasons) if decision.wrong else [],
+        "assumptions": list(decision.assumptions),
+        "right": sorted(decision.right),
+        "disagree": disagree,
     }
 
 
@@ -256,11 +261,7 @@ def _undecided(finding: Row, states: Sequence[KeyState], decision: Decision) -> 
             f"key {_key_text(finding)}: {serves or 'replicas differ'}; {why}. If broker {finding['broker']} is wrong: "
             f"{finding['explanation']}"
         ),
-        "decided": False,
-        "decided_by": [],
-        "assumptions": [],
-        "right": [],
-        "disagree": groups,
+        **_attribution(decision, groups),
     }
 
 
@@ -316,7 +317,7 @@ def _witness_reasons(row: Row, coverage: Coverage) -> dict[int, str]:
 
 
 def _span_findings(row: Row, reasons: dict[int, str], start: int) -> Iterable[Row]:
-    witness = min(reasons)
+    witness, proof = min(reasons), tuple(f"broker {broker} {reason}" for broker, reason in reasons.items())
     for span in row["spans"]:
         if span["first_offset"] < start:
             yield {
@@ -340,9 +341,5 @@ def _span_findings(row: Row, reasons: dict[int, str], start: int) -> Iterable[Ro
                     "other_broker": witness,
                     "span_there_from": start,
                 },
-                "decided": True,
-                "decided_by": [f"broker {broker} {reason}" for broker, reason in reasons.items()],
-                "assumptions": [],
-                "right": sorted(reasons),
-                "disagree": [],
+                **_attribution(Decision(frozenset({span["broker"]}), frozenset(reasons), proof), []),
             }

@@ -75,14 +75,12 @@ class Plan:
     details: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
 class Ledger:
-    """A night's folder, for the process that works on it."""
+    """A night's folder, for the process that works on it: from `create` or `reopen`."""
 
-    def __init__(self, path: Path, plan: Plan) -> None:
-        """Open an existing folder; use `create` or `reopen`."""
-        self.path = path
-        self.plan = plan
-        self._lines = path / ATTEMPTS
+    path: Path
+    plan: Plan
 
     @classmethod
     def create(cls, path: Path, plan: Plan) -> Ledger:
@@ -148,13 +146,13 @@ class Ledger:
         RunFolder(self.path).write_json(self.path / PLAN, content)
 
     def _append(self, line: Mapping[str, Any]) -> None:
-        with self._lines.open("a") as file:
+        with (self.path / ATTEMPTS).open("a") as file:
             file.write(json.dumps(line) + "\n")
 
     def _read(self, event: str) -> list[dict[str, Any]]:
         """Return the lines of one kind; the last one may have been cut off."""
-        lines = []
-        for text in self._lines.read_text().splitlines() if self._lines.exists() else ():
+        lines, path = [], self.path / ATTEMPTS
+        for text in path.read_text().splitlines() if path.exists() else ():
             try:
                 line = json.loads(text)
             except ValueError:

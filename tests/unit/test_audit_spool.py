@@ -23,7 +23,7 @@ from harness.audit.replica_status import replica_statuses
 from harness.audit.spool import SpoolOptions, SpoolResult, spool
 from harness.brokers.protocol.replica import OpenTransaction
 from harness.brokers.protocol.wire import Address
-from harness.brokers.segments.batches import CorruptLogError, Record
+from harness.brokers.segments.batches import CorruptLogError, Record, iter_entries
 from harness.brokers.segments.encode import encode_batch
 from harness.errors import HarnessError
 from harness.run_folder.store import RunFolder
@@ -235,6 +235,11 @@ class TestEntries:
         cut = batch(4, 5) + batch(6)[:-1]
         assert list(whole_entries(cut, "s")) == [Entry(0, len(batch(4, 5)), 4, 5)]
         assert list(whole_entries(cut + batch(6)[-1:] + b"\0" * 9, "s"))[-1].base_offset == 6
+
+    def test_headers_alone_give_the_entries_that_the_parser_finds(self) -> None:
+        records = b"".join((batch(0, 1, 2), batch(5), batch(9, 12)))
+        parsed = [(one.position, one.size_bytes, one.last_offset) for one in iter_entries(records, source="s")]
+        assert [(one.position, one.size_bytes, one.last_offset) for one in whole_entries(records, "s")] == parsed
 
     def test_old_magics_pass_as_they_are(self) -> None:
         message = struct.pack(">qiibb", 12, 14, 0, 1, 0) + struct.pack(">ii", -1, -1)
