@@ -204,7 +204,7 @@ def _partition(  # noqa: PLR0917
     unknown = [*doubts, *raised, *_why_incomparable(brokers, facts_by_broker)]
     bound = next((one["bound"] for one in facts_by_broker.values()), None)
     earned = f"{len(brokers)} replicas were read to offset {bound} and agree, with themselves too"
-    verdict, reason = decide(findings, unknown, earned)
+    verdict, reason = decide([finding["explanation"] for finding in findings], unknown, earned)
     return {
         "scenario": f"{place[0]}-{place[1]}",
         "anomaly": None,

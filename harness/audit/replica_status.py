@@ -99,29 +99,24 @@ def status_of_replicas(
     last, so they are at least as new as the high watermark.
     """
     ends = log_ends(broker, partitions)
-    fetch_offsets = {
-        tp: log_end if isinstance(log_end, int) else starts.get(tp, log_end) for tp, log_end in ends.items()
-    }
-    statuses: dict[TopicPartition, ReplicaStatus | str] = {
-        tp: why for tp, why in fetch_offsets.items() if isinstance(why, str)
-    }
+    fetch_offsets = {tp: end if isinstance(end, int) else starts.get(tp, end) for tp, end in ends.items()}
+    statuses: dict[TopicPartition, ReplicaStatus | str] = {}
+    statuses |= {tp: why for tp, why in fetch_offsets.items() if isinstance(why, str)}
     offsets = {tp: offset for tp, offset in fetch_offsets.items() if isinstance(offset, int)}
     if not offsets:
         return statuses
     states = fetch(broker, offsets, max_bytes=NO_RECORDS_BYTES, version=version)
     opened = describe_producers(broker, list(offsets))
     for tp, answer in states.items():
-        log_end, transactions = ends[tp], opened[tp]
-        statuses[tp] = (
-            answer
-            if isinstance(answer, str)
-            else ReplicaStatus(
-                log_start=answer.log_start,
-                high_watermark=answer.high_watermark,
-                last_stable_offset=answer.last_stable_offset,
-                log_end=log_end if isinstance(log_end, int) else None,
-                open=None if isinstance(transactions, str) else transactions,
-            )
+        if isinstance(answer, str):
+            statuses[tp] = answer
+            continue
+        statuses[tp] = ReplicaStatus(
+            log_start=answer.log_start,
+            high_watermark=answer.high_watermark,
+            last_stable_offset=answer.last_stable_offset,
+            log_end=end if isinstance(end := ends[tp], int) else None,
+            open=None if isinstance(transactions := opened[tp], str) else transactions,
         )
     return statuses
 

@@ -68,7 +68,7 @@ def assemble(
     ``missing``: evidence that the checkers did not read, as it differs from what the run wrote. It forbids ``clean``
     for every scenario that it concerns.
     """
-    contradicted = {_replica(doubt): doubt["reason"] for doubt in results.doubts if doubt["kind"] == "contradiction"}
+    contradicted = {_replica(doubt) for doubt in results.doubts if doubt["kind"] == "contradiction"}
     trusted = [finding for finding in results.findings if _replica(finding) not in contradicted]
     order = {scenario["topic"]: index for index, scenario in enumerate(manifest["scenarios"])}
 
@@ -109,16 +109,14 @@ def assemble(
     }
 
 
-def decide(
-    findings: Sequence[dict[str, Any]], unknown: Sequence[str], earned: str | None, shortfall: str = ""
-) -> tuple[str, str]:
-    """Return the verdict on a scenario, and the reason.
+def decide(found: Sequence[str], unknown: Sequence[str], earned: str | None, shortfall: str = "") -> tuple[str, str]:
+    """Return the verdict and the reason: on a scenario of a run, or on anything else that is judged as a whole.
 
-    A finding is an anomaly, whatever else is ``unknown``: that forbids ``clean`` alone. ``earned``: how ``clean`` is
-    earned, None with the ``shortfall`` where it is not.
+    What was ``found`` is an anomaly, whatever else is ``unknown``: that forbids ``clean`` alone. ``earned``: how
+    ``clean`` is earned, None with the ``shortfall`` where it is not.
     """
-    if findings:
-        return ANOMALY, findings[0]["explanation"]
+    if found:
+        return ANOMALY, found[0]
     if unknown:
         return UNKNOWN, "; ".join(unknown)
     return (CLEAN, earned) if earned else (UNKNOWN, shortfall)
@@ -149,7 +147,7 @@ def _scenario(  # noqa: PLR0917
     incomplete = [one for one in missing if one.concerns(topic, topics) or one.concerns(manifest["control"], topics)]
     facts = [row for row in results.exposure if row["topic"] == topic]
     control = [row for row in results.exposure if row["topic"] == manifest["control"]]
-    findings_of_topic = [finding for finding in findings if finding["topic"] == topic]
+    found = [finding["explanation"] for finding in findings if finding["topic"] == topic]
     doubts = [doubt for doubt in results.doubts if doubt["topic"] == topic]
     failure = manifest.get("failure")
     reasons = [
@@ -165,7 +163,7 @@ def _scenario(  # noqa: PLR0917
     unproven = [name for name, is_there in proof.items() if not is_there]
     if earned_by and unproven:
         earned_by, shortfall = None, f"replicas were not shown to compact together: {', '.join(unproven)} is not active"
-    scenario_verdict, reason = decide(findings_of_topic, reasons, earned_by, shortfall)
+    scenario_verdict, reason = decide(found, reasons, earned_by, shortfall)
     return {
         "scenario": scenario["name"],
         "anomaly": scenario["anomaly"],
