@@ -140,7 +140,7 @@ def assemble(
     rows_of_run = {name: [row for row in table if row.get("run") == copies.run_id] for name, table in rows.items()}
     compared: dict[tuple[str, int], list[int]] = {}
     for copy in copies.replicas:
-        compared.setdefault((copy.topic, copy.partition), []).append(copy.broker)
+        compared.setdefault(copy.place, []).append(copy.broker)
     given = context or AuditContext({"name": "copies", "brokers": sorted({copy.broker for copy in copies.replicas})})
     brokers = {**compared, **given.holders}
     damaged = by_place(rows_of_run["damaged"])

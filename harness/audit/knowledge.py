@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from harness.audit.cluster import Cluster
-    from harness.brokers.protocol.admin import PartitionState as MetadataState
     from harness.brokers.segments.metadata_log import ClusterMetadata
 
 Place: TypeAlias = "tuple[str, int]"
@@ -72,31 +71,21 @@ def knowledge_of_metadata(metadata: ClusterMetadata | None) -> Knowledge:
     )
 
 
-def _leader_and_epoch(state: MetadataState | None) -> tuple[int, int | None] | None:
-    return None if state is None else (state.leader, state.leader_epoch)
-
-
 def knowledge_of_cluster(before: Cluster, after: Cluster) -> Knowledge:
     """Return the evidence of a cluster's metadata before and after its replicas were read: current leader epochs only.
 
     The metadata lacks earlier leaders, and since when a replica is in the ISR. Where the leader epoch changed
     meanwhile, nothing is known.
     """
-    partitions = after.partitions
-    histories = {
-        (topic, number): PartitionHistory(
-            topic,
-            "",
-            number,
-            since_creation=False,
-            states=(PartitionState(0, state.leader, state.leader_epoch, 0, state.replicas, state.isr),),
-        )
-        for (topic, number), state in before.partitions.items()
-        if state.leader_epoch is not None
-        and _leader_and_epoch(partitions.get((topic, number))) == _leader_and_epoch(state)
-    }
+    coverage = {}
+    for (topic, number), state in before.partitions.items():
+        now = after.partitions.get((topic, number))
+        is_same = now is not None and (now.leader, now.leader_epoch) == (state.leader, state.leader_epoch)
+        if state.leader_epoch is not None and is_same:
+            states = (PartitionState(0, state.leader, state.leader_epoch, 0, state.replicas, state.isr),)
+            coverage[topic, number] = Coverage(PartitionHistory(topic, "", number, since_creation=False, states=states))
     return Knowledge(
-        {place: Coverage(history) for place, history in histories.items()},
+        coverage,
         {place: state.replicas for place, state in before.partitions.items()},
         not before.may_have_transactions,
     )

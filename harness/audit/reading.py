@@ -155,21 +155,14 @@ class Reader:
     ) -> ReplicaState | None:
         """Fetch once, or until the replica is available; None where the offset is out of range."""
 
-        def ask() -> ReplicaState | str:
-            answers = fetch(
-                self.broker,
-                {partition: offset},
-                isolation=isolation,
-                max_bytes=max_bytes or self.fetch_bytes,
-                version=self.version,
-            )
-            return answers[partition]
+        def ask() -> ReplicaState | str | None:
+            size_bytes = max_bytes or self.fetch_bytes
+            answer = fetch(
+                self.broker, {partition: offset}, isolation=isolation, max_bytes=size_bytes, version=self.version
+            )[partition]
+            return None if isinstance(answer, str) and answer in TRANSIENT_ERRORS else answer
 
-        answer = self.clock.wait_until(
-            lambda: None if (state := ask()) in TRANSIENT_ERRORS else state,
-            PATIENCE_S,
-            f"{name_of(partition)} to be available",
-        )
+        answer = self.clock.wait_until(ask, PATIENCE_S, f"{name_of(partition)} to be available")
         if isinstance(answer, ReplicaState):
             return answer
         if answer == OUT_OF_RANGE:

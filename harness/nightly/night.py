@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import psutil
 
-from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE
-from harness.judge.verdict import finding_line
+from harness.errors import EXIT_USAGE
+from harness.judge.verdict import EXIT_CODES, finding_line
 from harness.nightly.ledger import Attempt, ScenarioResult
 from harness.run_folder.store import COMPLETE, MANIFEST
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 2
 """A failed run is repeated once."""
-_JUDGED = (EXIT_CLEAN, EXIT_ANOMALY, EXIT_UNKNOWN)
 _END_TIMEOUT_S = 60.0
 _LINES_SHOWN = 3
 
@@ -108,7 +107,7 @@ def run_process(ledger: Ledger, results: Path, index: int, number: int, time_lim
         last_lines = log.read().splitlines()[-_LINES_SHOWN:]
     took_s = round(time.monotonic() - started_s, 1)
     code = process.returncode
-    if code not in _JUDGED or not stdout:
+    if code not in EXIT_CODES.values() or not stdout:
         errors = "; ".join(line.removeprefix("harness: ") for line in last_lines if line.startswith("harness: "))
         return Attempt(
             index, number, code, took_s, errors or "; ".join(last_lines) or f"it ended with exit code {code}"

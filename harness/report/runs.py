@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.host import leftovers
-from harness.run_folder.store import HARNESS_LOG, LATEST, MANIFEST, RUNNING, VERDICT, RunFolder
+from harness.run_folder.store import HARNESS_LOG, LATEST, MANIFEST, RUNNING, TIME_FORMAT, VERDICT, RunFolder
 from harness.targets import title_of
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 _RUNS = f"*/*/*/{MANIFEST}"
 """results/<target>/<anomaly>/<run id>/manifest.json"""
-_TIME_OF_RUN = "%Y-%m-%dT%H-%M-%SZ"
 _TIME_CHARACTERS = 20
 _STAGE: Final = re.compile(r"^(\S+ \S+) INFO harness (.+)$")
 _NOT_STAGES: Final = ("Spark is up", "the checkers are planned", "the workers are rehearsed")
@@ -37,7 +36,7 @@ class StoredRun:
     def began_at(self) -> datetime | None:
         """When it began, by its id."""
         try:
-            return datetime.strptime(self.folder.run_id[:_TIME_CHARACTERS], _TIME_OF_RUN).replace(tzinfo=UTC)
+            return datetime.strptime(self.folder.run_id[:_TIME_CHARACTERS], TIME_FORMAT).replace(tzinfo=UTC)
         except ValueError:
             return None
 
