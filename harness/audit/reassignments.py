@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from harness.audit.connection import ClusterClient
     from harness.brokers.protocol.replica import Caller, TopicPartition
+    from harness.host.clock import Clock
 
 SAMPLE_S, SAMPLES = 3.0, 5
 TIMEOUT_MS = 10_000
@@ -86,8 +87,7 @@ def find_copies(client: ClusterClient) -> tuple[tuple[Copy, ...], tuple[str, ...
     replicas = adding | {(leader, tp) for tp, leader in leaders.items()}
     first, began_s, copies = _samples(client, replicas), clock.now_s(), []
     for number in range(1, SAMPLES + 1):
-        due_s = began_s + SAMPLE_S * number
-        clock.wait_until(lambda due_s=due_s: clock.now_s() >= due_s, SAMPLE_S * 2 + 1, "the next sample of the copies")
+        _wait(clock, began_s + SAMPLE_S * number)
         latest, took_s = _samples(client, replicas), clock.now_s() - began_s
         copies = [c for one in sorted(adding) if (c := _copy(one, leaders[one[1]], first, latest, took_s))]
         if all(copy.pace_s > 0 for copy in copies):
@@ -97,6 +97,10 @@ def find_copies(client: ClusterClient) -> tuple[tuple[Copy, ...], tuple[str, ...
         f"the progress of the new replica of {tp[0]}-{tp[1]} on broker {b} is unknown" for b, tp in sorted(unmeasured)
     ]
     return tuple(copies), tuple(notes)
+
+
+def _wait(clock: Clock, due_s: float) -> None:
+    clock.wait_until(lambda: clock.now_s() >= due_s, SAMPLE_S * 2 + 1, "the next sample of the copies")
 
 
 def _copy(replica: tuple[int, TopicPartition], leader: int, first: Sizes, latest: Sizes, took_s: float) -> Copy | None:
