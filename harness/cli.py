@@ -116,6 +116,7 @@ def doctor(targets: tuple[str, ...], output: str) -> int:
     from harness.doctor import diagnose  # noqa: PLC0415
     from harness.host.java import find_java  # noqa: PLC0415
     from harness.judge import background  # noqa: PLC0415
+    from harness.judge.archive import make_archive  # noqa: PLC0415
     from harness.targets import find_target  # noqa: PLC0415
     from harness.targets.jars import jars_for  # noqa: PLC0415
 
@@ -124,7 +125,7 @@ def doctor(targets: tuple[str, ...], output: str) -> int:
         jars = jars_for(target, on_progress=progress.jars, verify=True)
         progress.stage(f"{target.name} ({target.version}): {len(jars.digests)} jars in {jars.directory}")
     if targets:
-        archive = background.make(find_java(), wait_s=background.LIMIT_S)
+        archive = make_archive(find_java(), wait_s=background.LIMIT_S)
         progress.stage(f"Spark's classes: {archive or 'another process still makes their archive'}")
     found = diagnose()
     if output == JSON:

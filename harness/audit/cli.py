@@ -233,12 +233,13 @@ def exposure_(topics: tuple[str, ...], bootstrap: str, config: Path | None, outp
     used, 255 failed. This finds no anomaly, so it is never 1: see `harness audit live`.
     """
     from harness.audit.cluster import describe  # noqa: PLC0415
+    from harness.audit.connection import ClusterClient  # noqa: PLC0415
     from harness.audit.exposure import Level, exposure  # noqa: PLC0415
     from harness.audit.show import exposure_json, exposure_table  # noqa: PLC0415
     from harness.host.clock import RealClock  # noqa: PLC0415
 
     ConsoleProgress().stage("ask the cluster")
-    result = exposure(describe(addresses(bootstrap, config), topics), RealClock())
+    result = exposure(ClusterClient(describe(addresses(bootstrap, config), topics), RealClock()))
     if output == JSON:
         stdout().json(exposure_json(result))
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,16 +12,16 @@ from checkers.evidence.tables import PLANNERS, checkpointed, load, raise_if_dama
 from checkers.guarantees import all_guarantees
 from checkers.replay import outcomes
 from checkers.replay.judged import judge
-from harness.errors import UsageError
 from harness.judge import verdict
 from harness.judge.guarantees import CHECKER
 from harness.judge.verdict import Results
 from harness.run_folder import inventory
+from harness.run_folder.history import read_lines
 from harness.run_folder.store import AFTERMATH, RunFolder
 from harness.spark.threads import threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -72,10 +71,16 @@ class Prepared:
 def prepare(spark: SparkSession, folders: Sequence[RunFolder]) -> Prepared:
     """Plan every checker over run folders that may still be empty: most of a check's time is planning."""
     evidence = load(spark, folders)
-    judged = judge(evidence)
-    with threads(spark, PLANNERS) as pool:
-        rows, raised = each(TABLES, lambda name: checkpointed(TABLES[name](judged)), using=pool.map)
+    rows, raised = plan(judge(evidence), TABLES)
     return Prepared(spark, checkpointed(evidence.problems), rows, raised)
+
+
+def plan(
+    judged: Judged, checkers: Mapping[str, Callable[[Judged], DataFrame]]
+) -> tuple[dict[str, DataFrame], dict[str, str]]:
+    """Plan checkers, several at a time; return their tables, and the errors of the others."""
+    with threads(judged.replicas.sparkSession, PLANNERS) as pool:
+        return each(checkers, lambda name: checkpointed(checkers[name](judged)), using=pool.map)
 
 
 def run_checkers(prepared: Prepared) -> Results:
@@ -163,12 +168,7 @@ def store(folder: RunFolder, judgement: Judgement) -> None:
 def read_aftermath(folder: RunFolder) -> list[dict[str, Any]]:
     """Return the lines of ``aftermath.jsonl``, none where there is none. Raises `UsageError` for a damaged one."""
     path = folder.path / AFTERMATH
-    if not folder.has(path):
-        return []
-    try:
-        return [json.loads(line) for line in path.read_text().splitlines()]
-    except (OSError, ValueError) as error:
-        raise UsageError(f"the run folder is damaged: {path}: {error}") from error
+    return read_lines(path) if folder.has(path) else []
 
 
 def rehearse(spark: SparkSession, scratch_dir: Path) -> None:

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.nightly.cells import CellResult
-    from harness.nightly.ledger import Attempt, Ledger
-    from harness.nightly.matrix import Outage
+    from harness.nightly.ledger import Ledger
 
 FILE = FilePath(dir_okay=False)
 
@@ -99,12 +98,12 @@ def nightly(
             raise UsageError(f"--resume goes on where {night} is: leave out --results")
         ledger = Ledger.reopen(night.absolute())
         results = ledger.path.parent.parent
-    progress = _ConsoleProgress(ledger)
-    progress.say(f"{ledger.path}: {len(ledger.plan.matrix.cells)} cells, {len(ledger.plan.matrix.outages)} runs")
+    say = stderr().line
+    say(f"{ledger.path}: {len(ledger.plan.matrix.cells)} cells, {len(ledger.plan.matrix.outages)} runs")
     run_one = partial(nights.run_process, ledger, results.absolute())
     kept_text = f"what ran is kept in {ledger.path}/; go on with `harness nightly --resume {ledger.path}`"
     with interruptible(lambda: kept_text):
-        nights.work(ledger, run_one, progress, budget_s=budget_s, now_s=time.monotonic)
+        nights.work(ledger, run_one, say, budget_s=budget_s, now_s=time.monotonic)
     attempts = ledger.attempts()
     results_of_cells, strays = cells.results_of(ledger.plan, attempts), cells.strays_of(attempts)
     summary = reports.summary(ledger.plan, results_of_cells, strays)
@@ -150,35 +149,9 @@ def _new_night(
     return Ledger.create(results / NIGHTLY / new_run_id(), plan)
 
 
-class _ConsoleProgress:
-    """A line on stderr for each run that begins or ends."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._terminal = stderr()
-        self._ledger = ledger
-        self._count = len(ledger.plan.matrix.outages)
-
-    def say(self, text: str) -> None:
-        self._terminal.line(text)
-
-    def begin(self, index: int, number: int, outage: Outage) -> None:
-        again = ", again" if number > 1 else ""
-        self.say(f"[{index + 1}/{self._count}] {outage}{again}")
-
-    def end(self, attempt: Attempt) -> None:
-        for line in _attempt_lines(attempt):
-            self.say(f"        {line}")
-
-
-def _attempt_lines(attempt: Attempt) -> list[str]:
-    verdicts = ", ".join(f"{one.scenario} {one.verdict}" for one in attempt.scenario_results)
-    failed = [f"failed: {attempt.failure}"] if attempt.failure else []
-    return [f"{attempt.took_s:.1f} s  {verdicts}", *failed] if verdicts else [f"{attempt.took_s:.1f} s", *failed]
-
-
 def _show(results_of_cells: list[CellResult], strays: list[str]) -> None:
     from harness.nightly.cells import CONTRADICTS, Status  # noqa: PLC0415
-    from harness.nightly.grid import HEAD, cell_text, grid  # noqa: PLC0415
+    from harness.nightly.reports import HEAD, cell_text, grid  # noqa: PLC0415
 
     shown, out = grid(results_of_cells), stdout()
     styles = {status: "bold red" if status in CONTRADICTS else "bold yellow" for status in Status}

@@ -63,12 +63,10 @@ def write_report(folder: RunFolder, verdict: Mapping[str, Any], drawn: Drawn | N
 
 def page(folder: RunFolder, manifest: Mapping[str, Any], verdict: Mapping[str, Any], drawn: Drawn | None = None) -> str:
     """Return the page; ``drawn``: parts of this page that were drawn before, if any."""
-    story, timelines = (drawn.story, drawn.timelines) if drawn else (read_story(folder), {})
-    findings = verdict["findings"]
+    drawn = drawn or Drawn(read_story(folder), {})
+    story, findings, links = drawn.story, verdict["findings"], manifest.get("topology")
     tables = side_by_side(folder, manifest, findings, story)
-    scenarios = {scenario["topic"]: scenario for scenario in manifest["scenarios"]}
-    results = {scenario["topic"]: scenario for scenario in verdict["scenarios"]}
-    places = [(one.topic, one.partition) for one in tables]
+    brokers, absent = manifest["brokers"], manifest["absent_brokers"]
     return (
         environment()
         .get_template("run.html")
@@ -76,19 +74,14 @@ def page(folder: RunFolder, manifest: Mapping[str, Any], verdict: Mapping[str, A
             verdict=verdict,
             sentence=SENTENCES[verdict["verdict"]],
             manifest=manifest,
-            scenarios=scenarios,
-            results=results,
+            scenarios={scenario["topic"]: scenario for scenario in manifest["scenarios"]},
+            results={scenario["topic"]: scenario for scenario in verdict["scenarios"]},
             findings=list(enumerate(findings, 1)),
             lines=[finding_line(finding) for finding in findings],
             tables=tables,
-            timelines={place: timelines.get(place) or timeline(story, *place) for place in places},
-            graphs={
-                (one.topic, one.partition): draw_graph(
-                    transactions(one, story.seen.get((one.topic, one.partition), {}))
-                )
-                for one in tables
-            },
-            topology=_topology(manifest),
+            timelines={one.place: drawn.timelines.get(one.place) or timeline(story, *one.place) for one in tables},
+            graphs={one.place: draw_graph(transactions(one, story.seen.get(one.place, {}))) for one in tables},
+            topology=None if links is None else topology(set(map(tuple, links)), brokers, absent),
             signs=OUTCOME_SIGNS,
             has_outcomes=folder.outcomes_path.exists(),
             command=manifest.get("command"),
@@ -113,10 +106,3 @@ def _as_text(value: Any) -> Any:
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return visible(value, line_break="\n")
-
-
-def _topology(manifest: Mapping[str, Any]) -> str | None:
-    links = manifest.get("topology")
-    if links is None:
-        return None
-    return topology([(source, hearer) for source, hearer in links], manifest["brokers"], manifest["absent_brokers"])

@@ -13,8 +13,7 @@ from werkzeug.serving import BaseWSGIServer, make_server
 
 from harness.errors import UsageError
 from harness.escape import visible
-from harness.report.running import running_runs
-from harness.report.runs import stored_runs
+from harness.report.runs import running_runs, stored_runs
 from harness.report.site import (
     ANOMALIES,
     ANOMALIES_FOLDER,

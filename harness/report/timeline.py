@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from itertools import groupby, product
 from math import radians, sin
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
-    from harness.report.story import Away, Event, Lane, Story
+    from harness.report.story import Event, Lane, Story
 
 LANE_IN, CLIENTS_IN = 1.25, 1.3
 TITLE_IN, AXIS_IN = 0.25, 0.8
@@ -50,8 +50,9 @@ def timeline(story: Story, topic: str, partition: int) -> str:
         _draw_clients(rows[0], events, story.ends_s)
         for axes, broker in zip(rows[1:], brokers, strict=True):
             _draw_lane(axes, broker, lanes[broker], story.ends_s, background)
-        for axes in rows:
-            _shade(axes, story.away, story.ends_s)
+        for axes, one in product(rows, story.away):
+            to_s = story.ends_s if one.to_s is None else one.to_s
+            axes.axvspan(one.from_s, to_s, color=AWAY_COLOUR, alpha=0.15, linewidth=0)
         rows[0].set_xlim(0, story.ends_s or 1.0)
         rows[-1].set_xlabel("seconds")
         handles, names = _legend(rows[1:])
@@ -116,11 +117,6 @@ def _draw_lane(axes: Axes, broker: int, lane: Lane, ends_s: float, background: s
             label="removed from the payload", markersize=6, markeredgewidth=2,
         )  # fmt: skip
     axes.margins(y=0.15)
-
-
-def _shade(axes: Axes, away: Sequence[Away], ends_s: float) -> None:
-    for one in away:
-        axes.axvspan(one.from_s, ends_s if one.to_s is None else one.to_s, color=AWAY_COLOUR, alpha=0.15, linewidth=0)
 
 
 def _legend(lanes: Sequence[Axes]) -> tuple[list[Artist], list[str]]:
