@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from string import Formatter
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
@@ -44,21 +45,22 @@ class Finder:
 
 def findings(
     rows: DataFrame, anomaly: str, *, effect: Column, explanation: Column, witness: dict[str, Column],
+    offset: str = "offset", key: str | None = "key", producer_id: str | None = "producer_id",
     candidates: Column | None = None, proven: Column | None = None,
 ) -> DataFrame:  # fmt: skip
-    """Return findings for rows of REPLICA, offset, key and producer_id.
+    """Return findings for rows of REPLICA.
 
-    Adds anomaly, candidates (names; empty where the evidence decides), effect, explanation, ``proven`` (whether the
-    logs alone prove that this replica is wrong; true by default) and witness (a JSON object).
+    ``offset``, ``key``, ``producer_id``: the columns with these values; null where None is given. Adds anomaly,
+    candidates (names; empty where the evidence decides), effect, explanation, ``proven`` (whether the logs alone prove
+    that this replica is wrong; true by default) and witness (a JSON object).
     """
-    none = f.array().cast("array<string>")
     return rows.select(
         *REPLICA,
         f.lit(str(anomaly)).alias("anomaly"),
-        (none if candidates is None else candidates).alias("candidates"),
-        "offset",
-        "key",
-        "producer_id",
+        (f.array().cast("array<string>") if candidates is None else candidates).alias("candidates"),
+        f.col(offset).alias("offset"),
+        (f.lit(None).cast("binary") if key is None else f.col(key)).alias("key"),
+        (f.lit(None).cast("long") if producer_id is None else f.col(producer_id)).alias("producer_id"),
         effect.alias("effect"),
         explanation.alias("explanation"),
         (f.lit(True) if proven is None else proven).alias("proven"),
@@ -84,6 +86,18 @@ def number(column: str, *, none: str = "none") -> Column:
     return f.coalesce(f.col(column).cast("string"), f.lit(none))
 
 
-def reason(template: str, *columns: Column | str) -> Column:
-    """Return the ``reason`` of a doubt, a sentence."""
-    return f.format_string(template, *columns).alias("reason")
+def sentence(template: str, **values: Column) -> Column:
+    """Return a sentence: ``{name}`` stands for the value of that name, else for the row's column of that name."""
+    names = [name for _, name, _, _ in Formatter().parse(template) if name is not None]
+    as_java = template.replace("%", "%%").format(**dict.fromkeys(names, "%s"))
+    return f.format_string(as_java, *(values.get(name, name) for name in names))
+
+
+def reason(template: str, **values: Column) -> Column:
+    """Return the ``reason`` of a doubt, a `sentence`."""
+    return sentence(template, **values).alias("reason")
+
+
+def visible_before_stable_end() -> Column:
+    """Return the effect of a wrong record: visible if read_committed consumers get so far (``stable_end``)."""
+    return f.when(f.col("stable_end") <= f.col("offset"), LATENT).otherwise(VISIBLE)

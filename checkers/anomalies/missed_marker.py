@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
-from checkers.finding import LATENT, UNEXPLAINED_DIVERGENCE, Finder, findings, printable
+from checkers.finding import LATENT, UNEXPLAINED_DIVERGENCE, Finder, findings, printable, sentence
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED
 from harness.plan.catalog import Anomaly
 
@@ -64,14 +64,11 @@ def _as(judged: Judged, replica_only: ReplicaOnlyEvidence, belief: str, anomaly:
         UNEXPLAINED_DIVERGENCE,
         candidates=f.array(f.lit(UNEXPLAINED_DIVERGENCE), f.lit(str(anomaly))),
         effect=f.lit(LATENT),
-        explanation=f.format_string(
-            "a marker of producer %d is missing between offset %d (key %s) and its data of a higher epoch at %d: this "
-            f"broker takes the marker at %d for the end of both, and counts the first as {belief}",
-            "producer_id",
-            "offset",
-            printable("key"),
-            "overtaken_at",
-            "decided_by",
+        explanation=sentence(
+            "a marker of producer {producer_id} is missing between offset {offset} (key {key}) and its data of a "
+            "higher epoch at {overtaken_at}: this broker takes the marker at {decided_by} for the end of both, and "
+            "counts the first as {belief}",
+            key=printable("key"),
         ),
         witness={
             "believed_here": f.lit(belief),

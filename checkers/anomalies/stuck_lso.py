@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, checkpointed, colocated
-from checkers.finding import VISIBLE, Finder, findings, printable
+from checkers.finding import VISIBLE, Finder, findings, printable, sentence
 from checkers.replay.batch_outcomes import OPEN, with_first_marker
 from harness.plan.catalog import Anomaly
 
@@ -84,22 +84,19 @@ def check(judged: Judged) -> DataFrame:
             "marker_offset IS NOT NULL OR (truth IS NOT NULL AND other IS NOT NULL) OR released_by IS NOT NULL"
             " OR overtaken_at IS NOT NULL"
         )
-        .withColumn("offset", f.col("first_offset"))
     )
     outcome = f.coalesce("truth", "marker_says", f.lit("decided"))
     return findings(
         stuck,
         Anomaly.STUCK_LSO,
+        offset="first_offset",
         effect=f.lit(VISIBLE),
-        explanation=f.format_string(
-            "read_committed is frozen at %d, high watermark %d: transaction %s (producer %d, key %s) was %s, "
-            "and this broker's log holds it open",
-            "first_offset",
-            "high_watermark",
-            printable("txn", none="?"),
-            "producer_id",
-            printable("key"),
-            outcome,
+        explanation=sentence(
+            "read_committed is frozen at {first_offset}, high watermark {high_watermark}: transaction {txn} (producer "
+            "{producer_id}, key {key}) was {outcome}, and this broker's log holds it open",
+            txn=printable("txn", none="?"),
+            key=printable("key"),
+            outcome=outcome,
         ),
         witness={
             "transaction": f.col("txn"),

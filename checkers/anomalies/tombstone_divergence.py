@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
-from checkers.finding import LATENT, VISIBLE, Finder, findings, printable
+from checkers.finding import VISIBLE, Finder, findings, printable, sentence, visible_before_stable_end
 from checkers.replay.batch_outcomes import COMMITTED
 from harness.plan.catalog import Anomaly
 
@@ -58,7 +58,6 @@ def _by_tombstone(judged: Judged) -> DataFrame:
         .join(seen_before, REPLICA, "left")
         .join(tombstones, [*PARTITION, "true_offset"])
         .join(markers_here, [*REPLICA, "first_marker"], "left")
-        .withColumn("offset", f.col("here_offset"))
     )
     names = f.array_compact(
         f.array(
@@ -72,15 +71,14 @@ def _by_tombstone(judged: Judged) -> DataFrame:
     return findings(
         missing,
         Anomaly.TOMBSTONE_DIVERGENCE,
+        offset="here_offset",
         candidates=_unless_sure(f.when(f.col("transactional"), names).otherwise(f.array())),
         effect=f.lit(VISIBLE),
         proven=~f.col("transactional"),
-        explanation=f.format_string(
-            "deleted key %s is alive: it was deleted at offset %d, and this broker has no tombstone there and serves "
-            "the value of offset %d",
-            printable("key"),
-            "true_offset",
-            "here_offset",
+        explanation=sentence(
+            "deleted key {key} is alive: it was deleted at offset {true_offset}, and this broker has no tombstone "
+            "there and serves the value of offset {here_offset}",
+            key=printable("key"),
         ),
         witness={
             "deleted_at": f.col("true_offset"),
@@ -110,14 +108,12 @@ def _by_removal(judged: Judged, replica_only: ReplicaOnlyEvidence) -> DataFrame:
         removed,
         Anomaly.TOMBSTONE_DIVERGENCE,
         candidates=_unless_sure(names),
-        effect=f.when(f.col("stable_end") <= f.col("offset"), LATENT).otherwise(VISIBLE),
+        effect=visible_before_stable_end(),
         proven=f.lit(False),
-        explanation=f.format_string(
-            "key %s is alive: this broker serves the value of offset %d, and broker %d, whose log covers that offset, "
-            "has removed it and has nothing of the key since",
-            printable("key"),
-            "offset",
-            "removed_by",
+        explanation=sentence(
+            "key {key} is alive: this broker serves the value of offset {offset}, and broker {removed_by}, whose log "
+            "covers that offset, has removed it and has nothing of the key since",
+            key=printable("key"),
         ),
         witness={
             "alive_here_at": f.col("offset"),

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
+from checkers.finding import sentence
 from checkers.guarantees.results import results
 
 if TYPE_CHECKING:
@@ -34,12 +35,9 @@ def check(observed: ObservedRemovals) -> DataFrame:
         observed.removals.where("min_compaction_lag_ms > 0"),
         NAME,
         violation="age_ms < min_compaction_lag_ms",
-        explanation=f.format_string(
-            "the %s at offset %d was gone at most %d ms after it was written, and min.compaction.lag.ms is %d",
-            "kind",
-            "offset",
-            "age_ms",
-            "min_compaction_lag_ms",
+        explanation=sentence(
+            "the {kind} at offset {offset} was gone at most {age_ms} ms after it was written, and "
+            "min.compaction.lag.ms is {min_compaction_lag_ms}"
         ),
         witness={name: f.col(name) for name in ("age_ms", "min_compaction_lag_ms", "time_ms")},
     )

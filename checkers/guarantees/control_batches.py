@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
+from checkers.finding import sentence
 from checkers.guarantees.results import results
 from harness.run_folder.store import BEFORE_RETURN
 
@@ -73,12 +74,9 @@ def _removed_before_data(observed: ObservedRemovals) -> DataFrame:
             "offset",
             f.when(
                 f.col("left_at").isNotNull(),
-                f.format_string(
-                    "the marker at offset %d is gone, and the batch that ends at offset %d, of its transaction "
-                    "(producer %d), is still there",
-                    "offset",
-                    "left_at",
-                    "producer_id",
+                sentence(
+                    "the marker at offset {offset} is gone, and the batch that ends at offset {left_at}, of its "
+                    "transaction (producer {producer_id}), is still there"
                 ),
             ).alias("why"),
         )
@@ -91,12 +89,10 @@ def _removed_too_early(observed: ObservedRemovals) -> DataFrame:
         "offset",
         f.when(
             f.col("age_ms") < f.col("delete_retention_ms"),
-            f.format_string(
-                "the %s marker at offset %d was gone at most %d ms after it was written, and delete.retention.ms is %d",
-                f.upper("kind"),
-                "offset",
-                "age_ms",
-                "delete_retention_ms",
+            sentence(
+                "the {kind} marker at offset {offset} was gone at most {age_ms} ms after it was written, and "
+                "delete.retention.ms is {delete_retention_ms}",
+                kind=f.upper("kind"),
             ),
         ).alias("why"),
     )
@@ -123,8 +119,7 @@ def _refilled(observed: ObservedRemovals) -> DataFrame:
             *REPLICA,
             "offset",
             f.when(
-                f.col("is_full"),
-                f.format_string("the control batch at offset %d was empty, and is a full marker again", "offset"),
+                f.col("is_full"), sentence("the control batch at offset {offset} was empty, and is a full marker again")
             ).alias("why"),
         )
     )

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
-from checkers.finding import number, printable
+from checkers.finding import printable, sentence
 from checkers.guarantees.results import results
 from checkers.replay.truth import client_outcomes, true_states
 
@@ -51,14 +51,11 @@ def check(observed: ObservedRemovals) -> DataFrame:
         rows,
         NAME,
         violation="wrong",
-        explanation=f.format_string(
-            "key %s: its last committed record is the %s at offset %d, and this replica gives %s",
-            printable("key"),
-            f.when(f.col("true_tombstone"), "delete").otherwise("value"),
-            "true_offset",
-            f.when(f.col("here_offset").isNull(), "nothing").otherwise(
-                f.concat(f.lit("the record at "), number("here_offset"))
-            ),
+        explanation=sentence(
+            "key {key}: its last committed record is the {what} at offset {true_offset}, and this replica gives {here}",
+            key=printable("key"),
+            what=f.when(f.col("true_tombstone"), "delete").otherwise("value"),
+            here=f.when(f.col("here_offset").isNull(), "nothing").otherwise(sentence("the record at {here_offset}")),
         ),
         witness={"last_committed_at": f.col("true_offset"), "last_here_at": f.col("here_offset")},
     )

@@ -22,7 +22,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
-from checkers.finding import printable
+from checkers.finding import printable, sentence
 from checkers.guarantees.results import results
 from harness.run_folder.store import BEFORE_RETURN
 
@@ -51,13 +51,14 @@ def check(observed: ObservedRemovals) -> DataFrame:
         rows,
         NAME,
         violation=differs[0] | differs[1] | differs[2] | differs[3],
-        explanation=f.format_string(
-            "offset %d is a %s (key %s, transaction %s) here, and was a %s (key %s, transaction %s)",
-            "offset", "kind", printable("key"), printable("txn", none="none"), "first_kind", printable("first_key"),
-            printable("first_txn", none="none"),
+        explanation=sentence(
+            "offset {offset} is a {kind} (key {key}, transaction {txn}) here, and was a {first_kind} (key {first_key}, "
+            "transaction {first_txn})",
+            **{name: printable(name) for name in ("key", "first_key")},
+            **{name: printable(name, none="none") for name in ("txn", "first_txn")},
         ),
         witness={name: f.col(name).cast("string") for one in FACTS for name in (one, f"first_{one}")},
-    )  # fmt: skip
+    )
 
 
 def _record_kind() -> f.Column:  # type: ignore[name-defined]

@@ -22,6 +22,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
+from checkers.finding import sentence
 from checkers.guarantees.results import results
 
 if TYPE_CHECKING:
@@ -41,10 +42,8 @@ def check(observed: ObservedRemovals) -> DataFrame:
         violation="before IS NOT NULL",
         explanation=f.when(
             f.col("broker").isNull(),
-            f.format_string(
-                "offset %d was begun when offset %d had been acknowledged, which lies after it", "offset", "before"
-            ),
-        ).otherwise(f.format_string("a consumer was delivered offset %d after offset %d", "offset", "before")),
+            sentence("offset {offset} was begun when offset {before} had been acknowledged, which lies after it"),
+        ).otherwise(sentence("a consumer was delivered offset {offset} after offset {before}")),
         witness={"came_after": f.col("before")},
     )
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.finding import printable
+from checkers.finding import printable, sentence
 from checkers.guarantees.results import results
 from checkers.replay.batch_outcomes import COMMITTED
 
@@ -44,13 +44,10 @@ def check(observed: ObservedRemovals) -> DataFrame:
         rows,
         NAME,
         violation="age_ms < delete_retention_ms",
-        explanation=f.format_string(
-            "the delete of key %s at offset %d was gone at most %d ms after it was written, and delete.retention.ms is "
-            "%d",
-            printable("key"),
-            "offset",
-            "age_ms",
-            "delete_retention_ms",
+        explanation=sentence(
+            "the delete of key {key} at offset {offset} was gone at most {age_ms} ms after it was written, and "
+            "delete.retention.ms is {delete_retention_ms}",
+            key=printable("key"),
         ),
         witness={name: f.col(name) for name in ("age_ms", "delete_retention_ms", "time_ms")},
     )
