@@ -1,4 +1,4 @@
-"""The columns of a finding, and helpers for its sentences."""
+"""The columns of findings and of the results of guarantees, and helpers for their sentences."""
 
 from __future__ import annotations
 
@@ -64,8 +64,36 @@ def findings(
         effect.alias("effect"),
         explanation.alias("explanation"),
         (f.lit(True) if proven is None else proven).alias("proven"),
-        f.to_json(f.struct(*(column.alias(name) for name, column in witness.items()))).alias("witness"),
+        _json(witness).alias("witness"),
     )
+
+
+def results(
+    rows: DataFrame, guarantee: str, *, violation: Column | str, explanation: Column, witness: dict[str, Column]
+) -> DataFrame:
+    """Return REPLICA, guarantee, compared, violated, offset, explanation, witness: a row for each replica.
+
+    ``compared`` and ``violated``: how many rows were compared, and how many of them violate the guarantee.
+
+    ``rows``: REPLICA, offset, and the columns that the other parameters use. ``violation``: whether a row violates the
+    guarantee. ``offset``, ``explanation`` and ``witness`` (a JSON object) are those of the first violation, null where
+    there is none. ``broker`` is null for a violation that does not depend on a replica.
+    """
+    is_violated = f.coalesce(f.expr(violation) if isinstance(violation, str) else violation, f.lit(False))
+    first = f.struct("offset", explanation.alias("explanation"), _json(witness).alias("witness"))
+    return (
+        rows.groupBy(*REPLICA)
+        .agg(
+            f.count("*").alias("compared"),
+            f.count_if(is_violated).alias("violated"),
+            f.min(f.when(is_violated, first)).alias("first"),
+        )
+        .select(*REPLICA, f.lit(guarantee).alias("guarantee"), "compared", "violated", "first.*")
+    )
+
+
+def _json(witness: dict[str, Column]) -> Column:
+    return f.to_json(f.struct(*(column.alias(name) for name, column in witness.items())))
 
 
 def printable(name: str, none: str = "(no key)") -> Column:

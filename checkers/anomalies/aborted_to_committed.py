@@ -58,10 +58,11 @@ def _by_marker(judged: Judged) -> DataFrame:
         effect=visible_before_stable_end(),
         proven=f.lit(False),
         explanation=sentence(
-            "aborted {what}: transaction {true_txn} (producer {producer_id}) was aborted, and this broker {how}",
-            what=f.when(f.col("tombstone"), sentence("delete of {key} is carried out", key=printable("key"))).otherwise(
-                sentence("record {key} is served as committed", key=printable("key"))
-            ),
+            "aborted {what} {key} is {done}: transaction {true_txn} (producer {producer_id}) was aborted, and this "
+            "broker {how}",
+            what=f.when(f.col("tombstone"), "delete of").otherwise("record"),
+            key=printable("key"),
+            done=f.when(f.col("tombstone"), "carried out").otherwise("served as committed"),
             true_txn=printable("true_txn", none="?"),
             how=f.when(
                 f.col("decided_by").isNotNull(), sentence("takes the COMMIT at offset {decided_by} for its end")

@@ -36,12 +36,12 @@ def check(judged: Judged) -> DataFrame:
         .withColumn("holders", f.count("*").over(Window.partitionBy(*PARTITION, "producer_id")))
         .where("holders = replicas")
     )
-    latest = (
+    finished = (
         judged.evidence.coordinators.groupBy("run", "transactional_id")
         .agg(f.max_by(f.struct("producer_id", "state"), "offset").alias("last"))
         .select("run", "transactional_id", "last.producer_id", "last.state")
+        .where(f.col("state").isin(*FINISHED))
     )
-    finished = latest.where(f.col("state").isin(*FINISHED))
     return findings(
         opened.join(colocated(finished), ["run", "producer_id"]),
         HANGING_TRANSACTION,

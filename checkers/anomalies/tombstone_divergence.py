@@ -44,7 +44,7 @@ def check(judged: Judged) -> DataFrame:
 def _by_tombstone(judged: Judged) -> DataFrame:
     alive = judged.differing_keys.where(f.col("true_tombstone") & (f.col("here_truth") == COMMITTED))
     present = judged.records.select(*REPLICA, f.col("offset").alias("true_offset"))
-    misjudged = judged.hidden.select(*REPLICA, f.col("offset").alias("true_offset")).distinct()
+    misjudged = judged.hidden.select(*REPLICA, f.col("offset").alias("true_offset"))
     seen_before = judged.evidence.before_return.select(*REPLICA, f.lit(True).alias("seen_before")).distinct()
     tombstones = judged.written.select(
         *PARTITION, f.col("offset").alias("true_offset"), "transactional", "txn", "producer_id", "first_marker"
@@ -59,20 +59,15 @@ def _by_tombstone(judged: Judged) -> DataFrame:
         .join(tombstones, [*PARTITION, "true_offset"])
         .join(markers_here, [*REPLICA, "first_marker"], "left")
     )
-    names = f.array_compact(
-        f.array(
-            f.lit(str(Anomaly.TOMBSTONE_DIVERGENCE)),
-            f.lit(None if judged.replica_only is None else str(Anomaly.ABORTED_TO_COMMITTED)),
-            f.when(
-                f.col("seen_before").isNull() & f.col("marker_here").isNull(), f.lit(str(Anomaly.COMMITTED_TO_ABORTED))
-            ),
-        )
-    )
+    in_transaction = f.col("transactional")
+    aborted = f.when(in_transaction & f.lit(judged.replica_only is not None), str(Anomaly.ABORTED_TO_COMMITTED))
+    is_unknown = f.col("seen_before").isNull() & f.col("marker_here").isNull()
+    hidden = f.when(in_transaction & is_unknown, str(Anomaly.COMMITTED_TO_ABORTED))
     return findings(
         missing,
         Anomaly.TOMBSTONE_DIVERGENCE,
         offset="here_offset",
-        candidates=_unless_sure(f.when(f.col("transactional"), names).otherwise(f.array())),
+        candidates=_candidates(aborted, hidden),
         effect=f.lit(VISIBLE),
         proven=~f.col("transactional"),
         explanation=sentence(
@@ -88,8 +83,12 @@ def _by_tombstone(judged: Judged) -> DataFrame:
     )
 
 
-def _unless_sure(names: Column) -> Column:
-    """Return the candidates; none where there is one name."""
+def _candidates(*others: Column) -> Column:
+    """Return the names that the evidence leaves: this anomaly's, and the ``others`` that are not null.
+
+    None where this anomaly's is the only one.
+    """
+    names = f.array_compact(f.array(f.lit(str(Anomaly.TOMBSTONE_DIVERGENCE)), *others))
     return f.when(f.size(names) > 1, names).otherwise(f.array().cast("array<string>"))
 
 
@@ -97,17 +96,11 @@ def _by_removal(judged: Judged, replica_only: ReplicaOnlyEvidence) -> DataFrame:
     removed = colocated(replica_only.undeleted_values.where("older_there IS NULL")).join(
         judged.replicas.select(*REPLICA, "stable_end", "has_transactions"), REPLICA
     )
-    names = f.array_compact(
-        f.array(
-            f.lit(str(Anomaly.TOMBSTONE_DIVERGENCE)),
-            f.when(f.col("has_transactions"), f.lit(str(Anomaly.ABORTED_TO_COMMITTED))),
-            f.when(f.col("has_transactions"), f.lit(str(Anomaly.COMMITTED_TO_ABORTED))),
-        )
-    )
+    names = (Anomaly.ABORTED_TO_COMMITTED, Anomaly.COMMITTED_TO_ABORTED)
     return findings(
         removed,
         Anomaly.TOMBSTONE_DIVERGENCE,
-        candidates=_unless_sure(names),
+        candidates=_candidates(*(f.when(f.col("has_transactions"), str(name)) for name in names)),
         effect=visible_before_stable_end(),
         proven=f.lit(False),
         explanation=sentence(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, colocated
+from checkers.evidence.tables import REPLICA, colocated
 from checkers.finding import UNEXPLAINED_DIVERGENCE, VISIBLE, Finder, findings, number, printable, sentence
 from checkers.replay.batch_outcomes import COMMITTED, OPEN
 
@@ -32,7 +32,7 @@ def check(judged: Judged) -> DataFrame:
 
 
 def _states(judged: Judged) -> DataFrame:
-    hidden = judged.hidden.select(*REPLICA, f.col("offset").alias("true_offset")).distinct()
+    hidden = judged.hidden.select(*REPLICA, f.col("offset").alias("true_offset"))
     opened = judged.records.where(f.col("belief") == OPEN).select(*REPLICA, f.col("offset").alias("true_offset"))
     wrong = (
         judged.differing_keys.where(f.coalesce(f.col("here_truth") == COMMITTED, f.lit(True)))
@@ -58,15 +58,10 @@ def _states(judged: Judged) -> DataFrame:
 
 
 def _lost(replica_only: ReplicaOnlyEvidence) -> DataFrame:
-    lost = replica_only.undeleted_values.where("older_there IS NOT NULL AND (own_marker OR NOT transactional)").select(
-        *PARTITION,
-        f.col("removed_by").alias("broker"),
-        f.col("broker").alias("held_by"),
-        "key",
-        "offset",
-        "producer_id",
-        "transactional",
-        "older_there",
+    lost = (
+        replica_only.undeleted_values.where("older_there IS NOT NULL AND (own_marker OR NOT transactional)")
+        .withColumnRenamed("broker", "held_by")
+        .withColumnRenamed("removed_by", "broker")
     )
     return findings(
         colocated(lost),

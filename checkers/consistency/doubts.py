@@ -97,12 +97,11 @@ def _delivery_differs(judged: Judged) -> DataFrame:
         .where("offset < bound")
         .drop("bound")
     )
-    frozen_at = judged.opened.groupBy(*REPLICA).agg(f.min("first_offset").alias("frozen_at"))
     derived = (
         judged.records.where(f.col("belief") == COMMITTED)
         .join(polls.select(*REPLICA), REPLICA, "left_semi")
-        .join(frozen_at, REPLICA, "left")
-        .where("frozen_at IS NULL OR offset < frozen_at")
+        .join(judged.replicas.select(*REPLICA, "open_from"), REPLICA)
+        .where("open_from IS NULL OR offset < open_from")
         .select(*REPLICA, "offset", f.lit(True).alias("derived"))
     )
     return (

@@ -22,6 +22,7 @@ from checkers.evidence.schemas import ABORTS
 from checkers.evidence.tables import REPLICA, checkpointed
 from checkers.finding import reason
 from checkers.replay.batch_outcomes import ABORTED, with_first_marker
+from harness.brokers.segments.kinds import ABORT
 from harness.run_folder.store import AFTER_REJOIN
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def with_served_aborts(evidence: Evidence) -> Evidence:
     listed = evidence.states.select(*REPLICA, f.explode("aborted").alias("txn")).select(
         *REPLICA, f.col("txn")[0].alias("producer_id"), f.col("txn")[1].alias("first_offset")
     )
-    aborts = evidence.entries.where("marker = 'abort'").select(
+    aborts = evidence.entries.where(f.col("marker") == ABORT).select(
         *REPLICA, "producer_id", f.col("last_offset").alias("marker_offset"), f.lit(ABORTED).alias("outcome")
     )
     spans = (

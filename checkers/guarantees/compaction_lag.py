@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.finding import sentence
-from checkers.guarantees.results import results
+from checkers.finding import results, sentence
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,7 +29,7 @@ NAME = "min-compaction-lag"
 
 
 def check(observed: ObservedRemovals) -> DataFrame:
-    """Return `RESULTS`."""
+    """Return `checkers.finding.results`."""
     return results(
         observed.removals.where("min_compaction_lag_ms > 0"),
         NAME,

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
-from checkers.finding import sentence
-from checkers.guarantees.results import results
+from checkers.finding import results, sentence
+from harness.brokers.segments.kinds import MARKERS
 from harness.run_folder.store import BEFORE_RETURN
 
 if TYPE_CHECKING:
@@ -34,11 +34,10 @@ if TYPE_CHECKING:
     from checkers.guarantees.removals import ObservedRemovals
 
 NAME = "control-batches"
-MARKERS = "kind IN ('commit', 'abort')"
 
 
 def check(observed: ObservedRemovals) -> DataFrame:
-    """Return `RESULTS`; the offset is the marker's."""
+    """Return `checkers.finding.results`; the offset is the marker's."""
     rows = _removed_before_data(observed).unionByName(_removed_too_early(observed)).unionByName(_refilled(observed))
     return results(
         colocated(rows), NAME, violation="why IS NOT NULL", explanation=f.col("why"), witness={"told": f.col("why")}
@@ -48,14 +47,13 @@ def check(observed: ObservedRemovals) -> DataFrame:
 def _removed_before_data(observed: ObservedRemovals) -> DataFrame:
     judged = observed.judged
     had = (
-        observed.sightings.where(f"NOT is_gone AND {MARKERS}")
+        observed.sightings.where(~f.col("is_gone") & f.col("kind").isin(*MARKERS))
         .select(*REPLICA, "offset", "producer_id")
         .unionByName(
             _before(observed)
-            .where("marker IN ('commit', 'abort')")
+            .where(f.col("marker").isin(*MARKERS))
             .select(*REPLICA, f.col("last_offset").alias("offset"), "producer_id")
         )
-        .distinct()
     )
     data = judged.beliefs.where("transactional").select(
         *REPLICA, "producer_id", f.col("last_offset").alias("data_at"), "decided_by"
@@ -84,7 +82,7 @@ def _removed_before_data(observed: ObservedRemovals) -> DataFrame:
 
 
 def _removed_too_early(observed: ObservedRemovals) -> DataFrame:
-    return observed.removals.where(f"{MARKERS} AND delete_retention_ms IS NOT NULL").select(
+    return observed.removals.where(f.col("kind").isin(*MARKERS) & f.col("delete_retention_ms").isNotNull()).select(
         *REPLICA,
         "offset",
         f.when(
@@ -111,7 +109,8 @@ def _refilled(observed: ObservedRemovals) -> DataFrame:
     full = _full_at_end(observed).withColumn("is_full", f.lit(True))
     seen = observed.sightings.where("kind = 'empty'").select(*REPLICA, "offset")
     return (
-        colocated(stored.unionByName(seen).distinct())
+        colocated(stored.unionByName(seen))
+        .distinct()
         .join(colocated(markers), [*PARTITION, "offset"], "left_semi")
         .join(colocated(same_directory), REPLICA, "left_semi")
         .join(full, [*REPLICA, "offset"], "left")
@@ -133,5 +132,5 @@ def _before(observed: ObservedRemovals) -> DataFrame:
 
 
 def _full_at_end(observed: ObservedRemovals) -> DataFrame:
-    full = observed.judged.evidence.final.where("marker IN ('commit', 'abort')")
+    full = observed.judged.evidence.final.where(f.col("marker").isin(*MARKERS))
     return full.select(*REPLICA, f.col("last_offset").alias("offset"))

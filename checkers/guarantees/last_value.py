@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
-from checkers.finding import printable, sentence
-from checkers.guarantees.results import results
-from checkers.replay.truth import client_outcomes, true_states
+from checkers.finding import printable, results, sentence
+from checkers.replay.truth import client_outcomes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,7 +32,7 @@ NAME = "last-value"
 
 
 def check(observed: ObservedRemovals) -> DataFrame:
-    """Return `RESULTS`; the offset is that of the last committed record."""
+    """Return `checkers.finding.results`; the offset is that of the last committed record."""
     judged = observed.judged
     unacknowledged = client_outcomes(judged.evidence.history).where("client_outcome IS NULL").select("run", "txn")
     undecided = judged.written.join(unacknowledged, ["run", "txn"], "left_semi").select(
@@ -41,9 +40,7 @@ def check(observed: ObservedRemovals) -> DataFrame:
     )
     wrong = judged.differing_keys.select(*REPLICA, "key", "here_offset", f.lit(True).alias("wrong"))
     rows = (
-        colocated(true_states(judged.written).join(judged.replicas.select(*REPLICA, "log_start"), PARTITION))
-        .where("true_offset >= log_start")
-        .join(colocated(undecided), [*PARTITION, "true_offset"], "left_anti")
+        judged.expected.join(colocated(undecided), [*PARTITION, "true_offset"], "left_anti")
         .join(wrong, [*REPLICA, "key"], "left")
         .withColumn("offset", f.col("true_offset"))
     )

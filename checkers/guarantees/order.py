@@ -22,8 +22,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
-from checkers.finding import sentence
-from checkers.guarantees.results import results
+from checkers.finding import results, sentence
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,7 +33,7 @@ NAME = "order"
 
 
 def check(observed: ObservedRemovals) -> DataFrame:
-    """Return `RESULTS`; the offset is that of the record that is out of order."""
+    """Return `checkers.finding.results`; the offset is that of the record that is out of order."""
     rows = _delivered(observed).unionByName(_written(observed))
     return results(
         colocated(rows),

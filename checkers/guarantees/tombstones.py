@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.finding import printable, sentence
-from checkers.guarantees.results import results
+from checkers.finding import printable, results, sentence
 from checkers.replay.batch_outcomes import COMMITTED
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ NAME = "tombstones"
 
 
 def check(observed: ObservedRemovals) -> DataFrame:
-    """Return `RESULTS`."""
+    """Return `checkers.finding.results`."""
     rows = observed.removals.where(
         "tombstone AND last_of_key = offset AND NOT goes_on AND log_end <= known_to AND delete_retention_ms IS NOT NULL"
     ).where(f.col("truth") == COMMITTED)
