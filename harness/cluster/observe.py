@@ -19,8 +19,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
+from checkers.replay.first_marker import first_marker
 from harness.brokers.protocol.replica import OpenTransaction, OpenTransactions, Reader, ReplicaState
 from harness.brokers.segments.batches import Batch, batch_digest, iter_records, marker
+from harness.brokers.segments.markers import MARKERS
 from harness.errors import HarnessError
 from harness.run_folder.history import read_lines
 
@@ -129,11 +131,8 @@ class Observer:
         seen = self.seen(partition)
         if offset not in seen:
             return None
-        producer_id = seen[offset][1]
-        later = [
-            o for o, (kind, pid) in seen.items() if o > offset and pid == producer_id and kind in {"commit", "abort"}
-        ]
-        return min(later, default=None)
+        markers = ((at, producer_id) for at, (kind, producer_id) in seen.items() if kind in MARKERS)
+        return first_marker(markers, seen[offset][1], offset)
 
     def is_removed(self, broker: int, partition: TopicPartition, offset: int) -> bool:
         """Whether the replica's log continues past ``offset`` and has no record there."""

@@ -10,8 +10,7 @@ from checkers.anomalies import FINDERS
 from checkers.consistency import doubts, exposure
 from checkers.evidence.tables import PLANNERS, checkpointed, load, raise_if_damaged
 from checkers.guarantees import all_guarantees
-from checkers.replay import outcomes
-from checkers.replay.judged import judge
+from checkers.replay.judged import judge, transaction_outcomes
 from harness.judge import verdict
 from harness.judge.guarantees import CHECKER
 from harness.judge.verdict import Results
@@ -40,7 +39,7 @@ CHECKERS: dict[str, Callable[[Judged], DataFrame]] = {
     **{name: finder.check for name, finder in FINDERS.items() if finder.in_runs},
 }
 OUTCOMES = "outcomes"
-TABLES = {**CHECKERS, OUTCOMES: outcomes.transaction_outcomes}
+TABLES = {**CHECKERS, OUTCOMES: transaction_outcomes}
 THREADS = 4
 
 
@@ -48,7 +47,7 @@ THREADS = 4
 class Judgement:
     """The files to store after a check: ``verdict.json``, and the rows of ``outcomes.jsonl``.
 
-    The latter are those of `checkers.replay.outcomes`.
+    The latter are those of `checkers.replay.judged.transaction_outcomes`.
     """
 
     verdict: dict[str, Any]

@@ -18,10 +18,10 @@ from harness.host.cache import compiled_folder
 if TYPE_CHECKING:
     from pathlib import Path
 
-COMPILED = ("harness.brokers.segments.kernels", "harness.brokers.segments.fields", "checkers.evidence.groups")
+COMPILED = ("harness.brokers.segments.kernels", "harness.brokers.segments.fields")
 """Modules that compile their loops, or load them, when they are imported."""
 
-_LAST = "*/groups._number-*.nbi"
+_LAST = "*/fields.walk_headers-*.nbi"
 """The file of the last loop in numba's cache; where it is of another version, workers compile again."""
 
 

@@ -11,14 +11,14 @@ from typing import Final
 
 from harness.brokers.segments.records import Record
 
-ABORT, COMMIT = TYPES = ("abort", "commit")
-"""The types that end a transaction, by their stored number."""
+ABORT, COMMIT = MARKERS = ("abort", "commit")
+"""The types that end a transaction, by their stored number; observations and checkers use these names."""
 
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
 _VERSION = 0
 
-KEYS: Final = {kind: _KEY.pack(_VERSION, number) for number, kind in enumerate(TYPES)}
+KEYS: Final = {kind: _KEY.pack(_VERSION, number) for number, kind in enumerate(MARKERS)}
 """The key of each type's record, as brokers write it."""
 
 
@@ -36,9 +36,9 @@ def read_marker(record: Record) -> Marker:
     Raises ``ValueError`` where ``ControlRecordType`` or ``EndTransactionMarker`` would refuse the record.
     """
     number = _number(_KEY, record.key)
-    if number not in range(len(TYPES)):
+    if number not in range(len(MARKERS)):
         return Marker(f"control-{number}", None)
-    return Marker(TYPES[number], coordinator_epoch(record))
+    return Marker(MARKERS[number], coordinator_epoch(record))
 
 
 def coordinator_epoch(record: Record) -> int:
