@@ -1,0 +1,99 @@
+"""Tables of the site that are made from the code when the site is built: a line ``<!-- table: NAME -->`` becomes one."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.plan import catalog
+from harness.runtimes.abilities import Need
+from harness.targets import TARGETS
+from nemesis import NEMESES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+_MARK: Final = re.compile(r"^<!-- table: ([\w-]+) -->$", re.MULTILINE)
+
+
+def on_page_markdown(markdown: str, **_: object) -> str:
+    """Replace the marks of a page; mkdocs calls this. Raises KeyError for a table that does not exist."""
+    return _MARK.sub(lambda mark: TABLES[mark[1]](), markdown)
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _faults() -> str:
+    return table(
+        ("nemesis", "what happens", "takes a broker away", "needs"),
+        [
+            (f"`{one.name}`", one.summary, "yes" if one.takes_away else "no", "; ".join(sorted(one.needs)) or "nothing")
+            for one in NEMESES.values()
+        ],
+    )
+
+
+def _anomalies() -> str:
+    return table(
+        ("anomaly", "payload", "what happens"),
+        [(f"`{one.anomaly}`", str(one.payload), one.summary) for one in catalog.SCENARIOS],
+    )
+
+
+def _targets() -> str:
+    return table(
+        ("target", "version", "note"),
+        [(f"`{one.name}`", one.version, one.note) for one in TARGETS.values()],
+    )
+
+
+def _needs() -> str:
+    return table(("need", "what a runtime must have"), [(one.name.lower(), str(one)) for one in Need])
+
+
+def _schema(name: str | None = None) -> Callable[[], str]:
+    """Return what describes the fields of ``verdict.json``, or those of the entries of one of its lists."""
+
+    def described() -> str:
+        schema = json.loads((files("harness.judge") / "verdict.schema.json").read_text())
+        fields: Mapping[str, Any] = schema if name is None else schema["properties"][name]["items"]
+        required = fields.get("required", ())
+        return table(
+            ("field", "type", "always", "meaning"),
+            [
+                (f"`{key}`", _type(value), "yes" if key in required else "no", value.get("description", ""))
+                for key, value in fields["properties"].items()
+            ],
+        )
+
+    return described
+
+
+def _type(value: Mapping[str, Any]) -> str:
+    if "$ref" in value:
+        return str(value["$ref"]).rpartition("/")[2]
+    if "enum" in value or "const" in value:
+        return ", ".join(f"`{json.dumps(one)}`" for one in value.get("enum", [value.get("const")]))
+    kind = value["type"]
+    return " or ".join(kind) if isinstance(kind, list) else str(kind)
+
+
+TABLES: Final[Mapping[str, Callable[[], str]]] = {
+    "faults": _faults,
+    "anomalies": _anomalies,
+    "targets": _targets,
+    "needs": _needs,
+    "verdict": _schema(),
+    "verdict-scenarios": _schema("scenarios"),
+    "verdict-findings": _schema("findings"),
+    "verdict-guarantees": _schema("guarantees"),
+    "verdict-aftermath": _schema("aftermath"),
+    "verdict-doubts": _schema("doubts"),
+    "verdict-partial": _schema("partial"),
+}
