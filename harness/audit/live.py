@@ -206,9 +206,9 @@ def _new_folder(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
         if any(path.iterdir()):
-            raise UsageError(f"--keep {path}: there is something in it already; name a new folder")
+            raise UsageError(f"--save {path}: there is something in it already; name a new folder")
     except OSError as error:
-        raise UsageError(f"--keep {path}: {error.strerror or error}") from error
+        raise UsageError(f"--save {path}: {error.strerror or error}") from error
     return path.absolute()
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from harness.judge.outcome import RunResult
 
 TEXT, JSON = "text", "json"
+QUIET = "harness.quiet"
+"""The key of ``--quiet`` in the meta data of Click's context."""
 MB = 1_000_000
 STYLES = {ANOMALY: "bold red", CLEAN: "bold green", UNKNOWN: "bold yellow"}
 
@@ -30,15 +34,19 @@ class ConsoleProgress:
         self._started_s = time.monotonic()
         self._bar: Bar | None = None
         self._fetches = False
+        context = click.get_current_context(silent=True)
+        self._is_quiet = context is not None and QUIET in context.meta
 
     def stage(self, text: str) -> None:
         """Print the stage's line."""
         self.close()
+        if self._is_quiet:
+            return
         self._terminal.line(styled(f"{time.monotonic() - self._started_s:6.1f} s", "dim"), f"  {text}")
 
     def jars(self, done: int, total: int) -> None:
         """Update the bar of fetching jars; without a terminal, print one line when they are fetched."""
-        if not self._terminal.console.is_terminal:
+        if self._is_quiet or not self._terminal.console.is_terminal:
             if not self._fetches:
                 self.stage("fetch jars")
             self._fetches = done < total
@@ -50,7 +58,7 @@ class ConsoleProgress:
 
     def reading(self, fraction: float, done_bytes: int) -> None:
         """Update the bar of reading from a cluster; it shows MB, the mean rate since the start, and the rest."""
-        if not self._terminal.console.is_terminal:
+        if self._is_quiet or not self._terminal.console.is_terminal:
             return
         bar = self._bar or self._begin("read", "{task.percentage:>3.0f}%  {task.fields[amount]}")
         task = bar.tasks[0]
@@ -92,7 +100,16 @@ def show(result: RunResult, output: str) -> None:
     for broker, address in result.kept.items():
         err.line(f"kept: broker {broker} at {address}")
     if result.kept:
+        err.line(f"audit it with: {_audit_command(result, result.verdict.get('command') or '')}")
         err.line(f"remove it with: harness clean {result.folder.run_id}")
+
+
+def _audit_command(result: RunResult, command: str) -> str:
+    """Return the command that audits the kept cluster, with the login of the command that made it."""
+    words = shlex.split(command)
+    login = words[words.index("--command-config") :][:2] if "--command-config" in words else []
+    servers = ",".join(result.kept.values())
+    return shlex.join(["harness", "audit", "live", "--bootstrap-server", servers, "--topic", "*", *login])
 
 
 def show_findings(out: Terminal, verdict: dict[str, Any]) -> None:

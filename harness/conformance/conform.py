@@ -34,7 +34,7 @@ WITH_VERSION_2: Final = 4
 
 
 def conform(
-    name: str, folder: Path, progress: Progress, *, schedules: int, seed: str, transactions: int
+    name: str, folder: Path, progress: Progress, *, schedules: int, seed: int, transactions: int
 ) -> tuple[list[Outcome], str | None]:
     """Run the schedules on one cluster; return the outcome of each, and why there are no more, if some are missing.
 
@@ -71,7 +71,7 @@ def _target(name: str, transactions: int) -> Target:
     return target
 
 
-def groups(schedules: int, seed: str, transactions: int, rules: VersionRules) -> Iterator[list[Schedule]]:
+def groups(schedules: int, seed: int, transactions: int, rules: VersionRules) -> Iterator[list[Schedule]]:
     """Yield the groups of concurrent schedules: the written ones, then random ones."""
     yield written(transactions)
     for first in range(0, schedules, TOGETHER):

@@ -7,9 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
+import cloup
 from click.core import ParameterSource
 
-from harness.command_line.common import format_option
+from harness.command_line.common import OUTPUT, command, format_option
 from harness.command_line.console import JSON, STYLES
 from harness.command_line.parameters import MOST_SEED, Count, FilePath, Text
 from harness.command_line.spark import spark_options
@@ -26,36 +27,64 @@ if TYPE_CHECKING:
     from harness.spark.options import SparkOptions
     from models.cloud_topics.world import Case as CloudCase
 
+MODEL, WALK, RANDOM = map(cloup.OptionGroup, ("Model", "Walk of every interleaving", "Random runs"))
 MOST_STATES, MOST_PROCESSES, MOST_RUNS = 10**9, 256, 10**8
 _WALK_OPTIONS = {"most_states": "--most-states", "first_only": "--first", "processes": "--processes"}
 _RUN_OPTIONS = {"seed": "--seed", "spark_master": "--spark-master", "spark_conf": "--spark-conf"}
 
 
-@click.command()
-@click.option(
+@command(
+    "harness explore --target sim-kafka",
+    "harness explore --target sim-kafka --runs 4000 --seed 1 --out schedules",
+)
+@cloup.option(
     "--target",
+    group=MODEL,
     required=True,
-    type=Text(),
+    type=Text(known=("sim-kafka", "sim-redpanda", "sim-cloud-topics")),
     metavar="NAME",
     help="The simulated target: sim-kafka, sim-redpanda, sim-cloud-topics.",
 )
-@click.option(
+@cloup.option(
     "--with",
     "with_",
+    group=MODEL,
     multiple=True,
     type=Text(),
     metavar="PROPOSAL",
     help="A proposal to add: coordinated, kip-87; repeatable.",
 )
-@click.option("--without", multiple=True, type=Text(), metavar="RULE", help="A rule to leave out; repeatable.")
-@click.option("--most-states", type=Count(1, MOST_STATES), default=10_000_000, show_default=True, help="Of a case.")
-@click.option("--first", "first_only", is_flag=True, help="Stop a case at its first anomaly.")
-@click.option("--processes", type=Count(1, MOST_PROCESSES), default=os.cpu_count() or 1, help="How many cases at once.")
-@click.option(
-    "--out", type=FilePath(file_okay=False), metavar="DIR", help="Write the schedules there, for `harness run`."
+@cloup.option(
+    "--without", group=MODEL, multiple=True, type=Text(), metavar="RULE", help="A rule to leave out; repeatable."
 )
-@click.option("--runs", type=Count(1, MOST_RUNS), metavar="N", help="Run N random schedules, as Spark jobs, instead.")
-@click.option("--seed", type=Count(0, MOST_SEED), default=0, show_default=True, help="Of the first random run.")
+@cloup.option(
+    "--most-states", group=WALK, type=Count(1, MOST_STATES), default=10_000_000, show_default=True, help="Of a case."
+)
+@cloup.option("--first", "first_only", group=WALK, is_flag=True, help="Stop a case at its first anomaly.")
+@cloup.option(
+    "--processes",
+    group=WALK,
+    type=Count(1, MOST_PROCESSES),
+    default=os.cpu_count() or 1,
+    help="How many cases at once.",
+)
+@cloup.option(
+    "--out",
+    group=OUTPUT,
+    type=FilePath(file_okay=False),
+    metavar="DIR",
+    help="Write the schedules there, for `harness run`.",
+)
+@cloup.option(
+    "--runs",
+    group=RANDOM,
+    type=Count(1, MOST_RUNS),
+    metavar="N",
+    help="Run N random schedules, as Spark jobs, instead.",
+)
+@cloup.option(
+    "--seed", group=RANDOM, type=Count(0, MOST_SEED), default=0, show_default=True, help="Of the first random run."
+)
 @spark_options
 @format_option
 @click.pass_context

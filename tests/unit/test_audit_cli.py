@@ -40,8 +40,8 @@ def refusal(*arguments: str) -> str:
         ((*LIVE, "--since", "yesterday"), "'--since': 'yesterday': give a time such as 2026-01-31T12:00Z"),
         ((*LIVE, "--since", "2026-01-02", "--until", "2026-01-01"), "--since 2026-01-02 is not before"),
         ((*LIVE, "--command-config", "/nowhere.properties"), "/nowhere.properties"),
-        ((*LIVE, "--keep", "/proc/nowhere"), "--keep /proc/nowhere: No such file or directory"),
-        ((*LIVE, "--keep", "/proc"), "--keep /proc: there is something in it already"),
+        ((*LIVE, "--save", "/proc/nowhere"), "--save /proc/nowhere: No such file or directory"),
+        ((*LIVE, "--save", "/proc"), "--save /proc: there is something in it already"),
     ],
 )
 def test_what_cannot_be_used_is_told_in_one_sentence(arguments: tuple[str, ...], told: str) -> None:
