@@ -24,6 +24,7 @@ class Java:
     """A usable Java runtime: the path of its ``java``, and what ``java -version`` says."""
 
     path: Path
+    version_major: int
     version_text: str
 
 
@@ -57,7 +58,7 @@ def inspect_java() -> Java | str:
     major, text = version
     if major < MIN_VERSION:
         return f"{path} is Java {text}, older than {MIN_VERSION}"
-    return Java(Path(path), text)
+    return Java(Path(path), major, text)
 
 
 def find_java() -> Java:

@@ -18,7 +18,7 @@ from harness.judge import verdict
 from harness.judge.guarantees import CHECKER
 from harness.judge.verdict import Results
 from harness.run_folder import inventory
-from harness.run_folder.store import AFTERMATH, RunFolder
+from harness.run_folder.store import RunFolder
 from harness.spark.threads import threads
 
 if TYPE_CHECKING:
@@ -162,13 +162,12 @@ def store(folder: RunFolder, judgement: Judgement) -> None:
 
 def read_aftermath(folder: RunFolder) -> list[dict[str, Any]]:
     """Return the lines of ``aftermath.jsonl``, none where there is none. Raises `UsageError` for a damaged one."""
-    path = folder.path / AFTERMATH
-    if not folder.has(path):
+    if not folder.has(folder.aftermath_path):
         return []
     try:
-        return [json.loads(line) for line in path.read_text().splitlines()]
+        return [json.loads(line) for line in folder.aftermath_path.read_text().splitlines()]
     except (OSError, ValueError) as error:
-        raise UsageError(f"the run folder is damaged: {path}: {error}") from error
+        raise UsageError(f"the run folder is damaged: {folder.aftermath_path}: {error}") from error
 
 
 def rehearse(spark: SparkSession, scratch_dir: Path) -> None:

@@ -30,7 +30,7 @@ from harness.errors import UsageError
 from harness.plan.catalog import Anomaly
 from harness.plan.scenario import Phase
 from harness.run_folder.history import History
-from harness.run_folder.store import AFTERMATH, AFTERMATH_HISTORY
+from harness.run_folder.store import AFTERMATH_HISTORY
 from harness.targets import KAFKA
 from workloads.filler import Filler
 from workloads.payload import PART, transactional_id
@@ -222,6 +222,6 @@ def follow(
     Raises `HarnessError` or OSError where a step cannot be completed; what was seen until then is kept.
     """
     with ExitStack() as owned:
-        file = owned.enter_context((folder.path / AFTERMATH).open("x", buffering=1))
+        file = owned.enter_context(folder.aftermath_path.open("x", buffering=1))
         history = owned.enter_context(closing(History(folder.path / AFTERMATH_HISTORY, cluster.clock)))
         Aftermath(test, cluster, make_producer, history, file, progress).run()

@@ -41,7 +41,6 @@ MANIFEST = "manifest.json"
 HISTORY = "history.jsonl"
 OBSERVATIONS = "observations.jsonl"
 AFTERMATH = "aftermath.jsonl"
-"""Only where it was asked for."""
 AFTERMATH_HISTORY = "aftermath-history.jsonl"
 """What the clients did after the evidence was complete."""
 HARNESS_LOG = "harness.log"
@@ -101,6 +100,11 @@ class RunFolder:
     def observations_path(self) -> Path:
         """``observations.jsonl``."""
         return self.path / OBSERVATIONS
+
+    @property
+    def aftermath_path(self) -> Path:
+        """``aftermath.jsonl``; only where it was asked for."""
+        return self.path / AFTERMATH
 
     @property
     def verdict_path(self) -> Path:

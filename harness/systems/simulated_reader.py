@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from harness.brokers.protocol.replica import DEBUG_REPLICA_ID, OpenTransaction, ReplicaState
@@ -15,13 +14,14 @@ if TYPE_CHECKING:
     from models.replica import Replica
 
 
-@dataclass(frozen=True)
 class SimulatedReader:
     """Implements `harness.brokers.protocol.replica.Reader`."""
 
-    cluster: SimCluster
-    broker: int
-    _answers: dict[tuple[TopicPartition, int], tuple[int, ReplicaState]] = field(default_factory=dict)
+    def __init__(self, cluster: SimCluster, broker: int) -> None:
+        """Remember whom to ask."""
+        self._cluster = cluster
+        self._broker = broker
+        self._answers: dict[tuple[TopicPartition, int], tuple[int, ReplicaState]] = {}
 
     def read(
         self, partitions: Iterable[TopicPartition], *, replica_id: int = DEBUG_REPLICA_ID
@@ -33,25 +33,25 @@ class SimulatedReader:
     def open_transactions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, OpenTransactions]:
         """Return what each replica holds open."""
         self._raise_if_away()
-        return {tp: open_in(self.cluster.partitions[tp].replica(self.broker)) for tp in partitions}
+        return {tp: open_in(self._cluster.partitions[tp].replica(self._broker)) for tp in partitions}
 
     def close(self) -> None:
         """There is nothing to let go of."""
 
     def _raise_if_away(self) -> None:
-        if not self.cluster.is_reachable(self.broker):
-            raise ConnectionError(f"broker {self.broker} does not answer")
+        if not self._cluster.is_reachable(self._broker):
+            raise ConnectionError(f"broker {self._broker} does not answer")
 
     def _state(self, tp: TopicPartition, replica_id: int) -> ReplicaState | str:
-        partition = self.cluster.partitions[tp]
-        if self.broker not in partition.replication.replicas:
+        partition = self._cluster.partitions[tp]
+        if self._broker not in partition.replication.replicas:
             return "NotLeaderOrFollowerError"
-        version = partition.versions.get(self.broker, 0)
+        version = partition.versions.get(self._broker, 0)
         answer = self._answers.get((tp, replica_id))
         if answer is None or answer[0] != version:
             answer = (
                 version,
-                self._read(self.cluster.served(partition, self.broker), is_consumer=replica_id != DEBUG_REPLICA_ID),
+                self._read(self._cluster.served(partition, self._broker), is_consumer=replica_id != DEBUG_REPLICA_ID),
             )
             self._answers[tp, replica_id] = answer
         return answer[1]
@@ -69,7 +69,7 @@ class SimulatedReader:
                 for one in replica.aborted
                 if is_consumer and one.last_offset >= replica.log_start and one.first_offset < end
             ),
-            records=b"".join(map(self.cluster.sizes.bytes_of, batches)),
+            records=b"".join(map(self._cluster.sizes.bytes_of, batches)),
         )
 
 

@@ -42,7 +42,7 @@ def jar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def java(tmp_path: Path) -> Java:
-    return Java(tmp_path / "jre" / "bin" / "java", "17.0.1")
+    return Java(tmp_path / "jre" / "bin" / "java", 17, "17.0.1")
 
 
 def writes(_java: Java, _scratch: Path, _run_id: str, draft: Path) -> None:
@@ -58,8 +58,8 @@ def test_an_archive_is_for_one_java_one_spark_and_its_flags(
 ) -> None:
     first = archive.archive_path(java)
     assert archive.archive_path(java) == first
-    seen = {first, archive.archive_path(Java(java.path, "17.0.2"))}
-    seen.add(archive.archive_path(Java(tmp_path / "other" / "bin" / "java", "17.0.1")))
+    seen = {first, archive.archive_path(Java(java.path, 17, "17.0.2"))}
+    seen.add(archive.archive_path(Java(tmp_path / "other" / "bin" / "java", 17, "17.0.1")))
     monkeypatch.setattr(archive, "JVM_FLAGS", ("-XX:+UseParallelGC",))
     seen.add(archive.archive_path(java))
     os.utime(jar, ns=(0, 0))
@@ -74,7 +74,7 @@ def test_what_was_made_before_an_upgrade_goes(
 ) -> None:
     monkeypatch.setattr(archive, "_rehearse", writes)
     old = make(java, tmp_path)
-    elsewhere = make(Java(tmp_path / "other" / "bin" / "java", "17.0.1"), tmp_path)
+    elsewhere = make(Java(tmp_path / "other" / "bin" / "java", 17, "17.0.1"), tmp_path)
     jar.write_bytes(b"newer")
     new = make(java, tmp_path)
     assert old is not None
