@@ -93,7 +93,7 @@ class Evidence:
         return self._problems(("entries", "aborts", "states", "producers", "epochs"), *REPLICA, "problem")
 
     def _problems(self, names: Iterable[str], *columns: str) -> DataFrame:
-        tables = (getattr(self, name).select(*columns) for name in names)
+        tables: Iterator[DataFrame] = (getattr(self, name).select(*columns) for name in names)
         return reduce(DataFrame.unionAll, tables).where("problem IS NOT NULL")
 
 

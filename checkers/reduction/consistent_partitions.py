@@ -215,9 +215,9 @@ class _SideFiles:
     epochs: tuple[tuple[int, int], ...]
 
     @property
-    def aborted(self) -> list[list[int]]:
+    def aborted(self) -> list[tuple[int, int, int]]:
         """Producer, first and last offset of each aborted transaction."""
-        return np.stack([self.producer, self.first, self.last], axis=1).tolist()
+        return list(zip(self.producer.tolist(), self.first.tolist(), self.last.tolist(), strict=True))
 
     @classmethod
     def read(cls, copies: Copies) -> _SideFiles:

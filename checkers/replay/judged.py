@@ -100,7 +100,7 @@ def judge(evidence: Evidence, replicas: DataFrame | None = None) -> Judged:
         replicas = checkpointed(with_stable_ends(bounded_replicas(evidence), opened))
     compared = replicas.select(*REPLICA, "log_start", "bound")
     believed = rows.select(*REPLICA, *_RECORD, *BELIEF).join(compared, REPLICA)
-    covered = checkpointed(believed.where("offset >= log_start"))
+    covered = believed.where("offset >= log_start")
     records = checkpointed(covered.where("offset < bound"))
     markers = checkpointed(markers_seen(evidence))
     written = checkpointed(written_records(evidence, markers, replicas))
