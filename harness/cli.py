@@ -14,7 +14,15 @@ import cloup
 from click.core import ParameterSource
 
 from harness.audit.cli import audit
-from harness.command_line.common import DISTRIBUTION, command, format_option, listing, results_option, verbosity_options
+from harness.command_line.common import (
+    DISTRIBUTION,
+    OUTPUT,
+    command,
+    format_option,
+    listing,
+    results_option,
+    verbosity_options,
+)
 from harness.command_line.config_file import default_map, read_config_file
 from harness.command_line.console import JSON, ConsoleProgress, show
 from harness.command_line.lists import LISTS
@@ -35,6 +43,9 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from harness.spark.options import SparkOptions
+
+
+EVIDENCE, CACHE, SERVER = map(cloup.OptionGroup, ("Evidence", "Cache", "Server"))
 
 
 @cloup.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -105,7 +116,12 @@ def run(context: click.Context, /, output: str, run_dir: Path | None, **paramete
     "harness check results/kafka-3.9/stuck-lso/latest --partial --format json",
 )
 @cloup.argument("run_dir", type=RUN_FOLDER)
-@cloup.option("--partial", is_flag=True, help="Judge although evidence is missing or changed; the verdict says so.")
+@cloup.option(
+    "--partial",
+    is_flag=True,
+    group=EVIDENCE,
+    help="Judge although evidence is missing or changed; the verdict says so.",
+)
 @spark_options
 @format_option
 def check(run_dir: Path, output: str, spark: SparkOptions, *, partial: bool) -> int:
@@ -122,6 +138,7 @@ def check(run_dir: Path, output: str, spark: SparkOptions, *, partial: bool) -> 
 @cloup.option(
     "--fetch",
     "targets",
+    group=CACHE,
     multiple=True,
     type=TARGET,
     metavar="TARGET",
@@ -241,7 +258,7 @@ def build(target_name: str) -> int:
 
 @command("harness report --out site", "harness report --results /data/results --out site")
 @results_option
-@cloup.option("--out", type=FilePath(file_okay=False), required=True, help="Where the site goes.")
+@cloup.option("--out", group=OUTPUT, type=FilePath(file_okay=False), required=True, help="Where the site goes.")
 @verbosity_options
 def report(results: Path, out: Path) -> int:
     """Write a static site over all runs: versions and anomalies, a trend, a page a run and an anomaly."""
@@ -257,7 +274,7 @@ def report(results: Path, out: Path) -> int:
 
 @command("harness serve", "harness serve --results /data/results --port 0")
 @results_option
-@cloup.option("--port", type=Count(0, 65_535), default=8642, show_default=True, help="0: a free one.")
+@cloup.option("--port", group=SERVER, type=Count(0, 65_535), default=8642, show_default=True, help="0: a free one.")
 @verbosity_options
 def serve(results: Path, port: int) -> int:
     """Show the same site on 127.0.0.1 while runs go on, until Ctrl-C."""

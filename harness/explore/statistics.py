@@ -16,7 +16,7 @@ from checkers.anomalies import FINDERS
 from checkers.consistency.doubts import CONTRADICTION
 from harness.explore.sweep import ORACLE
 from harness.judge.guarantees import CHECKER
-from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, earn
+from harness.judge.verdict import decide, earn
 from models.invariants import LOST_VALUE
 from models.world import ABSENT, ADDED
 
@@ -40,9 +40,8 @@ class RunStatistics:
     @property
     def verdict(self) -> str:
         """Clean only where runs were exposed; unknown where the judges differ, whatever the findings."""
-        if self.amiss:
-            return UNKNOWN
-        return ANOMALY if self.seeds_by_anomaly else CLEAN if self.exposed else UNKNOWN
+        found = [] if self.amiss else list(self.seeds_by_anomaly)
+        return decide(found, list(self.amiss), "runs were exposed" if self.exposed else None)[0]
 
     def add(self, runs: int, results: CheckerResults) -> None:
         """Count the runs of one job."""

@@ -16,7 +16,7 @@ import psutil
 
 from harness.brokers.segments.records import Record
 from harness.explore.cases import KIP_87
-from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, worst
+from harness.judge.verdict import decide, worst
 from models.kip87 import differences
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class WalkResult:
     @property
     def verdict(self) -> str:
         """An anomaly where a way leads to one; clean only where every state was seen."""
-        return ANOMALY if self.explored.wrong else CLEAN if self.explored.is_whole else UNKNOWN
+        return decide(list(self.explored.wrong), (), "every state was seen" if self.explored.is_whole else None)[0]
 
 
 def walk(

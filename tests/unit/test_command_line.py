@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shlex
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,12 @@ from click.testing import CliRunner
 from test_documentation import parse
 
 from harness.cli import cli
-from harness.command_line.console import show
+from harness.command_line.common import command as make_command
+from harness.command_line.common import verbosity_options
+from harness.command_line.console import ConsoleProgress, show
 from harness.judge.outcome import RunResult
 from harness.run_folder.store import RunFolder
+from harness.terminal import stdout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,13 +139,28 @@ def test_a_kept_cluster_comes_with_the_command_that_audits_it(
     assert "remove it with: harness clean id" in shown
 
 
-def test_quiet_prints_no_progress_and_verbose_prints_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "results").mkdir()
-    options = ["report", "--results", str(tmp_path / "results"), "--out"]
-    cli.main([*options, str(tmp_path / "a")], standalone_mode=False)
-    loud = capsys.readouterr()
-    cli.main([*options, str(tmp_path / "b"), "-q"], standalone_mode=False)
-    quiet = capsys.readouterr()
-    assert loud.err != ""
-    assert quiet.err == ""
-    assert "0 runs" in quiet.out
+@pytest.mark.parametrize(("words", "has_progress"), [([], True), (["-v"], True), (["-q"], False), (["--quiet"], False)])
+def test_quiet_prints_no_progress(words: list[str], has_progress: bool) -> None:  # noqa: FBT001
+    @make_command("harness work", "harness work -q")
+    @verbosity_options
+    def work() -> int:
+        ConsoleProgress().stage("work")
+        stdout().line("result")
+        return 0
+
+    done = CliRunner().invoke(work, words)
+    assert ("s  work" in done.stderr) is has_progress
+    assert done.stdout == "result\n"
+
+
+def test_verbose_prints_what_is_logged() -> None:
+    log, handler = logging.getLogger("harness"), logging.StreamHandler()
+    handler.setLevel(logging.WARNING)
+    logging.getLogger().addHandler(handler)
+    level = log.level
+    try:
+        CliRunner().invoke(cli, ["anomalies", "-v"])
+        assert (log.level, handler.level) == (logging.DEBUG, logging.DEBUG)
+    finally:
+        logging.getLogger().removeHandler(handler)
+        log.setLevel(level)

@@ -38,11 +38,10 @@ def parse(words: list[str]) -> None:
     assert rest == [], "more arguments than the command has"
     for parameter in command.params:
         value = values.get(parameter.name)
-        if parameter.name in values and not isinstance(parameter.type, FilePath):
+        given = value is not None and not parameter.value_is_missing(value)
+        if given and not isinstance(parameter.type, FilePath):
             parameter.type_cast_value(context, value)
-        assert not parameter.required or (value and not parameter.value_is_missing(value)), (
-            f"{parameter.opts[0]} is missing"
-        )
+        assert not parameter.required or given, f"{parameter.opts[0]} is missing"
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
