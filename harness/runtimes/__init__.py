@@ -47,7 +47,7 @@ class Row:
 RUNTIMES = {
     LOCAL: Row("harness.runtimes.local", (KAFKA,), frozenset({PORT_BASE, KEEP, COMMAND_CONFIG})),
     DOCKER: Row("harness.runtimes.docker", (KAFKA, REDPANDA), frozenset({PORT_BASE, KEEP, COMMAND_CONFIG, IMAGE})),
-    SSH: Row("harness.runtimes.ssh", (KAFKA,), frozenset({PORT_BASE, KEEP, COMMAND_CONFIG, NODES})),
+    SSH: Row("harness.runtimes.ssh", (KAFKA,), frozenset({PORT_BASE, KEEP, NODES})),
     SIM: Row("harness.runtimes.sim", SIMULATED, frozenset()),
 }
 """Every runtime by its name. A new one is a module and a row."""

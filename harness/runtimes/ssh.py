@@ -84,8 +84,6 @@ class SshRuntime:
         """Remember the parts; no node is logged in to yet. Raises `UsageError` where hosts and brokers do not match."""
         if len(access.nodes) != len(spec.brokers):
             raise UsageError(f"{len(spec.brokers)} brokers need as many hosts, and {len(access.nodes)} are given")
-        if spec.security is not None:
-            raise UsageError("--command-config is for brokers on this host or in containers: leave it out with ssh")
         self._spec = spec
         self.brokers = spec.brokers
         self._access = access

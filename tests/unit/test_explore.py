@@ -159,7 +159,9 @@ def test_the_command_tells_what_deletes_a_key_by_kip_87() -> None:
 
 
 def test_the_page_on_coordinated_compaction_has_each_rule_and_its_meaning() -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs/explanation/kafka-broker-changes.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[2] / "docs/explanation/kafka-broker-changes.md").read_text(
+        encoding="utf-8"
+    )
     rules = {**redpanda.RULES, **coordination.RULES}
     for rule in (*coordination.RULES, "free-not-ended", "committed-is-plain"):
         assert f"| `{rule}` | {rules[rule]} |" in page
