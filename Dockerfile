@@ -7,6 +7,7 @@
 ARG BASE=debian:bookworm-slim
 
 FROM ${BASE} AS build
+LABEL compaction-harness.stage=build
 RUN apt-get update && apt-get install --yes --no-install-recommends python3-venv
 COPY dist/*.whl /tmp/
 RUN python3 -m venv /opt/harness && /opt/harness/bin/pip install --no-cache-dir /tmp/*.whl

@@ -25,6 +25,7 @@ from segments_data import TOPIC, Shape, write_replicas
 from harness.brokers.segments.batches import Batch, iter_entries, iter_records
 from harness.host.java import find_java
 from harness.judge import background
+from harness.judge.archive import make_archive
 from harness.judge.compilation import compile_all
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def reading_s(replicas: Sequence[Path]) -> float:
 @click.option("--rounds", default=3, show_default=True)
 def main(rounds: int) -> None:
     """Time audits of three replicas in three states of cleaning."""
-    background.make(find_java(), wait_s=background.LIMIT_S)
+    make_archive(find_java(), wait_s=background.LIMIT_S)
     compile_all()
     rows: dict[str, list[tuple[float, float, float]]] = {}
     size_mb: dict[str, float] = {}

@@ -20,6 +20,7 @@ from rich.table import Table
 
 from harness.host.java import find_java
 from harness.judge import background
+from harness.judge.archive import make_archive
 
 
 @click.command()
@@ -27,7 +28,7 @@ from harness.judge import background
 @click.option("--rounds", default=3, show_default=True)
 def main(run_dir: Path, rounds: int) -> None:
     """Time checks of a run folder."""
-    background.make(find_java(), wait_s=background.LIMIT_S)
+    make_archive(find_java(), wait_s=background.LIMIT_S)
     table = Table("class archive", "seconds (median)", "min - max", "processor seconds (median)")
     with tempfile.TemporaryDirectory() as empty:
         plain = {**os.environ, background.SWITCH: "0"}

@@ -16,7 +16,7 @@ from random_traffic import Traffic
 from served_states import read_served
 
 from harness.brokers.protocol.admin import Admin
-from harness.brokers.protocol.replica import ReplicaState, WireReader, end_of
+from harness.brokers.protocol.replica import ReplicaState, WireReader
 from harness.brokers.protocol.wire import Connection
 from harness.brokers.segments.batches import iter_batches, iter_records, marker
 from harness.clients import ClientSpec, find_client
@@ -303,7 +303,7 @@ def _hold_still(rig: _Rig) -> None:
         ends: dict[TopicPartition, set[int]] = {tp: set() for tp in rig.places}
         for broker in BROKERS:
             for tp, state in _read(rig, broker).items():
-                ends[tp] |= {end_of(state), state.high_watermark}
+                ends[tp] |= {state.log_end, state.high_watermark}
         return all(len(seen) == 1 for seen in ends.values())
 
     rig.wait(is_level, "the replicas to be level")

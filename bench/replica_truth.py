@@ -15,7 +15,7 @@ from random_traffic import ABORTED, COMMITTED, HEADER_WRITE
 
 from harness.brokers.segments.batches import iter_batches, iter_records, marker
 from harness.brokers.segments.folder import live_segments
-from harness.brokers.segments.txnindex import read_txnindex
+from harness.brokers.segments.txnindex import iter_txnindex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -103,7 +103,7 @@ def read_replica(folder: Path) -> ReplicaLog:
         entry
         for segment in segments
         if segment.txnindex
-        for entry in read_txnindex((folder / segment.txnindex).read_bytes(), source=segment.txnindex)
+        for entry in iter_txnindex((folder / segment.txnindex).read_bytes(), source=segment.txnindex)
     ]
     batches = [
         batch for segment in segments for batch in iter_batches((folder / segment.log).read_bytes(), source=segment.log)

@@ -25,8 +25,9 @@ from crc32c import crc32c
 from numba import boolean, int64
 
 from harness.brokers.segments.batches import CRC_FROM, DELETE_HORIZON, HEADER, LOG_OVERHEAD, MAGIC, TRANSACTIONAL
-from harness.brokers.segments.encode import encode_marker
+from harness.brokers.segments.encode import encode_batch
 from harness.brokers.segments.jit import BYTES, compiled
+from harness.brokers.segments.markers import ABORT, COMMIT, marker_record
 from harness.brokers.segments.producer_snapshot import ProducerEntry, encode_producer_snapshot
 from harness.brokers.segments.txnindex import AbortedTxn, encode_txnindex
 
@@ -242,12 +243,14 @@ def _encoded(log: Log, cleaned: Cleaned) -> Iterator[tuple[Batch, memoryview | b
 
 
 def _marker(batch: Batch) -> bytes:
-    return encode_marker(
-        base_offset=batch.base_offset,
+    kind, base = COMMIT if batch.commits else ABORT, batch.base_offset
+    return encode_batch(
+        base_offset=base,
+        records=[marker_record(base, _timestamp_ms(base), kind)],
         producer_id=batch.producer,
         producer_epoch=0,
-        commit=bool(batch.commits),
-        timestamp_ms=_timestamp_ms(batch.base_offset),
+        is_transactional=True,
+        is_control=True,
     )
 
 

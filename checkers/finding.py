@@ -1,8 +1,9 @@
-"""The columns of a finding, and helpers for its sentences."""
+"""The columns of findings and of the results of guarantees, and helpers for their sentences."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from string import Formatter
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
@@ -44,26 +45,55 @@ class Finder:
 
 def findings(
     rows: DataFrame, anomaly: str, *, effect: Column, explanation: Column, witness: dict[str, Column],
+    offset: str = "offset", key: str | None = "key", producer_id: str | None = "producer_id",
     candidates: Column | None = None, proven: Column | None = None,
 ) -> DataFrame:  # fmt: skip
-    """Return findings for rows of REPLICA, offset, key and producer_id.
+    """Return findings for rows of REPLICA.
 
-    Adds anomaly, candidates (names; empty where the evidence decides), effect, explanation, ``proven`` (whether the
-    logs alone prove that this replica is wrong; true by default) and witness (a JSON object).
+    ``offset``, ``key``, ``producer_id``: the columns with these values; null where None is given. Adds anomaly,
+    candidates (names; empty where the evidence decides), effect, explanation, ``proven`` (whether the logs alone prove
+    that this replica is wrong; true by default) and witness (a JSON object).
     """
-    none = f.array().cast("array<string>")
     return rows.select(
         *REPLICA,
         f.lit(str(anomaly)).alias("anomaly"),
-        (none if candidates is None else candidates).alias("candidates"),
-        "offset",
-        "key",
-        "producer_id",
+        (f.array().cast("array<string>") if candidates is None else candidates).alias("candidates"),
+        f.col(offset).alias("offset"),
+        (f.lit(None).cast("binary") if key is None else f.col(key)).alias("key"),
+        (f.lit(None).cast("long") if producer_id is None else f.col(producer_id)).alias("producer_id"),
         effect.alias("effect"),
         explanation.alias("explanation"),
         (f.lit(True) if proven is None else proven).alias("proven"),
-        f.to_json(f.struct(*(column.alias(name) for name, column in witness.items()))).alias("witness"),
+        _json(witness).alias("witness"),
     )
+
+
+def results(
+    rows: DataFrame, guarantee: str, *, violation: Column | str, explanation: Column, witness: dict[str, Column]
+) -> DataFrame:
+    """Return REPLICA, guarantee, compared, violated, offset, explanation, witness: a row for each replica.
+
+    ``compared`` and ``violated``: how many rows were compared, and how many of them violate the guarantee.
+
+    ``rows``: REPLICA, offset, and the columns that the other parameters use. ``violation``: whether a row violates the
+    guarantee. ``offset``, ``explanation`` and ``witness`` (a JSON object) are those of the first violation, null where
+    there is none. ``broker`` is null for a violation that does not depend on a replica.
+    """
+    is_violated = f.coalesce(f.expr(violation) if isinstance(violation, str) else violation, f.lit(False))
+    first = f.struct("offset", explanation.alias("explanation"), _json(witness).alias("witness"))
+    return (
+        rows.groupBy(*REPLICA)
+        .agg(
+            f.count("*").alias("compared"),
+            f.count_if(is_violated).alias("violated"),
+            f.min(f.when(is_violated, first)).alias("first"),
+        )
+        .select(*REPLICA, f.lit(guarantee).alias("guarantee"), "compared", "violated", "first.*")
+    )
+
+
+def _json(witness: dict[str, Column]) -> Column:
+    return f.to_json(f.struct(*(column.alias(name) for name, column in witness.items())))
 
 
 def printable(name: str, none: str = "(no key)") -> Column:
@@ -84,6 +114,18 @@ def number(column: str, *, none: str = "none") -> Column:
     return f.coalesce(f.col(column).cast("string"), f.lit(none))
 
 
-def reason(template: str, *columns: Column | str) -> Column:
-    """Return the ``reason`` of a doubt, a sentence."""
-    return f.format_string(template, *columns).alias("reason")
+def sentence(template: str, **values: Column) -> Column:
+    """Return a sentence: ``{name}`` stands for the value of that name, else for the row's column of that name."""
+    names = [name for _, name, _, _ in Formatter().parse(template) if name is not None]
+    as_java = template.replace("%", "%%").format(**dict.fromkeys(names, "%s"))
+    return f.format_string(as_java, *(values.get(name, name) for name in names))
+
+
+def reason(template: str, **values: Column) -> Column:
+    """Return the ``reason`` of a doubt, a `sentence`."""
+    return sentence(template, **values).alias("reason")
+
+
+def visible_before_stable_end() -> Column:
+    """Return the effect of a wrong record: visible if read_committed consumers get so far (``stable_end``)."""
+    return f.when(f.col("stable_end") <= f.col("offset"), LATENT).otherwise(VISIBLE)

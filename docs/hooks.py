@@ -1,4 +1,4 @@
-"""Tables of the site that are made from the code when the site is built: a line ``<!-- table: NAME -->`` becomes one."""
+"""Tables of the site, made from the code when the site is built: a line ``<!-- table: NAME -->`` becomes a table."""
 
 from __future__ import annotations
 

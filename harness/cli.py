@@ -7,26 +7,35 @@ import logging
 import signal
 import sys
 import traceback
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+import cloup
 from click.core import ParameterSource
 
 from harness.audit.cli import audit
-from harness.command_line.common import format_option, results_option
+from harness.command_line.common import (
+    DISTRIBUTION,
+    OUTPUT,
+    command,
+    format_option,
+    listing,
+    results_option,
+    verbosity_options,
+)
+from harness.command_line.config_file import default_map, read_config_file
 from harness.command_line.console import JSON, ConsoleProgress, show
+from harness.command_line.lists import LISTS
 from harness.command_line.parameters import RUN_FOLDER, TARGET, Count, FilePath, Text
-from harness.command_line.request import command_line, request_of, run_options
+from harness.command_line.request import RUN, WHERE, command_line, request_of, run_options
 from harness.command_line.spark import PARAMETERS, spark_options
 from harness.conformance.cli import conform
 from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_USAGE, HarnessError, UsageError, interruptible
-from harness.escape import log_formatter, visible
+from harness.escape import LogFormatter, visible
 from harness.explore.cli import explore
 from harness.host import leftovers
 from harness.judge.verdict import EXIT_CODES
 from harness.nightly.cli import nightly
-from harness.plan import catalog
 from harness.terminal import Table, stderr, stdout, styled
 
 if TYPE_CHECKING:
@@ -36,38 +45,53 @@ if TYPE_CHECKING:
     from harness.spark.options import SparkOptions
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.option("--debug", is_flag=True, help="Show tracebacks.")
-def cli(*, debug: bool) -> None:
+EVIDENCE, CACHE, SERVER = map(cloup.OptionGroup, ("Evidence", "Cache", "Server"))
+
+
+@cloup.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name=DISTRIBUTION, prog_name="harness")
+@cloup.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Do the replicas of a compacted topic still agree after a broker was away?
+
+    Options that stay the same may be kept in harness.toml: see `harness settings`.
 
     Exit codes: 0 clean, 1 anomaly, 2 unknown, 254 wrong before the first broker starts, 255 failed.
     """
+    context.default_map = default_map(cli, read_config_file())
 
 
-@cli.command()
+@command(
+    "harness run --target kafka-3.9 --anomaly stuck-lso",
+    "harness run --target kafka-4.4 --anomaly all --nemesis join --seed 1",
+)
 @run_options
 @results_option
-@click.option(
+@cloup.option(
     "--port-base",
+    group=WHERE,
     type=Count(1024, 65_532),
     metavar="PORT",
     help="First of the loopback ports, one a broker and one more.  [default: free ones]",
 )
-@click.option(
+@cloup.option(
     "--resume",
     "run_dir",
+    group=RUN,
     type=RUN_FOLDER,
     metavar="RUN_DIR",
     help="Go on with a run with long timers that was cut off in its window; takes the place of --target and --anomaly.",
 )
-@click.option("--keep", is_flag=True, help="Leave the cluster up and say how to reach and remove it.")
+@cloup.option(
+    "--keep", is_flag=True, group=RUN, help="Leave the cluster up and print how to reach, audit and remove it."
+)
 @spark_options
 @format_option
 @click.pass_context
 def run(context: click.Context, /, output: str, run_dir: Path | None, **parameters: Any) -> int:
     """Boot a cluster, take a broker away, bring it back, and judge every broker's history."""
-    from harness.run.resume import ResumeOptions, resume  # noqa: PLC0415  (slow imports, only where needed)
+    from harness.run.resume import GIVEN_ANEW, resume  # noqa: PLC0415  (slow imports, only where needed)
     from harness.run.start import run as go  # noqa: PLC0415
 
     given = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
@@ -76,25 +100,28 @@ def run(context: click.Context, /, output: str, run_dir: Path | None, **paramete
         if run_dir is None:
             result = go(request_of(parameters, given), progress, command_line)
         else:
-            taken = {field.name for field in fields(ResumeOptions)}
-            refused = [
-                p.opts[0]
-                for p in context.command.params
-                if p.name in given - taken - PARAMETERS - {"output", "run_dir"}
-            ]
+            told = given - GIVEN_ANEW - PARAMETERS - {"output", "run_dir"}
+            refused = [parameter.opts[0] for parameter in context.command.params if parameter.name in told]
             if refused:
                 raise UsageError(f"--resume takes everything else from the run folder; leave out {', '.join(refused)}")
-            chosen = {name: value for name, value in parameters.items() if name in taken}
-            result = resume(ResumeOptions(run_dir, **chosen), progress)
+            result = resume(run_dir, progress, **{name: parameters[name] for name in GIVEN_ANEW})
     finally:
         progress.close()
     show(result, output)
     return EXIT_CODES[result.verdict["verdict"]]
 
 
-@cli.command()
-@click.argument("run_dir", type=RUN_FOLDER)
-@click.option("--partial", is_flag=True, help="Judge although evidence is missing or changed; the verdict says so.")
+@command(
+    "harness check results/kafka-3.9/stuck-lso/latest",
+    "harness check results/kafka-3.9/stuck-lso/latest --partial --format json",
+)
+@cloup.argument("run_dir", type=RUN_FOLDER)
+@cloup.option(
+    "--partial",
+    is_flag=True,
+    group=EVIDENCE,
+    help="Judge although evidence is missing or changed; the verdict says so.",
+)
 @spark_options
 @format_option
 def check(run_dir: Path, output: str, spark: SparkOptions, *, partial: bool) -> int:
@@ -107,10 +134,11 @@ def check(run_dir: Path, output: str, spark: SparkOptions, *, partial: bool) -> 
     return EXIT_CODES[result.verdict["verdict"]]
 
 
-@cli.command()
-@click.option(
+@command("harness doctor", "harness doctor --fetch kafka-3.9 --fetch kafka-4.4")
+@cloup.option(
     "--fetch",
     "targets",
+    group=CACHE,
     multiple=True,
     type=TARGET,
     metavar="TARGET",
@@ -122,6 +150,7 @@ def doctor(targets: tuple[str, ...], output: str) -> int:
     from harness.doctor import diagnose  # noqa: PLC0415
     from harness.host.java import find_java  # noqa: PLC0415
     from harness.judge import background  # noqa: PLC0415
+    from harness.judge.archive import make_archive  # noqa: PLC0415
     from harness.targets import find_target  # noqa: PLC0415
     from harness.targets.jars import jars_for  # noqa: PLC0415
 
@@ -130,11 +159,12 @@ def doctor(targets: tuple[str, ...], output: str) -> int:
         jars = jars_for(target, on_progress=progress.jars, verify=True)
         progress.stage(f"{target.name} ({target.version}): {len(jars.digests)} jars in {jars.directory}")
     if targets:
-        archive = background.make(find_java(), wait_s=background.LIMIT_S)
+        archive = make_archive(find_java(), wait_s=background.LIMIT_S)
         progress.stage(f"Spark's classes: {archive or 'another process still makes their archive'}")
-    found = diagnose()
+    # What is missing comes first.
+    found = sorted(diagnose(), key=lambda one: one.ok)
     if output == JSON:
-        stdout().json([vars(one) for one in found])
+        stdout().json(listing(checks=[vars(one) for one in found]))
     else:
         signs = {True: styled("ok", "green"), False: styled("lacks", "red")}
         rows = [(signs[one.ok], one.name, one.found, one.remedy) for one in found]
@@ -142,8 +172,9 @@ def doctor(targets: tuple[str, ...], output: str) -> int:
     return EXIT_CLEAN if all(one.ok for one in found) else EXIT_USAGE
 
 
-@cli.command()
-@click.argument("run_ids", nargs=-1, type=Text(), metavar="[RUN_ID]...")
+@command("harness clean", "harness clean 2026-11-21T20-29-10Z-0c7f")
+@cloup.argument("run_ids", nargs=-1, type=Text(), metavar="[RUN_ID]...")
+@verbosity_options
 def clean(run_ids: tuple[str, ...]) -> int:
     """Remove what ended runs left on this machine; a named run also when it was kept.
 
@@ -201,29 +232,14 @@ def _why_spared(leftover: leftovers.Leftover, run_ids: tuple[str, ...]) -> str |
     return f"{why}; remove it with `harness clean {leftover.run_id}`"
 
 
-@cli.command()
-def targets() -> int:
-    """List what can be tested."""
-    from harness.targets import KAFKA, SIMULATED, TARGETS, Target  # noqa: PLC0415
-    from harness.targets.jars import is_cached  # noqa: PLC0415
-
-    def jars_column(target: Target) -> str:
-        if target.system != KAFKA:
-            return "none" if target.system in SIMULATED else "an image"
-        return "cached" if is_cached(target) else "to be fetched"
-
-    rows = [(target.name, target.version, jars_column(target), target.note) for target in TARGETS.values()]
-    stdout().table(Table(("target", "version", "jars", "note"), rows))
-    return EXIT_CLEAN
-
-
-@cli.group()
+@cloup.group()
 def images() -> None:
     """Container images for `--runtime docker`."""
 
 
-@images.command()
-@click.argument("target_name", type=TARGET, metavar="TARGET")
+@command("harness images build kafka-3.9", "harness images build kafka-4.4.0")
+@cloup.argument("target_name", type=TARGET, metavar="TARGET")
+@verbosity_options
 def build(target_name: str) -> int:
     """Make an image with the contract of apache/kafka from the brokers' jars and this host's Java; pulls nothing."""
     from harness.host import engine  # noqa: PLC0415
@@ -240,27 +256,10 @@ def build(target_name: str) -> int:
     return EXIT_CLEAN
 
 
-@cli.command()
-def nemeses() -> int:
-    """List how a broker can be away."""
-    from nemesis import NEMESES  # noqa: PLC0415
-
-    rows = [(nemesis.name, nemesis.summary) for nemesis in NEMESES.values()]
-    stdout().table(Table(("nemesis", "what it does"), rows))
-    return EXIT_CLEAN
-
-
-@cli.command()
-def anomalies() -> int:
-    """List what can be looked for."""
-    rows = [(str(scenario.anomaly), scenario.payload, scenario.summary) for scenario in catalog.SCENARIOS]
-    stdout().table(Table(("anomaly", "payload", "what happens"), rows))
-    return EXIT_CLEAN
-
-
-@cli.command()
+@command("harness report --out site", "harness report --results /data/results --out site")
 @results_option
-@click.option("--out", type=FilePath(file_okay=False), required=True, help="Where the site goes.")
+@cloup.option("--out", group=OUTPUT, type=FilePath(file_okay=False), required=True, help="Where the site goes.")
+@verbosity_options
 def report(results: Path, out: Path) -> int:
     """Write a static site over all runs: versions and anomalies, a trend, a page a run and an anomaly."""
     from harness.report.site import write_site  # noqa: PLC0415  (slow imports, only where needed)
@@ -273,9 +272,10 @@ def report(results: Path, out: Path) -> int:
     return EXIT_CLEAN
 
 
-@cli.command()
+@command("harness serve", "harness serve --results /data/results --port 0")
 @results_option
-@click.option("--port", type=Count(0, 65_535), default=8642, show_default=True, help="0: a free one.")
+@cloup.option("--port", group=SERVER, type=Count(0, 65_535), default=8642, show_default=True, help="0: a free one.")
+@verbosity_options
 def serve(results: Path, port: int) -> int:
     """Show the same site on 127.0.0.1 while runs go on, until Ctrl-C."""
     from harness.report.serve import serving  # noqa: PLC0415  (slow imports, only where needed)
@@ -291,10 +291,9 @@ def serve(results: Path, port: int) -> int:
     return EXIT_CLEAN
 
 
-cli.add_command(audit)
-cli.add_command(nightly)
-cli.add_command(explore)
-cli.add_command(conform)
+images.add_command(build)
+for one in (run, check, audit, nightly, explore, conform, report, serve, doctor, clean, images, *LISTS):
+    cli.add_command(one)
 
 
 def main() -> NoReturn:
@@ -341,7 +340,7 @@ def _log_to_stderr(*, debug: bool) -> None:
     logging.captureWarnings(capture=True)
     handler = logging.StreamHandler()
     handler.setLevel(logging.WARNING)
-    handler.setFormatter(log_formatter("harness: %(message)s"))
+    handler.setFormatter(LogFormatter("harness: %(message)s"))
     if not debug:
         handler.addFilter(lambda record: record.name == "harness" and not record.exc_info)
     logging.getLogger().addHandler(handler)

@@ -14,10 +14,11 @@ import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import psutil
+
 from harness.errors import HarnessError
 from harness.host import java
 from harness.runtimes import local
-from harness.runtimes.abilities import Need
 from harness.targets import TARGETS, WITH_JARS, Target
 from harness.targets.jars import is_cached
 from nemesis import NEMESES
@@ -48,7 +49,7 @@ class Check:
     name: str
     ok: bool
     found: str
-    remedy: str
+    remedy: str = ""
 
 
 def diagnose() -> list[Check]:
@@ -60,7 +61,7 @@ def diagnose() -> list[Check]:
         _disk(),
         _memory(),
         _ports(),
-        *(_fault(need) for need in Need),
+        *(_fault(need) for need in local.WHY_NOT),
         *_containers(),
         _archive(),
         *(_jars(target) for target in WITH_JARS.values()),
@@ -106,7 +107,7 @@ def _package(distribution: str, modules: Sequence[str]) -> Check:
         version = importlib.metadata.version(distribution)
         # Some bring more than one; the one of that name is what is imported here.
         importlib.import_module(min(modules, key=lambda module: (_normalized(module) not in distribution, module)))
-        return Check(name, ok=True, found=version, remedy="")
+        return Check(name, ok=True, found=version)
     except Exception as error:  # noqa: BLE001  a broken package may raise anything when it is imported
         return Check(name, ok=False, found=f"{type(error).__name__}: {error}", remedy=remedy)
 
@@ -127,13 +128,13 @@ def _disk() -> Check:
 
 
 def _memory() -> Check:
-    remedy = f"three brokers and Spark want {_gib(MIN_MEMORY_BYTES)}: end other programs"
-    try:
-        available_bytes: int = importlib.import_module("psutil").virtual_memory().available
-    except ImportError as error:
-        return Check("available memory", ok=False, found=f"not known: {error}", remedy=remedy)
-    ok = available_bytes >= MIN_MEMORY_BYTES
-    return _check("available memory", ok=ok, found=_gib(available_bytes), remedy=remedy)
+    available_bytes = psutil.virtual_memory().available
+    return _check(
+        "available memory",
+        ok=available_bytes >= MIN_MEMORY_BYTES,
+        found=_gib(available_bytes),
+        remedy=f"three brokers and Spark want {_gib(MIN_MEMORY_BYTES)}: end other programs",
+    )
 
 
 def _ports() -> Check:
@@ -149,12 +150,12 @@ def _ports() -> Check:
     return _check("loopback ports", ok=ok, found=found, remedy=remedy)
 
 
-def _fault(need: Need) -> Check:
+def _fault(need: str) -> Check:
     """Return whether brokers can be given it. That they cannot is information: only some nemeses need it."""
     reason = local.WHY_NOT[need]()
     nemeses = ", ".join(nemesis.name for nemesis in NEMESES.values() if need in nemesis.needs)
     remedy = "" if reason is None else f"only --nemesis {nemeses} needs it with --runtime local"
-    return Check(str(need), ok=True, found=reason or "can be had", remedy=remedy)
+    return Check(need, ok=True, found=reason or "can be had", remedy=remedy)
 
 
 def _containers() -> list[Check]:
@@ -197,10 +198,10 @@ def _archive() -> Check:
         background = importlib.import_module("harness.judge.background")
         path = background.archive_path(java.find_java())
         if path.exists():
-            return Check(name, ok=True, found=f"{path} ({path.stat().st_size >> 20} MiB)", remedy="")
+            return Check(name, ok=True, found=f"{path} ({path.stat().st_size >> 20} MiB)")
         why = background.why_not_started(path)
     except (HarnessError, ImportError, OSError) as error:
-        return Check(name, ok=True, found=f"not known: {error}", remedy="")
+        return Check(name, ok=True, found=f"not known: {error}")
     found = f"none: {why}" if why else "none: the first run has it made beside itself"
     return Check(name, ok=True, found=found, remedy=f"harness doctor --fetch {next(iter(WITH_JARS))}")
 

@@ -102,13 +102,11 @@ def to_json(value: Any, *, indent: int | None = None) -> str:
     return json.dumps(value, indent=indent, ensure_ascii=True).replace(_DEL, r"\u007f")
 
 
-def log_formatter(pattern: str) -> logging.Formatter:
-    """Return a formatter of log records whose text comes from anywhere: one record cannot forge another."""
-    return _LogFormatter(pattern)
+class LogFormatter(logging.Formatter):
+    """Formats log records whose text comes from anywhere: one record cannot forge another."""
 
-
-class _LogFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
+        """Return the record in one line, or with its other lines indented."""
         # All of it: a traceback may have been formatted by another handler, and kept with the record.
         return visible(super().format(record), line_break=CONTINUED)
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from harness.brokers.segments.encode import encode_batch
-from harness.brokers.segments.records import Record
+from harness.brokers.segments.markers import ABORT, COMMIT, KEYS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from harness.brokers.segments.codecs import Codec
-
-COMMIT: Final = "commit"
-ABORT: Final = "abort"
-
-_CONTROL_KEY = struct.Struct(">hh")
-_CONTROL_VALUE = struct.Struct(">hi")
+    from harness.brokers.segments.records import Record
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,10 +44,12 @@ class Batch:
         """COMMIT or ABORT; None for data, and for a marker that the cleaner has emptied."""
         if not self.control or not self.records:
             return None
-        return COMMIT if self.records[0].key == control_key(COMMIT) else ABORT
+        return COMMIT if self.records[0].key == KEYS[COMMIT] else ABORT
 
     def keeping(self, records: tuple[Record, ...]) -> Batch:
-        """Return the batch with only these of its records, at least one (``MemoryRecords.filterTo``)."""
+        """Return the batch with only these of its records, one or more (``MemoryRecords.filterTo``); itself if all."""
+        if len(records) == len(self.records):
+            return self
         max_timestamp_ms = self.max_timestamp_ms if self.append_time else max(one.timestamp_ms for one in records)
         return replace(self, records=records, max_timestamp_ms=max_timestamp_ms)
 
@@ -58,27 +57,6 @@ class Batch:
     def last_sequence(self) -> int:
         """Sequence number of the batch's last record as written: compaction keeps the batch's offsets."""
         return -1 if self.base_sequence < 0 else self.base_sequence + self.last_offset - self.base_offset
-
-
-def control_key(outcome: str) -> bytes:
-    """Key of a marker's record (``ControlRecordType``)."""
-    return _CONTROL_KEY.pack(0, int(outcome == COMMIT))
-
-
-def control_value(coordinator_epoch: int) -> bytes:
-    """Value of a marker's record (``EndTransactionMarker``)."""
-    return _CONTROL_VALUE.pack(0, coordinator_epoch)
-
-
-def marker_record(offset: int, timestamp_ms: int, outcome: str, coordinator_epoch: int = 0) -> Record:
-    """Return the one record of a marker."""
-    return Record(offset, timestamp_ms, control_key(outcome), control_value(coordinator_epoch))
-
-
-def coordinator_epoch(batch: Batch) -> int:
-    """Return the coordinator epoch in a marker's value; raises ``struct.error`` for a batch that is no marker."""
-    epoch: int = _CONTROL_VALUE.unpack(batch.records[0].value or b"")[1]
-    return epoch
 
 
 def encode(batch: Batch) -> bytes:
@@ -98,3 +76,14 @@ def encode(batch: Batch) -> bytes:
         delete_horizon_ms=batch.delete_horizon_ms,
         last_offset=batch.last_offset,
     )
+
+
+@lru_cache(maxsize=1 << 16)
+def encoded(batch: Batch) -> bytes:
+    """Return the bytes that a broker stores; a batch that several replicas share is encoded once."""
+    return encode(batch)
+
+
+def size_bytes(batches: Iterable[Batch]) -> int:
+    """Return how many bytes batches take."""
+    return sum(len(encoded(batch)) for batch in batches)

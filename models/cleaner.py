@@ -16,9 +16,9 @@ import heapq
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from harness.brokers.segments.markers import ABORT, COMMIT
 from harness.brokers.segments.records import MAX_INT64
 from harness.brokers.segments.tombstones import BY_NULL, is_tombstone
-from models.batch import ABORT, COMMIT
 from models.replica import Segment
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Cleaning:
     cleaning. ``active_too``: the active segment is cleaned like others, and a pass needs no dirty records, as long as
     no transaction is open. This stands for endless traffic on other keys, which rolls segments and gives the cleaner
     work: without it, small clusters would need such records in every step. ``last_of_pass_stays``: see
-    `models.rules.Rules`.
+    `models.rules.VersionRules`.
     """
 
     delete_retention_ms: int
@@ -245,8 +245,6 @@ def _ages(batch: Batch, records: tuple[Record, ...], cleaning: Cleaning, *, may_
 
 def _rewritten(batch: Batch, records: tuple[Record, ...], stamp_ms: int | None) -> Batch:
     """Return the batch with these records; the same object where nothing changes."""
-    if len(records) == len(batch.records) and stamp_ms is None:
-        return batch
     left = batch.keeping(records)
     return left if stamp_ms is None else replace(left, delete_horizon_ms=stamp_ms)
 

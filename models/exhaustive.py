@@ -109,7 +109,3 @@ class Numbered(Generic[T]):
     def __getitem__(self, number: int) -> T:
         """Return the item of that number."""
         return self._objects[number]
-
-    def __len__(self) -> int:
-        """Return how many there are."""
-        return len(self._objects)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from harness.brokers.segments.markers import ABORT, COMMIT
 from harness.plan.catalog import Anomaly
-from models.batch import ABORT, COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,21 +10,23 @@ The rules are pure functions over messages. `models.state_space` walks clusters 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from harness.brokers.segments.tombstones import BY_FLAG, BY_NULL, FLAG, is_tombstone
+from harness.brokers.segments.tombstones import BY_FLAG, BY_NULL, FLAG, Tombstones, is_tombstone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from harness.brokers.segments.records import Record
-    from harness.brokers.segments.tombstones import Tombstones
 
-Format: TypeAlias = Literal["old", "kip-87"]
-"""A message format: magic 0 or 1, which has no flag, or the KIP's magic 2."""
+Format: TypeAlias = Tombstones
+"""A message format, by its tombstones: magic 0 or 1, which has no flag, or the KIP's magic 2.
 
-OLD: Final[Format] = "old"
-NEW: Final[Format] = "kip-87"
+"Update method shouldRetainMessage": null deletes in magic 0 and 1, else the flag.
+"""
+
+OLD: Final[Format] = BY_NULL
+NEW: Final[Format] = BY_FLAG
 
 
 class RefusedError(Exception):
@@ -51,17 +53,12 @@ def constructed(record: Record, *, tombstone: bool | None = None) -> Record:
     return flagged(record) if deletes else record
 
 
-def deleted_by(written_in: Format) -> Tombstones:
-    """Return the tombstones of a format. "Update method shouldRetainMessage": null in magic 0 and 1, else the flag."""
-    return BY_FLAG if written_in == NEW else BY_NULL
-
-
 def deletes(record: Record, written_in: Format, *, compacted: bool = True) -> bool:
     """Whether a cleaner treats a stored record as a tombstone.
 
     "Public Interfaces", 2: only where the topic is compacted; elsewhere the flag is stored and read, no more.
     """
-    return compacted and is_tombstone(record, deleted_by(written_in))
+    return compacted and is_tombstone(record, written_in)
 
 
 def down_converted(record: Record) -> Record:

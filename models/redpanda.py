@@ -28,7 +28,7 @@ from models.coordination import Pair
 from models.replica import Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from models.batch import Batch
     from models.cleaner import Cleaning
@@ -42,6 +42,13 @@ RULES: Final[Mapping[str, str]] = {
     "snapshot-first": "markers are kept until a snapshot of the transactions covers their segment",
 }
 """The rules that can be left out beside `models.coordination.RULES`, and their meaning."""
+
+
+class _Goes(NamedTuple):
+    """Which kinds of records may be removed from a segment, by its age and its end offset."""
+
+    tombstones: bool
+    markers: bool
 
 
 def clean(
@@ -65,7 +72,11 @@ def clean(
     cleaned: list[Segment] = []
     for segment in segments:
         since_ms = segment.clean_since_ms
-        goes = _goes(segment, cleaning, now_ms, limits, without)
+        is_old = since_ms is not None and now_ms - since_ms >= cleaning.delete_retention_ms
+        goes = _Goes(
+            (is_old or "tombstones-age" in without) and segment.next_offset <= limits.tombstones,
+            (is_old or "markers-age" in without) and segment.next_offset <= limits.markers,
+        )
         left = Segment(segment.base_offset, clean_since_ms=now_ms if since_ms is None else since_ms)
         for batch in segment.batches:
             kept = None if replica.is_aborted(batch) else _kept(batch, last_of_keys, cleaning, goes)
@@ -93,11 +104,8 @@ def own(replica: Replica, without: frozenset[str] = frozenset()) -> Pair:
     clean_to = replica.cleaned_to or 0
     if "free-not-ended" in without:
         return Pair(clean_to, replica.last_stable_offset)
-    return Pair(clean_to, min([clean_to, *_transactional(replica)]))
-
-
-def _transactional(replica: Replica) -> Iterator[int]:
-    return (batch.base_offset for batch in replica.batches() if batch.transactional and not batch.control)
+    transactional = (one.base_offset for one in replica.batches() if one.transactional and not one.control)
+    return Pair(clean_to, min([clean_to, *transactional]))
 
 
 def _snapshot_end(replica: Replica, cleaning: Cleaning) -> int:
@@ -105,21 +113,6 @@ def _snapshot_end(replica: Replica, cleaning: Cleaning) -> int:
     if cleaning.active_too:
         return replica.log_end
     return replica.segments[-2].base_offset if len(replica.segments) > 1 else replica.log_start
-
-
-class _Goes(NamedTuple):
-    tombstones: bool
-    markers: bool
-
-
-def _goes(segment: Segment, cleaning: Cleaning, now_ms: int, limits: Bounds, without: frozenset[str]) -> _Goes:
-    """Return which kinds of records may be removed from a segment, by its age and its end offset."""
-    since_ms = segment.clean_since_ms
-    is_old = since_ms is not None and now_ms - since_ms >= cleaning.delete_retention_ms
-    return _Goes(
-        (is_old or "tombstones-age" in without) and segment.next_offset <= limits.tombstones,
-        (is_old or "markers-age" in without) and segment.next_offset <= limits.markers,
-    )
 
 
 def _kept(batch: Batch, last_of_keys: Mapping[bytes | None, int], cleaning: Cleaning, goes: _Goes) -> Batch | None:
@@ -132,9 +125,7 @@ def _kept(batch: Batch, last_of_keys: Mapping[bytes | None, int], cleaning: Clea
         if record.offset == last_of_keys[record.key]
         and not (goes.tombstones and is_tombstone(record, cleaning.tombstones))
     )
-    if not records:
-        return None
-    return batch if len(records) == len(batch.records) else batch.keeping(records)
+    return batch.keeping(records) if records else None
 
 
 def _placeholder(batch: Batch) -> Batch:

@@ -11,16 +11,18 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from harness.brokers.segments.markers import ABORT, coordinator_epoch
 from harness.brokers.segments.producer_snapshot import ProducerEntry
 from harness.brokers.segments.txnindex import AbortedTxn
-from models.batch import ABORT, Batch, coordinator_epoch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from models.batch import Batch
+
 
 class Producer(NamedTuple):
-    """A broker's state of one producer id (``ProducerStateEntry``); -1 stands for none.
+    """A broker's state of one producer id, with the fields of `ProducerEntry` (``ProducerStateEntry``); -1: none.
 
     ``open_from`` is the first offset of its open transaction. Only the last batch is kept: brokers keep more batches
     only to recognize retries.
@@ -82,13 +84,12 @@ class Replica:
     epochs: dict[int, int] = field(default_factory=dict)
     """The start offset of each leader epoch in this log (``LeaderEpochFileCache``)."""
     stable_at_batch: bool = False
-    """See `models.rules.Rules`."""
+    """See `models.rules.VersionRules`."""
 
     @property
     def last_stable_offset(self) -> int:
         """First offset of the first open or unreplicated transaction, at most the high watermark."""
-        firsts = [producer.open_from for producer in self.producers.values() if producer.open_from is not None]
-        firsts += [first for first, _ in self.unreplicated]
+        firsts = [first for *_, first in self.open_transactions] + [first for first, _ in self.unreplicated]
         first = min(firsts, default=self.high_watermark)
         if first < self.log_start:
             first = self._batch_at(self.log_start) if self.stable_at_batch else self.log_start
@@ -161,11 +162,7 @@ class Replica:
         (``UnifiedLog.append``).
         """
         for number, (producer_id, _, last) in enumerate(ended):
-            others = [
-                one.open_from
-                for other, one in self.producers.items()
-                if one.open_from is not None and other != producer_id
-            ]
+            others = [first for other, _, first in self.open_transactions if other != producer_id]
             others += [first for other, first, _ in ended[number + 1 :] if other != producer_id]
             stable = min(others, default=last + 1)
             aborted = self.segments[-1].aborted
@@ -206,14 +203,13 @@ class Replica:
         self.producers[batch.producer_id] = (before if same_epoch else Producer())._replace(
             epoch=batch.producer_epoch,
             timestamp_ms=batch.max_timestamp_ms,
-            coordinator_epoch=coordinator_epoch(batch),
+            coordinator_epoch=coordinator_epoch(batch.records[0]),
             open_from=None,
         )
         return before.open_from
 
     def _stable_after(self, marker: Batch) -> int:
-        firsts = [other.open_from for other in self.producers.values() if other.open_from is not None]
-        return min(firsts, default=marker.last_offset + 1)
+        return min((first for *_, first in self.open_transactions), default=marker.last_offset + 1)
 
     def begin_epoch(self, epoch: int, offset: int) -> None:
         """Record the start of a leader epoch; drop epochs without a batch (``LeaderEpochFileCache.assign``)."""
@@ -333,23 +329,15 @@ class Replica:
             removed = self.segments.pop(0)
             self.snapshots.pop(removed.base_offset, None)
 
+    @property
+    def open_transactions(self) -> list[tuple[int, int, int]]:
+        """Producer id, epoch and first offset of each open transaction."""
+        return [(id_, one.epoch, one.open_from) for id_, one in self.producers.items() if one.open_from is not None]
+
     def producer_entries(self, at: int) -> list[ProducerEntry]:
         """Return the entries of the producer snapshot that was taken at an offset."""
-        return [_entry(producer_id, producer) for producer_id, producer in self.snapshots[at].items()]
+        return [ProducerEntry(producer_id, *producer) for producer_id, producer in self.snapshots[at].items()]
 
 
 _BASE = attrgetter("base_offset")
 _LAST = attrgetter("last_offset")
-
-
-def _entry(producer_id: int, producer: Producer) -> ProducerEntry:
-    return ProducerEntry(
-        producer_id=producer_id,
-        producer_epoch=producer.epoch,
-        last_sequence=producer.last_sequence,
-        last_offset=producer.last_offset,
-        offset_delta=producer.offset_delta,
-        timestamp_ms=producer.timestamp_ms,
-        coordinator_epoch=producer.coordinator_epoch,
-        current_txn_first_offset=producer.open_from,
-    )

@@ -12,13 +12,10 @@ from itertools import groupby, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from models.cleaner import clean
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from models.batch import Batch
-    from models.cleaner import Cleaning
     from models.replica import Replica
 
 
@@ -88,10 +85,6 @@ class Replication:
             for broker in self.in_sync:
                 self.fetch(broker)
 
-    def clean(self, broker: int, cleaning: Cleaning, now_ms: int) -> bool:
-        """Run one pass of a broker's cleaner; return whether anything was dirty."""
-        return broker not in self.away and clean(self.replicas[broker], cleaning, now_ms)
-
     def leave(self, broker: int) -> None:
         """Take a broker out of the ISR; a leader must have been replaced first."""
         if broker == self.leader_id:
@@ -115,18 +108,6 @@ class Replication:
         self._lead(broker)
         self.advance()
         self.changed()
-
-    def lose_leader(self, successor: int, lost: Sequence[Batch]) -> None:
-        """Let the leader fail with batches that no follower copied; they count as never written.
-
-        The batches must begin at the log end offset of every in-sync replica.
-        """
-        failed = self.leader
-        failed.diverged_from = failed.log_end
-        for batch in lost:
-            self._put(failed, batch)
-        self._lead(successor)
-        self.leave(failed.broker)
 
     def fail_over(self, successor: int) -> None:
         """Make another replica the leader, without a fetch: others truncate what they have beyond its log end.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Rules:
+class VersionRules:
     """The rules of one version.
 
     ``last_of_pass_stays``: the batch that ends where a pass ends stays, at least as an empty batch (``Cleaner``, up to
@@ -20,7 +20,7 @@ class Rules:
     stable_at_batch: bool = False
 
 
-def rules_of(version: str) -> Rules:
+def rules_of(version: str) -> VersionRules:
     """Return the rules of a version such as 4.4.0. Raises ValueError for a string that is no version."""
     major, minor = (int(part) for part in version.split(".")[:2])
-    return Rules(last_of_pass_stays=(major, minor) < (4, 4), stable_at_batch=(major, minor) >= (4, 0))
+    return VersionRules(last_of_pass_stays=(major, minor) < (4, 4), stable_at_batch=(major, minor) >= (4, 0))

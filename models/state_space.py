@@ -15,28 +15,52 @@ one record.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from harness.brokers.segments.tombstones import BY_NULL, Tombstones
 from models import coordination
-from models.bound import ADD, JOINS, LEADER, LEAVES, NO_CHANGE, REMOVE
 from models.cleaner import UNBOUNDED, Cleaning
 from models.coordination import Pair
 from models.exhaustive import Numbered
-from models.invariants import violations
+from models.invariants import Truth, violations
 from models.replica import Replica
 from models.replication import Replication
-from models.systems import KAFKA, NOW_MS, RETENTION_MS
-from models.writers import Clients, idle, may_write
+from models.systems import KAFKA, NOW_MS, RETENTION_MS, own_offsets
+from models.writers import Clients, may_write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
     from models.batch import Batch
-    from models.bound import Bound
     from models.cleaner import Bounds
     from models.coordination import Coordination
     from models.systems import System
+
+
+LEAVES: Final = 2
+"""The broker that may go away."""
+JOINS: Final = 4
+"""The broker that may be added."""
+NO_CHANGE, LEADER, ADD, REMOVE = "no change", "leader", "add", "remove"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """How much may happen. ``change``: the kind of change; ``epoch_bump``: transactions of version 2 (KIP-890).
+
+    ``outage``: LEAVES may go away, once.
+    ``tombstones``: how clients delete a key, and which records cleaners treat as tombstones.
+    """
+
+    keys: tuple[str, ...] = ("K",)
+    writes: int = 2
+    transactions: int = 1
+    change: str = NO_CHANGE
+    outage: bool = True
+    epoch_bump: bool = False
+    tombstones: Tombstones = BY_NULL
 
 
 class State(NamedTuple):
@@ -110,7 +134,7 @@ class StateSpace:
     def start(self) -> State:
         """Three brokers that broker 1 leads, and nothing written."""
         brokers = (1, LEAVES, 3)
-        clients = self.clients.number(idle(self.bound))
+        clients = self.clients.number(Clients(Truth(), self.bound.writes, self.bound.transactions))
         replicas = tuple((broker, self.replicas.number(Replica(0))) for broker in brokers)
         protocol = self.protocols.number(coordination.begin(brokers, 1, self._without)) if self._coordinated else None
         may_change = self.bound.change != NO_CHANGE
@@ -280,16 +304,14 @@ class StateSpace:
         return self.replicas.number(replica)
 
     def _own(self, number: int, clients: int) -> Pair:
-        """Return a replica's MCCO and MXFO: the offsets up to which it is compacted, and its transactions have ended.
+        """Return a replica's MCCO and MXFO.
 
         Reduced, each is lowered to the end of the last tombstone or marker below it: bounds are compared only with
         tombstones and markers, and later ones have higher offsets. This keeps the order of the offsets, and so the
         least and the latest of them.
         """
         replica, truth = self.replicas[number], self.clients[clients].truth
-        own = self._system.own(replica)
-        if "clean-not-copied" in self._without:
-            own = own._replace(tombstones=replica.high_watermark)
+        own = own_offsets(self._system, replica, self._without)
         if not self._is_reduced:
             return own
         tombstones = [one.offset for one in truth.wrote if one.deletes]

@@ -3,25 +3,35 @@
 The steps are short sentences, so that they can be stored, read and left out one by one:
 
 * ``p puts K``, ``t deletes L``, ``t commits``, ``u aborts``: a plain client, and two transactional ones
+* ``i writes K -L``: one batch of several records, where ``-L`` is a tombstone; ``i`` is an idempotent client
+* ``t commits, having written nothing here``: a transaction that had registered this partition, a lone marker
+* ``u begins anew, and is aborted``: its coordinator aborts its open transaction with a higher epoch
 * ``2 leaves``: broker 2 is down; ``2 lags``: it is up, and far behind; ``2 copies a batch``, ``2 returns``
-* ``4 is added``, ``4 copies a batch``, ``4 joins``: a replica is added, and copies slowly
-* ``3 leads``, ``1 cleans``, ``an hour passes``, ``time passes`` (a day and an hour: longer than every default timer)
+* ``2 is killed``, ``2 is stopped``, ``2 is paused``: broker 2 is down, and has to restart in the first two cases
+* ``4 is added``, ``4 copies a batch``, ``4 joins``: a replica is added, and copies slowly; ``2 joins``: at once
+* ``3 leads``, ``records before 5 are deleted``, ``producers expire``: all those without an open transaction
+* ``1 cleans``: a pass that changes something; ``1, 3 clean``: a pass of each, if anything is dirty; ``1, 3 clean and
+  keep``: batches that get their delete horizon are kept until time passes
+* ``an hour passes``, ``time passes`` (a day and an hour: longer than every default timer), ``rest`` (nothing happens)
 * with coordination: ``3 reports``, ``message 2 arrives``, ``message 2 is lost``, ``messages arrive``
 
 A step that is impossible in the current state is skipped, so that a schedule without some of its steps is a schedule,
-too. Each write is a batch and a segment of its own, and there is endless other traffic
-(`models.cleaner.Cleaning.active_too`). Replicas in sync copy at once.
+too. Replicas in sync copy what is written at once. Random runs (`harness.explore`) write each batch to a segment of
+its own, with endless other traffic (`models.cleaner.Cleaning.active_too`); `harness.conformance` plays schedules here
+and on real brokers.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from harness.brokers.segments.markers import ABORT, marker_record
 from harness.brokers.segments.records import Record
 from harness.run_folder.history import HEADER_TXN
 from models import coordination
-from models.batch import Batch, marker_record
+from models.batch import Batch
 from models.cleaner import UNBOUNDED
 from models.invariants import Txn, Wrote
 from models.replica import Replica
@@ -33,30 +43,47 @@ from models.world import (
     CLEANING,
     DAY_MS,
     HOUR_MS,
+    IDEMPOTENT,
+    KILL,
+    NOTHING_HERE,
     NOTHING_WRITTEN,
     OUTCOMES,
+    PAUSE,
     PLAIN,
     PRODUCERS,
     STEP_MS,
+    STOP,
     Done,
     Open,
     World,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from models.cleaner import Cleaning
     from models.world import Client, Rules
 
+    _Step = tuple[Callable[..., Done | None], object, object]
     _OfBroker = Callable[[World, int, str], Done | None]
 
 
-def begin(rules: Rules) -> World:
-    """Return three brokers that broker 1 leads, and nothing written."""
-    replicas = {broker: Replica(broker) for broker in BROKERS}
-    replication = Replication(replicas, BROKERS[0], rolls=lambda *_: True)
-    protocol = coordination.begin(BROKERS, BROKERS[0], rules.without) if rules.coordinated else None
-    return World(rules, replication, protocol)
+def begin(
+    rules: Rules,
+    brokers: Sequence[int] = BROKERS,
+    *,
+    cleaning: Cleaning = CLEANING,
+    rolls: Callable[[Replica, Batch], bool] = lambda *_: True,
+) -> World:
+    """Return brokers of which the first one leads, and nothing written. ``rolls``: see `Replication`."""
+    replicas = {broker: _new_replica(rules, broker) for broker in brokers}
+    replication = Replication(replicas, brokers[0], rolls=rolls)
+    protocol = coordination.begin(brokers, brokers[0], rules.without) if rules.coordinated else None
+    return World(rules, replication, protocol, cleaning)
+
+
+def _new_replica(rules: Rules, broker: int) -> Replica:
+    return Replica(broker, stable_at_batch=rules.version.stable_at_batch)
 
 
 def play(rules: Rules, steps: Iterable[str]) -> World:
@@ -84,52 +111,91 @@ def take(world: World, step: str) -> Done | None:
 # Clients.
 
 
-def _write(world: World, who: str, what: str) -> Done | None:
+def _put(world: World, who: str, what: str) -> Done | None:
     verb, key = what.split()
     deletes = verb == "deletes"
     if deletes and not any(one.key == key for one in world.wrote):
         return None
+    return _write(world, who, (f"-{key}" if deletes else key,))
+
+
+def _write(world: World, who: str, records: Iterable[str]) -> Done:
     client, base = world.clients.get(who), world.replication.leader.log_end
-    if client is not None and client.open is None:
+    if client is not None and client.transactional and client.open is None:
         client.begun += 1
         client.open = Open(len(world.txns), client.begun)
         world.txns.append(Txn())
     txn = client.open if client else None
-    producer_id = client.producer_id if client else None
-    world.wrote.append(Wrote(base, key, deletes, txn.number if txn else None, producer_id))
     headers = ((HEADER_TXN, f"{who}/{txn.nth}".encode()),) if txn else ()
-    record = Record(base, world.now_ms, key.encode(), None if deletes else b"v", headers)
-    batch = _batch(world, record, client)
+    made = tuple(
+        Record(offset, world.now_ms, key, value, headers)
+        for offset, (key, value) in enumerate(keys_and_values(records), base)
+    )
+    for one in made:
+        producer_id = client.producer_id if client else None
+        key = (one.key or b"").decode()
+        world.wrote.append(Wrote(one.offset, key, one.value is None, txn.number if txn else None, producer_id))
+    batch = _batch(world, made, client)
     if client:
-        client.sequence += 1
+        client.sequence += len(made)
     world.append(batch)
     return Done(batch, txn)
+
+
+def keys_and_values(records: Iterable[str]) -> list[tuple[bytes, bytes | None]]:
+    """Return the records of a step such as ``i writes K -L``: a tombstone is written with a minus."""
+    return [(word.removeprefix("-").encode(), None if word[0] == "-" else b"v") for word in records]
 
 
 def _end(world: World, who: str, verb: str) -> Done | None:
     client = world.clients[who]
-    if (txn := client.open) is None:
+    if client.open is None:
         return None
     if world.rules.epoch_bump:
-        client.epoch, client.sequence = client.epoch + 1, 0
-    outcome, base = OUTCOMES[verb], world.replication.leader.log_end
-    batch = _batch(world, marker_record(base, world.now_ms, outcome), client, control=True)
-    world.txns[txn.number], client.open = Txn(outcome, base), None
+        client.raise_epoch()
+    return _decide(world, client, OUTCOMES[verb])
+
+
+def _fence(world: World, who: str, _: str) -> Done | None:
+    client = world.clients[who]
+    if client.open is None:
+        return None
+    client.raise_epoch()
+    done = _decide(world, client, ABORT)
+    client.raise_epoch()
+    return done
+
+
+def _decide(world: World, client: Client, outcome: str) -> Done:
+    """Append the marker of a client's transaction."""
+    txn, client.open = client.open, None
+    record = marker_record(world.replication.leader.log_end, world.now_ms, outcome)
+    batch = _batch(world, (record,), client, control=True)
     world.append(batch)
+    if txn is not None:
+        world.txns[txn.number] = Txn(outcome, batch.base_offset)
     return Done(batch, txn)
 
 
-def _batch(world: World, record: Record, client: Client | None, *, control: bool = False) -> Batch:
+def _end_elsewhere(world: World, who: str, verb: str) -> Done | None:
+    """End a transaction that wrote nothing here; version 2 registers only the partitions that it writes to."""
+    client = world.clients[who]
+    if client.open is not None or world.rules.epoch_bump:
+        return None
+    return _decide(world, client, OUTCOMES[verb])
+
+
+def _batch(world: World, records: tuple[Record, ...], client: Client | None, *, control: bool = False) -> Batch:
     return Batch(
-        base_offset=record.offset,
-        last_offset=record.offset,
-        records=(record,),
+        base_offset=records[0].offset,
+        last_offset=records[-1].offset,
+        records=records,
         max_timestamp_ms=world.now_ms,
         leader_epoch=world.replication.leader_epoch,
         producer_id=client.producer_id if client else -1,
         producer_epoch=client.epoch if client else -1,
         base_sequence=client.sequence if client and not control else -1,
-        transactional=client is not None,
+        transactional=client is not None and client.transactional,
         control=control,
     )
 
@@ -137,12 +203,13 @@ def _batch(world: World, record: Record, client: Client | None, *, control: bool
 # Brokers.
 
 
-def _leave(world: World, broker: int, verb: str) -> Done | None:
-    if world.was_away or world.replication.leader_id == broker:
+def _leave(world: World, broker: int, how: str) -> Done | None:
+    if world.outage or world.replication.leader_id == broker:
         return None
-    world.was_away = True
-    world.replication.leave(broker)
-    if verb == "leaves":
+    world.outage = how
+    if broker in world.replicas:
+        world.replication.leave(broker)
+    if how != "lags":
         world.down.add(broker)
     return NOTHING_WRITTEN
 
@@ -156,22 +223,36 @@ def _copy(world: World, broker: int, _: str) -> Done | None:
 
 
 def _return(world: World, broker: int, _: str) -> Done | None:
-    if broker not in world.replication.away:
+    if broker not in world.replication.away | world.down:
         return None
     world.down.discard(broker)
-    world.replication.come_back(broker)
+    if broker in world.replicas:
+        replica = world.replicas[broker]
+        if world.outage == KILL:
+            replica.recover()
+        elif world.outage == STOP:
+            replica.reopen()
+        world.replication.come_back(broker)
     if broker == ADDED:
         world.coordinate(coordination.joined, broker)
     return NOTHING_WRITTEN
 
 
-def _add(world: World, broker: int, _: str) -> Done | None:
-    if world.was_away:
+def _add(world: World, broker: int, verb: str) -> Done | None:
+    if world.outage:
         return None
-    world.was_away = True
-    world.replicas[broker] = Replica(broker)
+    world.outage = verb
+    world.replicas[broker] = _new_replica(world.rules, broker)
     world.replication.leave(broker)
     world.coordinate(coordination.add, broker)
+    return NOTHING_WRITTEN
+
+
+def _join(world: World, broker: int, _: str) -> Done | None:
+    if broker in world.replicas:
+        return None
+    world.replicas[broker] = _new_replica(world.rules, broker)
+    world.replication.come_back(broker)
     return NOTHING_WRITTEN
 
 
@@ -184,12 +265,31 @@ def _lead(world: World, broker: int, _: str) -> Done | None:
     return NOTHING_WRITTEN
 
 
-def _clean(world: World, broker: int, _: str) -> Done | None:
+def _delete(world: World, before: int, _: str) -> Done:
+    world.replication.delete_records(before)
+    world.replication.fetch_all()
+    return NOTHING_WRITTEN
+
+
+def _clean(world: World, broker: int, keeps: str) -> Done | None:
     if broker not in world.replicas or broker in world.down:
         return None
+    cleaning = replace(world.cleaning, delete_retention_ms=DAY_MS) if keeps else world.cleaning
     bounds = world.protocol.bounds(broker) if world.protocol else UNBOUNDED
-    is_done = world.rules.system.clean(world.replicas[broker], CLEANING, world.now_ms, bounds)
+    is_done = world.rules.system.clean(world.replicas[broker], cleaning, world.now_ms, bounds)
     return NOTHING_WRITTEN if is_done else None
+
+
+def _all_clean(world: World, brokers: list[int], keeps: str) -> Done:
+    for broker in brokers:
+        _clean(world, broker, keeps)
+    return NOTHING_WRITTEN
+
+
+def _expire(world: World, *_: object) -> Done:
+    for broker in world.up:
+        world.replicas[broker].expire(world.now_ms, 0)
+    return NOTHING_WRITTEN
 
 
 def _pass(*_: object) -> Done:
@@ -233,40 +333,62 @@ def _messages(world: World, *_: object) -> Done | None:
 
 
 _LASTS_MS: Final = {"an hour passes": HOUR_MS, "time passes": DAY_MS + HOUR_MS}
+_OF_ALL: Final[dict[str, Callable[..., Done | None]]] = {
+    **dict.fromkeys(_LASTS_MS, _pass),
+    "messages arrive": _messages,
+    "producers expire": _expire,
+    "rest": _pass,
+}
+_OF_PRODUCER: Final = {
+    **dict.fromkeys(OUTCOMES, _end),
+    **{f"{verb}{NOTHING_HERE}": _end_elsewhere for verb in OUTCOMES},
+    "begins anew, and is aborted": _fence,
+}
 _OF_ANY_BROKER: Final[dict[str, _OfBroker]] = {"cleans": _clean, "leads": _lead, "reports": _report}
 _OF_ABSENT: Final[dict[str, _OfBroker]] = {
-    "leaves": _leave, "lags": _leave, "copies a batch": _copy, "returns": _return,
-}  # fmt: skip
+    **dict.fromkeys(("leaves", "lags", KILL, STOP, PAUSE), _leave),
+    "copies a batch": _copy,
+    "returns": _return,
+    "joins": _join,
+}
 _OF_ADDED: Final[dict[str, _OfBroker]] = {"is added": _add, "copies a batch": _copy, "joins": _return}
 _OF_ONE: Final = {ABSENT: _OF_ABSENT, ADDED: _OF_ADDED}
 
 
-def _steps() -> Iterator[tuple[str, tuple[Callable[..., Done | None], object, str]]]:
-    for words in _LASTS_MS:
-        yield words, (_pass, None, "")
-    yield "messages arrive", (_messages, None, "")
+def _steps() -> Iterator[tuple[str, _Step]]:
+    for words, action in _OF_ALL.items():
+        yield words, (action, None, "")
     for who in PRODUCERS:
-        for verb in OUTCOMES:
-            yield f"{who} {verb}", (_end, who, verb)
+        for rest, action in _OF_PRODUCER.items():
+            yield f"{who} {rest}", (action, who, rest.removesuffix(NOTHING_HERE))
     for broker in (*BROKERS, ADDED):
-        for verb, action in {**_OF_ANY_BROKER, **_OF_ONE.get(broker, {})}.items():
-            yield f"{broker} {verb}", (action, broker, verb)
+        for verb, of_broker in {**_OF_ANY_BROKER, **_OF_ONE.get(broker, {})}.items():
+            yield f"{broker} {verb}", (of_broker, broker, verb)
 
 
 _STEPS: Final = dict(_steps())
-_KEYED: Final = {"puts", "deletes"}
-_FATES: Final = {"arrives", "is lost"}
 
 
 @lru_cache(maxsize=4096)
-def _parsed(step: str) -> tuple[Callable[..., Done | None], object, str]:
+def _parsed(step: str) -> _Step:
     """Return the function of a step, its subject, and the rest of its words."""
     if step in _STEPS:
         return _STEPS[step]
-    subject, _, rest = step.partition(" ")
-    first, _, last = rest.partition(" ")
-    if subject in {PLAIN, *PRODUCERS} and first in _KEYED and last and " " not in last:
-        return _write, subject, rest
-    if subject == "message" and first.isdigit() and last in _FATES:
-        return _message, int(first), last
+    words = step.split()
+    match words:
+        case [who, "puts" | "deletes" as verb, key] if who in {PLAIN, *PRODUCERS}:
+            return _put, who, f"{verb} {key}"
+        case [who, "writes", *records] if who in {PLAIN, IDEMPOTENT, *PRODUCERS} and records:
+            return _write, who, records
+        case ["message", number, *fate] if number.isdigit() and " ".join(fate) in {"arrives", "is lost"}:
+            return _message, int(number), " ".join(fate)
+        case ["records", "before", offset, "are", "deleted"]:
+            return _delete, int(offset), ""
+        case [*brokers, "clean"] | [*brokers, "clean", "and", "keep"] if brokers:
+            return _all_clean, brokers_of(brokers), "keep" if words[-1] == "keep" else ""
     raise ValueError(f"{step!r} is no step")
+
+
+def brokers_of(words: Sequence[str]) -> list[int]:
+    """Return the brokers of a step such as ``1, 3 clean``."""
+    return [int(word.removesuffix(",")) for word in words]

@@ -39,6 +39,12 @@ class System:
     content: Callable[[Replica], Hashable]
 
 
+def own_offsets(system: System, replica: Replica, without: frozenset[str]) -> Pair:
+    """Return a replica's MCCO and MXFO: the offsets up to which it is compacted, and its transactions have ended."""
+    own = system.own(replica)
+    return own._replace(tombstones=replica.high_watermark) if "clean-not-copied" in without else own
+
+
 def _kafkas_own(replica: Replica) -> Pair:
     """Return the cleaner's offset and the last stable offset, by the post's definition; Kafka has no MCCO and MXFO."""
     return Pair(replica.cleaned_to or 0, replica.last_stable_offset)

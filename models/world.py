@@ -5,19 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from models.batch import ABORT, COMMIT, Batch
+from harness.brokers.segments.markers import ABORT, COMMIT
 from models.cleaner import Cleaning
 from models.coordination import Report
 from models.invariants import Truth, Txn, Wrote, hidden_by_txnindex, violations, wrong_final_states
-from models.systems import KAFKA, redpanda_without
+from models.rules import VersionRules
+from models.systems import KAFKA, own_offsets, redpanda_without
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from models.batch import Batch
     from models.coordination import Coordination, Message, Pair
     from models.replica import Replica
     from models.replication import Replication
-    from models.systems import System
+from models.systems import System
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
 HOUR_MS: Final = 60 * 60 * 1000
@@ -28,11 +30,17 @@ CLEANING: Final = Cleaning(delete_retention_ms=DAY_MS, producer_expiration_ms=DA
 """``delete.retention.ms`` and ``producer.id.expiration.ms`` with their default values."""
 PRODUCERS: Final = {"t": 7, "u": 8}
 """The transactional clients, and their producer ids."""
-PLAIN: Final = "p"
+IDEMPOTENT_ID: Final = 9
+PLAIN, IDEMPOTENT = "p", "i"
+"""The clients without transactions: one without a producer id, and one with an id."""
 BROKERS: Final = (1, 2, 3)
 ABSENT, ADDED = 2, 4
 """The broker that may go away, and the one that may be added."""
+KILL, STOP, PAUSE = "is killed", "is stopped", "is paused"
+"""How ABSENT goes away: SIGKILL and a start, SIGTERM and a start, SIGSTOP and SIGCONT."""
 OUTCOMES: Final = {"commits": COMMIT, "aborts": ABORT}
+NOTHING_HERE: Final = ", having written nothing here"
+"""Follows an outcome: of a transaction that had registered the partition, and wrote nothing to it."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +48,14 @@ class Rules:
     """The rules of a schedule. ``epoch_bump``: transactions of version 2 (KIP-890).
 
     ``without``: rules of `models.coordination.RULES` that are left out, and of `models.redpanda.RULES` for brokers of
-    ``redpanda``.
+    ``redpanda``. ``version``: of Kafka.
     """
 
     epoch_bump: bool = False
     coordinated: bool = False
     without: frozenset[str] = frozenset()
     redpanda: bool = False
+    version: VersionRules = field(default_factory=VersionRules)
 
     @property
     def system(self) -> System:
@@ -63,14 +72,25 @@ class Open(NamedTuple):
 
 @dataclass(slots=True)
 class Client:
-    """A transactional producer's own state."""
+    """A producer's own state: its epoch, its next sequence number, its open transaction."""
 
     name: str
     producer_id: int
+    transactional: bool = True
     epoch: int = 0
     sequence: int = 0
     begun: int = 0
     open: Open | None = None
+
+    def raise_epoch(self) -> None:
+        """Raise the epoch, as the end of a transaction may; sequence numbers begin at 0 again."""
+        self.epoch += 1
+        self.sequence = 0
+
+
+def _clients() -> dict[str, Client]:
+    transactional = {name: Client(name, producer_id) for name, producer_id in PRODUCERS.items()}
+    return {**transactional, IDEMPOTENT: Client(IDEMPOTENT, IDEMPOTENT_ID, transactional=False)}
 
 
 class Done(NamedTuple):
@@ -85,17 +105,21 @@ NOTHING_WRITTEN: Final = Done()
 
 @dataclass(slots=True)
 class World:
-    """The cluster, and the truth about it. ``down``: brokers that neither copy nor clean nor answer."""
+    """The cluster, and the truth about it. ``down``: brokers that neither copy nor clean nor answer.
+
+    ``outage``: how a broker came to be behind, once; empty before.
+    """
 
     rules: Rules
     replication: Replication
     protocol: Coordination | None
+    cleaning: Cleaning = CLEANING
     now_ms: int = BEGIN_MS
-    clients: dict[str, Client] = field(default_factory=lambda: {name: Client(name, i) for name, i in PRODUCERS.items()})
+    clients: dict[str, Client] = field(default_factory=_clients)
     wrote: list[Wrote] = field(default_factory=list)
     txns: list[Txn] = field(default_factory=list)
     down: set[int] = field(default_factory=set)
-    was_away: bool = False
+    outage: str = ""
 
     @property
     def replicas(self) -> dict[int, Replica]:
@@ -126,10 +150,8 @@ class World:
         )
 
     def own(self, broker: int) -> Pair:
-        """Return a replica's MCCO and MXFO: up to where it is compacted, and its transactions have ended."""
-        replica = self.replicas[broker]
-        own = self.rules.system.own(replica)
-        return own._replace(tombstones=replica.high_watermark) if "clean-not-copied" in self.rules.without else own
+        """Return a replica's MCCO and MXFO."""
+        return own_offsets(self.rules.system, self.replicas[broker], self.rules.without)
 
     def coordinate(self, change: Callable[..., Coordination], *arguments: object) -> None:
         """Apply a change to the protocol state, if replicas are coordinated."""

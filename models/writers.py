@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from harness.brokers.segments.markers import ABORT, COMMIT, marker_record
 from harness.brokers.segments.records import Record
 from harness.brokers.segments.tombstones import BY_FLAG
-from models.batch import ABORT, COMMIT, Batch, marker_record
+from models.batch import Batch
 from models.invariants import Truth, Wrote
 from models.kip87 import flagged
 from models.systems import NOW_MS
@@ -14,7 +15,7 @@ from models.systems import NOW_MS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from models.bound import Bound
+    from models.state_space import Bound
 
 PRODUCER_ID: Final = 7
 
@@ -26,11 +27,6 @@ class Clients(NamedTuple):
     writes: int
     transactions: int
     epoch: int = 0
-
-
-def idle(bound: Bound) -> Clients:
-    """Return clients that have written nothing yet."""
-    return Clients(Truth(), bound.writes, bound.transactions)
 
 
 def may_write(clients: Clients, bound: Bound) -> Iterator[tuple[str, Clients, Batch]]:

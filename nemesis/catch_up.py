@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nemesis import kill, throttle
-from nemesis.fault import Nemesis
+from nemesis import throttle
+from nemesis.fault import Nemesis, kill, start
 
 if TYPE_CHECKING:
     from nemesis.fault import NemesisContext
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 def inject(context: NemesisContext) -> None:
     """Kill the brokers, write until they are behind, and start them again under a throttle."""
     cluster = context.cluster
-    kill.inject(context)
+    kill(context)
     cluster.wait_absent_left()
     context.write_ballast()
     throttle.throttle(context)
-    kill.heal(context)
+    start(context)
     cluster.wait_registered()
     since_s = cluster.clock.now_s()
     cluster.wait(
@@ -31,18 +31,13 @@ def inject(context: NemesisContext) -> None:
     )
 
 
-def heal(context: NemesisContext) -> None:
-    """Let the catch-up run to its end."""
-    throttle.lift(context)
-
-
 NEMESIS = Nemesis(
     name="catch-up",
     summary="SIGKILL and a restart at once, and a catch-up that is throttled past the window",
     leaving="kill broker {broker}, restart it, throttled",
     returning="lift the throttle on broker {broker}",
     inject=inject,
-    heal=heal,
+    heal=throttle.lift,
     reinject=throttle.reinject,
     broker_settings=throttle.BROKER_SETTINGS,
 )

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nemesis import kill
-from nemesis.fault import Nemesis
+from nemesis.fault import Nemesis, kill, nothing, start
 
 if TYPE_CHECKING:
     from harness.plan.placement import Placement
@@ -28,7 +27,7 @@ def why_unfit(placement: Placement) -> str | None:
 def inject(context: NemesisContext) -> None:
     """Kill the absent brokers, then the controller, and wait until another one is elected and it is back."""
     cluster = context.cluster
-    kill.inject(context)
+    kill(context)
     cluster.wait_absent_left()
     cluster.wait(lambda: cluster.active_controller() is not None, "an active controller")
     active = cluster.active_controller()
@@ -49,8 +48,8 @@ NEMESIS = Nemesis(
     leaving="kill broker {broker}, then the controller",
     returning="restart broker {broker}",
     inject=inject,
-    heal=kill.heal,
-    reinject=kill.reinject,
+    heal=start,
+    reinject=nothing,
     quorum=QUORUM,
     why_unfit=why_unfit,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.runtimes.abilities import Disks, Need
-from nemesis.fault import Nemesis
+from nemesis.fault import Nemesis, each, nothing
 
 if TYPE_CHECKING:
     from nemesis.fault import NemesisContext
@@ -26,15 +26,10 @@ def inject(context: NemesisContext) -> None:
     )
 
 
-def heal(context: NemesisContext) -> None:
-    """Make room, and start them."""
-    for broker in context.absent:
-        context.ability(Disks).free_disk(broker)
-        context.cluster.runtime.start(broker)
-
-
-def reinject(context: NemesisContext) -> None:
-    """Leave them down."""
+def make_room(context: NemesisContext, broker: int) -> None:
+    """Make room on the broker's disk, and start it."""
+    context.ability(Disks).free_disk(broker)
+    context.cluster.runtime.start(broker)
 
 
 NEMESIS = Nemesis(
@@ -43,7 +38,7 @@ NEMESIS = Nemesis(
     leaving="fill the disk of broker {broker}",
     returning="make room for broker {broker} and start it",
     inject=inject,
-    heal=heal,
-    reinject=reinject,
+    heal=each(make_room),
+    reinject=nothing,
     needs=frozenset({Need.DISK}),
 )

@@ -40,6 +40,25 @@ class NemesisContext:
         return self.cluster.placement.absent
 
 
+def each(act: Callable[[NemesisContext, int], None]) -> Callable[[NemesisContext], None]:
+    """Return what does this to every absent broker, one after the other."""
+
+    def do(context: NemesisContext) -> None:
+        for broker in context.absent:
+            act(context, broker)
+
+    return do
+
+
+def nothing(_context: NemesisContext) -> None:
+    """Do nothing. As `Nemesis.reinject`: leave the absent brokers down."""
+
+
+kill = each(lambda context, broker: context.cluster.runtime.kill(broker))
+stop = each(lambda context, broker: context.cluster.runtime.stop(broker))
+start = each(lambda context, broker: context.cluster.runtime.start(broker))
+
+
 @dataclass(frozen=True)
 class Nemesis:
     """A fault that takes the absent brokers away and gives them back.
@@ -62,7 +81,7 @@ class Nemesis:
     takes_away: bool = True
     joins: bool = False
     lives_on: bool = False
-    needs: frozenset[Need] = frozenset()
+    needs: frozenset[str] = frozenset()
     quorum: int = 1
     reinject: Callable[[NemesisContext], None] | None = None
     broker_settings: Mapping[str, str] = field(default_factory=dict)

@@ -29,18 +29,13 @@ def inject(context: NemesisContext) -> None:
     )
 
 
-def heal(context: NemesisContext) -> None:
-    """Let the copy run to its end."""
-    throttle.lift(context)
-
-
 NEMESIS = Nemesis(
     name="join",
     summary="no fault: a replica is added, and its first copy is throttled past the window",
     leaving="add replicas on broker {broker}, throttled",
     returning="lift the throttle on broker {broker}",
     inject=inject,
-    heal=heal,
+    heal=throttle.lift,
     joins=True,
     reinject=throttle.reinject,
     broker_settings=throttle.BROKER_SETTINGS,

@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nemesis.fault import Nemesis
+from nemesis.fault import Nemesis, nothing, start
 
 if TYPE_CHECKING:
     from nemesis.fault import NemesisContext
 
 
-def inject(context: NemesisContext) -> None:
-    """Do nothing."""
-
-
-def heal(context: NemesisContext) -> None:
-    """Do nothing."""
-
-
 def reinject(context: NemesisContext) -> None:
     """Start them, as nobody is away."""
-    for broker in context.absent:
-        context.cluster.runtime.start(broker)
+    start(context)
     context.cluster.wait_absent_back()
 
 
@@ -30,8 +21,8 @@ NEMESIS = Nemesis(
     summary="no fault: the healthy control",
     leaving="no fault",
     returning="no fault",
-    inject=inject,
-    heal=heal,
+    inject=nothing,
+    heal=nothing,
     takes_away=False,
     reinject=reinject,
 )

@@ -6,15 +6,8 @@ with `pause`, a fetch that was on its way may still be answered, with what is wr
 left every ISR, which takes longer.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from harness.runtimes.abilities import Links
-from nemesis.fault import LINK, Nemesis
-
-if TYPE_CHECKING:
-    from nemesis.fault import NemesisContext
+from nemesis.fault import LINK, Nemesis, each
 
 BROKER_SETTINGS = {
     # A follower that is cut off waits this long (30 s by default) for an answer to the Fetch it has sent, then
@@ -22,26 +15,13 @@ BROKER_SETTINGS = {
     "request.timeout.ms": "2000",
 }
 
-
-def inject(context: NemesisContext) -> None:
-    """Cut the brokers off, from each other too."""
-    for broker in context.absent:
-        context.ability(Links).cut(broker)
-
-
-def heal(context: NemesisContext) -> None:
-    """Connect them again."""
-    for broker in context.absent:
-        context.ability(Links).heal(broker)
-
-
 NEMESIS = Nemesis(
     name="partition",
     summary="a link that is down until the window is over: the broker runs on alone (needs root)",
     leaving="cut broker {broker} off",
     returning="connect broker {broker} again",
-    inject=inject,
-    heal=heal,
+    inject=each(lambda context, broker: context.ability(Links).cut(broker)),
+    heal=each(lambda context, broker: context.ability(Links).heal(broker)),
     lives_on=True,
     needs=LINK,
     broker_settings=BROKER_SETTINGS,

@@ -5,34 +5,14 @@ broker freezes may still be answered, with what is written within ``replica.fetc
 written before that is over. The runner waits until the broker has left every ISR, which takes longer.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from nemesis.fault import Nemesis
-
-if TYPE_CHECKING:
-    from nemesis.fault import NemesisContext
-
-
-def inject(context: NemesisContext) -> None:
-    """Freeze the brokers."""
-    for broker in context.absent:
-        context.cluster.runtime.pause(broker)
-
-
-def heal(context: NemesisContext) -> None:
-    """Let them go on."""
-    for broker in context.absent:
-        context.cluster.runtime.resume(broker)
-
+from nemesis.fault import Nemesis, each
 
 NEMESIS = Nemesis(
     name="pause",
     summary="SIGSTOP, and SIGCONT once the window is over",
     leaving="pause broker {broker}",
     returning="resume broker {broker}",
-    inject=inject,
-    heal=heal,
+    inject=each(lambda context, broker: context.cluster.runtime.pause(broker)),
+    heal=each(lambda context, broker: context.cluster.runtime.resume(broker)),
     lives_on=True,
 )

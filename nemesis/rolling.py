@@ -8,23 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nemesis.fault import Nemesis
+from nemesis.fault import Nemesis, nothing, start, stop
 
 if TYPE_CHECKING:
     from nemesis.fault import NemesisContext
 
 
-def inject(context: NemesisContext) -> None:
-    """Shut the absent brokers down."""
-    for broker in context.absent:
-        context.cluster.runtime.stop(broker)
-
-
 def heal(context: NemesisContext) -> None:
     """Start them, then restart every other broker in turn."""
     cluster = context.cluster
-    for broker in context.absent:
-        cluster.runtime.start(broker)
+    start(context)
     cluster.wait_absent_back()
     for broker in cluster.placement.staying:
         cluster.runtime.stop(broker)
@@ -33,16 +26,12 @@ def heal(context: NemesisContext) -> None:
         cluster.wait_absent_back()
 
 
-def reinject(context: NemesisContext) -> None:
-    """Leave them down."""
-
-
 NEMESIS = Nemesis(
     name="rolling",
     summary="a rolling restart in which the broker stays down until the window is over",
     leaving="shut broker {broker} down",
     returning="start broker {broker}, and restart the others in turn",
-    inject=inject,
+    inject=stop,
     heal=heal,
-    reinject=reinject,
+    reinject=nothing,
 )

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nemesis.fault import start
+
 if TYPE_CHECKING:
     from nemesis.fault import NemesisContext
 
@@ -41,8 +43,7 @@ def lift(context: NemesisContext) -> None:
 
 def reinject(context: NemesisContext) -> None:
     """Start them; the cluster has kept the throttle."""
-    for broker in context.absent:
-        context.cluster.runtime.start(broker)
+    start(context)
     context.cluster.wait_registered()
 
 

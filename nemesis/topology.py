@@ -76,15 +76,10 @@ def fault(
         leaving=leaving,
         returning=returning,
         inject=inject,
-        heal=lift,
+        heal=lambda context: context.ability(Firewalls).clear_links(),
         lives_on=True,
         needs=FIREWALL,
         broker_settings=partition.BROKER_SETTINGS,
         shape=shape,
         why_unfit=why_unfit,
     )
-
-
-def lift(context: NemesisContext) -> None:
-    """Let everybody hear everybody again."""
-    context.ability(Firewalls).clear_links()

@@ -10,7 +10,7 @@ import math
 import random
 from typing import TYPE_CHECKING
 
-from harness.clients.recorded import Producer, ProducerSpec
+from harness.clients.recorded import Producer
 from harness.plan.scenario import Phase
 
 if TYPE_CHECKING:
@@ -25,25 +25,18 @@ PART = "ballast"
 RECORD_BYTES = 16_384
 
 
-class Ballast:
-    """Writes as much to each partition as the timers' copying pace takes longer for than their window lasts."""
+def write_ballast(
+    partitions: Sequence[TopicPartition], timers: Timers, seed: int, make: MakeProducer, history: History
+) -> None:
+    """Write as much to each partition as the timers' copying pace takes longer for than their window lasts.
 
-    def __init__(
-        self, partitions: Sequence[TopicPartition], timers: Timers, seed: int, make: MakeProducer, history: History
-    ) -> None:
-        """Remember the parts; nothing is written."""
-        self._partitions = partitions
-        self._records = math.ceil(timers.copy_bytes_per_s * (timers.window_s + timers.settle_s) / RECORD_BYTES)
-        self._choice = random.Random(f"{seed}/{PART}")  # noqa: S311
-        self._make = make
-        self._history = history
-
-    def write(self) -> None:
-        """Write it, and wait until all of it is acknowledged."""
-        producer = Producer(self._make, ProducerSpec(PART, PART), self._history)
-        producer.phase = Phase.OUTAGE
-        for n in range(self._records):
-            value = self._choice.randbytes(RECORD_BYTES // 2).hex()
-            for topic, partition in self._partitions:
-                producer.send(topic, partition, f"ballast.{n}", value)
-            producer.flush()
+    All of it is acknowledged when this returns.
+    """
+    records = math.ceil(timers.copy_bytes_per_s * (timers.window_s + timers.settle_s) / RECORD_BYTES)
+    choice = random.Random(f"{seed}/{PART}")  # noqa: S311
+    producer = Producer(make, history, PART, PART, phase=Phase.OUTAGE)
+    for n in range(records):
+        value = choice.randbytes(RECORD_BYTES // 2).hex()
+        for topic, partition in partitions:
+            producer.send(topic, partition, f"ballast.{n}", value)
+        producer.flush()

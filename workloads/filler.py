@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from harness.clients.recorded import Producer, ProducerSpec
+from harness.clients.recorded import Producer
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
@@ -40,30 +40,30 @@ TRANSACTION_PERIODS = 4
 MOST_RENEWALS = 5
 
 
-@dataclass(frozen=True)
-class FillerSpec:
-    """``seed`` fixes every choice; ``period_s`` is the pause between two rounds of the plain process."""
+@dataclass
+class Filler:
+    """Owns the filler's producers, and their routines while a phase runs.
+
+    ``seed`` fixes every choice; ``period_s`` is the pause between two rounds of the plain process.
+    """
 
     partitions: Sequence[TopicPartition]
     seed: int
     period_s: float
+    make: MakeProducer
+    history: History
+    clock: Clock
 
-
-class Filler:
-    """Owns the filler's producers, and their routines while a phase runs."""
-
-    def __init__(self, spec: FillerSpec, make: MakeProducer, history: History, clock: Clock) -> None:
+    def __post_init__(self) -> None:
         """Create the producers."""
-        self._spec = spec
-        self._clock = clock
         self._routines: list[Routine] = []
         self._renewals = MOST_RENEWALS
-        self._plain = Producer(make, ProducerSpec("filler.plain", PART), history)
+        self._plain = Producer(self.make, self.history, "filler.plain", PART)
         self._transactional = [
-            Producer(make, ProducerSpec(f"filler.tx{n}", PART, f"filler.tx{n}"), history)
+            Producer(self.make, self.history, f"filler.tx{n}", PART, f"filler.tx{n}")
             for n in range(TRANSACTIONAL_PROCESSES)
         ]
-        self._choices = [random.Random(f"{spec.seed}/{n}") for n in range(1 + TRANSACTIONAL_PROCESSES)]  # noqa: S311
+        self._choices = [random.Random(f"{self.seed}/{n}") for n in range(1 + TRANSACTIONAL_PROCESSES)]  # noqa: S311
 
     def init(self) -> None:
         """Obtain producer ids."""
@@ -75,11 +75,10 @@ class Filler:
         """Write throughout the block; on leaving it every transaction has ended and every record is answered."""
         for producer in (self._plain, *self._transactional):
             producer.phase = phase
-        period_s = self._spec.period_s
         routines = [
-            self._clock.every(period_s, partial(self._write_plain, phase), "the filler"),
+            self.clock.every(self.period_s, partial(self._write_plain, phase), "the filler"),
             *(
-                self._clock.every(period_s * TRANSACTION_PERIODS, partial(self._transact, n, phase), "the filler")
+                self.clock.every(self.period_s * TRANSACTION_PERIODS, partial(self._transact, n, phase), "the filler")
                 for n in range(TRANSACTIONAL_PROCESSES)
             ),
         ]
@@ -97,7 +96,7 @@ class Filler:
             routine.raise_if_failed()
 
     def _write_plain(self, phase: Phase) -> None:
-        for partition in self._spec.partitions:
+        for partition in self.partitions:
             self._send(self._plain, self._choices[0], partition, f"filler.{phase}.plain")
         self._plain.flush()
 
@@ -115,8 +114,8 @@ class Filler:
 
     def _run_transaction(self, producer: Producer, choice: random.Random, prefix: str) -> None:
         producer.begin()
-        count = min(PARTITIONS_PER_TRANSACTION, len(self._spec.partitions))
-        for partition in choice.sample(list(self._spec.partitions), count):
+        count = min(PARTITIONS_PER_TRANSACTION, len(self.partitions))
+        for partition in choice.sample(list(self.partitions), count):
             for _ in range(RECORDS_PER_PARTITION):
                 self._send(producer, choice, partition, prefix)
         (producer.abort if choice.random() < ABORT_SHARE else producer.commit)()

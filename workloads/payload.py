@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from harness.clients.recorded import Producer, ProducerSpec
+from harness.clients.recorded import Producer
 from harness.plan.scenario import Action, Critical, Phase, Scenario, Step
 
 if TYPE_CHECKING:
@@ -38,12 +38,10 @@ class Payload:
         self._producers = {
             process: Producer(
                 make,
-                ProducerSpec(
-                    process=f"{scenario.name}.{process}",
-                    part=PART,
-                    transactional_id=transactional_id(scenario.name, process) if process in transactional else None,
-                ),
                 history,
+                f"{scenario.name}.{process}",
+                PART,
+                transactional_id(scenario.name, process) if process in transactional else None,
             )
             for process in sorted({step.process for step in scenario.steps})
         }

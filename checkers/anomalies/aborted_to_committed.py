@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
-from checkers.finding import LATENT, VISIBLE, Finder, findings, printable
+from checkers.finding import Finder, findings, printable, sentence, visible_before_stable_end
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED
 from harness.plan.catalog import Anomaly
 
@@ -55,18 +55,17 @@ def _by_marker(judged: Judged) -> DataFrame:
     return findings(
         there,
         Anomaly.ABORTED_TO_COMMITTED,
-        effect=f.when(f.col("stable_end") <= f.col("offset"), LATENT).otherwise(VISIBLE),
+        effect=visible_before_stable_end(),
         proven=f.lit(False),
-        explanation=f.format_string(
-            "aborted %s: transaction %s (producer %d) was aborted, and this broker %s",
-            f.when(f.col("tombstone"), f.format_string("delete of %s is carried out", printable("key"))).otherwise(
-                f.format_string("record %s is served as committed", printable("key"))
-            ),
-            printable("true_txn", none="?"),
-            "producer_id",
-            f.when(
-                f.col("decided_by").isNotNull(),
-                f.format_string("takes the COMMIT at offset %d for its end", "decided_by"),
+        explanation=sentence(
+            "aborted {what} {key} is {done}: transaction {true_txn} (producer {producer_id}) was aborted, and this "
+            "broker {how}",
+            what=f.when(f.col("tombstone"), "delete of").otherwise("record"),
+            key=printable("key"),
+            done=f.when(f.col("tombstone"), "carried out").otherwise("served as committed"),
+            true_txn=printable("true_txn", none="?"),
+            how=f.when(
+                f.col("decided_by").isNotNull(), sentence("takes the COMMIT at offset {decided_by} for its end")
             ).otherwise("holds it as if it had never been in one"),
         ),
         witness={
@@ -85,16 +84,13 @@ def _by_removal(judged: Judged, replica_only: ReplicaOnlyEvidence) -> DataFrame:
     return findings(
         there,
         Anomaly.ABORTED_TO_COMMITTED,
-        effect=f.when(f.col("stable_end") <= f.col("offset"), LATENT).otherwise(VISIBLE),
+        effect=visible_before_stable_end(),
         proven=f.lit(False),
-        explanation=f.format_string(
-            "record %s of producer %d is served as committed, by the COMMIT at offset %d: broker %d has removed it and "
-            "still has the older value of offset %d, as after an abort",
-            printable("key"),
-            "producer_id",
-            "decided_by",
-            "removed_by",
-            "older_there",
+        explanation=sentence(
+            "record {key} of producer {producer_id} is served as committed, by the COMMIT at offset {decided_by}: "
+            "broker {removed_by} has removed it and still has the older value of offset {older_there}, as after an "
+            "abort",
+            key=printable("key"),
         ),
         witness={
             "outcome": f.lit(ABORTED),

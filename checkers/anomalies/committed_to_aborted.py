@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import REPLICA
-from checkers.finding import LATENT, VISIBLE, Finder, findings, printable
+from checkers.finding import LATENT, VISIBLE, Finder, findings, printable, sentence
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED, with_first_marker
 from harness.plan.catalog import Anomaly
 
@@ -60,25 +60,26 @@ def _records(judged: Judged) -> DataFrame:
         )
     )
     comes_back = f.col("tombstone") & f.col("here_offset").isNotNull()
-    consequence = f.when(
-        comes_back, f.format_string("the deleted value at offset %d is alive again", "here_offset")
-    ).otherwise(f.when(f.col("differs"), "the key's final state is wrong").otherwise("later records supersede it"))
+    consequence = (
+        f.when(comes_back, sentence("the deleted value at offset {here_offset} is alive again"))
+        .when(f.col("differs"), "the key's final state is wrong")
+        .otherwise("later records supersede it")
+    )
     return findings(
         hidden,
         Anomaly.COMMITTED_TO_ABORTED,
         effect=f.when(f.col("differs"), VISIBLE).otherwise(LATENT),
         proven=f.lit(False),
-        explanation=f.format_string(
-            "committed %s %s is hidden as aborted: transaction %s (producer %d) was committed, and this "
-            "broker takes %s for its end; %s",
-            f.when(f.col("tombstone"), "delete of").otherwise("record"),
-            printable("key"),
-            printable("txn", none="?"),
-            "producer_id",
-            f.when(f.col("abort_at").isNotNull(), f.format_string("the ABORT at offset %d", "abort_at")).otherwise(
+        explanation=sentence(
+            "committed {what} {key} is hidden as aborted: transaction {txn} (producer {producer_id}) was committed, "
+            "and this broker takes {marker} for its end; {consequence}",
+            what=f.when(f.col("tombstone"), "delete of").otherwise("record"),
+            key=printable("key"),
+            txn=printable("txn", none="?"),
+            marker=f.when(f.col("abort_at").isNotNull(), sentence("the ABORT at offset {abort_at}")).otherwise(
                 "another marker"
             ),
-            consequence,
+            consequence=consequence,
         ),
         witness={
             "transaction": f.col("txn"),
@@ -103,28 +104,24 @@ def _spans(judged: Judged) -> DataFrame:
     )
     hidden = (
         with_first_marker(spans, judged.markers, at="offset")
-        .withColumnRenamed("first_marker", "marker_offset")
         .where(f.col("marker_outcome") == COMMITTED)
         .join(reported, [*REPLICA, "producer_id", "span_to"], "left_anti")
-        .withColumn("key", f.lit(None).cast("binary"))
     )
     return findings(
         hidden,
         Anomaly.COMMITTED_TO_ABORTED,
+        key=None,
         effect=f.lit(LATENT),
-        explanation=f.format_string(
-            "a transaction of producer %d was committed at offset %d, and this broker's .txnindex has it from %d on as "
-            "a part of the one that was aborted at %d; none of its records is left",
-            "producer_id",
-            "marker_offset",
-            "offset",
-            "span_to",
+        explanation=sentence(
+            "a transaction of producer {producer_id} was committed at offset {first_marker}, and this broker's "
+            ".txnindex has it from {offset} on as a part of the one that was aborted at {span_to}; none of its records "
+            "is left"
         ),
         witness={
             "outcome": f.lit(COMMITTED),
             "believed_here": f.lit(ABORTED),
             "marker_taken_here_at": f.col("span_to"),
-            "marker_seen_elsewhere_at": f.col("marker_offset"),
+            "marker_seen_elsewhere_at": f.col("first_marker"),
             "evidence": f.array(f.lit("span")),
         },
     )

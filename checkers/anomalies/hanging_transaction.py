@@ -16,7 +16,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
-from checkers.finding import HANGING_TRANSACTION, VISIBLE, Finder, findings
+from checkers.finding import HANGING_TRANSACTION, VISIBLE, Finder, findings, sentence
 from harness.brokers.segments.transaction_state import FINISHED
 
 if TYPE_CHECKING:
@@ -36,25 +36,21 @@ def check(judged: Judged) -> DataFrame:
         .withColumn("holders", f.count("*").over(Window.partitionBy(*PARTITION, "producer_id")))
         .where("holders = replicas")
     )
-    latest = (
+    finished = (
         judged.evidence.coordinators.groupBy("run", "transactional_id")
         .agg(f.max_by(f.struct("producer_id", "state"), "offset").alias("last"))
         .select("run", "transactional_id", "last.producer_id", "last.state")
+        .where(f.col("state").isin(*FINISHED))
     )
-    finished = latest.where(f.col("state").isin(*FINISHED))
     return findings(
-        opened.join(colocated(finished), ["run", "producer_id"])
-        .withColumn("offset", f.col("first_offset"))
-        .withColumn("key", f.lit(None).cast("binary")),
+        opened.join(colocated(finished), ["run", "producer_id"]),
         HANGING_TRANSACTION,
+        offset="first_offset",
+        key=None,
         effect=f.lit(VISIBLE),
-        explanation=f.format_string(
-            "read_committed is frozen at %d on every replica: the transaction of producer %d (%s) is open there, and "
-            "its coordinator is done with it (%s)",
-            "first_offset",
-            "producer_id",
-            "transactional_id",
-            "state",
+        explanation=sentence(
+            "read_committed is frozen at {first_offset} on every replica: the transaction of producer {producer_id} "
+            "({transactional_id}) is open there, and its coordinator is done with it ({state})"
         ),
         witness={
             "transactional_id": f.col("transactional_id"),

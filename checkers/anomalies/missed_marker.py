@@ -16,32 +16,22 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, colocated
-from checkers.finding import LATENT, UNEXPLAINED_DIVERGENCE, Finder, findings, printable
-from checkers.replay.batch_outcomes import ABORTED, COMMITTED
+from checkers.evidence.tables import REPLICA, colocated
+from checkers.finding import LATENT, UNEXPLAINED_DIVERGENCE, Finder, findings, printable, sentence
+from checkers.replay.batch_outcomes import COMMITTED, OPEN, with_first_marker
 from harness.plan.catalog import Anomaly
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from checkers.replay.judged import Judged, ReplicaOnlyEvidence
+    from checkers.replay.judged import Judged
 
 
 def check(judged: Judged) -> DataFrame:
     """Return findings; the offset is that of the transaction's first batch that is still there."""
     if judged.replica_only is None:
         raise ValueError("only for audits: the clients of a run know the outcome of each transaction")
-    return _as(judged, judged.replica_only, COMMITTED, Anomaly.ABORTED_TO_COMMITTED).unionByName(
-        _as(judged, judged.replica_only, ABORTED, Anomaly.COMMITTED_TO_ABORTED)
-    )
-
-
-def _as(judged: Judged, replica_only: ReplicaOnlyEvidence, belief: str, anomaly: Anomaly) -> DataFrame:
-    with_marker = (
-        replica_only.overtaken.join(judged.markers, [*PARTITION, "producer_id"])
-        .where("marker_offset > offset AND marker_offset < overtaken_at")
-        .select(*REPLICA, "producer_id", "offset")
-    )
+    replica_only = judged.replica_only
     reported = replica_only.undeleted_values.select(*REPLICA, "producer_id", "decided_by")
     keys = (
         replica_only.overtaken.select(*REPLICA, "producer_id", f.col("offset").alias("from"), "last_offset")
@@ -52,37 +42,33 @@ def _as(judged: Judged, replica_only: ReplicaOnlyEvidence, belief: str, anomaly:
     )
     bounds = judged.replicas.select(*REPLICA, "bound", "log_start")
     missed = (
-        replica_only.overtaken.where(f.col("belief") == belief)
+        with_first_marker(replica_only.overtaken.where(f.col("belief") != OPEN), judged.markers, at="offset")
         .join(bounds, REPLICA)
         .where("last_offset < bound AND offset >= log_start")
-        .join(with_marker, [*REPLICA, "producer_id", "offset"], "left_anti")
+        .where(f.coalesce(f.col("first_marker") >= f.col("overtaken_at"), f.lit(True)))
         .join(reported, [*REPLICA, "producer_id", "decided_by"], "left_anti")
         .join(colocated(keys), [*REPLICA, "producer_id", "offset"], "left")
+    )
+    other_name = f.when(f.col("belief") == COMMITTED, str(Anomaly.ABORTED_TO_COMMITTED)).otherwise(
+        str(Anomaly.COMMITTED_TO_ABORTED)
     )
     return findings(
         missed,
         UNEXPLAINED_DIVERGENCE,
-        candidates=f.array(f.lit(UNEXPLAINED_DIVERGENCE), f.lit(str(anomaly))),
+        candidates=f.array(f.lit(UNEXPLAINED_DIVERGENCE), other_name),
         effect=f.lit(LATENT),
-        explanation=f.format_string(
-            "a marker of producer %d is missing between offset %d (key %s) and its data of a higher epoch at %d: this "
-            f"broker takes the marker at %d for the end of both, and counts the first as {belief}",
-            "producer_id",
-            "offset",
-            printable("key"),
-            "overtaken_at",
-            "decided_by",
+        explanation=sentence(
+            "a marker of producer {producer_id} is missing between offset {offset} (key {key}) and its data of a "
+            "higher epoch at {overtaken_at}: this broker takes the marker at {decided_by} for the end of both, and "
+            "counts the first as {belief}",
+            key=printable("key"),
         ),
         witness={
-            "believed_here": f.lit(belief),
+            "believed_here": f.col("belief"),
             "marker_taken_here_at": f.col("decided_by"),
             "overtaken_by_a_higher_epoch_at": f.col("overtaken_at"),
         },
     )
 
 
-FINDER = Finder(
-    name=UNEXPLAINED_DIVERGENCE,
-    check=check,
-    in_runs=False,
-)
+FINDER = Finder(name=UNEXPLAINED_DIVERGENCE, check=check, in_runs=False)

@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, checkpointed, colocated
-from checkers.finding import VISIBLE, Finder, findings, printable
+from checkers.finding import VISIBLE, Finder, findings, printable, sentence
 from checkers.replay.batch_outcomes import OPEN, with_first_marker
+from harness.brokers.segments.markers import MARKERS
 from harness.plan.catalog import Anomaly
 
 if TYPE_CHECKING:
@@ -40,20 +41,19 @@ if TYPE_CHECKING:
 def check(judged: Judged) -> DataFrame:
     """Return findings; the offset is where read_committed is frozen."""
     states = judged.replicas.select(*REPLICA, "log_end", "bound", "high_watermark", "last_stable_offset")
-    opened = checkpointed(judged.opened.join(states, REPLICA).where("first_offset < bound"))
+    compared = judged.opened.join(states, REPLICA).where("first_offset < bound")
     markers = (
         judged.markers
         if judged.replica_only is None
         else colocated(judged.markers.unionByName(_emptied_markers(judged)))
     )
-    marked = (
-        with_first_marker(opened, markers, at="first_offset")
-        .where("first_marker < log_end")
-        .select(
-            *REPLICA,
-            "producer_id",
-            f.col("first_marker").alias("marker_offset"),
-            f.col("marker_outcome").alias("marker_says"),
+    is_within = f.col("first_marker") < f.col("log_end")
+    opened = checkpointed(
+        with_first_marker(compared, markers, at="first_offset").withColumns(
+            {
+                "marker_offset": f.when(is_within, f.col("first_marker")),
+                "marker_says": f.when(is_within, f.col("marker_outcome")),
+            }
         )
     )
     others = judged.replicas.select(
@@ -76,30 +76,26 @@ def check(judged: Judged) -> DataFrame:
         .agg(*(f.min_by(name, "offset").alias(name) for name in ("key", "txn", "truth")))
     )
     stuck = (
-        opened.join(colocated(marked), [*REPLICA, "producer_id"], "left")
-        .join(colocated(past_it), [*REPLICA, "producer_id"], "left")
+        opened.join(colocated(past_it), [*REPLICA, "producer_id"], "left")
         .join(colocated(first_record), [*REPLICA, "producer_id"], "left")
         .transform(lambda rows: _with_replica_evidence(rows, judged, opened))
         .where(
             "marker_offset IS NOT NULL OR (truth IS NOT NULL AND other IS NOT NULL) OR released_by IS NOT NULL"
             " OR overtaken_at IS NOT NULL"
         )
-        .withColumn("offset", f.col("first_offset"))
     )
     outcome = f.coalesce("truth", "marker_says", f.lit("decided"))
     return findings(
         stuck,
         Anomaly.STUCK_LSO,
+        offset="first_offset",
         effect=f.lit(VISIBLE),
-        explanation=f.format_string(
-            "read_committed is frozen at %d, high watermark %d: transaction %s (producer %d, key %s) was %s, "
-            "and this broker's log holds it open",
-            "first_offset",
-            "high_watermark",
-            printable("txn", none="?"),
-            "producer_id",
-            printable("key"),
-            outcome,
+        explanation=sentence(
+            "read_committed is frozen at {first_offset}, high watermark {high_watermark}: transaction {txn} (producer "
+            "{producer_id}, key {key}) was {outcome}, and this broker's log holds it open",
+            txn=printable("txn", none="?"),
+            key=printable("key"),
+            outcome=outcome,
         ),
         witness={
             "transaction": f.col("txn"),
@@ -141,22 +137,20 @@ def _with_replica_evidence(rows: DataFrame, judged: Judged, opened: DataFrame) -
 
 def _released(judged: Judged, opened: DataFrame) -> DataFrame:
     """Return REPLICA, producer_id, ``released_by``: a broker on which the transaction ended within this log."""
-    others = judged.replicas.select(
-        *PARTITION, f.col("broker").alias("released_by"), f.col("log_start").alias("start_there"),
-        "nothing_beyond",
-    )  # fmt: skip
+    others = judged.replicas.where("nothing_beyond").select(
+        *PARTITION, f.col("broker").alias("released_by"), f.col("log_start").alias("start_there")
+    )
+    covered = colocated(opened.join(others, PARTITION)).where("start_there <= first_offset")
     open_there = judged.opened.select(
         *PARTITION, f.col("broker").alias("released_by"), "producer_id", f.col("first_offset").alias("open_there")
     )
     later_marker = (
-        judged.evidence.final.where("marker IN ('commit', 'abort')")
+        judged.evidence.final.where(f.col("marker").isin(*MARKERS))
         .groupBy(*PARTITION, f.col("broker").alias("released_by"), "producer_id")
         .agg(f.max("last_offset").alias("last_marker"))
     )
     by_log = (
-        colocated(opened.join(others.where("nothing_beyond"), PARTITION))
-        .where("start_there <= first_offset")
-        .join(open_there, [*PARTITION, "released_by", "producer_id"], "left")
+        covered.join(open_there, [*PARTITION, "released_by", "producer_id"], "left")
         .join(colocated(later_marker), [*PARTITION, "released_by", "producer_id"], "left")
         .where("open_there IS NULL OR open_there > first_offset")
         .where("coalesce(last_marker < log_end, true)")
@@ -170,11 +164,8 @@ def _released(judged: Judged, opened: DataFrame) -> DataFrame:
     )
     taken = snapshots.select(*PARTITION, "released_by", "as_of").distinct()
     by_snapshot = (
-        colocated(opened.join(taken, PARTITION))
-        .join(
-            others.where("nothing_beyond").select(*PARTITION, "released_by", "start_there"), [*PARTITION, "released_by"]
-        )
-        .where("released_by != broker AND start_there <= first_offset AND as_of > first_offset AND as_of <= log_end")
+        colocated(covered.join(taken, [*PARTITION, "released_by"]))
+        .where("released_by != broker AND as_of > first_offset AND as_of <= log_end")
         .join(colocated(snapshots), [*PARTITION, "released_by", "as_of", "producer_id"], "left")
         .where("open_then IS NULL OR open_then > first_offset")
     )

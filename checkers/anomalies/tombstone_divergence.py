@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
-from checkers.finding import LATENT, VISIBLE, Finder, findings, printable
+from checkers.finding import VISIBLE, Finder, findings, printable, sentence, visible_before_stable_end
 from checkers.replay.batch_outcomes import COMMITTED
 from harness.plan.catalog import Anomaly
 
@@ -44,7 +44,7 @@ def check(judged: Judged) -> DataFrame:
 def _by_tombstone(judged: Judged) -> DataFrame:
     alive = judged.differing_keys.where(f.col("true_tombstone") & (f.col("here_truth") == COMMITTED))
     present = judged.records.select(*REPLICA, f.col("offset").alias("true_offset"))
-    misjudged = judged.hidden.select(*REPLICA, f.col("offset").alias("true_offset")).distinct()
+    misjudged = judged.hidden.select(*REPLICA, f.col("offset").alias("true_offset"))
     seen_before = judged.evidence.before_return.select(*REPLICA, f.lit(True).alias("seen_before")).distinct()
     tombstones = judged.written.select(
         *PARTITION, f.col("offset").alias("true_offset"), "transactional", "txn", "producer_id", "first_marker"
@@ -58,29 +58,22 @@ def _by_tombstone(judged: Judged) -> DataFrame:
         .join(seen_before, REPLICA, "left")
         .join(tombstones, [*PARTITION, "true_offset"])
         .join(markers_here, [*REPLICA, "first_marker"], "left")
-        .withColumn("offset", f.col("here_offset"))
     )
-    names = f.array_compact(
-        f.array(
-            f.lit(str(Anomaly.TOMBSTONE_DIVERGENCE)),
-            f.lit(None if judged.replica_only is None else str(Anomaly.ABORTED_TO_COMMITTED)),
-            f.when(
-                f.col("seen_before").isNull() & f.col("marker_here").isNull(), f.lit(str(Anomaly.COMMITTED_TO_ABORTED))
-            ),
-        )
-    )
+    in_transaction = f.col("transactional")
+    aborted = f.when(in_transaction & f.lit(judged.replica_only is not None), str(Anomaly.ABORTED_TO_COMMITTED))
+    is_unknown = f.col("seen_before").isNull() & f.col("marker_here").isNull()
+    hidden = f.when(in_transaction & is_unknown, str(Anomaly.COMMITTED_TO_ABORTED))
     return findings(
         missing,
         Anomaly.TOMBSTONE_DIVERGENCE,
-        candidates=_unless_sure(f.when(f.col("transactional"), names).otherwise(f.array())),
+        offset="here_offset",
+        candidates=_candidates(aborted, hidden),
         effect=f.lit(VISIBLE),
         proven=~f.col("transactional"),
-        explanation=f.format_string(
-            "deleted key %s is alive: it was deleted at offset %d, and this broker has no tombstone there and serves "
-            "the value of offset %d",
-            printable("key"),
-            "true_offset",
-            "here_offset",
+        explanation=sentence(
+            "deleted key {key} is alive: it was deleted at offset {true_offset}, and this broker has no tombstone "
+            "there and serves the value of offset {here_offset}",
+            key=printable("key"),
         ),
         witness={
             "deleted_at": f.col("true_offset"),
@@ -90,8 +83,12 @@ def _by_tombstone(judged: Judged) -> DataFrame:
     )
 
 
-def _unless_sure(names: Column) -> Column:
-    """Return the candidates; none where there is one name."""
+def _candidates(*others: Column) -> Column:
+    """Return the names that the evidence leaves: this anomaly's, and the ``others`` that are not null.
+
+    None where this anomaly's is the only one.
+    """
+    names = f.array_compact(f.array(f.lit(str(Anomaly.TOMBSTONE_DIVERGENCE)), *others))
     return f.when(f.size(names) > 1, names).otherwise(f.array().cast("array<string>"))
 
 
@@ -99,25 +96,17 @@ def _by_removal(judged: Judged, replica_only: ReplicaOnlyEvidence) -> DataFrame:
     removed = colocated(replica_only.undeleted_values.where("older_there IS NULL")).join(
         judged.replicas.select(*REPLICA, "stable_end", "has_transactions"), REPLICA
     )
-    names = f.array_compact(
-        f.array(
-            f.lit(str(Anomaly.TOMBSTONE_DIVERGENCE)),
-            f.when(f.col("has_transactions"), f.lit(str(Anomaly.ABORTED_TO_COMMITTED))),
-            f.when(f.col("has_transactions"), f.lit(str(Anomaly.COMMITTED_TO_ABORTED))),
-        )
-    )
+    names = (Anomaly.ABORTED_TO_COMMITTED, Anomaly.COMMITTED_TO_ABORTED)
     return findings(
         removed,
         Anomaly.TOMBSTONE_DIVERGENCE,
-        candidates=_unless_sure(names),
-        effect=f.when(f.col("stable_end") <= f.col("offset"), LATENT).otherwise(VISIBLE),
+        candidates=_candidates(*(f.when(f.col("has_transactions"), str(name)) for name in names)),
+        effect=visible_before_stable_end(),
         proven=f.lit(False),
-        explanation=f.format_string(
-            "key %s is alive: this broker serves the value of offset %d, and broker %d, whose log covers that offset, "
-            "has removed it and has nothing of the key since",
-            printable("key"),
-            "offset",
-            "removed_by",
+        explanation=sentence(
+            "key {key} is alive: this broker serves the value of offset {offset}, and broker {removed_by}, whose log "
+            "covers that offset, has removed it and has nothing of the key since",
+            key=printable("key"),
         ),
         witness={
             "alive_here_at": f.col("offset"),

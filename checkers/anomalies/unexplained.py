@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.evidence.tables import PARTITION, REPLICA, colocated
-from checkers.finding import UNEXPLAINED_DIVERGENCE, VISIBLE, Finder, findings, number, printable
+from checkers.evidence.tables import REPLICA, colocated
+from checkers.finding import UNEXPLAINED_DIVERGENCE, VISIBLE, Finder, findings, number, printable, sentence
 from checkers.replay.batch_outcomes import COMMITTED, OPEN
 
 if TYPE_CHECKING:
@@ -32,54 +32,46 @@ def check(judged: Judged) -> DataFrame:
 
 
 def _states(judged: Judged) -> DataFrame:
-    hidden = judged.hidden.select(*REPLICA, f.col("offset").alias("true_offset")).distinct()
+    hidden = judged.hidden.select(*REPLICA, f.col("offset").alias("true_offset"))
     opened = judged.records.where(f.col("belief") == OPEN).select(*REPLICA, f.col("offset").alias("true_offset"))
     wrong = (
         judged.differing_keys.where(f.coalesce(f.col("here_truth") == COMMITTED, f.lit(True)))
         .where("NOT true_tombstone")
         .join(hidden, [*REPLICA, "true_offset"], "left_anti")
         .join(opened, [*REPLICA, "true_offset"], "left_anti")
-        .withColumn("offset", f.col("true_offset"))
-        .withColumn("producer_id", f.lit(None).cast("long"))
     )
     return findings(
         wrong,
         UNEXPLAINED_DIVERGENCE,
+        offset="true_offset",
+        producer_id=None,
         effect=f.lit(VISIBLE),
         proven=~f.col("true_transactional") & f.coalesce(f.col("here_offset") < f.col("true_offset"), f.lit(False)),
-        explanation=f.format_string(
-            "key %s: the last committed record is at offset %s, this broker's is at %s, and no evidence explains why",
-            printable("key"),
-            f.col("true_offset").cast("string"),
-            number("here_offset"),
+        explanation=sentence(
+            "key {key}: the last committed record is at offset {true_offset}, this broker's is at {here_offset}, and "
+            "no evidence explains why",
+            key=printable("key"),
+            here_offset=number("here_offset"),
         ),
         witness={"last_committed_at": f.col("true_offset"), "last_here_at": f.col("here_offset")},
     )
 
 
 def _lost(replica_only: ReplicaOnlyEvidence) -> DataFrame:
-    lost = replica_only.undeleted_values.where("older_there IS NOT NULL AND (own_marker OR NOT transactional)").select(
-        *PARTITION,
-        f.col("removed_by").alias("broker"),
-        f.col("broker").alias("held_by"),
-        "key",
-        "offset",
-        "producer_id",
-        "transactional",
-        "older_there",
+    lost = (
+        replica_only.undeleted_values.where("older_there IS NOT NULL AND (own_marker OR NOT transactional)")
+        .withColumnRenamed("broker", "held_by")
+        .withColumnRenamed("removed_by", "broker")
     )
     return findings(
         colocated(lost),
         UNEXPLAINED_DIVERGENCE,
         effect=f.lit(VISIBLE),
         proven=~f.col("transactional"),
-        explanation=f.format_string(
-            "key %s: broker %d has a committed value at offset %d, this broker has lost it and serves that of offset "
-            "%d, and no evidence explains why",
-            printable("key"),
-            "held_by",
-            "offset",
-            "older_there",
+        explanation=sentence(
+            "key {key}: broker {held_by} has a committed value at offset {offset}, this broker has lost it and serves "
+            "that of offset {older_there}, and no evidence explains why",
+            key=printable("key"),
         ),
         witness={
             "last_committed_at": f.col("offset"),

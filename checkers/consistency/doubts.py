@@ -24,7 +24,7 @@ from checkers.anomalies import unexplained
 from checkers.consistency import wire_answers
 from checkers.evidence.parse import FETCH
 from checkers.evidence.tables import REPLICA, colocated, digest_share
-from checkers.finding import reason
+from checkers.finding import reason, sentence
 from checkers.replay.batch_outcomes import COMMITTED
 from harness.run_folder.store import AFTER_REJOIN
 
@@ -53,7 +53,7 @@ def check(judged: Judged) -> DataFrame:
 def _batches_differ(judged: Judged) -> DataFrame:
     """Return the replicas whose served or last observed batches differ from the stored ones.
 
-    Compares their number and digest, as `harness.brokers.segments.digest.batch_digest` defines it.
+    Compares their number and digest, as `harness.brokers.segments.batches.batch_digest` defines it.
     """
     share = digest_share()
     judged_by, fetched = f.col("judged"), f.col("source") == FETCH
@@ -78,19 +78,11 @@ def _batches_differ(judged: Judged) -> DataFrame:
         f.array(
             f.when(
                 served_others,
-                f.format_string(
-                    "%d batches on disk and %d served after the rejoin, with other content",
-                    "stored",
-                    "fetched",
-                ),
+                sentence("{stored} batches on disk and {fetched} served after the rejoin, with other content"),
             ),
             f.when(
                 seen_others,
-                f.format_string(
-                    "the stored log (%d batches) is not what was last seen there (%d batches)",
-                    "stored",
-                    "seen",
-                ),
+                sentence("the stored log ({stored} batches) is not what was last seen there ({seen} batches)"),
             ),
         )
     )
@@ -105,12 +97,11 @@ def _delivery_differs(judged: Judged) -> DataFrame:
         .where("offset < bound")
         .drop("bound")
     )
-    frozen_at = judged.opened.groupBy(*REPLICA).agg(f.min("first_offset").alias("frozen_at"))
     derived = (
         judged.records.where(f.col("belief") == COMMITTED)
         .join(polls.select(*REPLICA), REPLICA, "left_semi")
-        .join(frozen_at, REPLICA, "left")
-        .where("frozen_at IS NULL OR offset < frozen_at")
+        .join(judged.replicas.select(*REPLICA, "open_from"), REPLICA)
+        .where("open_from IS NULL OR offset < open_from")
         .select(*REPLICA, "offset", f.lit(True).alias("derived"))
     )
     return (
@@ -121,9 +112,9 @@ def _delivery_differs(judged: Judged) -> DataFrame:
         .select(
             *REPLICA,
             reason(
-                "a read_committed consumer was %s offset %d, which the stored log %s",
-                f.when(f.col("delivered").isNull(), "not delivered").otherwise("delivered"), "offset",
-                f.when(f.col("delivered").isNull(), "gives").otherwise("does not give"),
+                "a read_committed consumer was {delivered} offset {offset}, which the stored log {gives}",
+                delivered=f.when(f.col("delivered").isNull(), "not delivered").otherwise("delivered"),
+                gives=f.when(f.col("delivered").isNull(), "gives").otherwise("does not give"),
             ),
         )
-    )  # fmt: skip
+    )

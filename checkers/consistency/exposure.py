@@ -13,12 +13,14 @@ from pyspark.sql import functions as f
 
 from checkers.evidence.parse import FETCH
 from checkers.evidence.tables import PARTITION, REPLICA, colocated, digest_share
+from harness.brokers.segments.markers import MARKERS
 from harness.plan.scenario import Critical, Phase
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from checkers.evidence.tables import Evidence
     from checkers.replay.judged import Judged
 
 CRITICAL = [*PARTITION, "kind", "payload_offset", "critical_offset"]
@@ -32,12 +34,12 @@ def criticals(judged: Judged) -> DataFrame:
     ``payload_offset`` is the record that the tombstone deletes, or the transaction's first record.
     """
     payload = judged.evidence.history.where("part = 'payload' AND type = 'ok'")
-    written = judged.written.select(*PARTITION, "offset", "key", "producer_id")
+    written = judged.written.select(*PARTITION, "offset", "key")
     deletes = payload.where((f.col("phase") == Phase.OUTAGE) & f.col("tombstone")).select(
         *PARTITION, f.encode("key", "utf-8").alias("key"), f.col("offset").alias("critical_offset")
     )
     tombstones = (
-        deletes.join(written.drop("producer_id"), [*PARTITION, "key"])
+        deletes.join(written, [*PARTITION, "key"])
         .where("offset < critical_offset")
         .groupBy(*PARTITION, "critical_offset")
         .agg(f.max("offset").alias("payload_offset"))
@@ -53,17 +55,11 @@ def criticals(judged: Judged) -> DataFrame:
         .agg(f.min("offset").alias("payload_offset"))
         .drop("transactional_id", "txn")
     )
-    producers = written.select(*PARTITION, f.col("offset").alias("payload_offset"), "producer_id")
-    markers = (
-        first_records.join(producers, [*PARTITION, "payload_offset"], "left")
-        .join(judged.markers.drop("outcome"), [*PARTITION, "producer_id"], "left")
-        .groupBy(*PARTITION, "payload_offset")
-        .agg(
-            f.min(f.when(f.col("marker_offset") > f.col("payload_offset"), f.col("marker_offset"))).alias(
-                "critical_offset"
-            )
-        )
-        .withColumn("kind", f.lit(str(Critical.MARKER)))
+    ends = judged.written.select(
+        *PARTITION, f.col("offset").alias("payload_offset"), f.col("first_marker").alias("critical_offset")
+    )
+    markers = first_records.join(ends, [*PARTITION, "payload_offset"], "left").withColumn(
+        "kind", f.lit(str(Critical.MARKER))
     )
     return tombstones.select(*CRITICAL).unionByName(markers.select(*CRITICAL))
 
@@ -77,57 +73,41 @@ def check(judged: Judged) -> DataFrame:
     the broker's answer (`harness.systems.Control.compaction`). passed: the cleaner had done so after the delete
     horizon, which a batch within the cleaned range that is younger than the horizon proves. same_directory: the log
     directory's id did not change. was_served: the log was read over the wire at the end; served_digest: equal for equal
-    logs (`harness.brokers.segments.digest.batch_digest`).
+    logs (`harness.brokers.segments.batches.batch_digest`).
     """
     evidence = judged.evidence
-    critical = colocated(criticals(judged))
-    before, after = _offsets(evidence.before_return), _offsets(evidence.final)
-    rows = (
-        critical.join(judged.replicas.select(*REPLICA, "log_end", "high_watermark"), PARTITION)
-        .withColumnRenamed("log_end", "log_end_after")
-        .withColumnRenamed("high_watermark", "high_watermark_after")
+    held = _held(evidence)
+    at_payload = held.select(
+        *REPLICA, f.col("at").alias("payload_offset"), f.col("before").alias("had_payload"),
+        f.col("after").alias("has_payload"),
+    )  # fmt: skip
+    at_critical = held.select(
+        *REPLICA, f.col("at").alias("critical_offset"), f.col("before").alias("held_critical"),
+        f.col("after").alias("held_after"), "horizon_ms",
+    )  # fmt: skip
+    log_ends = judged.replicas.select(
+        *REPLICA, f.col("log_end").alias("log_end_after"), f.col("high_watermark").alias("high_watermark_after")
     )
-    at_payload = before.select(*REPLICA, f.col("at").alias("payload_offset"), f.lit(True).alias("had_payload"))
-    has_payload = after.select(*REPLICA, f.col("at").alias("payload_offset"), f.lit(True).alias("has_payload"))
-    at_critical = before.select(
-        *REPLICA, f.col("at").alias("critical_offset"), f.lit(True).alias("held_critical"), "horizon_ms"
-    )
-    still = after.select(*REPLICA, f.col("at").alias("critical_offset"), f.lit(True).alias("held_after"))
-    ends = evidence.before_return.groupBy(*REPLICA).agg((f.max("last_offset") + 1).alias("log_end_before"))
+    ends_before = evidence.before_return.groupBy(*REPLICA).agg((f.max("last_offset") + 1).alias("log_end_before"))
+    has_passed = f.coalesce(f.col("youngest_ms") >= f.col("horizon_ms"), f.lit(False))
     return (
-        colocated(rows)
-        .join(ends, REPLICA, "left")
+        colocated(colocated(criticals(judged)).join(log_ends, PARTITION))
+        .join(ends_before, REPLICA, "left")
         .join(at_payload, [*REPLICA, "payload_offset"], "left")
-        .join(has_payload, [*REPLICA, "payload_offset"], "left")
         .join(at_critical, [*REPLICA, "critical_offset"], "left")
-        .join(still, [*REPLICA, "critical_offset"], "left")
-        .join(colocated(_seen(judged)), [*REPLICA, "critical_offset"], "left")
+        .join(_seen(evidence), [*REPLICA, "critical_offset"], "left")
         .join(_cleaned_until(judged), REPLICA, "left")
         .join(_directories(judged), REPLICA, "left")
         .join(_served(judged), REPLICA, "left")
         .withColumn("cleaned_past", f.coalesce(f.col("cleaner_offset") > f.col("critical_offset"), f.lit(False)))
-        .withColumn(
-            "passed",
-            f.col("cleaned_past") & f.coalesce(f.col("youngest_ms") >= f.col("horizon_ms"), f.lit(False)),
-        )
         .select(
             *CRITICAL,
             "broker",
-            *(
-                f.coalesce(name, f.lit(False)).alias(name)
-                for name in (
-                    "had_payload",
-                    "has_payload",
-                    "held_critical",
-                    "held_after",
-                    "same_directory",
-                    "was_served",
-                )
-            ),
+            *(f.coalesce(name, f.lit(False)).alias(name) for name in FLAGS),
             f.col("seen_at_ms").isNotNull().alias("seen_there"),
             "removed_at_ms",
             "cleaned_past",
-            "passed",
+            (f.col("cleaned_past") & has_passed).alias("passed"),
             "log_end_before",
             "log_end_after",
             "high_watermark_after",
@@ -136,29 +116,37 @@ def check(judged: Judged) -> DataFrame:
     )
 
 
-def _offsets(entries: DataFrame) -> DataFrame:
-    """Return REPLICA, ``at``, horizon_ms: the offsets of all records and of all markers that are not emptied."""
-    return entries.where("offset IS NOT NULL OR marker IS NOT NULL").select(
-        *REPLICA, f.coalesce("offset", "last_offset").alias("at"), "horizon_ms"
+def _held(evidence: Evidence) -> DataFrame:
+    """Return REPLICA, ``at``, ``before``, ``after``, horizon_ms: which snapshots have which records and markers.
+
+    Emptied markers are left out. ``horizon_ms`` is that before the return.
+    """
+    is_before, is_after = f.col("snapshot") == BEFORE_RETURN, f.col("snapshot") == AFTER_REJOIN
+    return (
+        evidence.entries.where("judged AND (offset IS NOT NULL OR marker IS NOT NULL)")
+        .groupBy(*REPLICA, f.coalesce("offset", "last_offset").alias("at"))
+        .agg(
+            f.bool_or(is_before).alias("before"),
+            f.bool_or(is_after).alias("after"),
+            f.max(f.when(is_before, f.col("horizon_ms"))).alias("horizon_ms"),
+        )
     )
 
 
-def _seen(judged: Judged) -> DataFrame:
-    """Return REPLICA, critical_offset, ``seen_at_ms``, ``removed_at_ms`` from the observations."""
-    observations = judged.evidence.observations
-
-    def first_time(column: str, name: str, kinds: tuple[str, ...]) -> DataFrame:
-        return (
-            observations.select(*REPLICA, "time_ms", f.explode(column).alias("seen"))
-            .where(f.col("seen.kind").isin(*kinds))
-            .groupBy(*REPLICA, f.col("seen.offset").alias("critical_offset"))
-            .agg(f.min("time_ms").alias(name))
-        )
-
+def _seen(evidence: Evidence) -> DataFrame:
+    """Return REPLICA, critical_offset, ``seen_at_ms``, ``removed_at_ms`` from the observations, the first time."""
     # A marker that was emptied first is removed as an empty batch; an empty batch alone is no sight of a marker.
-    whole = ("tombstone", "commit", "abort")
-    return first_time("appeared", "seen_at_ms", whole).join(
-        first_time("removed", "removed_at_ms", (*whole, "empty")), [*REPLICA, "critical_offset"], "full"
+    whole = ("tombstone", *MARKERS)
+    appeared = evidence.appeared.where(f.col("kind").isin(*whole)).withColumnRenamed("time_ms", "seen_at_ms")
+    removed = (
+        evidence.observations.select(*REPLICA, "time_ms", f.explode("removed").alias("seen"))
+        .where(f.col("seen.kind").isin(*whole, "empty"))
+        .select(*REPLICA, f.col("seen.offset").alias("offset"), f.col("time_ms").alias("removed_at_ms"))
+    )
+    return (
+        colocated(appeared.unionByName(removed, allowMissingColumns=True))
+        .groupBy(*REPLICA, f.col("offset").alias("critical_offset"))
+        .agg(f.min("seen_at_ms").alias("seen_at_ms"), f.min("removed_at_ms").alias("removed_at_ms"))
     )
 
 
@@ -181,7 +169,7 @@ def _directories(judged: Judged) -> DataFrame:
 def _served(judged: Judged) -> DataFrame:
     """Return REPLICA, ``was_served``, ``served_digest`` of batches that were fetched after the rejoin."""
     return (
-        judged.evidence.at(AFTER_REJOIN, FETCH)
+        judged.evidence.entries.where((f.col("snapshot") == AFTER_REJOIN) & (f.col("source") == FETCH))
         .groupBy(*REPLICA)
         .agg(
             f.lit(True).alias("was_served"),

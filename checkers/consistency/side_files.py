@@ -79,11 +79,13 @@ def _snapshots(evidence: Evidence, replicas: DataFrame, opened: DataFrame) -> Da
         .select(
             *REPLICA,
             reason(
-                "its producer snapshot holds a transaction of producer %d open from %s on, its log from %s on",
-                "producer_id", number("in_snapshot", none="no offset"), number("in_log", none="no offset"),
+                "its producer snapshot holds a transaction of producer {producer_id} open from {in_snapshot} on, its "
+                "log from {in_log} on",
+                in_snapshot=number("in_snapshot", none="no offset"),
+                in_log=number("in_log", none="no offset"),
             ),
         )
-    )  # fmt: skip
+    )
 
 
 def _indexes(evidence: Evidence, replicas: DataFrame, beliefs: DataFrame) -> DataFrame:
@@ -113,9 +115,9 @@ def _indexes(evidence: Evidence, replicas: DataFrame, beliefs: DataFrame) -> Dat
         .select(
             *REPLICA,
             reason(
-                "%s %s the batch at offset %d among aborted transactions, and its log gives it as %s",
-                f.when(f.col("last_segment").isNull(), "the broker").otherwise("its .txnindex"),
-                f.when(f.col("inside"), "has").otherwise("does not have"), "at", "belief",
+                "{source} {has} the batch at offset {at} among aborted transactions, and its log gives it as {belief}",
+                source=f.when(f.col("last_segment").isNull(), "the broker").otherwise("its .txnindex"),
+                has=f.when(f.col("inside"), "has").otherwise("does not have"),
             ),
         )
-    )  # fmt: skip
+    )

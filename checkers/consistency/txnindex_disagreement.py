@@ -5,7 +5,7 @@ below the bound, against each other. The longer span may include a marker that i
 has removed the records that would show this. Or the replica with the longer span is right, and the other replica copied
 a log from which compaction had removed the transaction's first batches. The logs do not distinguish these cases, so
 there is no finding, but ``clean`` is forbidden. A replica that received every record may decide
-(`harness.audit.span_attribution`).
+(`harness.audit.attribution.attribute_spans`).
 
 Does not verify: spans that only one replica has, as compaction removes the index entry with the marker.
 
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
+from checkers.finding import reason
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -56,15 +57,14 @@ def compare(aborts: DataFrame, epochs: DataFrame, replicas: DataFrame) -> DataFr
             "producer_id",
             "last_offset",
             f.filter("all", lambda span: span["log_start"] <= f.col("longest.first_offset")).alias("spans"),
-            f.format_string(
-                "it counts what producer %d wrote from offset %d to %d as aborted, broker %d only from %d on: it "
-                "missed a marker in between, or the other one copied a log that was cleaned before",
-                "producer_id",
-                "longest.first_offset",
-                "last_offset",
-                "shortest.broker",
-                "shortest.first_offset",
-            ).alias("reason"),
+            reason(
+                "it counts what producer {producer_id} wrote from offset {longest_from} to {last_offset} as aborted, "
+                "broker {other} only from {shortest_from} on: it missed a marker in between, or the other one copied a "
+                "log that was cleaned before",
+                longest_from=f.col("longest.first_offset"),
+                other=f.col("shortest.broker"),
+                shortest_from=f.col("shortest.first_offset"),
+            ),
         )
     )
     # A replica's start offset of an epoch is never before the true one (see `unreplicated_tails`).

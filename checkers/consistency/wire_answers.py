@@ -22,10 +22,11 @@ from checkers.evidence.schemas import ABORTS
 from checkers.evidence.tables import REPLICA, checkpointed
 from checkers.finding import reason
 from checkers.replay.batch_outcomes import ABORTED, with_first_marker
+from harness.brokers.segments.markers import ABORT
 from harness.run_folder.store import AFTER_REJOIN
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from checkers.evidence.tables import Evidence
 
@@ -44,7 +45,7 @@ def with_served_aborts(evidence: Evidence) -> Evidence:
     listed = evidence.states.select(*REPLICA, f.explode("aborted").alias("txn")).select(
         *REPLICA, f.col("txn")[0].alias("producer_id"), f.col("txn")[1].alias("first_offset")
     )
-    aborts = evidence.entries.where("marker = 'abort'").select(
+    aborts = evidence.entries.where(f.col("marker") == ABORT).select(
         *REPLICA, "producer_id", f.col("last_offset").alias("marker_offset"), f.lit(ABORTED).alias("outcome")
     )
     spans = (
@@ -70,28 +71,24 @@ def _open_transactions_differ(replicas: DataFrame, opened: DataFrame) -> DataFra
         .select(
             *REPLICA,
             reason(
-                "the broker says that producer %d has %s open transaction, its log that it has %s",
-                "producer_id", _an_or_no("answered"), f.when(f.col("derived").isNull(), "none").otherwise("one"),
+                "the broker says that producer {producer_id} has {answered} open transaction, its log that it has "
+                "{derived}",
+                answered=f.when(f.col("answered").isNull(), "no").otherwise("an"),
+                derived=f.when(f.col("derived").isNull(), "none").otherwise("one"),
             ),
         )
-    )  # fmt: skip
+    )
 
 
 def _last_stable_past_open(replicas: DataFrame, opened: DataFrame) -> DataFrame:
     return (
-        opened
-        .join(replicas.select(*REPLICA, "last_stable_offset"), REPLICA)
+        opened.join(replicas.select(*REPLICA, "last_stable_offset"), REPLICA)
         .where("last_stable_offset > first_offset")
         .select(
             *REPLICA,
             reason(
-                "the broker's last stable offset %d is past offset %d, "
-                "where its log leaves a transaction open",
-                "last_stable_offset", "first_offset",
+                "the broker's last stable offset {last_stable_offset} is past offset {first_offset}, where its log "
+                "leaves a transaction open"
             ),
         )
-    )  # fmt: skip
-
-
-def _an_or_no(column: str) -> Column:
-    return f.when(f.col(column).isNull(), "no").otherwise("an")
+    )

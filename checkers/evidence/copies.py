@@ -9,23 +9,34 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from checkers.evidence.parse import DISK, READERS, Reader, log_rows, read_log_checkpoint
+from checkers.evidence.parse import (
+    DISK,
+    READERS,
+    STATE_FIELDS,
+    NotReadableError,
+    Reader,
+    fields_of,
+    json_object,
+    log_rows,
+    read_log_checkpoint,
+)
 from checkers.evidence.schemas import COORDINATORS, EPOCHS, PRODUCERS
-from checkers.evidence.spools import read_state, read_transactions
 from harness.brokers.segments.batches import CorruptLogError, iter_batches, iter_records
 from harness.brokers.segments.checkpoints import read_leader_epochs
-from harness.brokers.segments.ends import end_of_segment
-from harness.brokers.segments.folder import live_segments
+from harness.brokers.segments.folder import end_of_segment, live_segments
 from harness.brokers.segments.producer_snapshot import read_producer_snapshot
 from harness.brokers.segments.transaction_state import transaction_state
 from harness.run_folder.store import AFTER_REJOIN, COORDINATOR, STATE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from harness.brokers.copies.copies import Copies, ReplicaCopy
     from harness.brokers.segments.tombstones import Tombstones
+
+SPOOL_FIELDS = ("read_from", "read_to", "settled", "until")
+TRANSACTIONS = "transactions"
 
 Row = tuple[Any, ...]
 
@@ -34,28 +45,21 @@ def _head(copies: Copies, copy: ReplicaCopy) -> Row:
     return copies.run_id, AFTER_REJOIN, DISK, copy.broker, copy.topic, copy.partition
 
 
-def _logs(copies: Copies) -> Iterator[tuple[Row, Path]]:
-    for copy in copies.replicas:
-        for path in copy.logs:
-            yield (*_head(copies, copy), True), path
-
-
-def _indexes(copies: Copies) -> Iterator[tuple[Row, Path]]:
-    for copy in copies.replicas:
-        for segment in copy.segments:
-            if segment.txnindex is not None:
-                yield _head(copies, copy), copy.folder / segment.txnindex
-
-
-def _side_files(pattern: str) -> Callable[[Copies], Iterator[tuple[Row, Path]]]:
-    """Return a function that yields `_head` and path of every matching file of every replica."""
+def _files(
+    paths: Callable[[ReplicaCopy], Iterable[Path]], *more: Any
+) -> Callable[[Copies], Iterator[tuple[Row, Path]]]:
+    """Return a function that yields `_head`, ``more`` columns and path of these files of every replica."""
 
     def files(copies: Copies) -> Iterator[tuple[Row, Path]]:
         for copy in copies.replicas:
-            for path in sorted(copy.folder.glob(pattern)):
-                yield _head(copies, copy), path
+            for path in paths(copy):
+                yield (*_head(copies, copy), *more), path
 
     return files
+
+
+def _indexes(copy: ReplicaCopy) -> Iterable[Path]:
+    return (copy.folder / segment.txnindex for segment in copy.segments if segment.txnindex is not None)
 
 
 def _last_segments_or_answers(copies: Copies) -> Iterator[tuple[Row, Path]]:
@@ -64,10 +68,6 @@ def _last_segments_or_answers(copies: Copies) -> Iterator[tuple[Row, Path]]:
         answer = copy.folder / STATE
         head = (copies.run_id, AFTER_REJOIN, copy.broker, copy.topic, copy.partition)
         yield head, answer if answer.exists() else copy.logs[-1]
-
-
-def _no_files(_: Copies) -> Iterator[tuple[Row, Path]]:
-    yield from ()
 
 
 def _entries(path: Path, tombstones: Tombstones) -> Iterator[Row]:
@@ -86,7 +86,7 @@ def _coordinator_logs(copies: Copies) -> Iterator[tuple[Row, Path]]:
 
 def _coordinators(path: Path) -> Iterator[Row]:
     if path.name == COORDINATOR:
-        yield from read_transactions(path)
+        yield from _coordinator_answers(path)
         return
     try:
         for batch in iter_batches(path.read_bytes(), source=str(path)):
@@ -137,7 +137,7 @@ def replica_facts(folder: Path) -> dict[str, int | None]:
 
 def _state(last_log: Path) -> Iterator[Row]:
     if last_log.name == STATE:
-        yield from read_state(last_log)
+        yield from _answered_state(last_log)
         return
     facts = replica_facts(last_log.parent)
     yield (
@@ -146,17 +146,53 @@ def _state(last_log: Path) -> Iterator[Row]:
     )  # fmt: skip
 
 
+def _answered_state(path: Path) -> Iterator[Row]:
+    """Yield a replica's state by its broker's answer, with the columns of `STATES`.
+
+    ``served`` is true where the broker's answer is about the log as it was read: nothing was appended meanwhile, and
+    reading began at the log start offset. The high watermark is at most the offset up to which the log was read.
+    Offsets below the first one that was read count as offsets below the log start: their absence proves nothing.
+    """
+    content = json_object(path.read_bytes(), str(path))
+    log_start, high_watermark, *transactions = fields_of(content, STATE_FIELDS, str(path))
+    read_from, read_to, settled, until = fields_of(content, SPOOL_FIELDS, str(path))
+    served = settled and read_from <= log_start
+    yield (
+        served, max(log_start, read_from), min(high_watermark, read_to),
+        *(transactions if served else (None,) * len(transactions)),
+        None, None, None, read_to, until is not None,
+    )  # fmt: skip
+
+
+def _coordinator_answers(path: Path) -> Iterator[Row]:
+    """Yield the latest state of each transactional id of a coordinator, with the columns of `COORDINATORS`."""
+    (transactions,) = fields_of(json_object(path.read_bytes(), str(path)), (TRANSACTIONS,), str(path))
+    for one in transactions:
+        try:
+            transactional_id, producer_id, state = one
+        except (TypeError, ValueError) as error:
+            raise NotReadableError(f"{path}: {one} is not a transactional id, a producer id and a state") from error
+        yield 0, transactional_id, producer_id, state
+
+
 def entries_of_copies(tombstones: Tombstones) -> Reader:
     """Return the reader of logs; ``tombstones``: which records delete a key."""
-    return replace(READERS["entries"], files=_logs, rows=partial(_entries, tombstones=tombstones))
+    return replace(
+        READERS["entries"], files=_files(lambda copy: copy.logs, True), rows=partial(_entries, tombstones=tombstones)
+    )
 
 
 SIDE_READERS_OF_COPIES: dict[str, Reader] = {
-    "aborts": replace(READERS["aborts"], files=_indexes),
-    "producers": Reader("a producer snapshot", PRODUCERS, _side_files("*.snapshot"), _producers),
-    "epochs": Reader("a checkpoint of leader epochs", EPOCHS, _side_files("leader-epoch-checkpoint"), _epochs),
+    "aborts": replace(READERS["aborts"], files=_files(_indexes)),
+    "producers": Reader(
+        "a producer snapshot", PRODUCERS, _files(lambda copy: sorted(copy.folder.glob("*.snapshot"))), _producers
+    ),
+    "epochs": Reader(
+        "a checkpoint of leader epochs",
+        EPOCHS,
+        _files(lambda copy: copy.folder.glob("leader-epoch-checkpoint")),
+        _epochs,
+    ),
     "coordinators": Reader("a log of transaction states", COORDINATORS, _coordinator_logs, _coordinators),
     "states": replace(READERS["states"], files=_last_segments_or_answers, rows=_state),
-    "history": replace(READERS["history"], files=_no_files),
-    "observations": replace(READERS["observations"], files=_no_files),
 }

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from checkers.evidence.retentions import retentions_ms
 from checkers.evidence.schemas import ABORTS, ENTRIES, HISTORY, OBSERVATIONS, SETTINGS, STATES
 from harness.brokers.segments.batches import Batch, CorruptLogError, Record, iter_entries, iter_records, marker
 from harness.brokers.segments.checkpoints import read_checkpoint
@@ -37,6 +36,15 @@ STATE_FIELDS = ("log_start", "high_watermark", "last_stable_offset", "aborted", 
 """Fields of a broker's answer about a replica, in the order of `STATES`."""
 CHECKPOINTS = ("log-start-offset", "replication-offset")
 """The checkpoints that replace the first two fields where the broker was not asked."""
+
+RETENTIONS = (
+    ("delete.retention.ms", "log.cleaner.delete.retention.ms", 86_400_000),
+    ("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", 0),
+)
+"""Topic setting, broker setting and Kafka's default, in the order of `SETTINGS`. The topic's setting takes precedence
+over the brokers', and that over the default."""
+CLOCK_SKEW = "clock-skew"
+"""The nemesis that sets clocks forward: brokers measure these times by their own clocks, which then are wrong."""
 
 Row = tuple[Any, ...]
 
@@ -184,60 +192,37 @@ def _aborts(path: Path) -> Iterator[Row]:
         yield (aborted.producer_id, aborted.first_offset, aborted.last_offset)
 
 
-@dataclass(frozen=True)
-class _ReplicaPaths:
-    """The paths of a replica's checkpoints and of its broker's answers; ``name`` is the name of its folder."""
+def _replicas(folder: RunFolder) -> Iterator[tuple[Row, tuple[RunFolder, Path, Path]]]:
+    """Yield run, snapshot, broker, topic, partition of every replica that has files or answers.
 
-    folder: RunFolder
-    broker: str
-    snapshot: str
-    name: str
-
-    @property
-    def checkpoints(self) -> Path:
-        """The folder of the broker's checkpoints."""
-        return self.folder.path / store.BROKERS / self.broker / self.snapshot
-
-    @property
-    def served(self) -> Path:
-        """The folder of the broker's answers about the replica."""
-        return self.folder.path / store.FETCHED / self.broker / self.snapshot / self.name
-
-
-def _replicas(folder: RunFolder) -> Iterator[tuple[Row, _ReplicaPaths]]:
-    """Yield run, snapshot, broker, topic, partition of every replica that has files or answers."""
-    tops = (folder.path / top for top in (store.BROKERS, store.FETCHED))
-    places = {path.parts[-3:] for top in tops for path in top.glob("*/*/*/") if folder.has(path)}
+    Also the folder of its broker's checkpoints, and the folder of its broker's answers about the replica.
+    """
+    stored, fetched = folder.path / store.BROKERS, folder.path / store.FETCHED
+    places = {path.parts[-3:] for top in (stored, fetched) for path in top.glob("*/*/*/") if folder.has(path)}
     for broker, snapshot, name in sorted(places):
         head = (folder.run_id, snapshot, int(broker), *_topic_partition(name))
-        yield head, _ReplicaPaths(folder, broker, snapshot, name)
+        yield head, (folder, stored / broker / snapshot, fetched / broker / snapshot / name)
 
 
-def _state(paths: _ReplicaPaths) -> Iterator[Row]:
+def _state(replica: tuple[RunFolder, Path, Path]) -> Iterator[Row]:
     """Yield the fields of the broker's answer about the replica, else those of its checkpoints."""
-    partition = _topic_partition(paths.name)
-    answer = paths.served / store.STATE
+    folder, checkpoints, served = replica
+    answer = served / store.STATE
     compaction: dict[str, Any] = {}
 
     def checkpoint(name: str) -> int:
-        is_there = paths.folder.has(paths.checkpoints / f"{name}-checkpoint")
-        return (read_log_checkpoint(paths.checkpoints, name, partition) if is_there else None) or 0
+        is_there = folder.has(checkpoints / f"{name}-checkpoint")
+        return (read_log_checkpoint(checkpoints, name, _topic_partition(served.name)) if is_there else None) or 0
 
-    if paths.folder.has(answer):
+    if folder.has(answer):
         state = json_object(answer.read_bytes(), str(answer))
         fields = (True, *fields_of(state, STATE_FIELDS, str(answer)))
         compaction = state.get("compaction", {})
     else:
         log_start, high_watermark = map(checkpoint, CHECKPOINTS)
         fields = (False, log_start, high_watermark, None, None, None)
-    yield (
-        *fields,
-        compaction.get("cleaner_offset", checkpoint("cleaner-offset")),
-        _directory_id(paths),
-        None,
-        None,
-        None,
-    )
+    cleaner_offset = compaction.get("cleaner_offset", checkpoint("cleaner-offset"))
+    yield (*fields, cleaner_offset, _directory_id(folder, checkpoints), None, None, None)
 
 
 def read_log_checkpoint(folder: Path, name: str, partition: tuple[str, int]) -> int | None:
@@ -246,12 +231,12 @@ def read_log_checkpoint(folder: Path, name: str, partition: tuple[str, int]) -> 
     return read_checkpoint(path.read_bytes(), source=str(path)).get(partition) if path.exists() else None
 
 
-def _directory_id(paths: _ReplicaPaths) -> str | None:
+def _directory_id(folder: RunFolder, checkpoints: Path) -> str | None:
     """Return the id of a broker's log directory; a broker that starts with an empty one gets another id."""
-    uuid, properties = paths.checkpoints / store.BROKER_UUID, paths.checkpoints / "meta.properties"
-    if paths.folder.has(uuid):
+    uuid, properties = checkpoints / store.BROKER_UUID, checkpoints / "meta.properties"
+    if folder.has(uuid):
         return uuid.read_text().strip()
-    lines = properties.read_text(errors="replace").splitlines() if paths.folder.has(properties) else []
+    lines = properties.read_text(errors="replace").splitlines() if folder.has(properties) else []
     return next((line.partition("=")[2] for line in lines if line.startswith("directory.id=")), None)
 
 
@@ -274,6 +259,24 @@ def _json_lines(schema: t.StructType) -> Callable[[Path], Iterator[Row]]:
                 yield tuple(op.get(name) for name in names)
 
     return rows
+
+
+def retentions_ms(manifest: dict[str, Any]) -> tuple[int | None, ...]:
+    """Return each setting; None where the manifest has no settings, and where the nemesis set clocks forward.
+
+    Raises ValueError for a setting that is not a number.
+    """
+    if "topic_settings" not in manifest or manifest.get("nemesis") == CLOCK_SKEW:
+        return (None,) * len(RETENTIONS)
+    topic, broker = manifest["topic_settings"], manifest.get("broker_settings", {})
+    return tuple(_setting(name, topic.get(name, broker.get(of_broker, own))) for name, of_broker, own in RETENTIONS)
+
+
+def _setting(name: str, value: Any) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} is no number: {value!r}") from error
 
 
 def _settings(path: Path) -> Iterator[Row]:

@@ -7,148 +7,87 @@ from pyspark.sql import types as t
 LONG, INT, TEXT, FLAG = t.LongType(), t.IntegerType(), t.StringType(), t.BooleanType()
 
 
-def _table(**columns: t.DataType) -> t.StructType:
+def table(**columns: t.DataType) -> t.StructType:
+    """Return the schema of a table with these columns."""
     return t.StructType([t.StructField(name, type_) for name, type_ in columns.items()])
 
 
 def _evidence(**columns: t.DataType) -> t.StructType:
-    return _table(run=TEXT, **columns, problem=TEXT)
+    return table(run=TEXT, **columns, problem=TEXT)
 
 
 _REPLICA_FILE: dict[str, t.DataType] = {
-    "snapshot": TEXT,
-    "source": TEXT,
-    "broker": INT,
-    "topic": TEXT,
-    "partition": INT,
-}
+    "snapshot": TEXT, "source": TEXT, "broker": INT, "topic": TEXT, "partition": INT
+}  # fmt: skip
 """The columns that follow from the path of a replica's file. ``source`` is disk or fetch."""
 
 ENTRIES = _evidence(
-    **_REPLICA_FILE,
-    judged=FLAG,
-    base_offset=LONG,
-    last_offset=LONG,
-    leader_epoch=INT,
-    crc=LONG,
-    producer_id=LONG,
-    producer_epoch=INT,
-    transactional=FLAG,
-    control=FLAG,
-    marker=TEXT,
-    horizon_ms=LONG,
-    max_timestamp_ms=LONG,
-    first_in_batch=FLAG,
-    offset=LONG,
-    key=t.BinaryType(),
-    tombstone=FLAG,
-    txn=TEXT,
-)
+    **_REPLICA_FILE, judged=FLAG,
+    base_offset=LONG, last_offset=LONG, leader_epoch=INT, crc=LONG,
+    producer_id=LONG, producer_epoch=INT, transactional=FLAG, control=FLAG, marker=TEXT,
+    horizon_ms=LONG, max_timestamp_ms=LONG,
+    first_in_batch=FLAG, offset=LONG, key=t.BinaryType(), tombstone=FLAG, txn=TEXT,
+)  # fmt: skip
 """A row is one record, or one batch without records (a control batch, or a batch that compaction emptied): then
 ``offset``, ``key``, ``tombstone`` and ``txn`` (the record header) are null. ``judged``: whether the checkers judge the
 replica by this source at that snapshot: by its files, or by what its broker served if the files are not Kafka logs."""
 
-ABORTS = _evidence(
-    **_REPLICA_FILE,
-    producer_id=LONG,
-    first_offset=LONG,
-    last_offset=LONG,
-)
+ABORTS = _evidence(**_REPLICA_FILE, producer_id=LONG, first_offset=LONG, last_offset=LONG)
 """``.txnindex`` entries; ``last_offset`` is the offset of the ABORT marker (`CompletedTxn`)."""
 
 PRODUCERS = _evidence(
-    **_REPLICA_FILE,
-    as_of=LONG,
-    producer_id=LONG,
-    producer_epoch=INT,
-    last_offset=LONG,
-    first_offset=LONG,
+    **_REPLICA_FILE, as_of=LONG, producer_id=LONG, producer_epoch=INT, last_offset=LONG, first_offset=LONG
 )
 """Entries of producer snapshots: the replica's state of each producer when its log ended at ``as_of``; ``first_offset``
 is the first offset of the producer's open transaction, null where none was open. A snapshot without producers is one
 row whose producer is null."""
 
-EPOCHS = _evidence(
-    **_REPLICA_FILE,
-    leader_epoch=INT,
-    start_offset=LONG,
-)
+EPOCHS = _evidence(**_REPLICA_FILE, leader_epoch=INT, start_offset=LONG)
 """Entries of a replica's ``leader-epoch-checkpoint``: leader epochs, and the offset at which each began."""
 
-COORDINATORS = _evidence(
-    broker=INT,
-    partition=INT,
-    offset=LONG,
-    transactional_id=TEXT,
-    producer_id=LONG,
-    state=TEXT,
-)
+COORDINATORS = _evidence(broker=INT, partition=INT, offset=LONG, transactional_id=TEXT, producer_id=LONG, state=TEXT)
 """Records of ``__transaction_state``; ``producer_id`` and ``state`` are null where the coordinator has expired the id.
 For a running cluster: the answers of each transaction coordinator; ``partition`` is null."""
 
 STATES = _evidence(
-    snapshot=TEXT,
-    broker=INT,
-    topic=TEXT,
-    partition=INT,
-    served=FLAG,
-    log_start=LONG,
-    high_watermark=LONG,
-    last_stable_offset=LONG,
-    aborted=t.ArrayType(t.ArrayType(LONG)),
-    open=t.ArrayType(t.ArrayType(LONG)),
-    cleaner_offset=LONG,
-    directory_id=TEXT,
-    last_segment=LONG,
-    log_end=LONG,
-    cut=FLAG,
-)
+    snapshot=TEXT, broker=INT, topic=TEXT, partition=INT, served=FLAG,
+    log_start=LONG, high_watermark=LONG, last_stable_offset=LONG,
+    aborted=t.ArrayType(t.ArrayType(LONG)), open=t.ArrayType(t.ArrayType(LONG)),
+    cleaner_offset=LONG, directory_id=TEXT, last_segment=LONG, log_end=LONG, cut=FLAG,
+)  # fmt: skip
 """The state of a replica at a snapshot. ``served``: the broker was asked over the wire; else the state comes from
 checkpoints, and ``last_stable_offset``, ``aborted`` and ``open`` are null. ``last_segment``: first offset of the last
 segment, for copies; ``log_end``: the offset after the last whole batch, for copies and for logs that were read from a
 running cluster; ``cut``: for the latter, whether the log goes on after the offset where reading stopped on purpose."""
 
 HISTORY = _evidence(
-    index=LONG,
-    type=TEXT,
-    f=TEXT,
-    op=LONG,
-    time_ms=LONG,
-    process=TEXT,
-    part=TEXT,
-    phase=TEXT,
-    transactional_id=TEXT,
-    txn=LONG,
-    topic=TEXT,
-    partition=INT,
-    offset=LONG,
-    key=TEXT,
-    tombstone=FLAG,
-    broker=INT,
-    position=LONG,
-    records=t.ArrayType(_table(offset=LONG, key=TEXT)),
-)
+    index=LONG, type=TEXT, f=TEXT, op=LONG, time_ms=LONG, process=TEXT, part=TEXT, phase=TEXT,
+    transactional_id=TEXT, txn=LONG,
+    topic=TEXT, partition=INT, offset=LONG, key=TEXT, tombstone=FLAG,
+    broker=INT, position=LONG, records=t.ArrayType(table(offset=LONG, key=TEXT)),
+)  # fmt: skip
 """Client operations, as `harness.run_folder.history` writes them."""
 
-_ENTRIES_SEEN = t.ArrayType(_table(offset=LONG, kind=TEXT, producer_id=LONG))
+_ENTRIES_SEEN = t.ArrayType(table(offset=LONG, kind=TEXT, producer_id=LONG))
 OBSERVATIONS = _evidence(
-    time_ms=LONG,
-    broker=INT,
-    topic=TEXT,
-    partition=INT,
-    log_start=LONG,
-    high_watermark=LONG,
-    last_stable_offset=LONG,
-    log_end=LONG,
-    batches=LONG,
-    digest=LONG,
-    appeared=_ENTRIES_SEEN,
-    removed=_ENTRIES_SEEN,
-)
+    time_ms=LONG, broker=INT, topic=TEXT, partition=INT,
+    log_start=LONG, high_watermark=LONG, last_stable_offset=LONG, log_end=LONG,
+    batches=LONG, digest=LONG, appeared=_ENTRIES_SEEN, removed=_ENTRIES_SEEN,
+)  # fmt: skip
 """The observer's observations, as `harness.cluster.observe` writes it."""
 
-SETTINGS = _evidence(
-    delete_retention_ms=LONG,
-    min_compaction_lag_ms=LONG,
-)
-"""Settings of a run's topics, from the manifest (`checkers.evidence.retentions`); null where they are unknown."""
+SETTINGS = _evidence(delete_retention_ms=LONG, min_compaction_lag_ms=LONG)
+"""Settings of a run's topics, from the manifest (`parse.retentions_ms`); null where they are unknown."""
+
+SCHEMAS = {
+    "entries": ENTRIES,
+    "aborts": ABORTS,
+    "states": STATES,
+    "history": HISTORY,
+    "observations": OBSERVATIONS,
+    "producers": PRODUCERS,
+    "epochs": EPOCHS,
+    "coordinators": COORDINATORS,
+    "settings": SETTINGS,
+}
+"""By name of the `checkers.evidence.tables.Evidence` field."""

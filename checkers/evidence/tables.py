@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache, reduce
+from functools import cache, cached_property, reduce
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark.sql import DataFrame
@@ -11,24 +11,14 @@ from pyspark.sql import functions as f
 
 from checkers.evidence.copies import SIDE_READERS_OF_COPIES, entries_of_copies
 from checkers.evidence.parse import READERS, Reader, read
-from checkers.evidence.schemas import (
-    ABORTS,
-    COORDINATORS,
-    ENTRIES,
-    EPOCHS,
-    HISTORY,
-    OBSERVATIONS,
-    PRODUCERS,
-    SETTINGS,
-    STATES,
-)
-from harness.brokers.segments.digest import DIGEST_MODULUS
+from checkers.evidence.schemas import SCHEMAS
+from harness.brokers.segments.batches import DIGEST_MODULUS
 from harness.errors import UsageError
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from harness.spark.threads import threads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import Column, Row, SparkSession
@@ -43,19 +33,6 @@ REPLICA = [*PARTITION, "broker"]
 """Columns that identify a replica of a partition."""
 Place: TypeAlias = tuple[str, str, int]
 """The values of `PARTITION`: run, topic, partition."""
-
-SCHEMAS = {
-    "entries": ENTRIES,
-    "aborts": ABORTS,
-    "states": STATES,
-    "history": HISTORY,
-    "observations": OBSERVATIONS,
-    "producers": PRODUCERS,
-    "epochs": EPOCHS,
-    "coordinators": COORDINATORS,
-    "settings": SETTINGS,
-}
-"""By name of the `Evidence` field."""
 
 PLANNERS = 2
 """Threads that plan: a new JVM interprets most of the code that planning calls, and each thread uses one core."""
@@ -74,8 +51,7 @@ class Evidence:
     """All evidence of some runs, with the columns that `checkers.evidence.schemas` describes.
 
     ``entries``: every replica at every snapshot, both sources. ``aborts``: from disk. ``producers``, ``epochs``
-    and ``coordinators``: only for copies from a cluster; a run has the history of its clients instead.
-    ``settings``: only for runs.
+    and ``coordinators``: only for copies from a cluster. ``history``, ``observations`` and ``settings``: only for runs.
     ``has_clients``: whether there is a history of client ops; without one, only replicas can be compared.
     """
 
@@ -90,33 +66,35 @@ class Evidence:
     settings: DataFrame
     has_clients: bool
 
-    def at(self, snapshot: str, source: str) -> DataFrame:
-        """Entries of one snapshot and source."""
-        return self.entries.where((f.col("snapshot") == snapshot) & (f.col("source") == source))
-
-    @property
+    @cached_property
     def final(self) -> DataFrame:
         """Entries after the rejoin, which are judged."""
         return self.entries.where((f.col("snapshot") == AFTER_REJOIN) & f.col("judged"))
 
-    @property
+    @cached_property
     def before_return(self) -> DataFrame:
         """Entries just before the absent broker came back."""
         return self.entries.where((f.col("snapshot") == BEFORE_RETURN) & f.col("judged"))
 
+    @cached_property
+    def appeared(self) -> DataFrame:
+        """REPLICA, time_ms, offset, kind, producer_id: each record and marker that the observer saw appear."""
+        seen = self.observations.select(*REPLICA, "time_ms", f.explode("appeared").alias("seen"))
+        return seen.select(*REPLICA, "time_ms", "seen.*")
+
     @property
     def problems(self) -> DataFrame:
-        """``problem`` of every file that is cut or corrupt from some position on."""
-        tables: list[DataFrame] = [getattr(self, name) for name in SCHEMAS]
-        return reduce(DataFrame.unionAll, (table.where("problem IS NOT NULL").select("problem") for table in tables))
+        """``problem`` of every file of a run that is cut or corrupt from some position on."""
+        return self._problems(READERS, "problem")
 
     @property
     def damaged(self) -> DataFrame:
         """REPLICA and ``problem`` of every file of a replica that is cut or corrupt from some position on."""
-        tables = (self.entries, self.aborts, self.states, self.producers, self.epochs)
-        return reduce(
-            DataFrame.unionAll, (table.where("problem IS NOT NULL").select(*REPLICA, "problem") for table in tables)
-        )
+        return self._problems(("entries", "aborts", "states", "producers", "epochs"), *REPLICA, "problem")
+
+    def _problems(self, names: Iterable[str], *columns: str) -> DataFrame:
+        tables: Iterator[DataFrame] = (getattr(self, name).select(*columns) for name in names)
+        return reduce(DataFrame.unionAll, tables).where("problem IS NOT NULL")
 
 
 def load(spark: SparkSession, folders: Sequence[RunFolder]) -> Evidence:
@@ -143,7 +121,7 @@ def load_side_files(spark: SparkSession, copies: Sequence[Copies]) -> Evidence:
 def _evidence(spark: SparkSession, readers: Mapping[str, Reader], folders: Sequence[Any]) -> Evidence:
     def table(name: str) -> DataFrame:
         if name not in readers:
-            return empty(spark.range(0), SCHEMAS[name])
+            return empty(spark.range(0, 0, 1, 1), SCHEMAS[name])
         return _table(spark, readers[name], folders, TASKS.get(name, 1))
 
     with threads(spark, PLANNERS) as pool:
@@ -157,7 +135,7 @@ def empty(no_rows: DataFrame, schema: StructType) -> DataFrame:
 
 
 def digest_share() -> Column:
-    """Return one batch's share of its log's digest, by `harness.brokers.segments.digest.batch_digest`."""
+    """Return one batch's share of its log's digest, by `harness.brokers.segments.batches.batch_digest`."""
     return f.col("crc") * (f.pmod(f.col("base_offset"), f.lit(DIGEST_MODULUS)) + 1)
 
 

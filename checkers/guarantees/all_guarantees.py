@@ -18,6 +18,6 @@ GUARANTEES = (last_value, order, offsets, tombstones, compaction_lag, control_ba
 
 
 def check(judged: Judged) -> DataFrame:
-    """Return `results.RESULTS` of every guarantee and replica with anything to compare."""
+    """Return `checkers.finding.results` of every guarantee and replica with anything to compare."""
     observed = observed_removals(judged)
     return colocated(reduce(DataFrame.unionByName, (one.check(observed) for one in GUARANTEES)))

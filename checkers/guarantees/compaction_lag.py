@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.guarantees.results import results
+from checkers.finding import results, sentence
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,17 +29,14 @@ NAME = "min-compaction-lag"
 
 
 def check(observed: ObservedRemovals) -> DataFrame:
-    """Return `RESULTS`."""
+    """Return `checkers.finding.results`."""
     return results(
         observed.removals.where("min_compaction_lag_ms > 0"),
         NAME,
         violation="age_ms < min_compaction_lag_ms",
-        explanation=f.format_string(
-            "the %s at offset %d was gone at most %d ms after it was written, and min.compaction.lag.ms is %d",
-            "kind",
-            "offset",
-            "age_ms",
-            "min_compaction_lag_ms",
+        explanation=sentence(
+            "the {kind} at offset {offset} was gone at most {age_ms} ms after it was written, and "
+            "min.compaction.lag.ms is {min_compaction_lag_ms}"
         ),
         witness={name: f.col(name) for name in ("age_ms", "min_compaction_lag_ms", "time_ms")},
     )

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
-from checkers.guarantees.results import results
+from checkers.finding import results, sentence
+from harness.brokers.segments.markers import MARKERS
 from harness.run_folder.store import BEFORE_RETURN
 
 if TYPE_CHECKING:
@@ -33,11 +34,10 @@ if TYPE_CHECKING:
     from checkers.guarantees.removals import ObservedRemovals
 
 NAME = "control-batches"
-MARKERS = "kind IN ('commit', 'abort')"
 
 
 def check(observed: ObservedRemovals) -> DataFrame:
-    """Return `RESULTS`; the offset is the marker's."""
+    """Return `checkers.finding.results`; the offset is the marker's."""
     rows = _removed_before_data(observed).unionByName(_removed_too_early(observed)).unionByName(_refilled(observed))
     return results(
         colocated(rows), NAME, violation="why IS NOT NULL", explanation=f.col("why"), witness={"told": f.col("why")}
@@ -47,14 +47,13 @@ def check(observed: ObservedRemovals) -> DataFrame:
 def _removed_before_data(observed: ObservedRemovals) -> DataFrame:
     judged = observed.judged
     had = (
-        observed.sightings.where(f"NOT is_gone AND {MARKERS}")
+        observed.sightings.where(~f.col("is_gone") & f.col("kind").isin(*MARKERS))
         .select(*REPLICA, "offset", "producer_id")
         .unionByName(
             _before(observed)
-            .where("marker IN ('commit', 'abort')")
+            .where(f.col("marker").isin(*MARKERS))
             .select(*REPLICA, f.col("last_offset").alias("offset"), "producer_id")
         )
-        .distinct()
     )
     data = judged.beliefs.where("transactional").select(
         *REPLICA, "producer_id", f.col("last_offset").alias("data_at"), "decided_by"
@@ -73,12 +72,9 @@ def _removed_before_data(observed: ObservedRemovals) -> DataFrame:
             "offset",
             f.when(
                 f.col("left_at").isNotNull(),
-                f.format_string(
-                    "the marker at offset %d is gone, and the batch that ends at offset %d, of its transaction "
-                    "(producer %d), is still there",
-                    "offset",
-                    "left_at",
-                    "producer_id",
+                sentence(
+                    "the marker at offset {offset} is gone, and the batch that ends at offset {left_at}, of its "
+                    "transaction (producer {producer_id}), is still there"
                 ),
             ).alias("why"),
         )
@@ -86,17 +82,15 @@ def _removed_before_data(observed: ObservedRemovals) -> DataFrame:
 
 
 def _removed_too_early(observed: ObservedRemovals) -> DataFrame:
-    return observed.removals.where(f"{MARKERS} AND delete_retention_ms IS NOT NULL").select(
+    return observed.removals.where(f.col("kind").isin(*MARKERS) & f.col("delete_retention_ms").isNotNull()).select(
         *REPLICA,
         "offset",
         f.when(
             f.col("age_ms") < f.col("delete_retention_ms"),
-            f.format_string(
-                "the %s marker at offset %d was gone at most %d ms after it was written, and delete.retention.ms is %d",
-                f.upper("kind"),
-                "offset",
-                "age_ms",
-                "delete_retention_ms",
+            sentence(
+                "the {kind} marker at offset {offset} was gone at most {age_ms} ms after it was written, and "
+                "delete.retention.ms is {delete_retention_ms}",
+                kind=f.upper("kind"),
             ),
         ).alias("why"),
     )
@@ -115,7 +109,8 @@ def _refilled(observed: ObservedRemovals) -> DataFrame:
     full = _full_at_end(observed).withColumn("is_full", f.lit(True))
     seen = observed.sightings.where("kind = 'empty'").select(*REPLICA, "offset")
     return (
-        colocated(stored.unionByName(seen).distinct())
+        colocated(stored.unionByName(seen))
+        .distinct()
         .join(colocated(markers), [*PARTITION, "offset"], "left_semi")
         .join(colocated(same_directory), REPLICA, "left_semi")
         .join(full, [*REPLICA, "offset"], "left")
@@ -123,8 +118,7 @@ def _refilled(observed: ObservedRemovals) -> DataFrame:
             *REPLICA,
             "offset",
             f.when(
-                f.col("is_full"),
-                f.format_string("the control batch at offset %d was empty, and is a full marker again", "offset"),
+                f.col("is_full"), sentence("the control batch at offset {offset} was empty, and is a full marker again")
             ).alias("why"),
         )
     )
@@ -138,5 +132,5 @@ def _before(observed: ObservedRemovals) -> DataFrame:
 
 
 def _full_at_end(observed: ObservedRemovals) -> DataFrame:
-    full = observed.judged.evidence.final.where("marker IN ('commit', 'abort')")
+    full = observed.judged.evidence.final.where(f.col("marker").isin(*MARKERS))
     return full.select(*REPLICA, f.col("last_offset").alias("offset"))

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
-from checkers.finding import number, printable
-from checkers.guarantees.results import results
-from checkers.replay.truth import client_outcomes, true_states
+from checkers.finding import printable, results, sentence
+from checkers.replay.truth import client_outcomes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,7 +32,7 @@ NAME = "last-value"
 
 
 def check(observed: ObservedRemovals) -> DataFrame:
-    """Return `RESULTS`; the offset is that of the last committed record."""
+    """Return `checkers.finding.results`; the offset is that of the last committed record."""
     judged = observed.judged
     unacknowledged = client_outcomes(judged.evidence.history).where("client_outcome IS NULL").select("run", "txn")
     undecided = judged.written.join(unacknowledged, ["run", "txn"], "left_semi").select(
@@ -41,9 +40,7 @@ def check(observed: ObservedRemovals) -> DataFrame:
     )
     wrong = judged.differing_keys.select(*REPLICA, "key", "here_offset", f.lit(True).alias("wrong"))
     rows = (
-        colocated(true_states(judged.written).join(judged.replicas.select(*REPLICA, "log_start"), PARTITION))
-        .where("true_offset >= log_start")
-        .join(colocated(undecided), [*PARTITION, "true_offset"], "left_anti")
+        judged.expected.join(colocated(undecided), [*PARTITION, "true_offset"], "left_anti")
         .join(wrong, [*REPLICA, "key"], "left")
         .withColumn("offset", f.col("true_offset"))
     )
@@ -51,14 +48,11 @@ def check(observed: ObservedRemovals) -> DataFrame:
         rows,
         NAME,
         violation="wrong",
-        explanation=f.format_string(
-            "key %s: its last committed record is the %s at offset %d, and this replica gives %s",
-            printable("key"),
-            f.when(f.col("true_tombstone"), "delete").otherwise("value"),
-            "true_offset",
-            f.when(f.col("here_offset").isNull(), "nothing").otherwise(
-                f.concat(f.lit("the record at "), number("here_offset"))
-            ),
+        explanation=sentence(
+            "key {key}: its last committed record is the {what} at offset {true_offset}, and this replica gives {here}",
+            key=printable("key"),
+            what=f.when(f.col("true_tombstone"), "delete").otherwise("value"),
+            here=f.when(f.col("here_offset").isNull(), "nothing").otherwise(sentence("the record at {here_offset}")),
         ),
         witness={"last_committed_at": f.col("true_offset"), "last_here_at": f.col("here_offset")},
     )

@@ -16,19 +16,18 @@ marker keeps its type: `ControlRecordType`, which nothing rewrites; compaction m
 
 from __future__ import annotations
 
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
-from checkers.finding import printable
-from checkers.guarantees.results import results
+from checkers.finding import printable, results, sentence
+from harness.brokers.segments.markers import MARKERS
 from harness.run_folder.store import BEFORE_RETURN
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from checkers.guarantees.removals import ObservedRemovals
 
 NAME = "offsets"
@@ -38,8 +37,9 @@ CLIENT, OBSERVER, BEFORE, AFTER = range(4)
 
 
 def check(observed: ObservedRemovals) -> DataFrame:
-    """Return `RESULTS`."""
-    facts = colocated(_from_clients(observed).unionByName(_from_logs(observed)).unionByName(_from_observer(observed)))
+    """Return `checkers.finding.results`."""
+    sources = (_from_clients(observed), _from_logs(observed), _from_observer(observed))
+    facts = colocated(reduce(partial(DataFrame.unionByName, allowMissingColumns=True), sources))
     in_time = Window.partitionBy(*PARTITION, "offset").orderBy(
         "fact_source", "time_ms", f.asc_nulls_first("broker"), *FACTS
     )
@@ -51,13 +51,14 @@ def check(observed: ObservedRemovals) -> DataFrame:
         rows,
         NAME,
         violation=differs[0] | differs[1] | differs[2] | differs[3],
-        explanation=f.format_string(
-            "offset %d is a %s (key %s, transaction %s) here, and was a %s (key %s, transaction %s)",
-            "offset", "kind", printable("key"), printable("txn", none="none"), "first_kind", printable("first_key"),
-            printable("first_txn", none="none"),
+        explanation=sentence(
+            "offset {offset} is a {kind} (key {key}, transaction {txn}) here, and was a {first_kind} (key {first_key}, "
+            "transaction {first_txn})",
+            **{name: printable(name) for name in ("key", "first_key")},
+            **{name: printable(name, none="none") for name in ("txn", "first_txn")},
         ),
         witness={name: f.col(name).cast("string") for one in FACTS for name in (one, f"first_{one}")},
-    )  # fmt: skip
+    )
 
 
 def _record_kind() -> f.Column:  # type: ignore[name-defined]
@@ -67,14 +68,12 @@ def _record_kind() -> f.Column:  # type: ignore[name-defined]
 def _from_clients(observed: ObservedRemovals) -> DataFrame:
     return observed.acks.select(
         *PARTITION,
-        f.lit(None).cast("int").alias("broker"),
         f.lit(CLIENT).alias("fact_source"),
         f.col("invoked_ms").alias("time_ms"),
         "offset",
         _record_kind().alias("kind"),
         "key",
         "txn",
-        f.lit(None).cast("long").alias("producer_id"),
     )
 
 
@@ -87,7 +86,6 @@ def _from_logs(observed: ObservedRemovals) -> DataFrame:
             *REPLICA,
             "snapshot",
             f.when(f.col("snapshot") == BEFORE_RETURN, BEFORE).otherwise(AFTER).alias("fact_source"),
-            f.lit(None).cast("long").alias("time_ms"),
             f.coalesce("offset", "last_offset").alias("offset"),
             f.coalesce("marker", _record_kind()).alias("kind"),
             "key",
@@ -102,13 +100,11 @@ def _from_logs(observed: ObservedRemovals) -> DataFrame:
 
 
 def _from_observer(observed: ObservedRemovals) -> DataFrame:
-    nulls = {name: f.lit(None).cast(kind) for name, kind in (("key", "binary"), ("txn", "string"))}
     return observed.sightings.where("kind != 'empty'").select(
         *REPLICA,
         f.lit(OBSERVER).alias("fact_source"),
         "time_ms",
         "offset",
         "kind",
-        *(column.alias(name) for name, column in nulls.items()),
-        f.when(f.col("kind").isin("commit", "abort"), f.col("producer_id")).alias("producer_id"),
+        f.when(f.col("kind").isin(*MARKERS), f.col("producer_id")).alias("producer_id"),
     )

@@ -22,7 +22,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
-from checkers.guarantees.results import results
+from checkers.finding import results, sentence
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,7 +33,7 @@ NAME = "order"
 
 
 def check(observed: ObservedRemovals) -> DataFrame:
-    """Return `RESULTS`; the offset is that of the record that is out of order."""
+    """Return `checkers.finding.results`; the offset is that of the record that is out of order."""
     rows = _delivered(observed).unionByName(_written(observed))
     return results(
         colocated(rows),
@@ -41,10 +41,8 @@ def check(observed: ObservedRemovals) -> DataFrame:
         violation="before IS NOT NULL",
         explanation=f.when(
             f.col("broker").isNull(),
-            f.format_string(
-                "offset %d was begun when offset %d had been acknowledged, which lies after it", "offset", "before"
-            ),
-        ).otherwise(f.format_string("a consumer was delivered offset %d after offset %d", "offset", "before")),
+            sentence("offset {offset} was begun when offset {before} had been acknowledged, which lies after it"),
+        ).otherwise(sentence("a consumer was delivered offset {offset} after offset {before}")),
         witness={"came_after": f.col("before")},
     )
 

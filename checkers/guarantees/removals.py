@@ -9,7 +9,7 @@ record at a higher offset is written later. So an offset is no older than the la
 record at or below it. All these times are by the clock of the harness's host; brokers use their own clocks. A constant
 lead of a broker's clock changes nothing for tombstones and markers, whose time begins and ends on that clock, but a
 jump does. For ``min.compaction.lag.ms``, which is compared with clients' times, any lead matters. Where a run sets
-clocks forward, no guarantee is judged by times (`checkers.evidence.retentions`).
+clocks forward, no guarantee is judged by times (`checkers.evidence.parse.retentions_ms`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, checkpointed, colocated
 from checkers.replay.batch_outcomes import ABORTED
+from checkers.replay.truth import txn_header
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,8 +58,12 @@ def observed_removals(judged: Judged) -> ObservedRemovals:
 
 
 def _acks(judged: Judged) -> DataFrame:
-    header = f.concat("transactional_id", f.lit("/"), f.col("txn").cast("string"))
-    facts = {"offset": f.col("offset"), "key": f.encode("key", "utf-8"), "tombstone": f.col("tombstone"), "txn": header}
+    facts = {
+        "offset": f.col("offset"),
+        "key": f.encode("key", "utf-8"),
+        "tombstone": f.col("tombstone"),
+        "txn": txn_header(),
+    }
     return (
         judged.evidence.history.groupBy(*PARTITION, "op")
         .agg(

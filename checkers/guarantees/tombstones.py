@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from checkers.finding import printable
-from checkers.guarantees.results import results
+from checkers.finding import printable, results, sentence
 from checkers.replay.batch_outcomes import COMMITTED
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ NAME = "tombstones"
 
 
 def check(observed: ObservedRemovals) -> DataFrame:
-    """Return `RESULTS`."""
+    """Return `checkers.finding.results`."""
     rows = observed.removals.where(
         "tombstone AND last_of_key = offset AND NOT goes_on AND log_end <= known_to AND delete_retention_ms IS NOT NULL"
     ).where(f.col("truth") == COMMITTED)
@@ -44,13 +43,10 @@ def check(observed: ObservedRemovals) -> DataFrame:
         rows,
         NAME,
         violation="age_ms < delete_retention_ms",
-        explanation=f.format_string(
-            "the delete of key %s at offset %d was gone at most %d ms after it was written, and delete.retention.ms is "
-            "%d",
-            printable("key"),
-            "offset",
-            "age_ms",
-            "delete_retention_ms",
+        explanation=sentence(
+            "the delete of key {key} at offset {offset} was gone at most {age_ms} ms after it was written, and "
+            "delete.retention.ms is {delete_retention_ms}",
+            key=printable("key"),
         ),
         witness={name: f.col(name) for name in ("age_ms", "delete_retention_ms", "time_ms")},
     )

@@ -21,6 +21,7 @@ from checkers.replay.batch_outcomes import (
     ABORTED,
     COMMITTED,
     OPEN,
+    PRODUCER,
     decided,
     open_transactions,
     overtaken_transactions,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from checkers.evidence.tables import Evidence, Place
 
 _DIGESTS = (COMMITTED, ABORTED, OPEN, "marker")
-_PRODUCER = [*PARTITION, "producer_id"]
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Beliefs:
         )
         return (
             colocated(self.opened.join(colocated(replicas), REPLICA))
-            .withColumn("holders", f.count("*").over(Window.partitionBy(*_PRODUCER, "first_offset")))
+            .withColumn("holders", f.count("*").over(Window.partitionBy(*PRODUCER, "first_offset")))
             .where("holders < replicas AND first_offset < bound")
             .join(colocated(self.damaged.select(*PARTITION).distinct()), PARTITION, "left_anti")
             .select(*REPLICA, f.col("first_offset").alias("from"), f.col("first_last_offset").alias("to"))
@@ -159,9 +159,9 @@ def _with_misjudged(believed: DataFrame, markers: DataFrame, overtaken: DataFram
     This is so if the deciding marker is not the first one that any replica shows, if this log alone shows that a marker
     was missed, or if another marker lies inside the ``.txnindex`` entry of the transaction.
     """
-    marked_spans = index_spans.select(*_PRODUCER, "span_from", "span_to")
+    marked_spans = index_spans.select(*PRODUCER, "span_from", "span_to")
     in_spans = (
-        colocated(believed.where("transactional").join(marked_spans, _PRODUCER))
+        colocated(believed.where("transactional").join(marked_spans, [*PRODUCER]))
         .where("base_offset <= span_to AND end_offset >= span_from")
         .select(*REPLICA, "producer_id", "base_offset", f.lit(True).alias("in_span"))
         .distinct()

@@ -13,7 +13,6 @@ Two keys with the same hash (64 bits) count as one key; a difference is missed i
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -21,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from checkers.evidence.schemas import INT, LONG, TEXT
+from checkers.evidence.schemas import INT, LONG, TEXT, table
 from checkers.evidence.tables import PARTITION
 from checkers.replay.batch_outcomes import ABORTED, OPEN
 from harness.brokers.segments.batches import CONTROL, TRANSACTIONAL, until_cut
@@ -50,24 +49,9 @@ SEND_ROWS: Final = 1 << 21
 KEYS_A_BUCKET: Final = 2_000
 """The limit of candidate keys of a bucket: one finding is as good as a million. Keys beyond the limit are counted."""
 
-_SENT = t.StructType(
-    [
-        t.StructField(name, type_)
-        for name, type_ in {
-            "run": TEXT, "topic": TEXT, "partition": INT, "bucket": INT, "broker": INT,
-            "hashes": t.BinaryType(), "places": t.BinaryType(),
-        }.items()
-    ]
-)  # fmt: skip
+_SENT = table(run=TEXT, topic=TEXT, partition=INT, bucket=INT, broker=INT, hashes=t.BinaryType(), places=t.BinaryType())
 
-CANDIDATE_RECORDS = t.StructType(
-    [
-        t.StructField(name, type_)
-        for name, type_ in {
-            "run": TEXT, "topic": TEXT, "partition": INT, "broker": INT, "from": LONG, "to": LONG, "left_out": LONG,
-        }.items()
-    ]
-)  # fmt: skip
+CANDIDATE_RECORDS = table(run=TEXT, topic=TEXT, partition=INT, broker=INT, **{"from": LONG}, to=LONG, left_out=LONG)
 """Offsets of records to be read. ``left_out``: in a row of its own, how many more candidate keys there are."""
 
 
@@ -182,16 +166,9 @@ def _distributed(
     order = np.argsort(numbers, kind="stable")
     cuts = np.searchsorted(numbers[order], np.arange(buckets + 1))
     hashes, places = hashes[order], places[order]
+    head = {**dict(zip(PARTITION, segment.place, strict=True)), "broker": segment.broker}
     rows = [
-        {
-            "run": segment.run,
-            "topic": segment.topic,
-            "partition": segment.partition,
-            "bucket": bucket,
-            "broker": segment.broker,
-            "hashes": hashes[start:end].tobytes(),
-            "places": places[start:end].tobytes(),
-        }
+        {**head, "bucket": bucket, "hashes": hashes[start:end].tobytes(), "places": places[start:end].tobytes()}
         for bucket, (start, end) in enumerate(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
         if end > start
     ]
@@ -207,7 +184,8 @@ def _compare(bucket: pa.Table, place: Place, log_starts: dict[int, int], schema:
         places.append(np.frombuffer(bucket.column("places")[row].as_buffer(), np.int64))
         owners.append(np.full(len(hashes[-1]), broker, np.int32))
     placed, owned = np.concatenate(places), np.concatenate(owners)
-    groups, keys = import_module("checkers.evidence.groups").grouped(np.concatenate(hashes))
+    grouped = pa.array(np.concatenate(hashes)).dictionary_encode()
+    groups, keys = grouped.indices.to_numpy(), len(grouped.dictionary)
     is_candidate = _differ(placed, owned, groups, keys, log_starts)
     rows = np.flatnonzero(is_candidate[groups])
     # The keys with the lowest offsets, so that the first record of a misjudged transaction is among them.
@@ -218,20 +196,17 @@ def _compare(bucket: pa.Table, place: Place, log_starts: dict[int, int], schema:
     rows = rows[is_candidate[groups[rows]]]
     offsets = placed[rows] >> _FLAG_BITS
     head = dict(zip(PARTITION, place, strict=True))
-    count = len(rows)
     left_out = len(numbers) - int(is_candidate.sum())
     columns: dict[str, Any] = {
-        **{name: [value] * count for name, value in head.items()},
+        **{name: [value] * len(rows) for name, value in head.items()},
         "broker": owned[rows],
         "from": offsets,
         "to": offsets,
-        "left_out": [None] * count,
+        "left_out": [None] * len(rows),
     }
-    table = pa.table({field.name: pa.array(columns[field.name], field.type) for field in schema}, schema=schema)
-    if left_out:
-        more = pa.Table.from_pylist([{**head, "left_out": left_out}], schema=schema)
-        table = pa.concat_tables([table, more])
-    return table
+    candidates = pa.Table.from_pydict(columns, schema=schema)
+    more = [{**head, "left_out": left_out}] if left_out else []
+    return pa.concat_tables([candidates, pa.Table.from_pylist(more, schema=schema)])
 
 
 def _differ(

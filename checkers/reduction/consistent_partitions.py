@@ -20,7 +20,7 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from checkers.evidence.copies import SIDE_READERS_OF_COPIES
-from checkers.evidence.schemas import FLAG, INT, LONG, TEXT
+from checkers.evidence.schemas import FLAG, INT, LONG, TEXT, table
 from checkers.evidence.tables import PARTITION
 from checkers.reduction.scan import BEFORE
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED
@@ -40,37 +40,18 @@ if TYPE_CHECKING:
 
 NOWHERE: Final = -1
 
-BELIEFS = t.ArrayType(
-    t.StructType(
-        [
-            t.StructField("producer_id", LONG),
-            t.StructField("base_offset", LONG),
-            t.StructField("belief", TEXT),
-            t.StructField("misjudged", FLAG),
-        ]
-    )
-)
+BELIEFS = t.ArrayType(table(producer_id=LONG, base_offset=LONG, belief=TEXT, misjudged=FLAG))
 """A replica's beliefs about the transactional producer spans of one segment."""
 
-PARTITION_ROWS = t.StructType(
-    [
-        t.StructField(name, type_)
-        for name, type_ in {
-            "run": TEXT, "topic": TEXT, "partition": INT, "consistent": FLAG, "same": FLAG, "log_end": LONG,
-            "segment": INT, "beliefs": BELIEFS,
-        }.items()
-    ]
-)  # fmt: skip
-"""A row for each partition; for a consistent one also a row for each segment, with ``segment`` and ``beliefs``."""
+PARTITION_ROWS = table(
+    run=TEXT, topic=TEXT, partition=INT, consistent=FLAG, same=FLAG, log_end=LONG, segment=INT, beliefs=BELIEFS
+)
+"""A row for each partition. For a consistent one whose batches differ also a row for each segment with batches:
+``segment`` and ``beliefs``."""
 
 
-def consistent_partitions(
-    spans: DataFrame, copies: Mapping[Place, Copies], segments: Mapping[Place, Sequence[int]]
-) -> DataFrame:
-    """Return `PARTITION_ROWS` of every partition.
-
-    ``copies``: its replicas; ``segments``: the indexes of its files; both by partition.
-    """
+def consistent_partitions(spans: DataFrame, copies: Mapping[Place, Copies]) -> DataFrame:
+    """Return `PARTITION_ROWS` of every partition. ``copies``: its replicas, by partition."""
     schema = to_arrow_schema(PARTITION_ROWS)
 
     def check(here: pa.Table) -> pa.Table:
@@ -78,9 +59,9 @@ def consistent_partitions(
         result = _consistent_partition(here, copies[place])
         if result is None:
             return pa.Table.from_pylist([_row(place, consistent=False, same=False)], schema=schema)
-        by_segment = {} if result.same else {segment: result.beliefs.get(segment, []) for segment in segments[place]}
+        segments = [] if result.same else here.column("segment").unique().to_pylist()
         rows = [_row(place, consistent=True, same=result.same, log_end=result.log_end)]
-        rows += (_row(place, segment=segment, beliefs=beliefs) for segment, beliefs in by_segment.items())
+        rows += (_row(place, segment=segment, beliefs=result.beliefs.get(segment, [])) for segment in segments)
         return pa.Table.from_pylist(rows, schema=schema)
 
     return spans.groupBy(*PARTITION).applyInArrow(check, PARTITION_ROWS)
@@ -233,6 +214,11 @@ class _SideFiles:
     as_of: int
     epochs: tuple[tuple[int, int], ...]
 
+    @property
+    def aborted(self) -> list[tuple[int, int, int]]:
+        """Producer, first and last offset of each aborted transaction."""
+        return list(zip(self.producer.tolist(), self.first.tolist(), self.last.tolist(), strict=True))
+
     @classmethod
     def read(cls, copies: Copies) -> _SideFiles:
         """Read the files beside one replica. Raises ``CorruptLogError`` and ``OSError``."""
@@ -261,15 +247,13 @@ def _spans_differ(side_files: Iterable[_SideFiles]) -> bool:
     """Whether the ranges of one aborted transaction differ between replicas (see `txnindex_disagreement`)."""
     first_of: dict[tuple[int, int], int] = {}
     for files in side_files:
-        for producer, first, last in zip(
-            files.producer.tolist(), files.first.tolist(), files.last.tolist(), strict=True
-        ):
+        for producer, first, last in files.aborted:
             if first_of.setdefault((producer, last), first) != first:
                 return True
     return False
 
 
-def _first_after(producers: Longs, places: Longs, marks: tuple[Longs, Longs]) -> Longs:
+def first_after(producers: Longs, places: Longs, marks: tuple[Longs, Longs]) -> Longs:
     """Return for each of ``places`` the offset of its producer's first marker after it; -1 where there is none."""
     count = len(producers)
     owners, at = np.concatenate([producers, marks[0]]), np.concatenate([places, marks[1]])
@@ -284,17 +268,11 @@ def _contradicts(log: _Log, side_files: _SideFiles, marks: tuple[Longs, Longs]) 
     """Whether a log contradicts its side files, or the markers of any replica."""
     data = log.is_data
     producers, bases, decided_at = log.producer[data], log.base[data], log.decided_at[data]
-    if (_first_after(producers, bases, marks) != decided_at).any():
+    if (first_after(producers, bases, marks) != decided_at).any():
         return True
-    if (_first_after(side_files.producer, side_files.first, marks) != side_files.last).any():
+    if (first_after(side_files.producer, side_files.first, marks) != side_files.last).any():
         return True
-    entry_of = dict(
-        zip(
-            zip(side_files.producer.tolist(), side_files.last.tolist(), strict=True),
-            side_files.first.tolist(),
-            strict=True,
-        )
-    )
+    entry_of = {(producer, last): first for producer, first, last in side_files.aborted}
     spans = (column.tolist() for column in (producers, bases, decided_at, log.committed[data]))
     # An open transaction is neither committed nor in the index, and so counts as a contradiction.
     for producer, base, at, committed in zip(*spans, strict=True):

@@ -42,11 +42,8 @@ def cleared_partitions(spark: SparkSession, copies: Sequence[Copies], facts: Fac
     if not copies:
         return Cleared(set(), [])
     segments = segment_files(copies, {replica: {**fields, **NO_BOUNDS} for replica, fields in facts.items()})
-    files: dict[Place, list[int]] = {}
-    for number, segment in enumerate(segments):
-        files.setdefault(segment.place, []).append(number)
     spans = scan(spark, segments).repartition(tasks, *PARTITION)
-    partitions = consistent_partitions(spans, _by_place(copies), files).localCheckpoint(eager=False)
+    partitions = consistent_partitions(spans, _by_place(copies)).localCheckpoint(eager=False)
     consistent = {place_of(row): row for row in partitions.where("consistent").drop("beliefs").collect()}
     bounds = _bounds(consistent, facts)
     differing = {place for place, row in consistent.items() if not row["same"]}

@@ -69,10 +69,7 @@ def _segment_records(
         for block in until_cut(iter_blocks(file, source=str(segment.path), verify_crc=False)):
             rows = [(*head, *row, None) for row in _rows(block, starts, ends, segment.tombstones)]
             if rows:
-                columns = [
-                    pa.array(column, field.type) for field, column in zip(schema, zip(*rows, strict=True), strict=True)
-                ]
-                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+                yield pa.RecordBatch.from_pydict(dict(zip(schema.names, zip(*rows, strict=True), strict=True)), schema)
 
 
 def _rows(

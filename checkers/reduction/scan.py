@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from checkers.evidence.files import shares
-from checkers.evidence.schemas import FLAG, INT, LONG, TEXT
+from checkers.evidence.schemas import FLAG, INT, LONG, TEXT, table
 from harness.brokers.segments.batches import CONTROL, TRANSACTIONAL, CorruptLogError
 from harness.brokers.segments.blocks import iter_blocks
-from harness.brokers.segments.columns import ABORT, COMMIT
+from harness.brokers.segments.columns import MARKER_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,17 +33,12 @@ if TYPE_CHECKING:
 BEFORE, COMPARED, REPLICATED, BEYOND = -1, 0, 1, 2
 """The region of a span: before the log start; below the bound; from there to the shortest log end; and beyond."""
 
-PRODUCER_SPANS = t.StructType(
-    [
-        t.StructField(name, type_)
-        for name, type_ in {
-            "run": TEXT, "broker": INT, "topic": TEXT, "partition": INT, "segment": INT,
-            "producer_id": LONG, "producer_epoch": INT, "leader_epoch": INT,
-            "base_offset": LONG, "last_offset": LONG, "end_offset": LONG,
-            "transactional": FLAG, "control": FLAG, "marker": TEXT, "region": INT,
-            "records": LONG, "digest": LONG, "first_in_batch": FLAG, "problem": TEXT,
-        }.items()
-    ]
+PRODUCER_SPANS = table(
+    run=TEXT, broker=INT, topic=TEXT, partition=INT, segment=INT,
+    producer_id=LONG, producer_epoch=INT, leader_epoch=INT,
+    base_offset=LONG, last_offset=LONG, end_offset=LONG,
+    transactional=FLAG, control=FLAG, marker=TEXT, region=INT,
+    records=LONG, digest=LONG, first_in_batch=FLAG, problem=TEXT,
 )  # fmt: skip
 """``segment`` is an index into the files that were scanned. ``last_offset`` is that of the first batch, ``end_offset``
 that of the last; a control batch is a span of its own. All producers outside transactions count as one, -1. ``digest``
@@ -54,7 +48,6 @@ a batch."""
 _TASK_BYTES: Final = 256 << 20
 """Bytes that a task reads: work for a tenth of a second, several times the time to start a task."""
 _AT_ONCE = 1 << 16
-_NAMES: Final = {ABORT: "abort", COMMIT: "commit"}
 
 
 def scan(spark: SparkSession, segments: Sequence[SegmentFile]) -> DataFrame:
@@ -132,12 +125,11 @@ def _table(segment: SegmentFile, index: int, batches: Batches, schema: pa.Schema
         "first_in_batch": np.ones(rows, np.bool_),
         "problem": pa.nulls(rows, pa.string()),
     }
-    arrays = [pa.array(columns[field.name], field.type) for field in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.RecordBatch.from_pydict(columns, schema=schema)
 
 
 def _marker(number: int) -> str | None:
-    return None if number < 0 else _NAMES.get(number, "other")
+    return None if number < 0 else MARKER_NAMES[number]
 
 
 def _regions(segment: SegmentFile, batches: Batches) -> npt.NDArray[np.int32]:

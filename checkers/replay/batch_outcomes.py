@@ -16,6 +16,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
+from harness.brokers.segments.markers import ABORT, COMMIT, MARKERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +30,7 @@ COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"
 
 def outcome_of(marker: str) -> f.Column:  # type: ignore[name-defined]
     """Column: the outcome for a marker's type; null for other control records."""
-    return f.when(f.col(marker) == "commit", COMMITTED).when(f.col(marker) == "abort", ABORTED)
+    return f.when(f.col(marker) == COMMIT, COMMITTED).when(f.col(marker) == ABORT, ABORTED)
 
 
 def own_marker() -> f.Column:  # type: ignore[name-defined]
@@ -67,45 +68,38 @@ def with_first_marker(
     )
 
 
-BELIEF = ["belief", "decided_by", "decided_in_epoch", "decided_in_leader_epoch"]
-
-
-def replay(entries: DataFrame) -> DataFrame:
-    """Return one row per data batch with `BELIEF`, as `decided` adds it.
-
-    Takes ENTRIES of one snapshot and source; keeps the columns that identify a batch.
-    """
-    return decided(entries.where("first_in_batch")).select(
-        *REPLICA,
-        "base_offset",
-        "last_offset",
-        "leader_epoch",
-        "producer_id",
-        "producer_epoch",
-        "transactional",
-        *BELIEF,
-    )
+_OF_MARKER = {
+    "decided_by": "last_offset",
+    "decided_in_epoch": "producer_epoch",
+    "decided_in_leader_epoch": "leader_epoch",
+}
+"""Columns about the marker that decides a batch, and the marker's own columns."""
+BELIEF = ("belief", *_OF_MARKER)
 
 
 def decided(batches: DataFrame) -> DataFrame:
-    """Return the data batches with `BELIEF`; control batches are left out.
+    """Return the data batches, or all their records, with `BELIEF`; control batches are left out.
 
-    Adds ``belief`` (committed | aborted | open; non-transactional data is committed) and offset, producer epoch and
-    leader epoch of the deciding marker (null where there is none).
+    Takes rows of one snapshot and source. Adds ``belief`` (committed | aborted | open; non-transactional data is
+    committed) and offset, producer epoch and leader epoch of the deciding marker (null where there is none).
     """
-    after = from_here_on([*REPLICA, "producer_id"], "base_offset")
-    facts = f.struct(outcome_of("marker"), "last_offset", "producer_epoch", "leader_epoch")
+    facts = f.struct(outcome_of("marker").alias("outcome"), *_OF_MARKER.values())
     decision = f.when(outcome_of("marker").isNotNull(), facts)
+    after = from_here_on([*REPLICA, "producer_id"], "base_offset")
     return (
         batches.withColumn("decision", f.last(decision, ignorenulls=True).over(after))
         .where("NOT control")
-        .withColumn(
-            "belief",
-            f.when(~f.col("transactional"), COMMITTED).otherwise(f.coalesce(f.col("decision.col1"), f.lit(OPEN))),
+        .withColumns(
+            {
+                "belief": f.when(~f.col("transactional"), COMMITTED).otherwise(
+                    f.coalesce("decision.outcome", f.lit(OPEN))
+                ),
+                **{
+                    name: f.when(f.col("transactional"), f.col(f"decision.{of_marker}"))
+                    for name, of_marker in _OF_MARKER.items()
+                },
+            }
         )
-        .withColumn("decided_by", f.when(f.col("transactional"), f.col("decision.last_offset")))
-        .withColumn("decided_in_epoch", f.when(f.col("transactional"), f.col("decision.producer_epoch")))
-        .withColumn("decided_in_leader_epoch", f.when(f.col("transactional"), f.col("decision.leader_epoch")))
         .drop("decision")
     )
 
@@ -121,7 +115,7 @@ def overtaken_transactions(entries: DataFrame, beliefs: DataFrame) -> DataFrame:
     """
     in_order = Window.partitionBy(*REPLICA, "producer_id").orderBy("base_offset")
     # Markers get no epoch: a marker neither overtakes a batch nor is overtaken.
-    markers = entries.where("marker IN ('commit', 'abort')").select(*REPLICA, "base_offset", "producer_id")
+    markers = entries.where(f.col("marker").isin(*MARKERS)).select(*REPLICA, "base_offset", "producer_id")
     batches = beliefs.where("transactional").select(
         *REPLICA, "base_offset", "producer_id", "last_offset", "producer_epoch", "belief", "decided_by"
     )
@@ -137,15 +131,6 @@ def overtaken_transactions(entries: DataFrame, beliefs: DataFrame) -> DataFrame:
             f.min("next_offset").alias("overtaken_at"),
         )
     )
-
-
-def believed_records(entries: DataFrame, beliefs: DataFrame) -> DataFrame:
-    """Return every record with its batch's leader epoch and `BELIEF`."""
-    records = entries.where(f.col("offset").isNotNull()).select(
-        *REPLICA, "base_offset", "offset", "key", "tombstone", "txn", "producer_id", "producer_epoch", "transactional"
-    )
-    judged = beliefs.select(*REPLICA, "base_offset", "leader_epoch", *BELIEF)
-    return records.join(judged, [*REPLICA, "base_offset"])
 
 
 def open_transactions(beliefs: DataFrame) -> DataFrame:

@@ -12,6 +12,7 @@ from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, colocated
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED
+from harness.brokers.segments.tombstones import DATA
 from harness.run_folder.store import AFTER_REJOIN
 
 if TYPE_CHECKING:
@@ -58,11 +59,7 @@ def _once_held(evidence: Evidence) -> DataFrame:
     replica: while the replica was away, others compacted the record and a marker, and the replica then took two
     transactions of a producer for one.
     """
-    appeared = (
-        evidence.observations.select(*REPLICA, f.explode("appeared").alias("seen"))
-        .where(f.col("seen.kind").isin("value", "tombstone"))
-        .select(*REPLICA, f.col("seen.offset").alias("offset"))
-    )
+    appeared = evidence.appeared.where(f.col("kind").isin(*DATA)).select(*REPLICA, "offset")
     stored = evidence.entries.select(*REPLICA, "offset")
     return colocated(appeared.unionByName(stored))
 
@@ -78,6 +75,5 @@ def _undone_deletes(evidence: Evidence, differing_keys: DataFrame, facts: DataFr
         alive.join(held_before, [*REPLICA, "offset"], "left_semi")
         .join(held_now, [*REPLICA, "offset"], "left_anti")
         .join(facts, [*PARTITION, "offset"])
-        .withColumn("abort_at", f.lit(None).cast("long"))
-        .withColumn("source", f.lit("held"))
+        .withColumns({"abort_at": f.lit(None).cast("long"), "source": f.lit("held")})
     )

@@ -15,6 +15,8 @@ from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, checkpointed, colocated
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED, outcome_of, with_first_marker
+from harness.brokers.segments.markers import MARKERS
+from harness.brokers.segments.tombstones import DATA
 from harness.run_folder.store import AFTER_REJOIN
 
 if TYPE_CHECKING:
@@ -85,16 +87,17 @@ def with_whole_beyond(replicas: DataFrame, held_beyond: DataFrame) -> DataFrame:
 
 
 def with_stable_ends(replicas: DataFrame, opened: DataFrame) -> DataFrame:
-    """Add ``stable_end``: the last stable offset, derived from the log where the broker was not asked.
+    """Add ``open_from`` and ``stable_end``.
 
-    ``opened``: from `batch_outcomes.open_transactions`.
+    ``open_from``: the first offset of the first transaction that is open in the log, null where there is none; no
+    record from there on is delivered to a read_committed reader. ``stable_end``: the last stable offset, derived from
+    the log where the broker was not asked. ``opened``: from `batch_outcomes.open_transactions`.
     """
     first = opened.groupBy(*REPLICA).agg(f.min("first_offset").alias("open_from"))
     return (
         colocated(replicas)
         .join(colocated(first), REPLICA, "left")
         .withColumn("stable_end", f.coalesce("last_stable_offset", "open_from", "log_end"))
-        .drop("open_from")
     )
 
 
@@ -104,7 +107,7 @@ def markers_seen(evidence: Evidence) -> DataFrame:
     A marker at or beyond every high watermark of its snapshot does not count: it may have been truncated later. A
     marker that the observer saw always counts.
     """
-    logs = evidence.entries.where(f.col("marker").isin("commit", "abort")).select(
+    logs = evidence.entries.where(f.col("marker").isin(*MARKERS)).select(
         *PARTITION, "snapshot", "producer_id", f.col("last_offset").alias("marker_offset"),
         outcome_of("marker").alias("outcome"),
     )  # fmt: skip
@@ -118,17 +121,10 @@ def markers_seen(evidence: Evidence) -> DataFrame:
         .where("marker_offset < replicated")
         .select(*PARTITION, "producer_id", "marker_offset", "outcome")
     )
-    observed = (
-        evidence.observations.select(*PARTITION, f.explode("appeared").alias("seen"))
-        .where(f.col("seen.kind").isin("commit", "abort"))
-        .select(
-            *PARTITION,
-            f.col("seen.producer_id").alias("producer_id"),
-            f.col("seen.offset").alias("marker_offset"),
-            outcome_of("seen.kind").alias("outcome"),
-        )
+    observed = evidence.appeared.where(f.col("kind").isin(*MARKERS)).select(
+        *PARTITION, "producer_id", f.col("offset").alias("marker_offset"), outcome_of("kind").alias("outcome")
     )
-    return stored.unionAll(observed).distinct()
+    return colocated(stored.unionAll(observed)).distinct()
 
 
 def _replicated(evidence: Evidence) -> DataFrame:
@@ -149,7 +145,7 @@ def client_outcomes(history: DataFrame) -> DataFrame:
     """
     is_ok, is_record = f.col("type") == "ok", f.col("f") == "produce"
     outcome = f.when(f.col("f") == "commit", COMMITTED).when(f.col("f") == "abort", ABORTED)
-    return history.groupBy("run", _txn_header()).agg(
+    return history.groupBy("run", txn_header()).agg(
         f.first(f.when(is_ok, outcome), ignorenulls=True).alias("client_outcome"),
         (f.count(f.when(is_record & (f.col("type") == "invoke"), 1)) > f.count(f.when(is_record & is_ok, 1))).alias(
             "some_lost"
@@ -176,6 +172,7 @@ def written_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame)
     Does not distinguish a truncated record from one that was compacted away later, where other logs already
     reached past its offset and no other source has that offset.
     """
+    facts = ("key", "tombstone", "txn", "transactional")
     # An offset comes with an acknowledgement.
     acked = evidence.history.where("offset IS NOT NULL").select(
         *PARTITION,
@@ -183,7 +180,7 @@ def written_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame)
         f.lit(BY_CLIENT).alias("rank"),
         f.encode("key", "utf-8").alias("key"),
         "tombstone",
-        _txn_header(),
+        txn_header(),
         f.col("transactional_id").isNotNull().alias("transactional"),
         f.lit(None).cast("long").alias("producer_id"),
     )
@@ -193,25 +190,19 @@ def written_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame)
         .join(_replicated(evidence), [*PARTITION, "snapshot"])
         .where("offset < replicated")
         .withColumn("rank", f.when(f.col("snapshot") == AFTER_REJOIN, BY_FINAL_LOG).otherwise(BY_LOG_BEFORE_RETURN))
-        .select(*acked.columns)
+        .select(*PARTITION, "offset", "rank", *facts, "producer_id")
     )
-    no_facts = {name: f.lit(None).alias(name) for name in ("key", "tombstone", "txn", "transactional")}
-    observed = (
-        evidence.observations.select(*PARTITION, f.explode("appeared").alias("seen"))
-        .where(f.col("seen.kind").isin("value", "tombstone"))
-        .select(
-            *PARTITION, f.col("seen.offset").alias("offset"), f.lit(BY_OBSERVER).alias("rank"), *no_facts.values(),
-            f.col("seen.producer_id").alias("producer_id"),
-        )
+    observed = evidence.appeared.where(f.col("kind").isin(*DATA)).select(
+        *PARTITION, "offset", f.lit(BY_OBSERVER).alias("rank"), *(f.lit(None).alias(name) for name in facts),
+        "producer_id",
     )  # fmt: skip
     best, reliability = f.min_by, f.struct("rank", ~f.col("transactional"))
     records = checkpointed(
-        acked.unionAll(stored)
-        .unionAll(observed)
+        colocated(acked.unionAll(stored).unionAll(observed))
         .groupBy(*PARTITION, "offset")
         .agg(
             f.min("rank").alias("source"),
-            *(best(name, reliability).alias(name) for name in no_facts),
+            *(best(name, reliability).alias(name) for name in facts),
             best("producer_id", f.when(f.col("producer_id").isNotNull(), f.col("rank"))).alias("producer_id"),
         )
         # Markers have no key, nor have records that only the observer saw. A record without a key is invalid in a
@@ -230,18 +221,7 @@ def written_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame)
         )
         .withColumn("goes_on", f.bool_or(is_later).over(Window.partitionBy(*PARTITION, "key")))
         .where("offset < bound")
-        .select(
-            *PARTITION,
-            "offset",
-            "key",
-            "tombstone",
-            "txn",
-            "transactional",
-            "producer_id",
-            "truth",
-            "first_marker",
-            "goes_on",
-        )
+        .select(*PARTITION, "offset", *facts, "producer_id", "truth", "first_marker", "goes_on")
     )
 
 
@@ -265,56 +245,48 @@ def true_states(written: DataFrame) -> DataFrame:
     at or beyond the bound (``goes_on``).
     """
     return (
-        written.where("NOT goes_on")
-        .where(~f.col("truth").eqNullSafe(ABORTED))
+        written.where(~f.col("goes_on") & ~f.col("truth").eqNullSafe(ABORTED))
         .groupBy(*PARTITION, "key")
         .agg(f.max(f.struct("offset", "tombstone", "truth", "transactional")).alias("true"))
         .where(f.col("true.truth") == COMMITTED)
-        .select(
-            *PARTITION,
-            "key",
-            f.col("true.offset").alias("true_offset"),
-            f.col("true.tombstone").alias("true_tombstone"),
-            f.col("true.transactional").alias("true_transactional"),
-        )
+        .select(*PARTITION, "key", *_prefixed("true", "offset", "tombstone", "transactional"))
     )
 
 
-def differing_keys(
-    written: DataFrame, records: DataFrame, replicas: DataFrame, undecided: DataFrame | None = None
-) -> DataFrame:
+def expected_states(written: DataFrame, replicas: DataFrame) -> DataFrame:
+    """Return the `true_states` that each replica has to give, with REPLICA: not those from before its log start."""
+    states = true_states(written).join(replicas.select(*REPLICA, "log_start"), PARTITION)
+    return colocated(states).where("true_offset >= log_start")
+
+
+def differing_keys(written: DataFrame, records: DataFrame, expected: DataFrame) -> DataFrame:
     """Return the keys whose final state on a replica is not the true one.
 
     REPLICA, key, true_offset, true_tombstone, true_transactional, here_offset, here_tombstone, here_truth. A final
     state is wrong if a deleted key has a value on the replica, or if the replica serves another value than the last
     one. Legal: a log that starts after the true record, and any state of a key with a later record at or beyond the
     bound: a replica may have removed all earlier records because of that record, and replicas whose logs end before it
-    may have copied that log. ``undecided``: PARTITION, key of more keys to be left out.
+    may have copied that log. ``expected``: from `expected_states`.
     """
-    states = true_states(written if undecided is None else written.join(undecided, [*PARTITION, "key"], "left_anti"))
     truths = written.select(*PARTITION, f.col("offset").alias("here_offset"), f.col("truth").alias("here_truth"))
     here = (
         records.where(f.col("belief") == COMMITTED)
         .groupBy(*REPLICA, "key")
         .agg(f.max(f.struct("offset", "tombstone")).alias("here"))
-        .select(
-            *REPLICA,
-            "key",
-            f.col("here.offset").alias("here_offset"),
-            f.col("here.tombstone").alias("here_tombstone"),
-        )
+        .select(*REPLICA, "key", *_prefixed("here", "offset", "tombstone"))
         .join(truths, [*PARTITION, "here_offset"], "left")
     )
     wrong = f.when(f.col("true_tombstone"), ~f.col("here_tombstone")).otherwise(
         ~f.col("here_offset").eqNullSafe(f.col("true_offset"))
     )
-    return (
-        colocated(states.join(replicas.select(*REPLICA, "log_start"), PARTITION))
-        .where("true_offset >= log_start")
-        .join(here, [*REPLICA, "key"], "left")
-        .where(wrong)
-    )
+    return expected.join(here, [*REPLICA, "key"], "left").where(wrong)
 
 
-def _txn_header() -> f.Column:  # type: ignore[name-defined]
+def txn_header() -> f.Column:  # type: ignore[name-defined]
+    """Column ``txn``: the header of a transaction's records, from the history; null outside transactions."""
     return f.concat("transactional_id", f.lit("/"), f.col("txn").cast("string")).alias("txn")
+
+
+def _prefixed(struct: str, *fields: str) -> list[f.Column]:  # type: ignore[name-defined]
+    """Return the fields of a struct as columns whose names begin with the struct's name."""
+    return [f.col(f"{struct}.{field}").alias(f"{struct}_{field}") for field in fields]

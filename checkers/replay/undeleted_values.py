@@ -39,7 +39,6 @@ def undeleted_values(
     (whether the deciding marker is surely the transaction's own), ``removed_by`` (the first broker where an older value
     is alive, else the first one), ``older_there`` (the offset of that older value, else null).
     """
-    compared = replicas.select(*REPLICA, "log_start", "nothing_beyond")
     truths = written.select(*PARTITION, "offset", "truth")
     records = colocated(believed.join(truths, [*PARTITION, "offset"])).withColumn(
         "counts", f.col("belief") == COMMITTED
@@ -59,7 +58,7 @@ def undeleted_values(
         .groupBy(*PARTITION, "key")
         .agg(f.max("offset").alias("deleted_at"))
     )
-    others = compared.select(*PARTITION, f.col("broker").alias("removed_by"), "log_start", "nothing_beyond")
+    others = replicas.where("nothing_beyond").select(*PARTITION, f.col("broker").alias("removed_by"), "log_start")
     there = here.select(
         *PARTITION, f.col("broker").alias("removed_by"), "key", f.col("last").alias("last_there"), "reaches"
     )
@@ -72,7 +71,6 @@ def undeleted_values(
         .join(there, [*PARTITION, "removed_by", "key"], "left")
         .where("reaches IS NULL OR reaches < last.offset")
         .join(colocated(_aborted_by_index(aborts, alive)), [*REPLICA, "key", "removed_by"], "left_anti")
-        .where("nothing_beyond")
         .withColumn("older_there", f.when(~f.col("last_there.tombstone"), f.col("last_there.offset")))
         .groupBy(*REPLICA, "key")
         .agg(

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import PARTITION, REPLICA, checkpointed, colocated
+from checkers.replay.truth import UNBOUNDED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from checkers.evidence.tables import Evidence
-
-NEVER = 2**63 - 1
 
 
 def unreplicated_tails(batches: DataFrame, epochs: DataFrame) -> DataFrame:
@@ -66,7 +65,7 @@ def side_files_before(evidence: Evidence, tails: DataFrame) -> Evidence:
 
 
 def _before(table: DataFrame, tails: DataFrame, end: Column) -> DataFrame:
-    is_before = end <= f.coalesce("stale_from", f.lit(NEVER))
+    is_before = end <= f.coalesce("stale_from", f.lit(UNBOUNDED))
     return checkpointed(
         colocated(table).join(tails, REPLICA, "left").where(f.coalesce(is_before, f.lit(True))).select(*table.columns)
     )

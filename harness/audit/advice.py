@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from checkers.anomalies import MEANS
 from checkers.finding import HANGING_TRANSACTION
+from harness.audit.knowledge import by_place, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,14 +71,8 @@ def with_advice(
 
     ``brokers``: the replicas of each partition, in the order of its assignment. ``bootstrap``: a broker's address.
     """
-    groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    for finding in findings:
-        groups.setdefault((finding["topic"], finding["partition"]), []).append(finding)
-    partitions = {place: _partition(place, group, brokers[place]) for place, group in groups.items()}
-    return [
-        {**finding, **_advice(finding, partitions[finding["topic"], finding["partition"]], bootstrap)}
-        for finding in findings
-    ]
+    partitions = {place: _partition(place, group, brokers[place]) for place, group in by_place(findings).items()}
+    return [{**finding, **_advice(finding, partitions[place_of(finding)], bootstrap)} for finding in findings]
 
 
 def _partition(place: tuple[str, int], findings: Sequence[dict[str, Any]], brokers: Sequence[int]) -> _Partition:
@@ -97,7 +92,8 @@ def _advice(finding: dict[str, Any], partition: _Partition, bootstrap: str) -> d
         "why": NONE_RIGHT if partition.is_decided else UNDECIDED_LEFT,
     }
     if finding["anomaly"] == HANGING_TRANSACTION:
-        do, commands = HANGING_DO, _abort(finding)
+        at = f"--topic {partition.topic} --partition {partition.number} --start-offset {finding['offset']}"
+        do, commands = HANGING_DO, [f"kafka-transactions.sh {BOOTSTRAP} abort {at}"]
     elif not finding["decided"]:
         do, commands = UNDECIDED_DO, [_pause_compaction(partition.topic)]
     elif partition.is_decided and partition.leaders:
@@ -122,11 +118,6 @@ def _resume_compaction(topic: str) -> str:
         f"kafka-configs.sh {BOOTSTRAP} --alter --entity-type topics --entity-name {topic} --delete-config "
         f"{','.join(PAUSE_SETTINGS)}  # or --add-config with the values that the topic had"
     )
-
-
-def _abort(finding: dict[str, Any]) -> list[str]:
-    at = f"--topic {finding['topic']} --partition {finding['partition']} --start-offset {finding['offset']}"
-    return [f"kafka-transactions.sh {BOOTSTRAP} abort {at}"]
 
 
 def _recopy(partition: _Partition, broker: int, leader: int) -> list[str]:

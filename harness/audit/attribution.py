@@ -4,12 +4,14 @@ Checkers find disagreements between replicas, and describe one of the replicas. 
 which replicas are wrong about a disputed record, as far as a witness shows it. Here both become findings. A finding
 that is proven or shown stays on the replica that is wrong. A finding that accuses a right replica moves to the wrong
 ones. Each undecided dispute becomes one finding that lists what each replica serves.
+
+Of several ``.txnindex`` spans of one aborted transaction, a witness that received every record shows which is right.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from checkers.attribution.blame import (
     DELETED,
@@ -21,9 +23,9 @@ from checkers.attribution.blame import (
     blame_transaction,
     states_served,
 )
-from checkers.attribution.coverage import Coverage
 from checkers.finding import LATENT, UNEXPLAINED_DIVERGENCE, VISIBLE
 from checkers.replay.batch_outcomes import ABORTED, COMMITTED
+from harness.audit.knowledge import brokers_text, by_place, place_of
 from harness.judge.verdict import finding_of
 from harness.plan.catalog import Anomaly
 
@@ -31,10 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from checkers.attribution.blame import Blame
-    from harness.audit.knowledge import Knowledge
-
-Row: TypeAlias = "dict[str, Any]"
-Place: TypeAlias = "tuple[str, int]"
+    from checkers.attribution.coverage import Coverage
+    from harness.audit.knowledge import Knowledge, Place, Row
 
 STUCK = str(Anomaly.STUCK_LSO)
 DIVERGED = str(Anomaly.TOMBSTONE_DIVERGENCE)
@@ -75,12 +75,8 @@ class Disputes:
         """Sort the rows of one audit."""
         disputed: dict[tuple[Place, bytes, int], dict[int, Row]] = {}
         for row in key_states:
-            place = (row["topic"], row["partition"])
-            disputed.setdefault((place, bytes(row["key"]), row["disputed"]), {})[row["broker"]] = row
-        facts: dict[Place, list[Row]] = {}
-        for row in replicas:
-            facts.setdefault((row["topic"], row["partition"]), []).append(row)
-        return cls(disputed, facts, knowledge)
+            disputed.setdefault((place_of(row), bytes(row["key"]), row["disputed"]), {})[row["broker"]] = row
+        return cls(disputed, by_place(replicas), knowledge)
 
     def states_of(self, place: Place, key: bytes, offset: int) -> list[KeyState]:
         """Return what every replica of the partition has to say of a key and a record."""
@@ -89,10 +85,6 @@ class Disputes:
             _key_state(facts, rows.get(facts["broker"]))
             for facts in sorted(self.replicas.get(place, ()), key=lambda facts: facts["broker"])
         ]
-
-    def coverage(self, place: Place) -> Coverage:
-        """Return the leadership history of the partition, as far as it is known."""
-        return self.knowledge.coverage.get(place, Coverage())
 
     def has_transactions(self, place: Place) -> bool:
         """Whether any replica now has a transactional batch."""
@@ -127,7 +119,7 @@ def attribute(rows: Iterable[Row], disputes: Disputes) -> list[Row]:
         for broker in sorted(decision.wrong):
             _keep(findings, _decided(finding, broker, states, decision))
         if not decision.wrong:
-            dispute = (*_place(row), str(finding["key"]), row["offset"])
+            dispute = (*place_of(row), str(finding["key"]), row["offset"])
             undecided.setdefault(dispute, []).append(_undecided(finding, states, decision))
     for group in undecided.values():
         _keep(findings, _merged(group))
@@ -140,15 +132,11 @@ def _keep(findings: dict[tuple[Any, ...], Row], finding: Row) -> None:
     findings.setdefault((*(finding[name] for name in names), str(finding["key"])), finding)
 
 
-def _place(row: Row) -> Place:
-    return row["topic"], row["partition"]
-
-
 def _disputed_states(row: Row, offset: int, disputes: Disputes) -> list[KeyState]:
     """Return the states of a finding's key; none where the finding is not about the served state of a key."""
     if row["key"] is None or row["anomaly"] == STUCK:
         return []
-    return disputes.states_of(_place(row), bytes(row["key"]), offset)
+    return disputes.states_of(place_of(row), bytes(row["key"]), offset)
 
 
 def _proven(row: Row, finding: Row, states: Sequence[KeyState], disputes: Disputes) -> Decision:
@@ -165,15 +153,15 @@ def _proven(row: Row, finding: Row, states: Sequence[KeyState], disputes: Disput
 
 def _received_since(row: Row, disputes: Disputes) -> frozenset[int]:
     """Return the brokers that received every record since the one of the finding, by any replica that still has it."""
-    states = [] if row["key"] is None else disputes.states_of(_place(row), bytes(row["key"]), row["offset"])
+    states = [] if row["key"] is None else disputes.states_of(place_of(row), bytes(row["key"]), row["offset"])
     epochs = {one.at.leader_epoch for one in states if one.at is not None}
-    coverage = disputes.coverage(_place(row))
+    coverage = disputes.knowledge.coverage_of(place_of(row))
     return frozenset(one.broker for one in states if epochs and coverage.received(one.broker, min(epochs)))
 
 
 def _decide(row: Row, finding: Row, states: Sequence[KeyState], disputes: Disputes) -> Decision:
     """Decide who is wrong about a disputed record: by its transaction's outcome, else by the key's final state."""
-    coverage, accused, witness = disputes.coverage(_place(row)), row["broker"], finding["witness"]
+    coverage, accused, witness = disputes.knowledge.coverage_of(place_of(row)), row["broker"], finding["witness"]
     believed = witness.get("believed_here") or BELIEVED_OUTCOME.get(row["anomaly"])
     outcome = blame_transaction(states, coverage)
     state = blame_state(row["offset"], states, coverage)
@@ -203,7 +191,7 @@ def _decision(blame: Blame, names: Mapping[int, tuple[str, ...]]) -> Decision:
 def _names(broker: int, states: Sequence[KeyState], state: Blame, row: Row, disputes: Disputes) -> tuple[str, ...]:
     """Return the possible anomalies of a replica whose final state of a key is wrong; the likeliest first."""
     in_transaction = any(one.at is not None and one.at.transactional for one in states)
-    has_transactions = in_transaction or disputes.has_transactions(_place(row))
+    has_transactions = in_transaction or disputes.has_transactions(place_of(row))
     state_here = next(one for one in states if one.broker == broker)
     if state.truth in {DELETED, SUPERSEDED}:
         return (
@@ -219,13 +207,7 @@ def _names(broker: int, states: Sequence[KeyState], state: Blame, row: Row, disp
 
 def _decided(finding: Row, broker: int, states: Sequence[KeyState], decision: Decision) -> Row:
     names = decision.names.get(broker, ())
-    attribution = {
-        "decided": True,
-        "decided_by": list(decision.reasons),
-        "assumptions": list(decision.assumptions),
-        "right": sorted(decision.right),
-        "disagree": _disagree(finding["offset"], states),
-    }
+    attribution = _attribution(decision, _disagree(finding["offset"], states))
     if broker == finding["broker"]:
         # Keep the checker's anomaly unless the decision rules it out.
         if names and finding["anomaly"] not in names and finding["anomaly"] != UNEXPLAINED_DIVERGENCE:
@@ -247,6 +229,17 @@ def _decided(finding: Row, broker: int, states: Sequence[KeyState], decision: De
     }
 
 
+def _attribution(decision: Decision, disagree: Sequence[Row]) -> Row:
+    """Return the fields that a decision adds to a finding."""
+    return {
+        "decided": bool(decision.wrong),
+        "decided_by": list(decision.reasons) if decision.wrong else [],
+        "assumptions": list(decision.assumptions),
+        "right": sorted(decision.right),
+        "disagree": disagree,
+    }
+
+
 def _candidates(names: Sequence[str]) -> list[str]:
     return list(names) if len(names) > 1 else []
 
@@ -254,13 +247,13 @@ def _candidates(names: Sequence[str]) -> list[str]:
 def _truth(decision: Decision, offset: int, states: Sequence[KeyState]) -> str:
     """Describe what the right replicas serve."""
     groups = states_served(offset, [one for one in states if one.broker in decision.right])
-    return "; ".join(f"{_brokers(brokers)} rightly {_verb(brokers)} {text}" for text, brokers in groups.items())
+    return "; ".join(f"{brokers_text(brokers)} rightly {_verb(brokers)} {text}" for text, brokers in groups.items())
 
 
 def _undecided(finding: Row, states: Sequence[KeyState], decision: Decision) -> Row:
     """Return a finding that accuses no replica."""
     groups = _disagree(finding["offset"], states)
-    serves = "; ".join(f"{_brokers(one['brokers'])} {_verb(one['brokers'])} {one['serves']}" for one in groups)
+    serves = "; ".join(f"{brokers_text(one['brokers'])} {_verb(one['brokers'])} {one['serves']}" for one in groups)
     why = f"which replica is wrong is undecided: {'; '.join(decision.reasons)}"
     return {
         **finding,
@@ -268,11 +261,7 @@ def _undecided(finding: Row, states: Sequence[KeyState], decision: Decision) -> 
             f"key {_key_text(finding)}: {serves or 'replicas differ'}; {why}. If broker {finding['broker']} is wrong: "
             f"{finding['explanation']}"
         ),
-        "decided": False,
-        "decided_by": [],
-        "assumptions": [],
-        "right": [],
-        "disagree": groups,
+        **_attribution(decision, groups),
     }
 
 
@@ -287,10 +276,6 @@ def _disagree(offset: int, states: Sequence[KeyState]) -> list[Row]:
     return [{"brokers": brokers, "serves": text} for text, brokers in states_served(offset, states).items()]
 
 
-def _brokers(brokers: Sequence[int]) -> str:
-    return f"broker{'s' if len(brokers) > 1 else ''} {', '.join(map(str, brokers))}"
-
-
 def _verb(brokers: Sequence[int]) -> str:
     return "serve" if len(brokers) > 1 else "serves"
 
@@ -298,3 +283,63 @@ def _verb(brokers: Sequence[int]) -> str:
 def _key_text(finding: Row) -> str:
     key = finding["key"] or {}
     return str(key.get("text", key.get("base64", "(no key)")))
+
+
+def attribute_spans(rows: Iterable[Row], knowledge: Knowledge) -> tuple[list[Row], list[Row]]:
+    """Return findings, and the undecided rows of `checkers.consistency.txnindex_disagreement`.
+
+    A replica whose span starts earlier than that of a witness has missed a marker in between: at that marker another
+    transaction of the witness ends. Whether the other transaction was committed is no longer recorded, so the finding
+    has candidates. A span that is shorter than the witness's belongs to a replica that copied a log after it was
+    cleaned: legal.
+
+    Only a witness that was not restarted since counts: a recovery after a crash rebuilds the index of a segment from
+    what cleaning has left of it (`LogSegment.recover`).
+    """
+    findings: list[Row] = []
+    undecided: list[Row] = []
+    for row in rows:
+        reasons = _witness_reasons(row, knowledge.coverage_of(place_of(row)))
+        starts = {span["first_offset"] for span in row["spans"] if span["broker"] in reasons}
+        if len(starts) == 1:
+            findings += _span_findings(row, reasons, starts.pop())
+        else:
+            undecided.append(row)
+    return findings, undecided
+
+
+def _witness_reasons(row: Row, coverage: Coverage) -> dict[int, str]:
+    """Return the proof that each broker received the whole span, by broker."""
+    if row["leader_epoch"] is None:
+        return {}
+    proofs = {span["broker"]: coverage.received(span["broker"], row["leader_epoch"]) for span in row["spans"]}
+    return {broker: proof.reason for broker, proof in proofs.items() if proof is not None and not proof.assumptions}
+
+
+def _span_findings(row: Row, reasons: dict[int, str], start: int) -> Iterable[Row]:
+    witness, proof = min(reasons), tuple(f"broker {broker} {reason}" for broker, reason in reasons.items())
+    for span in row["spans"]:
+        if span["first_offset"] < start:
+            yield {
+                "anomaly": UNEXPLAINED_DIVERGENCE,
+                "candidates": [UNEXPLAINED_DIVERGENCE, HIDDEN],
+                "broker": span["broker"],
+                "topic": row["topic"],
+                "partition": row["partition"],
+                "offset": span["first_offset"],
+                "key": None,
+                "producer_id": row["producer_id"],
+                "effect": LATENT,
+                "explanation": (
+                    f"a marker of producer {row['producer_id']} is missing: this broker counts all that the producer "
+                    f"wrote from offset {span['first_offset']} to {row['last_offset']} as one aborted transaction, and "
+                    f"broker {witness}, which received every record, only from {start} on; none of its records is left"
+                ),
+                "witness": {
+                    "span_here_from": span["first_offset"],
+                    "span_to": row["last_offset"],
+                    "other_broker": witness,
+                    "span_there_from": start,
+                },
+                **_attribution(Decision(frozenset({span["broker"]}), frozenset(reasons), proof), []),
+            }

@@ -6,16 +6,17 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
+import cloup
+from click.core import ParameterSource
 
 from harness.brokers.segments.records import MAX_INT64
 from harness.brokers.segments.tombstones import BY_NULL, TOMBSTONES
-from harness.command_line.common import format_option
+from harness.command_line.common import command, format_option
 from harness.command_line.console import JSON, MB, TEXT, ConsoleProgress, show_findings
 from harness.command_line.parameters import TOPIC, FilePath, Number, Text, file_to_read
-from harness.command_line.spark import spark_options
+from harness.command_line.spark import PARAMETERS, spark_options
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, UsageError, interruptible
 from harness.judge.verdict import ANOMALY, EXIT_CODES
-from harness.spark.options import SparkOptions
 from harness.suggest import quoted
 from harness.terminal import stdout
 
@@ -25,8 +26,11 @@ if TYPE_CHECKING:
 
     from harness.brokers.protocol.wire import Address
     from harness.brokers.segments.tombstones import Tombstones
+    from harness.spark.options import SparkOptions
 
 MOST_MB_PER_S = 1e6
+NEEDS_DATA = PARAMETERS | {"rate_limit_mb", "since", "until", "save", "tombstones"}
+"""Parameters of ``audit live`` that make no sense where no data is read."""
 MAX_INT32 = 2**31 - 1
 """The largest broker id."""
 
@@ -67,49 +71,59 @@ def _servers(text: str) -> None:
     parse_bootstrap(text)
 
 
-topic_option = click.option(
+AUDITED, CLUSTER, READING = map(cloup.OptionGroup, ("What to audit", "Cluster", "Reading"))
+
+topic_option = cloup.option(
     "--topic",
     "topics",
+    group=AUDITED,
     multiple=True,
     required=True,
     type=TOPIC,
     metavar="NAME",
     help="What to audit: a name or a pattern such as 'orders-*'; repeatable.",
 )
-bootstrap_option = click.option(
+bootstrap_option = cloup.option(
     "--bootstrap-server",
     "bootstrap",
+    group=CLUSTER,
     required=True,
     type=Text(_servers),
     metavar="HOST:PORT,…",
     help="One broker or several to begin with.",
 )
-tombstones_option = click.option(
+tombstones_option = cloup.option(
     "--tombstones",
+    group=AUDITED,
     type=click.Choice(TOMBSTONES),
     default=BY_NULL,
     show_default=True,
     help="What deletes a key: a null value, or the flag of KIP-87 (bit 5 of a record's attributes).",
 )
-config_option = click.option(
+config_option = cloup.option(
     "--command-config",
     "config",
+    group=CLUSTER,
     type=file_to_read(),
     metavar="FILE",
     help="A Java client's properties for SASL and TLS.",
 )
 
 
-@click.group()
+@cloup.group()
 def audit() -> None:
     """Have the replicas of your own cluster diverged?"""
 
 
-@audit.command()
+@command(
+    "harness audit disk --topic 'orders-*' --broker 1=/copy/broker-1 --broker 2=/copy/broker-2",
+    "harness audit disk --topic orders --broker 1=s3a://copies/broker-1 --broker 2=s3a://copies/broker-2 --format json",
+)
 @topic_option
-@click.option(
+@cloup.option(
     "--broker",
     "brokers",
+    group=AUDITED,
     multiple=True,
     required=True,
     type=Text(broker_folder),
@@ -137,29 +151,42 @@ def disk(
     return show(verdict, output)
 
 
-@audit.command()
+@command(
+    "harness audit live --bootstrap-server kafka-1:9092 --topic 'orders-*'",
+    "harness audit live --bootstrap-server kafka-1:9092 --topic 'orders-*' --quick",
+)
 @topic_option
 @bootstrap_option
 @config_option
-@click.option(
+@cloup.option(
     "--rate-limit-mb",
+    group=READING,
     type=Number(min=0, min_open=True, max=MOST_MB_PER_S),
     metavar="N",
     help="Read at most so many megabytes a second, from all brokers together.",
 )
-@click.option(
+@cloup.option(
     "--since",
+    group=READING,
     type=Text(time_ms),
     metavar="TIME",
     help="Read only records written from then on: ISO 8601 (UTC if it has no offset), or ms since the epoch.",
 )
-@click.option("--until", type=Text(time_ms), metavar="TIME", help="Read only records written before then.")
-@click.option("--quick", is_flag=True, help="Read no data: compare what brokers and coordinators report, in seconds.")
-@click.option(
-    "--keep",
+@cloup.option(
+    "--until", group=READING, type=Text(time_ms), metavar="TIME", help="Read only records written before then."
+)
+@cloup.option(
+    "--quick",
+    group=READING,
+    is_flag=True,
+    help="Read no data: compare what brokers and coordinators report, in seconds.",
+)
+@cloup.option(
+    "--save",
+    group=READING,
     type=FilePath(),
     metavar="DIR",
-    help="Keep the data that was read, in a new folder.  [default: a temporary one, deleted at the end]",
+    help="Save the data that was read, in a new folder.  [default: a temporary one, deleted at the end]",
 )
 @tombstones_option
 @spark_options
@@ -172,7 +199,7 @@ def live(  # noqa: PLR0917
     since: str | None,
     until: str | None,
     quick: bool,  # noqa: FBT001
-    keep: Path | None,
+    save: Path | None,
     output: str,
     spark: SparkOptions,
     tombstones: Tombstones,
@@ -189,9 +216,11 @@ def live(  # noqa: PLR0917
     from harness.audit.live import Request, audit_live, audit_quickly  # noqa: PLC0415
     from harness.audit.show import prefiltered_json, replica_table  # noqa: PLC0415
 
-    if quick and (rate_limit_mb or since or until or keep or tombstones != BY_NULL or spark != SparkOptions()):
+    context = click.get_current_context()
+    given = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    if quick and given & NEEDS_DATA:
         raise UsageError(
-            "--quick reads no data: leave out --rate-limit-mb, --since, --until, --keep, --tombstones, --spark-master"
+            "--quick reads no data: leave out --rate-limit-mb, --since, --until, --save, --tombstones, --spark-master"
             " and --spark-conf"
         )
     request = Request(
@@ -200,14 +229,14 @@ def live(  # noqa: PLR0917
         rate_limit_bytes_s=None if rate_limit_mb is None else max(int(rate_limit_mb * MB), 1),
         since_ms=None if since is None else time_ms(since),
         until_ms=None if until is None else time_ms(until),
-        keep=keep,
+        keep=save,
         tombstones=tombstones,
     )
     if request.since_ms is not None and request.until_ms is not None and request.since_ms >= request.until_ms:
         raise UsageError(f"--since {since} is not before --until {until}")
     progress = ConsoleProgress()
     kept_text = (
-        f"what was read is kept in {keep}/" if keep else "nothing of what was read is kept (--keep DIR keeps it)"
+        f"what was read is kept in {save}/" if save else "nothing of what was read is kept (--save DIR keeps it)"
     )
     try:
         if not quick:
@@ -221,7 +250,11 @@ def live(  # noqa: PLR0917
     return show({**verdict, "prefilter": prefiltered_json(prefiltered)}, output)
 
 
-@audit.command("exposure")
+@command(
+    "harness audit exposure --bootstrap-server kafka-1:9092 --topic 'orders-*'",
+    "harness audit exposure --bootstrap-server kafka-1:9092 --topic 'orders-*' --format json",
+    name="exposure",
+)
 @topic_option
 @bootstrap_option
 @config_option
@@ -233,12 +266,13 @@ def exposure_(topics: tuple[str, ...], bootstrap: str, config: Path | None, outp
     used, 255 failed. This finds no anomaly, so it is never 1: see `harness audit live`.
     """
     from harness.audit.cluster import describe  # noqa: PLC0415
+    from harness.audit.connection import ClusterClient  # noqa: PLC0415
     from harness.audit.exposure import Level, exposure  # noqa: PLC0415
     from harness.audit.show import exposure_json, exposure_table  # noqa: PLC0415
     from harness.host.clock import RealClock  # noqa: PLC0415
 
     ConsoleProgress().stage("ask the cluster")
-    result = exposure(describe(addresses(bootstrap, config), topics), RealClock())
+    result = exposure(ClusterClient(describe(addresses(bootstrap, config), topics), RealClock()))
     if output == JSON:
         stdout().json(exposure_json(result))
     else:
@@ -271,3 +305,7 @@ def show(verdict: dict[str, Any], output: str) -> int:
     findings = f", {count} finding{'s' if count > 1 else ''}" if verdict["verdict"] == ANOMALY else ""
     out.line(f"partitions: {', '.join(counts)}{findings}   (exit code {code})")
     return code
+
+
+for one in (disk, live, exposure_):
+    audit.add_command(one)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from ipaddress import IPv6Address
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,7 @@ from harness.brokers.protocol import wire
 from harness.brokers.protocol.admin import TOPIC_RESOURCE, PartitionState, metadata_request
 from harness.brokers.protocol.wire import Address
 from harness.errors import UsageError
-from harness.suggest import quoted
+from harness.suggest import close_to, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -93,8 +92,7 @@ def describe(bootstrap: Sequence[Address], patterns: Sequence[str]) -> Cluster:
     globs = [pattern for pattern in patterns if _is_glob(pattern)]
     every = list(_ask(address, metadata_request(None)).topics) if globs or _unknown(topics_found) else []
     for name in _unknown(topics_found):
-        close = get_close_matches(name, [topic.name for topic in every], n=2)
-        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        hint = close_to(name, [topic.name for topic in every])
         raise UsageError(f"topic {name} does not exist, or this user may not describe it{hint}")
     for pattern in globs:
         matching = {topic.name: topic for topic in every if _matches(topic.name, pattern)}
@@ -147,17 +145,12 @@ def _address(text: str, security: Security | None) -> Address:
     digits = match["port"]
     if len(digits) > len(str(LAST_PORT)) or not 1 <= int(digits) <= LAST_PORT:
         raise UsageError(f"{quoted(text)}: there is no port {quoted(digits)}; give one from 1 to {LAST_PORT}")
-    if match["ipv6"] and not _is_ipv6(match["ipv6"]):
-        raise UsageError(f"{quoted(text)}: {match['ipv6']} is no IPv6 address")
+    if match["ipv6"]:
+        try:
+            IPv6Address(match["ipv6"])
+        except ValueError as error:
+            raise UsageError(f"{quoted(text)}: {match['ipv6']} is no IPv6 address") from error
     return Address(match["ipv6"] or match["host"], int(digits), security)
-
-
-def _is_ipv6(text: str) -> bool:
-    try:
-        IPv6Address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _first_answer(bootstrap: Sequence[Address], request: Any) -> tuple[Address, Any]:

@@ -1,8 +1,12 @@
-"""A connection to one broker that reconnects: an audit may repeat each of its requests."""
+"""Connections to the brokers of an audited cluster. They reconnect: an audit may repeat each of its requests."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafka.protocol.metadata import ApiVersionsRequest
 
@@ -11,27 +15,24 @@ from harness.brokers.protocol.wire import Connection
 from harness.errors import HarnessError, WaitTimeoutError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from kafka.protocol.api_message import ApiMessage
 
+    from harness.audit.cluster import Cluster
     from harness.brokers.protocol.replica import Caller
     from harness.brokers.protocol.wire import Address
     from harness.host.clock import Clock
 
-ANSWER_TIMEOUT_S = 30.0
-"""A broker needs time to read old segments from a busy disk."""
+T = TypeVar("T")
+
 PATIENCE_S = 30.0
+"""For an answer, as a broker needs time to read old segments from a busy disk; also for a broker to come back."""
 QUICK_S = 5.0
 """For requests that need no disk read; a frozen broker must not delay the answers of the others."""
 FETCH_KEY = 1
 FETCH_VERSIONS = (FETCH_VERSION, 12)
 """Later versions name topics by their ids."""
-
-
-def connect(address: Address) -> Connection:
-    """Return a connection with a long answer timeout. Raises OSError and `HarnessError` as `Connection` does."""
-    return Connection(address, timeout_s=ANSWER_TIMEOUT_S)
 
 
 class ReconnectingConnection:
@@ -41,15 +42,15 @@ class ReconnectingConnection:
         self,
         address: Address,
         clock: Clock,
-        dial: Callable[[Address], Connection] = connect,
         patience_s: float = PATIENCE_S,
+        dial: Callable[..., Connection] = Connection,
     ) -> None:
         """Connect; no retry. Raises OSError where no broker answers, `HarnessError` where a login is refused."""
         self.address = address
         self._clock = clock
-        self._dial = dial
         self._patience_s = patience_s
-        self._connection: Connection | None = dial(address)
+        self._dial = partial(dial, address, timeout_s=patience_s)
+        self._connection: Connection | None = self._dial()
 
     def call(self, request: ApiMessage) -> Any:
         """Return the decoded response; reconnect where the connection broke.
@@ -60,7 +61,7 @@ class ReconnectingConnection:
 
         def ask() -> tuple[Any] | None:
             try:
-                self._connection = self._connection or self._dial(self.address)
+                self._connection = self._connection or self._dial()
                 return (self._connection.call(request),)
             except OSError as error:
                 errors.append(error)
@@ -82,9 +83,37 @@ class ReconnectingConnection:
             self._connection = None
 
 
-def quick_connection(address: Address, clock: Clock) -> ReconnectingConnection:
-    """Return a connection with short timeouts. Raises as `ReconnectingConnection` does."""
-    return ReconnectingConnection(address, clock, lambda address: Connection(address, timeout_s=QUICK_S), QUICK_S)
+quick_connection = partial(ReconnectingConnection, patience_s=QUICK_S)
+
+
+@dataclass(frozen=True)
+class ClusterClient:
+    """Sends requests to chosen brokers of a cluster, each over a connection of its own."""
+
+    cluster: Cluster
+    clock: Clock
+    dial: Callable[[Address, Clock], ReconnectingConnection] = quick_connection
+
+    def connection(self, broker: int) -> closing[ReconnectingConnection]:
+        """Connect for a ``with`` block. Raises as `ReconnectingConnection` does, and for an unregistered broker."""
+        if broker not in self.cluster.brokers:
+            raise ConnectionError("it is not registered with the cluster")
+        return closing(self.dial(self.cluster.brokers[broker], self.clock))
+
+    def ask_all(
+        self, brokers: Collection[int], ask: Callable[[int, ReconnectingConnection], T]
+    ) -> dict[int, T | OSError | HarnessError]:
+        """Ask these brokers at the same time; return each one's answer, or the error that ended it."""
+
+        def answer(broker: int) -> T | OSError | HarnessError:
+            try:
+                with self.connection(broker) as connection:
+                    return ask(broker, connection)
+            except (OSError, HarnessError) as error:
+                return error
+
+        with ThreadPoolExecutor(max(len(brokers), 1)) as pool:
+            return dict(zip(brokers, pool.map(answer, brokers), strict=True))
 
 
 def fetch_version(broker: Caller) -> int:

@@ -7,29 +7,22 @@ silently leave out the ids that the user may not see.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import kafka.errors
 from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
 
-from harness.audit.connection import quick_connection
+from harness.audit.cluster import TRANSACTION_STATE
 from harness.brokers.protocol.admin import metadata_request
-from harness.errors import HarnessError
 from harness.escape import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
-    from harness.audit.cluster import Cluster
-    from harness.audit.connection import ReconnectingConnection
+    from harness.audit.connection import ClusterClient
     from harness.brokers.protocol.replica import Caller, TopicPartition
-    from harness.brokers.protocol.wire import Address
-    from harness.host.clock import Clock
 
-TRANSACTION_STATE = "__transaction_state"
 NOTHING_SEEN = "this user sees no transactional id: coordinators list them to users with Describe on them"
 ONGOING = "Ongoing"
 FINISHED = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
@@ -62,12 +55,7 @@ class TransactionDescriptions:
     gaps: tuple[str, ...] = ()
 
 
-def ask_coordinators(
-    cluster: Cluster,
-    producer_ids: Collection[int],
-    clock: Clock,
-    dial: Callable[[Address, Clock], ReconnectingConnection] = quick_connection,
-) -> TransactionDescriptions:
+def ask_coordinators(client: ClusterClient, producer_ids: Collection[int]) -> TransactionDescriptions:
     """Ask all brokers for the transactions of these producers, at the same time. ``gaps`` has what they did not answer.
 
     A user who sees no transactional id may lack the right to see any, so nothing follows from that.
@@ -75,26 +63,24 @@ def ask_coordinators(
     if not producer_ids:
         return TransactionDescriptions({})
 
-    def ask(broker: int) -> tuple[TransactionDescriptions, bool]:
-        try:
-            with closing(dial(cluster.brokers[broker], clock)) as connection:
-                leaderless = leaderless_partitions(connection)
-                descriptions = describe_transactions(connection, broker, sorted(producer_ids))
-                return TransactionDescriptions(descriptions.by_producer, (*leaderless, *descriptions.gaps)), bool(
-                    descriptions.by_producer
-                ) or sees_transactional_ids(connection)
-        except (OSError, HarnessError) as error:
-            return TransactionDescriptions({}, (f"broker {broker} does not list transactions: {error}",)), False
+    def ask(broker: int, caller: Caller) -> tuple[TransactionDescriptions, bool]:
+        leaderless = leaderless_partitions(caller)
+        described = describe_transactions(caller, broker, sorted(producer_ids))
+        sees_any = bool(described.by_producer) or sees_transactional_ids(caller)
+        return TransactionDescriptions(described.by_producer, (*leaderless, *described.gaps)), sees_any
 
-    with ThreadPoolExecutor(len(cluster.brokers)) as pool:
-        answers = list(pool.map(ask, cluster.brokers))
-    by_producer = {
-        producer_id: transaction
-        for descriptions, _ in answers
-        for producer_id, transaction in descriptions.by_producer.items()
-    }
-    gaps = dict.fromkeys(reason for descriptions, _ in answers for reason in descriptions.gaps)
-    if not any(any_seen for _, any_seen in answers):
+    by_producer: dict[int, TransactionDescription] = {}
+    gaps: dict[str, None] = {}
+    is_any_seen = False
+    for broker, answer in client.ask_all(client.cluster.brokers, ask).items():
+        if isinstance(answer, Exception):
+            gaps[f"broker {broker} does not list transactions: {answer}"] = None
+        else:
+            described, sees_any = answer
+            by_producer |= described.by_producer
+            gaps |= dict.fromkeys(described.gaps)
+            is_any_seen |= sees_any
+    if not is_any_seen:
         gaps[NOTHING_SEEN] = None
     return TransactionDescriptions(by_producer, tuple(gaps))
 

@@ -42,7 +42,9 @@ def audit_disk(
         start_compilation()
     with Workspace(run_id, Path.cwd()) as workspace:
         progress.stage("start Spark")
-        with session_of(workspace, java, spark, _of_this_host(copies)) as session:
+        # Executors need the local folders at the same path.
+        folders = [copy.folder for copy in copies.replicas if isinstance(copy.folder, Path)]
+        with session_of(workspace, java, spark, folders) as session:
             progress.stage(f"check {len(copies.replicas)} replicas")
             started_s = time.monotonic()
             rows = judge_copies(session, [copies])
@@ -57,8 +59,3 @@ def context_of_copies(copies: Copies) -> AuditContext:
     compared = {copy.place for copy in copies.replicas}
     holders = {place: replicas for place, replicas in knowledge.replicas.items() if place in compared}
     return AuditContext(target, holders=holders, knowledge=knowledge)
-
-
-def _of_this_host(copies: Copies) -> list[Path]:
-    """Return the local folders, which executors need at the same path."""
-    return [copy.folder for copy in copies.replicas if isinstance(copy.folder, Path)]

@@ -6,8 +6,13 @@ been away for longer may find on its return that tombstones and markers are gone
 removal happens later: the segment has to roll first (``segment.ms``), and enough of the log has to be dirty
 (``min.cleanable.dirty.ratio``).
 
-A replica that is being added is exposed whatever the retention, and a replica whose last stable offset does not move is
-stuck already.
+A replica that is being added is exposed whatever the retention.
+
+A replica whose last stable offset does not move is frozen already: read_committed consumers get nothing from that
+offset on. There are two cases. `harness.audit.prefilter` suspects the replica: the replica has a transaction open that
+was ended elsewhere. Or a transaction is open for longer than its timeout: its coordinator should have aborted it by
+then (KIP-98), so nothing will end it. Where no coordinator describes the transaction, its timeout is taken to be the
+longest that brokers allow by default.
 """
 
 from __future__ import annotations
@@ -17,25 +22,26 @@ from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING
 
-from harness.audit.connection import quick_connection
-from harness.audit.frozen import find_frozen
-from harness.audit.lags import Lag, find_lags
-from harness.audit.next_removal import NextRemoval, next_removal
+from harness.audit.knowledge import name_of
+from harness.audit.lags import Lag, NextRemoval, find_lags, next_removal, read_batches
 from harness.audit.prefilter import prefilter
-from harness.audit.reassignments import SAMPLE_S, Copy, find_copies
+from harness.audit.reassignments import Copy, find_copies
+from harness.errors import HarnessError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from harness.audit.cluster import Cluster, Topic
-    from harness.audit.connection import ReconnectingConnection
-    from harness.audit.frozen import FrozenReplica
-    from harness.audit.prefilter import Prefiltered
-    from harness.brokers.protocol.replica import TopicPartition
-    from harness.brokers.protocol.wire import Address
-    from harness.host.clock import Clock
+    from harness.audit.cluster import Topic
+    from harness.audit.connection import ClusterClient
+    from harness.audit.prefilter import Prefiltered, Suspicion
+    from harness.brokers.protocol.replica import OpenTransaction, TopicPartition
 
 COMPACT = "compact"
+DEFAULT_MAX_TIMEOUT_MS = 900_000
+"""Default of ``transaction.max.timeout.ms`` (`TransactionStateManagerConfig`)."""
+GRACE_MS = 60_000
+"""For a coordinator's next check (10 s), for its markers to be written, and for differences between clocks."""
+ONE_BATCH_BYTES = 1
 UNITS_S = {"days": 86_400, "h": 3_600, "min": 60}
 WHAT_HELPS = (
     "until the ISR is full, no removal begins with min.cleanable.dirty.ratio=1 and max.compaction.lag.ms at its maximum"
@@ -137,28 +143,20 @@ class Exposure:
         return max((topic.level for topic in self.topics), default=Level.OK)
 
 
-def exposure(
-    cluster: Cluster,
-    clock: Clock,
-    *,
-    prefiltered: Prefiltered | None = None,
-    sample_s: float = SAMPLE_S,
-    dial: Callable[[Address, Clock], ReconnectingConnection] = quick_connection,
-) -> Exposure:
-    """Find the replicas of a cluster that are exposed now.
+def exposure(client: ClusterClient, prefiltered: Prefiltered | None = None) -> Exposure:
+    """Find the replicas of a cluster that are exposed now; ``prefiltered``: the brokers' answers, if there are any yet.
 
-    ``prefiltered``: the brokers' answers, if they were asked already. ``sample_s``: over how long the pace of
-    reassignments is measured, if there are any. Raises `UsageError` where this user may not read a topic.
+    Raises `UsageError` where this user may not read a topic.
     """
-    answers = prefiltered or prefilter(cluster, clock, dial=dial)
-    frozen = find_frozen(cluster, answers, clock, dial)
-    copies, notes = find_copies(cluster, clock, dial, sample_s)
-    lags = find_lags(cluster, answers.statuses, {(copy.broker, copy.partition) for copy in copies}, clock, dial)
-    now_ms = clock.time_ms()
+    cluster, answers = client.cluster, prefiltered or prefilter(client)
+    frozen = list(frozen_replicas(client, answers))
+    copies, notes = find_copies(client)
+    lags = find_lags(client, answers.statuses, {(copy.broker, copy.partition) for copy in copies})
+    now_ms = client.clock.time_ms()
     topics = []
     for topic in cluster.topics.values():
         settings = read_settings(topic.settings)
-        stuck = [judge_frozen(one, now_ms) for one in frozen if one.partition[0] == topic.name]
+        stuck = [one for one in frozen if one.topic == topic.name]
         away = [judge_lag(lag, settings, now_ms) for lag in lags if lag.partition[0] == topic.name]
         added = [judge_copy(copy, settings) for copy in copies if copy.partition[0] == topic.name]
         topics.append(_topic(topic, settings, stuck, [*away, *added]))
@@ -183,7 +181,7 @@ def read_settings(settings: Mapping[str, str] | None) -> Settings:
 
 def judge_lag(lag: Lag, settings: Settings, now_ms: int) -> ReplicaExposure:
     """Describe the exposure of a replica of a compacted topic that is behind."""
-    name, window_ms = _name(lag.partition), settings.window_ms
+    name, window_ms = name_of(lag.partition), settings.window_ms
     at_stake = None if window_ms is None else next_removal(lag.missing or (), window_ms)
     level, since_ms = Level.AT_RISK, lag.missing_since_ms
     if lag.why_unseen is not None:
@@ -222,7 +220,7 @@ def judge_copy(copy: Copy, settings: Settings) -> ReplicaExposure:
     """
     window_ms, took_s, left_s = settings.window_ms, copy.took_s, copy.left_s
     facts = (
-        f"broker {copy.broker} is being added as a replica of {_name(copy.partition)}:"
+        f"broker {copy.broker} is being added as a replica of {name_of(copy.partition)}:"
         f" {copy.done} of {copy.total} {copy.unit}, "
     )
     advice = _retention_text(window_ms)
@@ -240,26 +238,53 @@ def judge_copy(copy: Copy, settings: Settings) -> ReplicaExposure:
     return ReplicaExposure(Kind.ADDED, copy.broker, *copy.partition, level, None, False, left_s, None, sentence)
 
 
-def judge_frozen(frozen: FrozenReplica, now_ms: int) -> ReplicaExposure:
-    """Describe the exposure of a replica whose last stable offset does not move."""
-    consequence = BLOCKED_CONSUMERS.format(
-        broker=frozen.broker, offset=frozen.last_stable_offset, mark=frozen.high_watermark
-    )
-    if frozen.suspicion is not None:
-        level, facts = Level.TOO_LATE, frozen.suspicion.explanation
-    else:
-        level, since_ms = Level.AT_RISK, frozen.since_ms or 0
-        clock = "producers' clocks" if frozen.by_producers_clock else "its coordinator's clock"
-        facts = (
-            f"broker {frozen.broker} holds the transaction of producer {frozen.producer_id} open in"
-            f" {_name(frozen.partition)} since {_time(since_ms)} ({_duration((now_ms - since_ms) / 1000)} ago, by"
-            f" {clock}), and a transaction is aborted after {_duration(frozen.timeout_ms / 1000)}"
+def frozen_replicas(client: ClusterClient, prefiltered: Prefiltered) -> Iterator[ReplicaExposure]:
+    """Describe the replicas that are frozen by their last status, one entry each, by partition and broker."""
+    suspicions: dict[tuple[int, TopicPartition], Suspicion] = {}
+    for one in sorted(prefiltered.suspicions, key=lambda one: one.offset):
+        suspicions.setdefault((one.broker, (one.topic, one.partition)), one)
+    for broker, tp, status in prefiltered.statuses.in_order:
+        suspicion = suspicions.get((broker, tp))
+        transaction = min(status.open or (), key=lambda one: one.first_offset, default=None)
+        since_ms, by_coordinator = None, True
+        if suspicion is not None:
+            level, facts = Level.TOO_LATE, suspicion.explanation
+        elif transaction is not None:
+            since_ms, timeout_ms, by_coordinator = _beginning(client, prefiltered, broker, tp, transaction)
+            open_ms = client.clock.time_ms() - (since_ms or 0)
+            if since_ms is None or open_ms <= timeout_ms + GRACE_MS:
+                continue
+            clock = "its coordinator's clock" if by_coordinator else "producers' clocks"
+            level = Level.AT_RISK
+            facts = (
+                f"broker {broker} holds the transaction of producer {transaction.producer_id} open in"
+                f" {name_of(tp)} since {_time(since_ms)} ({_duration(open_ms / 1000)} ago, by"
+                f" {clock}), and a transaction is aborted after {_duration(timeout_ms / 1000)}"
+            )
+        else:
+            continue
+        consequence = BLOCKED_CONSUMERS.format(
+            broker=broker, offset=status.last_stable_offset, mark=status.high_watermark
         )
-    sentence = f"{facts}; {consequence}: `harness audit live` reads what is there"
-    by_broker = not frozen.by_producers_clock
-    return ReplicaExposure(
-        Kind.FROZEN, frozen.broker, *frozen.partition, level, frozen.since_ms, by_broker, None, None, sentence
-    )
+        sentence = f"{facts}; {consequence}: `harness audit live` reads what is there"
+        yield ReplicaExposure(Kind.FROZEN, broker, *tp, level, since_ms, by_coordinator, None, None, sentence)
+
+
+def _beginning(
+    client: ClusterClient, prefiltered: Prefiltered, broker: int, tp: TopicPartition, transaction: OpenTransaction
+) -> tuple[int | None, int, bool]:
+    """Return when a transaction began, its timeout, and whether its coordinator reported both."""
+    described = prefiltered.coordinator_answers.by_producer.get(transaction.producer_id)
+    if described is not None and described.start_time_ms >= 0 and tp in described.partitions:
+        return described.start_time_ms, described.timeout_ms, True
+    try:
+        with client.connection(broker) as connection:
+            batches = read_batches(connection, tp, transaction.first_offset, ONE_BATCH_BYTES)
+    except (OSError, HarnessError):
+        # The broker is gone, or its log was truncated since its last status.
+        return None, DEFAULT_MAX_TIMEOUT_MS, False
+    written_ms = batches[0].max_timestamp_ms if batches else -1
+    return (written_ms if written_ms >= 0 else None), DEFAULT_MAX_TIMEOUT_MS, False
 
 
 def _topic(
@@ -297,10 +322,6 @@ def _retention_text(window_ms: int | None) -> str:
     if window_ms is None:
         return "the retention of tombstones and markers is unknown"
     return f"tombstones and markers stay for at least {_duration(window_ms / 1000)}"
-
-
-def _name(partition: TopicPartition) -> str:
-    return f"{partition[0]}-{partition[1]}"
 
 
 def _time(time_ms: int) -> str:

@@ -9,17 +9,15 @@ from checkers.anomalies import FINDERS
 from checkers.attribution.key_states import disputed_records, key_states
 from checkers.consistency import side_files, txnindex_disagreement
 from checkers.consistency.wire_answers import with_served_aborts
-from checkers.evidence.tables import PLANNERS, REPLICA, checkpointed, load_copies
+from checkers.evidence.tables import REPLICA, load_copies
 from checkers.reduction.reduce import Reduced, reduce_copies
 from checkers.replay.judged import judge
 from checkers.replay.unreplicated_tails import without_unreplicated_tails
 from harness.audit.advice import ANY_BROKER, with_advice
-from harness.audit.attribution import Disputes, attribute
-from harness.audit.knowledge import Knowledge
-from harness.audit.span_attribution import attribute_spans
-from harness.judge.check import THREADS, dictionaries, each
-from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, finding_line, worst
-from harness.run_folder.store import SCHEMA
+from harness.audit.attribution import Disputes, attribute, attribute_spans
+from harness.audit.knowledge import Knowledge, by_place, place_of
+from harness.judge.check import THREADS, dictionaries, each, plan
+from harness.judge.verdict import decide, finding_line, overall
 from harness.spark.threads import threads
 
 if TYPE_CHECKING:
@@ -100,10 +98,8 @@ def judge_reduced(reduced: Reduced) -> dict[str, Rows]:
 
 
 def _computed(judged: Judged, checkers: Mapping[str, Callable[[Judged], DataFrame]]) -> dict[str, Rows]:
-    session = judged.replicas.sparkSession
-    with threads(session, PLANNERS) as pool:
-        planned, unplanned = each(checkers, lambda name: checkpointed(checkers[name](judged)), using=pool.map)
-    with threads(session, THREADS) as pool:
+    planned, unplanned = plan(judged, checkers)
+    with threads(judged.replicas.sparkSession, THREADS) as pool:
         rows, raised = each(planned, lambda name: dictionaries(planned[name]), using=pool.map)
     states, without_states = each([KEY_STATES], lambda _: key_state_rows(judged, rows))
     errors = [{"name": name, "reason": reason} for name, reason in {**unplanned, **raised, **without_states}.items()]
@@ -144,24 +140,22 @@ def assemble(
     rows_of_run = {name: [row for row in table if row.get("run") == copies.run_id] for name, table in rows.items()}
     compared: dict[tuple[str, int], list[int]] = {}
     for copy in copies.replicas:
-        compared.setdefault((copy.topic, copy.partition), []).append(copy.broker)
+        compared.setdefault(copy.place, []).append(copy.broker)
     given = context or AuditContext({"name": "copies", "brokers": sorted({copy.broker for copy in copies.replicas})})
     brokers = {**compared, **given.holders}
-    damaged = _by_partition(rows_of_run["damaged"])
+    damaged = by_place(rows_of_run["damaged"])
     span_findings, undecided_spans = attribute_spans(rows_of_run["unsure"], given.knowledge)
-    doubts, unsure, left_out = map(_by_partition, (rows_of_run["doubts"], undecided_spans, rows_of_run["left_out"]))
+    doubts, unsure, left_out = map(by_place, (rows_of_run["doubts"], undecided_spans, rows_of_run["left_out"]))
     # A replica that contradicts itself is no evidence against others.
     contradicted = damaged.keys() | doubts.keys()
     disagreements = [row for name in FINDERS for row in rows_of_run[name]]
     findings = attribute(disagreements, Disputes.of(rows_of_run[KEY_STATES], rows_of_run["replicas"], given.knowledge))
-    findings = [
-        finding for finding in findings + span_findings if (finding["topic"], finding["partition"]) not in contradicted
-    ]
+    findings = [finding for finding in findings + span_findings if place_of(finding) not in contradicted]
     places = {_identity(finding) for finding in findings}
     findings += [finding for finding in given.broker_findings if _identity(finding) not in places]
     findings.sort(key=lambda finding: (finding["topic"], finding["partition"], finding["broker"], finding["offset"]))
     findings = with_advice(findings, brokers, given.bootstrap)
-    facts, findings_by_place = _by_partition(rows_of_run["replicas"]), _by_partition(findings)
+    facts, findings_by_place = by_place(rows_of_run["replicas"]), by_place(findings)
     scenarios = [
         _partition(
             place,
@@ -169,7 +163,10 @@ def assemble(
             findings_by_place.get(place, []),
             [
                 *(row["problem"] for row in damaged.get(place, [])),
-                *map(_doubt_text, (*doubts.get(place, []), *unsure.get(place, []))),
+                *(
+                    f"broker {row['broker']}: {row['reason']}"
+                    for row in (*doubts.get(place, []), *unsure.get(place, []))
+                ),
                 *given.unknown.get(place, ()),
                 *map(_left_out_text, left_out.get(place, [])),
             ],
@@ -179,11 +176,8 @@ def assemble(
         )
         for place in sorted(brokers)
     ]
-    overall = worst([scenario["verdict"] for scenario in scenarios])
     return {
-        "schema": SCHEMA,
-        "verdict": overall,
-        "reason": _reason(overall, scenarios, findings),
+        **overall(scenarios, findings, finding_line),
         "run_id": copies.run_id,
         "target": dict(given.target),
         "timings_s": dict(timings_s),
@@ -208,14 +202,9 @@ def _partition(  # noqa: PLR0917
 ) -> dict[str, Any]:
     facts_by_broker = {row["broker"]: {name: row[name] for name in REPLICA_FACTS} for row in facts}
     unknown = [*doubts, *raised, *_why_incomparable(brokers, facts_by_broker)]
-    if findings:
-        verdict, reason = ANOMALY, findings[0]["explanation"]
-    elif unknown:
-        verdict, reason = UNKNOWN, "; ".join(unknown)
-    else:
-        bound = next(iter(facts_by_broker.values()))["bound"]
-        verdict = CLEAN
-        reason = f"{len(brokers)} replicas were read to offset {bound} and agree, with themselves too"
+    bound = next((one["bound"] for one in facts_by_broker.values()), None)
+    earned = f"{len(brokers)} replicas were read to offset {bound} and agree, with themselves too"
+    verdict, reason = decide([finding["explanation"] for finding in findings], unknown, earned)
     return {
         "scenario": f"{place[0]}-{place[1]}",
         "anomaly": None,
@@ -252,23 +241,3 @@ def _identity(finding: dict[str, Any]) -> tuple[Any, ...]:
 
 def _left_out_text(row: dict[str, Any]) -> str:
     return f"{row['topic']}-{row['partition']}: {row['keys']} more keys may differ, and were not compared one by one"
-
-
-def _by_partition(rows: Rows) -> dict[tuple[str, int], Rows]:
-    places: dict[tuple[str, int], Rows] = {}
-    for row in rows:
-        places.setdefault((row["topic"], row["partition"]), []).append(row)
-    return places
-
-
-def _doubt_text(row: dict[str, Any]) -> str:
-    return f"broker {row['broker']}: {row['reason']}"
-
-
-def _reason(overall: str, scenarios: Sequence[dict[str, Any]], findings: Sequence[dict[str, Any]]) -> str:
-    if findings:
-        first = findings[0]
-        more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
-        return f"{finding_line(first)}{more}"
-    reasons = [f"{one['scenario']}: {one['reason']}" for one in scenarios if one["verdict"] == overall]
-    return "; ".join(reasons)

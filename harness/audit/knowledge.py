@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from checkers.attribution.coverage import Coverage
 from harness.audit.cluster import TRANSACTION_STATE
 from harness.brokers.segments.metadata_log import PartitionHistory, PartitionState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from harness.audit.cluster import Cluster
-    from harness.brokers.protocol.admin import PartitionState as MetadataState
     from harness.brokers.segments.metadata_log import ClusterMetadata
 
 Place: TypeAlias = "tuple[str, int]"
+"""Topic and partition."""
+Row: TypeAlias = "dict[str, Any]"
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,34 @@ class Knowledge:
     replicas: Mapping[Place, tuple[int, ...]] = field(default_factory=dict)
     is_without_transactions: bool = False
 
+    def coverage_of(self, place: Place) -> Coverage:
+        """Return the leadership history of a partition, as far as it is known."""
+        return self.coverage.get(place, Coverage())
+
+
+def name_of(place: Place) -> str:
+    """Return the name of a partition's folders, which Kafka prints too."""
+    return f"{place[0]}-{place[1]}"
+
+
+def brokers_text(numbers: Iterable[int]) -> str:
+    """Return "broker 1" or "brokers 1, 2" for a sentence."""
+    listed = [str(number) for number in numbers]
+    return f"broker{'s' if len(listed) > 1 else ''} {', '.join(listed)}"
+
+
+def place_of(row: Row) -> Place:
+    """Return the partition that a checker's row or a finding is about."""
+    return row["topic"], row["partition"]
+
+
+def by_place(rows: Iterable[Row]) -> dict[Place, list[Row]]:
+    """Group rows or findings by partition."""
+    places: dict[Place, list[Row]] = {}
+    for row in rows:
+        places.setdefault(place_of(row), []).append(row)
+    return places
+
 
 def knowledge_of_metadata(metadata: ClusterMetadata | None) -> Knowledge:
     """Return the evidence of a metadata log; none where there is no metadata log."""
@@ -42,31 +71,21 @@ def knowledge_of_metadata(metadata: ClusterMetadata | None) -> Knowledge:
     )
 
 
-def _leader_and_epoch(state: MetadataState | None) -> tuple[int, int | None] | None:
-    return None if state is None else (state.leader, state.leader_epoch)
-
-
 def knowledge_of_cluster(before: Cluster, after: Cluster) -> Knowledge:
     """Return the evidence of a cluster's metadata before and after its replicas were read: current leader epochs only.
 
     The metadata lacks earlier leaders, and since when a replica is in the ISR. Where the leader epoch changed
     meanwhile, nothing is known.
     """
-    partitions = after.partitions
-    histories = {
-        (topic, number): PartitionHistory(
-            topic,
-            "",
-            number,
-            since_creation=False,
-            states=(PartitionState(0, state.leader, state.leader_epoch, 0, state.replicas, state.isr),),
-        )
-        for (topic, number), state in before.partitions.items()
-        if state.leader_epoch is not None
-        and _leader_and_epoch(partitions.get((topic, number))) == _leader_and_epoch(state)
-    }
+    coverage = {}
+    for (topic, number), state in before.partitions.items():
+        now = after.partitions.get((topic, number))
+        is_same = now is not None and (now.leader, now.leader_epoch) == (state.leader, state.leader_epoch)
+        if state.leader_epoch is not None and is_same:
+            states = (PartitionState(0, state.leader, state.leader_epoch, 0, state.replicas, state.isr),)
+            coverage[topic, number] = Coverage(PartitionHistory(topic, "", number, since_creation=False, states=states))
     return Knowledge(
-        {place: Coverage(history) for place, history in histories.items()},
+        coverage,
         {place: state.replicas for place, state in before.partitions.items()},
         not before.may_have_transactions,
     )

@@ -2,32 +2,30 @@
 
 No broker reports since when a replica is out of the ISR. The leader's log gives a bound: its first record at or after
 the replica's log end offset has a timestamp, and the replica was behind at that time. The replica may have been out for
-longer, if nothing was written at first or a cleaner has removed the first records.
+longer, if nothing was written at first or a cleaner has removed the first records. The headers of the missing batches
+also show the next removal among them.
 """
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.audit.connection import fetch_version, quick_connection
-from harness.audit.pieces import whole_entries
-from harness.brokers.protocol.replica import FETCH_VERSION, READ_UNCOMMITTED, ReplicaState, fetch
-from harness.brokers.segments.batches import Batch, iter_batches
+from harness.audit.connection import fetch_version
+from harness.audit.knowledge import name_of
+from harness.brokers.protocol.replica import READ_UNCOMMITTED, ReplicaState, fetch
+from harness.brokers.segments.batches import Batch, iter_batches, until_cut
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection, Iterable
 
-    from harness.audit.cluster import Cluster
-    from harness.audit.connection import ReconnectingConnection
+    from harness.audit.connection import ClusterClient
     from harness.audit.replica_status import ReplicaStatuses
     from harness.brokers.protocol.replica import Caller, TopicPartition
-    from harness.brokers.protocol.wire import Address
-    from harness.host.clock import Clock
 
 SAMPLE_BYTES = 1 << 20
+MARKER, TOMBSTONES = "marker", "tombstones"
 
 
 @dataclass(frozen=True)
@@ -59,11 +57,7 @@ class Lag:
 
 
 def find_lags(
-    cluster: Cluster,
-    statuses: ReplicaStatuses,
-    adding: Collection[tuple[int, TopicPartition]],
-    clock: Clock,
-    dial: Callable[[Address, Clock], ReconnectingConnection] = quick_connection,
+    client: ClusterClient, statuses: ReplicaStatuses, adding: Collection[tuple[int, TopicPartition]]
 ) -> tuple[Lag, ...]:
     """Return the replicas that are behind, without those that are being added.
 
@@ -71,21 +65,19 @@ def find_lags(
     """
 
     def missing_batches(partition: TopicPartition, log_end: int) -> tuple[Batch, ...] | None:
-        leader = cluster.partitions[partition].leader
+        leader = client.cluster.partitions[partition].leader
         leader_status = statuses.replicas.get((leader, partition))
         if leader_status is None:
             return None
         try:
-            with closing(dial(cluster.brokers[leader], clock)) as connection:
-                return read_batches(
-                    connection, partition, max(log_end, leader_status.log_start), fetch_version(connection)
-                )
+            with client.connection(leader) as connection:
+                return read_batches(connection, partition, max(log_end, leader_status.log_start))
         except (OSError, HarnessError):
             # The leader is gone or has changed since its last status.
             return None
 
     lags = []
-    for tp, state in sorted(cluster.partitions.items()):
+    for tp, state in sorted(client.cluster.partitions.items()):
         for broker in state.replicas:
             status = statuses.replicas.get((broker, tp))
             if (broker, tp) in adding or (status is not None and broker in state.isr):
@@ -99,22 +91,52 @@ def find_lags(
 
 
 def read_batches(
-    broker: Caller,
-    partition: TopicPartition,
-    offset: int,
-    version: int = FETCH_VERSION,
-    max_bytes: int = SAMPLE_BYTES,
+    broker: Caller, partition: TopicPartition, offset: int, max_bytes: int = SAMPLE_BYTES
 ) -> tuple[Batch, ...]:
     """Return a broker's batches from an offset on, about ``max_bytes`` of them, and at least one (KIP-74).
 
     Raises OSError, `HarnessError` where the broker does not serve the offset, `CorruptLogError` where the answer has no
     valid batches.
     """
-    answers = fetch(broker, {partition: offset}, isolation=READ_UNCOMMITTED, max_bytes=max_bytes, version=version)
-    answer, name = answers[partition], f"{partition[0]}-{partition[1]}"
+    version, name = fetch_version(broker), name_of(partition)
+    answer = fetch(broker, {partition: offset}, isolation=READ_UNCOMMITTED, max_bytes=max_bytes, version=version)[
+        partition
+    ]
     if not isinstance(answer, ReplicaState):
         raise HarnessError(f"{name} at offset {offset}: {answer}")
-    source = f"Fetch answer of {name}"
-    end = max((e.position + e.size_bytes for e in whole_entries(answer.records, source)), default=0)
-    batches = iter_batches(answer.records[:end], source=source, verify_crc=False)
+    batches = until_cut(iter_batches(answer.records, source=f"Fetch answer of {name}", verify_crc=False))
     return tuple(batch for batch in batches if batch.last_offset >= offset)
+
+
+@dataclass(frozen=True)
+class NextRemoval:
+    """The first marker or tombstones that may be removed: at ``removable_at_ms``, or by any cleaner pass after it.
+
+    ``is_stamped``: ``removable_at_ms`` is the batch's delete horizon, which a cleaner set; else it is the earliest
+    possible time.
+    """
+
+    offset: int
+    kind: str
+    removable_at_ms: int
+    is_stamped: bool
+
+
+def next_removal(batches: Iterable[Batch], window_ms: int) -> NextRemoval | None:
+    """Return the first possible removal among these batches; None where no header shows any.
+
+    ``window_ms``: from a record's write to its earliest removal. A cleaner sets the delete horizon of tombstones and
+    markers at its first pass over them (KIP-534). Where no batch has a delete horizon, the oldest marker counts from
+    its timestamp on. Headers do not show tombstones before a cleaner's first pass: their whole retention is left.
+    """
+    removals = [
+        NextRemoval(
+            batch.base_offset,
+            MARKER if batch.is_control else TOMBSTONES,
+            batch.max_timestamp_ms + window_ms if batch.delete_horizon_ms is None else batch.delete_horizon_ms,
+            is_stamped=batch.delete_horizon_ms is not None,
+        )
+        for batch in batches
+        if not batch.is_empty and (batch.is_control or batch.delete_horizon_ms is not None)
+    ]
+    return min(removals, key=lambda removal: (not removal.is_stamped, removal.removable_at_ms), default=None)

@@ -7,21 +7,21 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from checkers.finding import VISIBLE
 from harness.audit.advice import ANY_BROKER
 from harness.audit.cluster import describe
+from harness.audit.connection import ClusterClient, ReconnectingConnection
 from harness.audit.coordinators import ask_coordinators
 from harness.audit.judge import NO_ROWS, AuditContext, assemble, judge_copies
 from harness.audit.knowledge import Knowledge, knowledge_of_cluster
 from harness.audit.prefilter import prefilter
 from harness.audit.rate import RateLimit
+from harness.audit.reading import spans_between
 from harness.audit.replica_status import replica_statuses
 from harness.audit.rounds import Round, repeated
-from harness.audit.span import spans_between
-from harness.audit.spool import SpoolOptions, spool
-from harness.audit.spooled import copies_of, store_transactions
+from harness.audit.spool import SpoolOptions, copies_of, spool, store_transactions
 from harness.brokers.copies.copies import Copies
 from harness.brokers.segments.tombstones import BY_NULL
 from harness.errors import UsageError
@@ -37,32 +37,17 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from harness.audit.cluster import Cluster
-    from harness.audit.coordinators import TransactionDescriptions
+    from harness.audit.knowledge import Place
     from harness.audit.prefilter import Prefiltered, Suspicion
-    from harness.audit.replica_status import ReplicaStatuses
-    from harness.audit.rounds import Place
-    from harness.audit.spool import Progress as Amount
     from harness.audit.spool import SpoolResult
     from harness.brokers.protocol.wire import Address
     from harness.brokers.segments.tombstones import Tombstones
+    from harness.judge.outcome import Progress
     from harness.spark.options import SparkOptions
 
 NOT_READ = "data was not read (--quick): the verdict rests on what brokers report of transactions"
 LIMITED = "only the records between --since and --until were read"
 UNSETTLED = "it was written to while it was read: what its brokers report covers more than was read"
-
-
-class Progress(Protocol):
-    """Reports the progress of an audit."""
-
-    def stage(self, text: str) -> None:
-        """A new stage begins."""
-        ...
-
-    def reading(self, fraction: float, done_bytes: int) -> None:
-        """A fraction of the data, and so many bytes, were read."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -91,17 +76,9 @@ def audit_quickly(request: Request, progress: Progress) -> tuple[dict[str, Any],
 
     Raises `UsageError` as `describe` and `prefilter`.
     """
-    clock = RealClock()
-    cluster = _described(request, progress)
-    started_s = time.monotonic()
-    prefiltered = prefilter(cluster, clock)
-    copies = Copies(f"audit-{new_run_id()}", (), notes=(*cluster.notes, *prefiltered.notes, NOT_READ))
-    return assemble(
-        copies,
-        NO_ROWS,
-        timings_s={"ask": _since(started_s)},
-        context=_context(request, cluster, prefiltered, {}, Knowledge()),
-    ), prefiltered
+    answers = _ask(request, progress)
+    nothing_read = Round((), NO_ROWS, {})
+    return answers.verdict(nothing_read, {"ask": answers.took_s}, notes=(NOT_READ,)), answers.prefiltered
 
 
 def audit_live(request: Request, progress: Progress, spark: SparkOptions) -> dict[str, Any]:
@@ -110,15 +87,12 @@ def audit_live(request: Request, progress: Progress, spark: SparkOptions) -> dic
     Raises `UsageError` as `describe`, `prefilter` and `session_of` do and where ``keep`` cannot be made;
     `SpoolDiskError` where the data does not fit on the disk.
     """
-    clock, run_id, java = RealClock(), f"audit-{new_run_id()}", find_java()
+    java = find_java()
     keep_folder = None if request.keep is None else _new_folder(request.keep)
-    cluster = _described(request, progress)
-    started_s = time.monotonic()
-    prefiltered = prefilter(cluster, clock)
-    asked_s = _since(started_s)
+    answers, started_s = _ask(request, progress), time.monotonic()
     # The amount of data is unknown before it is read, and reading leaves the processors idle.
     start_compilation()
-    with Workspace(run_id, Path.cwd()) as workspace, ExitStack() as stack:
+    with Workspace(answers.run_id, Path.cwd()) as workspace, ExitStack() as stack:
         sessions: list[SparkSession] = []
         readings_folder = keep_folder or workspace.path / "readings"
 
@@ -129,28 +103,57 @@ def audit_live(request: Request, progress: Progress, spark: SparkOptions) -> dic
                 sessions.append(stack.enter_context(session_of(workspace, java, spark, [readings_folder])))
             return sessions[0]
 
-        audit = _Audit(request, run_id, cluster, clock, session, progress, readings_folder)
-        last_readings = repeated(audit.read)
+        last_readings = repeated(_Reading(answers, session, progress, readings_folder).read)
         # Leadership is evidence only where it did not change while replicas were read.
-        knowledge = knowledge_of_cluster(cluster, describe(request.bootstrap, request.topics))
-        copies = Copies(run_id, last_readings.replicas, notes=(*cluster.notes, *prefiltered.notes))
-        timings_s = {"ask": asked_s, "read_and_check": _since(started_s) - asked_s}
-        return assemble(
-            copies,
-            last_readings.rows,
-            timings_s=timings_s,
-            context=_context(request, cluster, prefiltered, last_readings.unknown, knowledge),
-        )
+        knowledge = knowledge_of_cluster(answers.client.cluster, describe(request.bootstrap, request.topics))
+        timings_s = {"ask": answers.took_s, "read_and_check": _since(started_s)}
+        return answers.verdict(last_readings, timings_s, knowledge)
 
 
 @dataclass(frozen=True)
-class _Audit:
-    """Reads and judges replicas. Readings go to ``readings_folder``, and are deleted after judging unless kept."""
+class _Answers:
+    """A cluster, and the answers of its brokers before any data is read."""
 
     request: Request
     run_id: str
-    cluster: Cluster
-    clock: RealClock
+    client: ClusterClient
+    prefiltered: Prefiltered
+    took_s: float
+
+    def verdict(
+        self,
+        last_readings: Round,
+        timings_s: Mapping[str, float],
+        knowledge: Knowledge | None = None,
+        notes: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """Assemble the verdict by these answers and the last readings."""
+        cluster = self.client.cluster
+        context = AuditContext(
+            target={"name": "cluster", "cluster_id": cluster.cluster_id, "brokers": sorted(cluster.brokers)},
+            holders={tp: state.replicas for tp, state in cluster.partitions.items()},
+            unknown=last_readings.unknown,
+            broker_findings=[_finding(one) for one in self.prefiltered.suspicions],
+            knowledge=knowledge or Knowledge(),
+            bootstrap=",".join(map(str, self.request.bootstrap)) or ANY_BROKER,
+        )
+        copies = Copies(self.run_id, last_readings.replicas, notes=(*cluster.notes, *self.prefiltered.notes, *notes))
+        return assemble(copies, last_readings.rows, timings_s=timings_s, context=context)
+
+
+def _ask(request: Request, progress: Progress) -> _Answers:
+    progress.stage("ask the cluster")
+    client = ClusterClient(describe(request.bootstrap, request.topics), RealClock())
+    started_s = time.monotonic()
+    prefiltered = prefilter(client)
+    return _Answers(request, f"audit-{new_run_id()}", client, prefiltered, _since(started_s))
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Reads and judges replicas. Readings go to ``readings_folder``, and are deleted after judging unless kept."""
+
+    answers: _Answers
     session: Callable[[], SparkSession]
     progress: Progress
     readings_folder: Path
@@ -162,57 +165,40 @@ class _Audit:
         that are read to.
         """
         folder = RunFolder(self.readings_folder / f"reading-{number}")
-        statuses = replica_statuses(self.cluster, self.clock)
-        transactions = None if self.request.is_limited else self._ask_coordinators(statuses)
+        request, client = self.answers.request, self.answers.client
+        statuses = replica_statuses(client)
+        transactions = None if request.is_limited else ask_coordinators(client, statuses.open_producers)
         replicas = [
             (broker, tp)
-            for tp, state in self.cluster.partitions.items()
+            for tp, state in client.cluster.partitions.items()
             for broker in state.replicas
             if places is None or tp in places
         ]
         again = " again: differences that come from ongoing writes and cleaning go away" if number > 1 else ""
         self.progress.stage(f"read {len(replicas)} replicas{again}")
-        read = spool(self.cluster, statuses, folder, self._spool_options(), replicas)
-        copies = copies_of(
-            folder, self.run_id, read, {} if transactions is None else store_transactions(folder, transactions)
-        )
-        copies = replace(copies, tombstones=self.request.tombstones)
+        patient = replace(client, dial=ReconnectingConnection)
+        limit = None if request.rate_limit_bytes_s is None else RateLimit(request.rate_limit_bytes_s, patient.clock)
+        spans = spans_between(patient, request.since_ms, request.until_ms) if request.is_limited else {}
+        read = spool(patient, statuses, folder, SpoolOptions(limit, spans, self.progress.reading), replicas)
+        files = {} if transactions is None else store_transactions(folder, transactions)
+        copies = replace(copies_of(folder, self.answers.run_id, read, files), tombstones=request.tombstones)
         session = self.session()
         self.progress.stage(f"check {len(read.readings)} replicas")
         rows = judge_copies(session, [copies])
-        if self.request.keep is None:
+        if request.keep is None:
             shutil.rmtree(folder.path)
-        return Round(copies.replicas, rows, self._unknown(read))
-
-    def _ask_coordinators(self, statuses: ReplicaStatuses) -> TransactionDescriptions:
-        producers = {
-            transaction.producer_id for status in statuses.replicas.values() for transaction in status.open or ()
-        }
-        return ask_coordinators(self.cluster, producers, self.clock)
-
-    def _spool_options(self) -> SpoolOptions:
-        asked = self.request
-        limit = None if asked.rate_limit_bytes_s is None else RateLimit(asked.rate_limit_bytes_s, self.clock)
-        spans = spans_between(self.cluster, self.clock, asked.since_ms, asked.until_ms) if asked.is_limited else {}
-
-        def report_progress(amount: Amount) -> None:
-            self.progress.reading(amount.fraction, amount.bytes_done)
-
-        return SpoolOptions(self.clock, limit, spans, report_progress)
-
-    def _unknown(self, read: SpoolResult) -> dict[Place, tuple[str, ...]]:
-        reasons: dict[Place, dict[str, None]] = {}
-        for (broker, tp), why in sorted(read.failures.items()):
-            reasons.setdefault(tp, {})[f"the replica of broker {broker} was not read: {why}"] = None
-        for (_, tp), reading in read.readings.items():
-            if self.request.is_limited or not reading.is_settled:
-                reasons.setdefault(tp, {})[LIMITED if self.request.is_limited else UNSETTLED] = None
-        return {tp: tuple(texts) for tp, texts in reasons.items()}
+        return Round(copies.replicas, rows, _unknown(read, is_limited=request.is_limited))
 
 
-def _described(request: Request, progress: Progress) -> Cluster:
-    progress.stage("ask the cluster")
-    return describe(request.bootstrap, request.topics)
+def _unknown(read: SpoolResult, *, is_limited: bool) -> dict[Place, tuple[str, ...]]:
+    """Return by partition why it cannot be called clean."""
+    reasons: dict[Place, dict[str, None]] = {}
+    for (broker, tp), why in sorted(read.failures.items()):
+        reasons.setdefault(tp, {})[f"the replica of broker {broker} was not read: {why}"] = None
+    for (_, tp), reading in read.readings.items():
+        if is_limited or not reading.is_settled:
+            reasons.setdefault(tp, {})[LIMITED if is_limited else UNSETTLED] = None
+    return {tp: tuple(texts) for tp, texts in reasons.items()}
 
 
 def _new_folder(path: Path) -> Path:
@@ -220,27 +206,10 @@ def _new_folder(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
         if any(path.iterdir()):
-            raise UsageError(f"--keep {path}: there is something in it already; name a new folder")
+            raise UsageError(f"--save {path}: there is something in it already; name a new folder")
     except OSError as error:
-        raise UsageError(f"--keep {path}: {error.strerror or error}") from error
+        raise UsageError(f"--save {path}: {error.strerror or error}") from error
     return path.absolute()
-
-
-def _context(
-    request: Request,
-    cluster: Cluster,
-    prefiltered: Prefiltered,
-    unknown: Mapping[Place, tuple[str, ...]],
-    knowledge: Knowledge,
-) -> AuditContext:
-    return AuditContext(
-        target={"name": "cluster", "cluster_id": cluster.cluster_id, "brokers": sorted(cluster.brokers)},
-        holders={tp: state.replicas for tp, state in cluster.partitions.items()},
-        unknown=unknown,
-        broker_findings=[_finding(one) for one in prefiltered.suspicions],
-        knowledge=knowledge,
-        bootstrap=",".join(map(str, request.bootstrap)) or ANY_BROKER,
-    )
 
 
 def _finding(suspicion: Suspicion) -> dict[str, Any]:

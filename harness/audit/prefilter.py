@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from harness.audit.connection import quick_connection
 from harness.audit.coordinators import (
     FINISHED,
     ONGOING,
@@ -23,24 +22,22 @@ from harness.audit.coordinators import (
     TransactionDescriptions,
     ask_coordinators,
 )
+from harness.audit.knowledge import brokers_text, name_of
 from harness.audit.replica_status import ReplicaStatus, ReplicaStatuses, replica_statuses
 from harness.brokers.copies.notes import listed
 from harness.errors import WaitTimeoutError
 from harness.escape import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterator
 
     from harness.audit.cluster import Cluster
-    from harness.audit.connection import ReconnectingConnection
+    from harness.audit.connection import ClusterClient
     from harness.brokers.protocol.replica import OpenTransaction, TopicPartition
-    from harness.brokers.protocol.wire import Address
-    from harness.host.clock import Clock
 
 BOUND_S = 10.0
 """For a follower to catch up; `replica.lag.time.max.ms` is 30 s, yet an in-sync follower is rarely a second behind."""
 
-NO_PRODUCER = -1
 STUCK_LSO, HANGING_TRANSACTION = "stuck-lso", "hanging-transaction"
 
 Replica: TypeAlias = "tuple[int, TopicPartition]"
@@ -87,58 +84,48 @@ class PendingSuspicion:
     suspicion: Suspicion
     high_watermark: int
 
+    def latest(self, statuses: ReplicaStatuses) -> ReplicaStatus | None:
+        """Return the status of the suspicious replica."""
+        return statuses.replicas.get((self.suspicion.broker, (self.suspicion.topic, self.suspicion.partition)))
 
-PendingSuspicions: TypeAlias = "dict[tuple[Replica, int, int], PendingSuspicion]"
-"""By replica, producer id (-1 where it is unknown) and offset."""
 
-
-def prefilter(
-    cluster: Cluster,
-    clock: Clock,
-    *,
-    bound_s: float = BOUND_S,
-    dial: Callable[[Address, Clock], ReconnectingConnection] = quick_connection,
-) -> Prefiltered:
+def prefilter(client: ClusterClient) -> Prefiltered:
     """Query replicas and coordinators, then replicas again until every suspicion is decided, or time is up.
 
     Raises `UsageError` where this user may not read a topic.
     """
-    before = replica_statuses(cluster, clock, dial)
-    coordinator_answers = ask_coordinators(
-        cluster, {transaction.producer_id for _, transaction in _all_open(before)}, clock, dial
-    )
-    latest = replica_statuses(cluster, clock, dial)
-    pending = {
-        **among_replicas(latest, coordinator_answers),
-        **by_coordinators(cluster, before, latest, coordinator_answers),
-    }
-    pending |= by_last_stable_offsets(latest)
+    before = replica_statuses(client)
+    coordinator_answers = ask_coordinators(client, before.open_producers)
+    latest = replica_statuses(client)
+    pending = [
+        *by_open_transactions(client.cluster, before, latest, coordinator_answers),
+        *by_last_stable_offsets(latest),
+    ]
     confirmed: list[PendingSuspicion] = []
 
     def settle() -> bool:
-        nonlocal latest
-        for key, candidate in list(pending.items()):
-            outcome = is_confirmed(candidate, latest.replicas.get(key[0]))
-            if outcome is not None:
-                del pending[key]
-                confirmed.extend([candidate] if outcome else [])
+        nonlocal latest, pending
+        outcomes = [is_confirmed(candidate, candidate.latest(latest)) for candidate in pending]
+        confirmed.extend(candidate for candidate, outcome in zip(pending, outcomes, strict=True) if outcome)
+        pending = [candidate for candidate, outcome in zip(pending, outcomes, strict=True) if outcome is None]
         if pending:
-            latest = replica_statuses(cluster, clock, dial)
+            latest = replica_statuses(client)
         return not pending
 
     try:
-        clock.wait_until(settle, bound_s, "replicas to catch up")
+        client.clock.wait_until(settle, BOUND_S, "replicas to catch up")
     except WaitTimeoutError:
-        for key, candidate in list(pending.items()):
-            if candidate.suspicion.transaction is None and _has_reached(latest.replicas.get(key[0]), candidate):
-                confirmed.append(pending.pop(key))
+        late = [
+            candidate
+            for candidate in pending
+            if candidate.suspicion.transaction is None and _has_reached(candidate.latest(latest), candidate)
+        ]
+        confirmed += late
+        pending = [candidate for candidate in pending if candidate not in late]
     suspicions = sorted(
         (candidate.suspicion for candidate in confirmed), key=lambda s: (s.topic, s.partition, s.offset, s.broker)
     )
-    behind = tuple(
-        f"{candidate.suspicion.explanation}; but the replica is too far behind to tell"
-        for candidate in pending.values()
-    )
+    behind = tuple(f"{one.suspicion.explanation}; but the replica is too far behind to tell" for one in pending)
     return Prefiltered(
         latest,
         coordinator_answers,
@@ -148,80 +135,48 @@ def prefilter(
     )
 
 
-def among_replicas(statuses: ReplicaStatuses, coordinator_answers: TransactionDescriptions) -> PendingSuspicions:
-    """Suspect each replica that has a transaction open which another replica is past."""
-    pending: PendingSuspicions = {}
-    for replica, transaction in _all_open(statuses):
-        broker, (topic, partition) = replica
-        others = statuses.of((topic, partition)).items()
-        past = {b: one.high_watermark for b, one in others if _is_past(one, transaction)}
-        if past:
-            described = coordinator_answers.by_producer.get(transaction.producer_id)
-            explanation = (
-                f"broker {broker} holds the transaction of producer {transaction.producer_id} open from offset"
-                f" {transaction.first_offset} of {topic}-{partition}, and {_brokers(past)} decided it"
-                f"{_coordinator_report(described)}"
-            )
-            suspicion = Suspicion(
-                STUCK_LSO,
-                broker,
-                topic,
-                partition,
-                transaction.first_offset,
-                transaction,
-                tuple(past),
-                described,
-                explanation,
-            )
-            pending[replica, transaction.producer_id, transaction.first_offset] = PendingSuspicion(
-                suspicion, min(past.values())
-            )
-    return pending
-
-
-def by_coordinators(
+def by_open_transactions(
     cluster: Cluster, before: ReplicaStatuses, statuses: ReplicaStatuses, coordinator_answers: TransactionDescriptions
-) -> PendingSuspicions:
-    """Suspect each open transaction that no replica is past, and that its coordinator has completed or does not know.
+) -> Iterator[PendingSuspicion]:
+    """Suspect each replica that has a transaction open which another replica is past.
 
-    Only transactions that were open ``before`` the coordinators were asked. A coordinator completes a transaction once
-    its markers are below the leader's high watermark.
+    Also each open transaction that no replica is past, and that its coordinator has completed or does not know: only
+    transactions that were open ``before`` the coordinators were asked. A coordinator completes a transaction once its
+    markers are below the leader's high watermark.
     """
-    pending: PendingSuspicions = {}
-    open_before = {
-        (replica, transaction.producer_id, transaction.first_offset) for replica, transaction in _all_open(before)
-    }
-    for replica, transaction in _all_open(statuses):
-        broker, tp = replica
-        if (replica, transaction.producer_id, transaction.first_offset) not in open_before:
-            continue
-        leader = cluster.partitions[tp].leader
+    open_before = {(replica, one.producer_id, one.first_offset) for replica, one in _all_open(before)}
+    for (broker, tp), transaction in _all_open(statuses):
         replicas = statuses.of(tp)
-        reason = _why_ended(coordinator_answers, tp, transaction)
-        if reason is None or leader not in replicas or any(_is_past(one, transaction) for one in replicas.values()):
-            continue
-        on_leader = _holds_open(replicas[leader], transaction)
+        past = {other: one.high_watermark for other, one in replicas.items() if _is_past(one, transaction)}
+        described = coordinator_answers.by_producer.get(transaction.producer_id)
+        leader = cluster.partitions[tp].leader
+        anomaly, on_leader = STUCK_LSO, ""
+        if past:
+            reason = f"{brokers_text(past)} decided it{_coordinator_report(described)}"
+            high_watermark = min(past.values())
+        else:
+            was_open = ((broker, tp), transaction.producer_id, transaction.first_offset) in open_before
+            why_ended = _why_ended(coordinator_answers, tp, transaction)
+            if not was_open or why_ended is None or leader not in replicas:
+                continue
+            if _holds_open(replicas[leader], transaction):
+                anomaly, on_leader = HANGING_TRANSACTION, ", as its leader does"
+            reason, high_watermark = why_ended, replicas[leader].high_watermark
         explanation = (
             f"broker {broker} holds the transaction of producer {transaction.producer_id} open from offset"
-            f" {transaction.first_offset} of {tp[0]}-{tp[1]}{', as its leader does' if on_leader else ''}, and {reason}"
+            f" {transaction.first_offset} of {name_of(tp)}{on_leader}, and {reason}"
         )
-        anomaly, described = (
-            HANGING_TRANSACTION if on_leader else STUCK_LSO,
-            coordinator_answers.by_producer.get(transaction.producer_id),
+        suspicion = Suspicion(
+            anomaly, broker, *tp, transaction.first_offset, transaction, tuple(past), described, explanation
         )
-        suspicion = Suspicion(anomaly, broker, *tp, transaction.first_offset, transaction, (), described, explanation)
-        pending[replica, transaction.producer_id, transaction.first_offset] = PendingSuspicion(
-            suspicion, replicas[leader].high_watermark
-        )
-    return pending
+        yield PendingSuspicion(suspicion, high_watermark)
 
 
-def by_last_stable_offsets(statuses: ReplicaStatuses) -> PendingSuspicions:
+def by_last_stable_offsets(statuses: ReplicaStatuses) -> Iterator[PendingSuspicion]:
     """Suspect replicas without a list of open transactions whose last stable offset is behind that of another replica.
 
     Every follower is behind for a moment: only a replica that stays behind is suspicious.
     """
-    pending: PendingSuspicions = {}
     for (broker, tp), one in statuses.replicas.items():
         ahead = {
             b: other.high_watermark
@@ -230,14 +185,11 @@ def by_last_stable_offsets(statuses: ReplicaStatuses) -> PendingSuspicions:
         }
         if one.open is None and ahead:
             explanation = (
-                f"broker {broker} does not list open transactions, and its last stable offset of {tp[0]}-{tp[1]} stays"
-                f" at {one.last_stable_offset}, which {_brokers(ahead)} passed"
+                f"broker {broker} does not list open transactions, and its last stable offset of {name_of(tp)} stays"
+                f" at {one.last_stable_offset}, which {brokers_text(ahead)} passed"
             )
             suspicion = Suspicion(STUCK_LSO, broker, *tp, one.last_stable_offset, None, tuple(ahead), None, explanation)
-            pending[(broker, tp), NO_PRODUCER, one.last_stable_offset] = PendingSuspicion(
-                suspicion, min(ahead.values())
-            )
-    return pending
+            yield PendingSuspicion(suspicion, min(ahead.values()))
 
 
 def is_confirmed(candidate: PendingSuspicion, latest: ReplicaStatus | None) -> bool | None:
@@ -304,14 +256,9 @@ def _unseen_notes(statuses: ReplicaStatuses) -> Iterator[str]:
     without_list = sorted({broker for (broker, _), status in statuses.replicas.items() if status.open is None})
     if without_list:
         yield (
-            f"{_brokers(without_list)} did not list the open transactions of some replicas (on Redpanda only leaders"
-            " do): a stuck replica there shows only by its last stable offset, or when it is read"
+            f"{brokers_text(without_list)} did not list the open transactions of some replicas (on Redpanda only"
+            " leaders do): a stuck replica there shows only by its last stable offset, or when it is read"
         )
-
-
-def _brokers(numbers: Iterable[int]) -> str:
-    listed = [str(number) for number in numbers]
-    return f"broker{'s' if len(listed) > 1 else ''} {', '.join(listed)}"
 
 
 def _coordinator_report(described: TransactionDescription | None) -> str:

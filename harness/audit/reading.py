@@ -3,15 +3,19 @@
 One turn has three steps. Read the stable part, which returns the list of aborted transactions (read_committed). Read
 the rest up to the high watermark. Ask the broker for the status of the replica. The status fits what was read if
 nothing was appended meanwhile; else another turn follows, up to `TURNS`.
+
+Where only the records between two times are wanted, the leader of each partition returns their offsets (ListOffsets by
+timestamp, KIP-79).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from harness.audit.knowledge import name_of
 from harness.audit.pieces import whole_entries
-from harness.brokers.protocol.offsets import log_ends, log_starts
+from harness.brokers.protocol.offsets import LATEST, NO_SUCH_OFFSET, list_offsets, log_ends, log_starts
 from harness.brokers.protocol.replica import (
     FETCH_VERSION,
     READ_COMMITTED,
@@ -23,11 +27,14 @@ from harness.brokers.protocol.replica import (
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from harness.audit.connection import ClusterClient
     from harness.brokers.protocol.replica import Caller, OpenTransaction, TopicPartition
     from harness.host.clock import Clock
 
+Write: TypeAlias = "Callable[[int, memoryview, int], None]"
+"""Stores whole batches: the first one's base offset, the bytes, and the offset after them."""
 TURNS = 3
 FETCH_BYTES = 8 << 20
 PATIENCE_S = 30.0
@@ -80,17 +87,10 @@ class Reader:
     version: int = FETCH_VERSION
     fetch_bytes: int = FETCH_BYTES
 
-    def read(
-        self,
-        partition: TopicPartition,
-        span: Span,
-        high_watermark: int,
-        write: Callable[[int, memoryview, int], None],
-    ) -> Reading:
+    def read(self, partition: TopicPartition, span: Span, high_watermark: int, write: Write) -> Reading:
         """Read a replica to its current high watermark, or to the end of the span.
 
-        ``high_watermark``: the last one that was seen. ``write`` is called with whole batches in order: the first
-        batch's base offset, the bytes, and the offset after them.
+        ``high_watermark``: the last one that was seen. ``write`` is called with batches in order.
 
         Raises `HarnessError` where the replica cannot be read on, `CorruptLogError` where it serves no valid batches,
         and OSError where the broker is gone.
@@ -109,7 +109,7 @@ class Reader:
                     position = self._moved_log_start(partition, position)
                     continue
                 aborted.update(dict.fromkeys(state.aborted))
-                source = f"Fetch answer of {partition[0]}-{partition[1]}"
+                source = f"Fetch answer of {name_of(partition)}"
                 entries = [e for e in whole_entries(state.records, source) if e.last_offset >= position]
                 if not entries:
                     end_offset = state.last_stable_offset if isolation == READ_COMMITTED else state.high_watermark
@@ -141,7 +141,7 @@ class Reader:
         """Return the replica's state, its open transactions, and its log end offset, or else its high watermark."""
         state = self._ask(partition, position, READ_COMMITTED, max_bytes=1)
         if state is None:
-            raise HarnessError(f"{partition[0]}-{partition[1]} was truncated below offset {position} while it was read")
+            raise HarnessError(f"{name_of(partition)} was truncated below offset {position} while it was read")
         open_transactions = describe_producers(self.broker, [partition])[partition]
         end = log_ends(self.broker, [partition])[partition]
         return (
@@ -155,30 +155,66 @@ class Reader:
     ) -> ReplicaState | None:
         """Fetch once, or until the replica is available; None where the offset is out of range."""
 
-        def ask() -> ReplicaState | str:
-            answers = fetch(
-                self.broker,
-                {partition: offset},
-                isolation=isolation,
-                max_bytes=max_bytes or self.fetch_bytes,
-                version=self.version,
-            )
-            return answers[partition]
+        def ask() -> ReplicaState | str | None:
+            size_bytes = max_bytes or self.fetch_bytes
+            answer = fetch(
+                self.broker, {partition: offset}, isolation=isolation, max_bytes=size_bytes, version=self.version
+            )[partition]
+            return None if isinstance(answer, str) and answer in TRANSIENT_ERRORS else answer
 
-        answer = self.clock.wait_until(
-            lambda: None if (state := ask()) in TRANSIENT_ERRORS else state,
-            PATIENCE_S,
-            f"{partition[0]}-{partition[1]} to be available",
-        )
+        answer = self.clock.wait_until(ask, PATIENCE_S, f"{name_of(partition)} to be available")
         if isinstance(answer, ReplicaState):
             return answer
         if answer == OUT_OF_RANGE:
             return None
-        raise HarnessError(f"{partition[0]}-{partition[1]} at offset {offset}: {answer}")
+        raise HarnessError(f"{name_of(partition)} at offset {offset}: {answer}")
 
     def _moved_log_start(self, partition: TopicPartition, position: int) -> int:
         """Return the log start offset, which has passed this position: retention goes on while a replica is read."""
         start = log_starts(self.broker, [partition])[partition]
         if isinstance(start, int) and start > position:
             return start
-        raise HarnessError(f"{partition[0]}-{partition[1]} was truncated below offset {position} while it was read")
+        raise HarnessError(f"{name_of(partition)} was truncated below offset {position} while it was read")
+
+
+def spans_between(client: ClusterClient, since_ms: int | None, until_ms: int | None) -> dict[TopicPartition, Span]:
+    """Return the offsets to read of each partition, for timestamps from ``since_ms`` on and before ``until_ms``.
+
+    Timestamps need not rise along a log: a span begins with the first record that is late enough and ends before the
+    first record that is too late. Records before the span that another replica still has, and the leader does not, are
+    not read.
+
+    Raises `HarnessError` where a partition has no leader or the leader does not return offsets.
+    """
+    by_leader: dict[int, list[TopicPartition]] = {}
+    for tp, state in client.cluster.partitions.items():
+        by_leader.setdefault(state.leader, []).append(tp)
+    spans = {}
+    for leader, partitions in sorted(by_leader.items()):
+        if leader not in client.cluster.brokers:
+            raise HarnessError(f"--since and --until need leaders, and {name_of(partitions[0])} has no leader now")
+        with client.connection(leader) as connection:
+            ends = _offsets(connection, dict.fromkeys(partitions, LATEST))
+            starts = (
+                dict.fromkeys(partitions, 0) if since_ms is None else _first_at(connection, partitions, since_ms, ends)
+            )
+            stops = ends if until_ms is None else _first_at(connection, partitions, until_ms, ends)
+        for tp in partitions:
+            spans[tp] = Span(starts[tp], None if until_ms is None or stops[tp] == ends[tp] else stops[tp])
+    return spans
+
+
+def _first_at(
+    connection: Caller, partitions: list[TopicPartition], time_ms: int, ends: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    offsets = _offsets(connection, dict.fromkeys(partitions, time_ms))
+    return {tp: ends[tp] if offset == NO_SUCH_OFFSET else offset for tp, offset in offsets.items()}
+
+
+def _offsets(connection: Caller, times_ms: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+    offsets = {}
+    for tp, offset in list_offsets(connection, times_ms).items():
+        if isinstance(offset, str):
+            raise HarnessError(f"the leader of {name_of(tp)} does not return offsets by time: {offset}")
+        offsets[tp] = offset
+    return offsets

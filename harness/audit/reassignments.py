@@ -7,27 +7,21 @@ not grown is sampled a few times more.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import kafka.errors
 from kafka.protocol.admin import ListPartitionReassignmentsRequest
 
-from harness.audit.connection import quick_connection
-from harness.audit.sizes import replica_sizes
+from harness.audit.replica_status import replica_sizes
 from harness.brokers.protocol.offsets import log_ends
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
 
-    from harness.audit.cluster import Cluster
-    from harness.audit.connection import ReconnectingConnection
+    from harness.audit.connection import ClusterClient
     from harness.brokers.protocol.replica import Caller, TopicPartition
-    from harness.brokers.protocol.wire import Address
     from harness.host.clock import Clock
 
 SAMPLE_S, SAMPLES = 3.0, 5
@@ -75,19 +69,15 @@ def adding_replicas(broker: Caller, topics: Mapping[str, Collection[int]]) -> se
     }
 
 
-def find_copies(
-    cluster: Cluster,
-    clock: Clock,
-    dial: Callable[[Address, Clock], ReconnectingConnection] = quick_connection,
-    sample_s: float = SAMPLE_S,
-) -> tuple[tuple[Copy, ...], tuple[str, ...]]:
+def find_copies(client: ClusterClient) -> tuple[tuple[Copy, ...], tuple[str, ...]]:
     """Return the replicas that are being added, and notes on those whose progress is unknown.
 
-    Where there are any, this takes ``sample_s`` seconds, and up to `SAMPLES` times that while a copy does not grow.
+    Where there are any, this takes `SAMPLE_S` seconds, and up to `SAMPLES` times that while a copy does not grow.
     """
+    cluster, clock = client.cluster, client.clock
     topics = {topic.name: list(topic.partitions) for topic in cluster.topics.values()}
     try:
-        with closing(dial(next(iter(cluster.brokers.values())), clock)) as connection:
+        with client.connection(next(iter(cluster.brokers))) as connection:
             adding = adding_replicas(connection, topics)
     except (OSError, HarnessError) as error:
         return (), (f"reassignments are unknown: {error}",)
@@ -95,11 +85,10 @@ def find_copies(
         return (), ()
     leaders = {tp: cluster.partitions[tp].leader for _, tp in adding}
     replicas = adding | {(leader, tp) for tp, leader in leaders.items()}
-    first, began_s, copies = _samples(cluster, replicas, clock, dial), clock.now_s(), []
+    first, began_s, copies = _samples(client, replicas), clock.now_s(), []
     for number in range(1, SAMPLES + 1):
-        due_s = began_s + sample_s * number
-        clock.wait_until(partial(_is_past, clock, due_s), sample_s * 2 + 1, "the next sample of the copies")
-        latest, took_s = _samples(cluster, replicas, clock, dial), clock.now_s() - began_s
+        _wait(clock, began_s + SAMPLE_S * number)
+        latest, took_s = _samples(client, replicas), clock.now_s() - began_s
         copies = [c for one in sorted(adding) if (c := _copy(one, leaders[one[1]], first, latest, took_s))]
         if all(copy.pace_s > 0 for copy in copies):
             break
@@ -110,8 +99,8 @@ def find_copies(
     return tuple(copies), tuple(notes)
 
 
-def _is_past(clock: Clock, due_s: float) -> bool:
-    return clock.now_s() >= due_s
+def _wait(clock: Clock, due_s: float) -> None:
+    clock.wait_until(lambda: clock.now_s() >= due_s, SAMPLE_S * 2 + 1, "the next sample of the copies")
 
 
 def _copy(replica: tuple[int, TopicPartition], leader: int, first: Sizes, latest: Sizes, took_s: float) -> Copy | None:
@@ -125,25 +114,15 @@ def _copy(replica: tuple[int, TopicPartition], leader: int, first: Sizes, latest
     return None
 
 
-def _samples(
-    cluster: Cluster,
-    replicas: Collection[tuple[int, TopicPartition]],
-    clock: Clock,
-    dial: Callable[[Address, Clock], ReconnectingConnection],
-) -> Sizes:
+def _samples(client: ClusterClient, replicas: Collection[tuple[int, TopicPartition]]) -> Sizes:
     """Return bytes and offsets of each replica, as far as its broker reports them."""
 
-    def ask(broker: int) -> Sizes:
-        partitions: Sequence[TopicPartition] = [tp for b, tp in replicas if b == broker]
-        try:
-            with closing(dial(cluster.brokers[broker], clock)) as connection:
-                sizes, ends = replica_sizes(connection, partitions), log_ends(connection, partitions)
-        except (OSError, HarnessError):
-            return {}
+    def ask(broker: int, caller: Caller) -> Sizes:
+        partitions = [tp for b, tp in replicas if b == broker]
+        sizes, ends = replica_sizes(caller, partitions), log_ends(caller, partitions)
         return {(broker, tp, BYTES): size for tp, size in sizes.items()} | {
             (broker, tp, OFFSETS): end for tp, end in ends.items() if isinstance(end, int)
         }
 
-    brokers = sorted({broker for broker, _ in replicas} & cluster.brokers.keys())
-    with ThreadPoolExecutor(max(len(brokers), 1)) as pool:
-        return {key: value for sizes in pool.map(ask, brokers) for key, value in sizes.items()}
+    answers = client.ask_all({broker for broker, _ in replicas}, ask).values()
+    return {key: value for sizes in answers if isinstance(sizes, dict) for key, value in sizes.items()}

@@ -8,26 +8,22 @@ which returns one batch.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import kafka.errors
+from kafka.protocol.admin import DescribeLogDirsRequest
 
-from harness.audit.connection import fetch_version, quick_connection
+from harness.audit.connection import fetch_version
 from harness.brokers.protocol.offsets import log_ends
 from harness.brokers.protocol.replica import FETCH_VERSION, describe_producers, fetch
-from harness.errors import HarnessError, UsageError
+from harness.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from harness.audit.cluster import Cluster
-    from harness.audit.connection import ReconnectingConnection
+    from harness.audit.connection import ClusterClient
     from harness.brokers.protocol.replica import Caller, OpenTransaction, TopicPartition
-    from harness.brokers.protocol.wire import Address
-    from harness.host.clock import Clock
 
 NO_RECORDS_BYTES = 1
 NOT_ALLOWED = kafka.errors.TopicAuthorizationFailedError.__name__
@@ -56,25 +52,33 @@ class ReplicaStatuses:
     unseen: Mapping[tuple[int, TopicPartition], str]
     silent: Mapping[int, str]
 
+    @property
+    def in_order(self) -> list[tuple[int, TopicPartition, ReplicaStatus]]:
+        """Every replica's broker, partition and status, by partition and broker."""
+        return sorted(((b, tp, status) for (b, tp), status in self.replicas.items()), key=lambda one: (one[1], one[0]))
+
+    @property
+    def open_producers(self) -> set[int]:
+        """The ids of the producers with an open transaction on any replica."""
+        return {transaction.producer_id for status in self.replicas.values() for transaction in status.open or ()}
+
     def of(self, partition: TopicPartition) -> dict[int, ReplicaStatus]:
         """Return the status of each replica of one partition, by broker."""
         return {broker: status for (broker, tp), status in self.replicas.items() if tp == partition}
 
 
-def replica_statuses(
-    cluster: Cluster, clock: Clock, dial: Callable[[Address, Clock], ReconnectingConnection] = quick_connection
-) -> ReplicaStatuses:
+def replica_statuses(client: ClusterClient) -> ReplicaStatuses:
     """Ask all brokers for the status of every replica of these topics, at the same time.
 
     Raises `UsageError` where this user may not read a topic.
     """
-    first = _all_statuses(cluster, cluster.replicas_by_broker, {}, clock, dial)
+    first = _all_statuses(client, client.cluster.replicas_by_broker, {})
     starts = {tp: one.log_start for (_, tp), one in first.replicas.items()}
     refused: dict[int, list[TopicPartition]] = {}
     for broker, tp in first.unseen:
         if tp in starts:
             refused.setdefault(broker, []).append(tp)
-    second = _all_statuses(cluster, refused, starts, clock, dial)
+    second = _all_statuses(client, refused, starts)
     unanswered = {replica: why for replica, why in first.unseen.items() if replica[1] not in starts}
     unseen = {**unanswered, **second.unseen}
     for (_, (topic, _)), reason in unseen.items():
@@ -95,51 +99,35 @@ def status_of_replicas(
     last, so they are at least as new as the high watermark.
     """
     ends = log_ends(broker, partitions)
-    fetch_offsets = {
-        tp: log_end if isinstance(log_end, int) else starts.get(tp, log_end) for tp, log_end in ends.items()
-    }
-    statuses: dict[TopicPartition, ReplicaStatus | str] = {
-        tp: why for tp, why in fetch_offsets.items() if isinstance(why, str)
-    }
+    fetch_offsets = {tp: end if isinstance(end, int) else starts.get(tp, end) for tp, end in ends.items()}
+    statuses: dict[TopicPartition, ReplicaStatus | str] = {}
+    statuses |= {tp: why for tp, why in fetch_offsets.items() if isinstance(why, str)}
     offsets = {tp: offset for tp, offset in fetch_offsets.items() if isinstance(offset, int)}
     if not offsets:
         return statuses
     states = fetch(broker, offsets, max_bytes=NO_RECORDS_BYTES, version=version)
     opened = describe_producers(broker, list(offsets))
     for tp, answer in states.items():
-        log_end, transactions = ends[tp], opened[tp]
-        statuses[tp] = (
-            answer
-            if isinstance(answer, str)
-            else ReplicaStatus(
-                log_start=answer.log_start,
-                high_watermark=answer.high_watermark,
-                last_stable_offset=answer.last_stable_offset,
-                log_end=log_end if isinstance(log_end, int) else None,
-                open=None if isinstance(transactions, str) else transactions,
-            )
+        if isinstance(answer, str):
+            statuses[tp] = answer
+            continue
+        statuses[tp] = ReplicaStatus(
+            log_start=answer.log_start,
+            high_watermark=answer.high_watermark,
+            last_stable_offset=answer.last_stable_offset,
+            log_end=end if isinstance(end := ends[tp], int) else None,
+            open=None if isinstance(transactions := opened[tp], str) else transactions,
         )
     return statuses
 
 
 def _all_statuses(
-    cluster: Cluster,
-    wanted: Mapping[int, Sequence[TopicPartition]],
-    starts: Mapping[TopicPartition, int],
-    clock: Clock,
-    dial: Callable[[Address, Clock], ReconnectingConnection],
+    client: ClusterClient, wanted: Mapping[int, Sequence[TopicPartition]], starts: Mapping[TopicPartition, int]
 ) -> ReplicaStatuses:
-    def ask(broker: int) -> dict[TopicPartition, ReplicaStatus | str] | Exception:
-        if broker not in cluster.brokers:
-            return ConnectionError("it is not registered with the cluster")
-        try:
-            with closing(dial(cluster.brokers[broker], clock)) as connection:
-                return status_of_replicas(connection, wanted[broker], starts, fetch_version(connection))
-        except (OSError, HarnessError) as error:
-            return error
+    def ask(broker: int, caller: Caller) -> dict[TopicPartition, ReplicaStatus | str]:
+        return status_of_replicas(caller, wanted[broker], starts, fetch_version(caller))
 
-    with ThreadPoolExecutor(max(len(wanted), 1)) as pool:
-        answers = dict(zip(wanted, pool.map(ask, wanted), strict=True))
+    answers = client.ask_all(wanted, ask)
     results = [
         ((broker, tp), one)
         for broker, answer in answers.items()
@@ -151,3 +139,24 @@ def _all_statuses(
         {replica: one for replica, one in results if isinstance(one, str)},
         {broker: str(error) for broker, error in answers.items() if isinstance(error, Exception)},
     )
+
+
+def replica_sizes(broker: Caller, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return the bytes of segments of each of this broker's replicas that the broker reports. Raises OSError.
+
+    By DescribeLogDirs (KIP-113): a user needs Describe on the cluster.
+    """
+    Topic = DescribeLogDirsRequest.DescribableLogDirTopic  # noqa: N806
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        by_topic.setdefault(topic, []).append(partition)
+    wanted = [Topic(topic=topic, partitions=numbers) for topic, numbers in by_topic.items()]
+    answer = broker.call(DescribeLogDirsRequest[1](topics=wanted))
+    return {
+        (topic.name, p.partition_index): p.partition_size
+        for directory in answer.results
+        if not directory.error_code
+        for topic in directory.topics
+        for p in topic.partitions
+        if not p.is_future_key
+    }

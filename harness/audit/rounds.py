@@ -8,23 +8,22 @@ difference is below every high watermark. A record that a replica missed for goo
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from checkers.anomalies import FINDERS
+from harness.audit.knowledge import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from harness.audit.judge import Rows
+    from harness.audit.knowledge import Place
     from harness.brokers.copies.copies import ReplicaCopy
 
 ROUNDS = 3
 DOUBTFUL_TABLES = (*FINDERS, "doubts", "unsure", "damaged")
 """Tables whose rows must not rest on one reading."""
 CHANGING = "each reading found differences at other offsets: the partition changes faster than it can be read"
-
-Place: TypeAlias = "tuple[str, int]"
-"""Topic and partition."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ def _replaced(earlier: Round, again: Round, places: Collection[Place]) -> Round:
     """Return the rounds merged: these partitions from the later reading. What a checker raised is kept."""
     replicas = [copy for copy in earlier.replicas if (copy.topic, copy.partition) not in places]
     rows = {
-        name: [*(row for row in table if name == "raised" or _place(row) not in places), *again.rows[name]]
+        name: [*(row for row in table if name == "raised" or place_of(row) not in places), *again.rows[name]]
         for name, table in earlier.rows.items()
     }
     unknown = {place: reasons for place, reasons in earlier.unknown.items() if place not in places}
@@ -75,7 +74,7 @@ def _replaced(earlier: Round, again: Round, places: Collection[Place]) -> Round:
 
 
 def _places_in_doubt(one: Round) -> set[Place]:
-    return {_place(row) for name in DOUBTFUL_TABLES for row in one.rows[name]}
+    return {place_of(row) for name in DOUBTFUL_TABLES for row in one.rows[name]}
 
 
 def _finding_keys(one: Round) -> set[tuple[Any, ...]]:
@@ -83,8 +82,4 @@ def _finding_keys(one: Round) -> set[tuple[Any, ...]]:
 
 
 def _key(row: dict[str, Any]) -> tuple[Any, ...]:
-    return (*_place(row), row["broker"], row["offset"], row["anomaly"])
-
-
-def _place(row: dict[str, Any]) -> Place:
-    return row["topic"], row["partition"]
+    return (*place_of(row), row["broker"], row["offset"], row["anomaly"])

@@ -9,8 +9,6 @@ from harness.audit.exposure import Level
 from harness.terminal import Table, styled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from rich.text import Text
 
     from harness.audit.exposure import Exposure
@@ -25,9 +23,7 @@ def replica_table(statuses: ReplicaStatuses) -> Table:
     """Return a table of every replica that was seen."""
     names = ("partition", "broker", "log start", "last stable", "high watermark", "log end", "open transactions")
     rows = []
-    for (broker, (topic, partition)), status in sorted(
-        statuses.replicas.items(), key=lambda item: (item[0][1], item[0][0])
-    ):
+    for broker, (topic, partition), status in statuses.in_order:
         transactions = (
             UNKNOWN
             if status.open is None
@@ -52,9 +48,9 @@ def exposure_table(exposure: Exposure) -> Table:
 def prefiltered_json(prefiltered: Prefiltered) -> dict[str, Any]:
     """Return ``{suspicions, replicas, notes}``; offsets, and null where a broker does not report them."""
     return {
-        "suspicions": [_json_value(asdict(one)) for one in prefiltered.suspicions],
+        "suspicions": [asdict(one, dict_factory=_json_fields) for one in prefiltered.suspicions],
         "replicas": [
-            {"broker": broker, "topic": topic, "partition": partition, **_json_value(asdict(status))}
+            {"broker": broker, "topic": topic, "partition": partition, **asdict(status, dict_factory=_json_fields)}
             for (broker, (topic, partition)), status in sorted(prefiltered.statuses.replicas.items())
         ],
         "notes": list(prefiltered.notes),
@@ -63,24 +59,16 @@ def prefiltered_json(prefiltered: Prefiltered) -> dict[str, Any]:
 
 def exposure_json(exposure: Exposure) -> dict[str, Any]:
     """Return ``{level, topics, notes}``; levels by name, times in milliseconds, null where they are unknown."""
-    content: dict[str, Any] = _json_value(asdict(exposure))
-    return {"level": exposure.level.label, **content}
+    return {"level": exposure.level.label, **asdict(exposure, dict_factory=_json_fields)}
 
 
 def _styled_level(level: Level) -> Text:
     return styled(level.label, STYLES[level])
 
 
-def _json_value(value: Any) -> Any:
-    """Return a value that JSON can represent: sets as sorted lists, levels by name."""
-    if isinstance(value, Level):
-        return value.label
-    if isinstance(value, dict):
-        return {name: _json_value(item) for name, item in value.items()}
-    if isinstance(value, (set, frozenset)):
-        return _listed(sorted(value))
-    return _listed(value) if isinstance(value, (list, tuple)) else value
-
-
-def _listed(values: Iterable[Any]) -> list[Any]:
-    return [_json_value(value) for value in values]
+def _json_fields(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a dataclass's fields for JSON: levels by name, sets as sorted lists."""
+    return {
+        name: value.label if isinstance(value, Level) else sorted(value) if isinstance(value, frozenset) else value
+        for name, value in fields
+    }

@@ -11,32 +11,35 @@ created or moved.
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from harness.audit.connection import ReconnectingConnection, fetch_version
+from harness.audit.connection import fetch_version
 from harness.audit.pieces import PIECE_BYTES, Pieces, SpoolDiskError, raise_if_full
 from harness.audit.reading import FETCH_BYTES, Reader, Span
-from harness.audit.sizes import replica_sizes
+from harness.audit.replica_status import replica_sizes
+from harness.brokers.copies.copies import Copies, ReplicaCopy
+from harness.brokers.segments.folder import live_segments
 from harness.cluster.snapshot import write_state
 from harness.errors import HarnessError, TimeLimitError
-from harness.run_folder.store import AFTER_REJOIN
+from harness.run_folder.store import AFTER_REJOIN, COORDINATOR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
-    from harness.audit.cluster import Cluster
+    from harness.audit.connection import ClusterClient
+    from harness.audit.coordinators import TransactionDescriptions
     from harness.audit.rate import RateLimit
-    from harness.audit.reading import Reading
+    from harness.audit.reading import Reading, Write
     from harness.audit.replica_status import ReplicaStatus, ReplicaStatuses
-    from harness.brokers.protocol.replica import TopicPartition
-    from harness.brokers.protocol.wire import Address
-    from harness.host.clock import Clock
+    from harness.brokers.protocol.replica import Caller, TopicPartition
     from harness.run_folder.store import RunFolder
 
 ENDS_ALL = (SpoolDiskError, TimeLimitError)
@@ -44,37 +47,16 @@ Replica: TypeAlias = "tuple[int, TopicPartition]"
 
 
 @dataclass(frozen=True)
-class Progress:
-    """Progress of a spool. ``bytes_total``: bytes on the brokers' disks; None where a broker does not report them."""
-
-    bytes_done: int
-    bytes_total: int | None
-    offsets_done: int
-    offsets_total: int
-
-    @property
-    def fraction(self) -> float:
-        """Between 0 and 1: of the bytes where they are known, else of the offsets, in which cleaning leaves gaps."""
-        done, total = self.bytes_done, self.bytes_total
-        if total is None:
-            done, total = self.offsets_done, self.offsets_total
-        return min(done / total, 1.0) if total else 1.0
-
-    def left_s(self, elapsed_s: float) -> float | None:
-        """Return the remaining seconds at the pace so far; None before anything was read."""
-        return elapsed_s * (1 - self.fraction) / self.fraction if self.fraction else None
-
-
-@dataclass(frozen=True)
 class SpoolOptions:
-    """How to read: ``limit`` for all brokers together, ``spans`` for partitions that are not read from end to end."""
+    """How to read: ``limit`` for all brokers together, ``spans`` for partitions that are not read from end to end.
 
-    clock: Clock
+    ``on_progress`` is called with the fraction and the number of bytes that were read so far.
+    """
+
     limit: RateLimit | None = None
     spans: Mapping[TopicPartition, Span] = field(default_factory=dict)
-    on_progress: Callable[[Progress], None] = lambda _: None
+    on_progress: Callable[[float, int], None] = lambda _fraction, _bytes: None
     piece_bytes: int = PIECE_BYTES
-    dial: Callable[[Address, Clock], ReconnectingConnection] = ReconnectingConnection
 
 
 @dataclass(frozen=True)
@@ -86,7 +68,7 @@ class SpoolResult:
 
 
 def spool(
-    cluster: Cluster,
+    client: ClusterClient,
     statuses: ReplicaStatuses,
     folder: RunFolder,
     options: SpoolOptions,
@@ -99,42 +81,44 @@ def spool(
 
     Raises `SpoolDiskError` where they do not fit on the disk, and `TimeLimitError`.
     """
-    wanted = [r for r in statuses.replicas if replicas is None or r in replicas]
-    failures = {r: why for r, why in statuses.unseen.items() if replicas is None or r in replicas}
+    unread = dict(statuses.unseen)
     for broker, why in statuses.silent.items():
-        failures |= {
-            (broker, tp): why
-            for tp in cluster.replicas_by_broker[broker]
-            if replicas is None or (broker, tp) in replicas
-        }
-    spans = {r: _span(statuses.replicas[r], options.spans.get(r[1])) for r in wanted}
-    sizes = _sizes(cluster, statuses, spans, options)
+        unread |= {(broker, tp): why for tp in client.cluster.replicas_by_broker[broker]}
+    failures = {replica: why for replica, why in unread.items() if replicas is None or replica in replicas}
+    spans = {
+        replica: _span(status, options.spans.get(replica[1]))
+        for replica, status in statuses.replicas.items()
+        if replicas is None or replica in replicas
+    }
+    sizes = _sizes(client, statuses, spans)
     folder.path.mkdir(parents=True, exist_ok=True)
     raise_if_full(folder.path, sum(sizes.values()))
     offsets_total = sum(_length(statuses.replicas[replica], span) for replica, span in spans.items())
     counter = _Counter(offsets_total, sum(sizes.values()) if sizes.keys() == spans.keys() else None, options)
-    targets = {r: _target(r, spans[r], statuses.replicas[r].high_watermark, folder) for r in wanted}
+    fetch_bytes = FETCH_BYTES if options.limit is None else min(FETCH_BYTES, options.limit.most_bytes)
     readings: dict[Replica, Reading] = {}
 
     def read_broker(broker: int) -> None:
-        left = [replica for replica in wanted if replica[0] == broker]
+        left = [replica for replica in spans if replica[0] == broker]
         try:
-            with closing(options.dial(cluster.brokers[broker], options.clock)) as connection:
-                reader = Reader(
-                    connection, options.clock, counter.pay, fetch_version(connection), _fetch_bytes(options.limit)
-                )
+            with client.connection(broker) as connection:
+                reader = Reader(connection, client.clock, counter.pay, fetch_version(connection), fetch_bytes)
                 while left:
-                    result = _read(reader, targets[left[0]], options.piece_bytes, counter)
-                    if isinstance(result, str):
-                        failures[left.pop(0)] = result
-                    else:
-                        readings[left.pop(0)] = result
+                    replica, span = left[0], spans[left[0]]
+                    read = partial(reader.read, replica[1], span, statuses.replicas[replica].high_watermark)
+                    try:
+                        readings[replica] = _store(read, span, _replica_folder(folder, replica), counter)
+                    except ENDS_ALL:
+                        raise
+                    except HarnessError as error:
+                        failures[replica] = str(error)
+                    left.pop(0)
         except ENDS_ALL:
             raise
         except (OSError, HarnessError) as error:
             failures.update(dict.fromkeys(left, str(error)))
 
-    brokers = sorted({broker for broker, _ in wanted})
+    brokers = sorted({broker for broker, _ in spans})
     with ThreadPoolExecutor(max(len(brokers), 1)) as pool:
         try:
             list(pool.map(read_broker, brokers))
@@ -144,28 +128,64 @@ def spool(
     return SpoolResult(readings, failures)
 
 
+def copies_of(folder: RunFolder, run_id: str, read: SpoolResult, transaction_files: Mapping[int, Path]) -> Copies:
+    """Return the replicas that were read into a folder, in the form of replicas that were copied from disks.
+
+    ``transaction_files``: as `store_transactions` returns them.
+    """
+    replicas = []
+    for broker, (topic, partition) in sorted(read.readings):
+        folder_of_replica = _replica_folder(folder, (broker, (topic, partition)))
+        segments = tuple(live_segments(folder_of_replica).segments)
+        replicas.append(ReplicaCopy(broker, topic, partition, folder_of_replica, segments))
+    return Copies(run_id, tuple(replicas), words=transaction_files, served=True)
+
+
+def store_transactions(folder: RunFolder, descriptions: TransactionDescriptions) -> dict[int, Path]:
+    """Write each coordinator's transactions next to the replicas of its broker; return the files by broker.
+
+    ``{"transactions": [[transactional id, producer id, state]]}``.
+    """
+    by_coordinator: dict[int, list[tuple[str, int, str]]] = {}
+    for described in descriptions.by_producer.values():
+        by_coordinator.setdefault(described.coordinator, []).append(
+            (described.transactional_id, described.producer_id, described.state)
+        )
+    paths = {}
+    for broker, transactions in by_coordinator.items():
+        paths[broker] = folder.fetched_snapshot(broker, AFTER_REJOIN) / COORDINATOR
+        paths[broker].parent.mkdir(parents=True, exist_ok=True)
+        paths[broker].write_text(json.dumps({"transactions": transactions}) + "\n")
+    return paths
+
+
 class _Counter:
-    """Counts what all readers read, and makes them wait for the rate limit."""
+    """Counts what all readers read, and makes them wait for the rate limit.
+
+    ``bytes_total``: bytes on the brokers' disks; None where a broker does not report them.
+    """
 
     def __init__(self, offsets_total: int, bytes_total: int | None, options: SpoolOptions) -> None:
-        self._progress = Progress(0, bytes_total, 0, offsets_total)
-        self._options = options
+        self.options = options
+        self._offsets_total, self._bytes_total = offsets_total, bytes_total
+        self._offsets_done = self._bytes_done = 0
         self._lock = threading.Lock()
         self._is_over = threading.Event()
 
     def advance(self, offsets: int, size_bytes: int) -> None:
-        """Count what was read, and report the progress."""
+        """Count what was read; report the progress in bytes, else in offsets, in which cleaning leaves gaps."""
         with self._lock:
-            done = self._progress
-            self._progress = replace(
-                done, bytes_done=done.bytes_done + size_bytes, offsets_done=done.offsets_done + offsets
-            )
-            self._options.on_progress(self._progress)
+            self._offsets_done += offsets
+            self._bytes_done += size_bytes
+            done, total = self._bytes_done, self._bytes_total
+            if total is None:
+                done, total = self._offsets_done, self._offsets_total
+            self.options.on_progress(min(done / total, 1.0) if total else 1.0, self._bytes_done)
 
     def pay(self, size_bytes: int) -> None:
         """Wait for the rate limit. Raises `HarnessError` once another reader has failed for all."""
-        if self._options.limit is not None:
-            self._options.limit.pay(size_bytes, self._is_over.is_set)
+        if self.options.limit is not None:
+            self.options.limit.pay(size_bytes, self._is_over.is_set)
         if self._is_over.is_set():
             raise HarnessError("reading was ended")
 
@@ -174,19 +194,9 @@ class _Counter:
         self._is_over.set()
 
 
-@dataclass(frozen=True)
-class _Target:
-    """One replica to read: which span, up to which high watermark at first, and the destination."""
-
-    partition: TopicPartition
-    span: Span
-    high_watermark: int
-    folder: Path
-
-
-def _read(reader: Reader, target: _Target, piece_bytes: int, counter: _Counter) -> Reading | str:
-    """Read one replica into its folder; on failure, remove the folder and return the reason."""
-    passed = target.span.start
+def _store(read: Callable[[Write], Reading], span: Span, folder: Path, counter: _Counter) -> Reading:
+    """Read one replica into its folder, which is removed on failure."""
+    passed = span.start
 
     def write(base_offset: int, batches: memoryview, next_offset: int) -> None:
         nonlocal passed
@@ -195,52 +205,42 @@ def _read(reader: Reader, target: _Target, piece_bytes: int, counter: _Counter) 
         passed = next_offset
 
     try:
-        with closing(Pieces(target.folder, piece_bytes)) as pieces:
-            reading = reader.read(target.partition, target.span, target.high_watermark, write)
+        with closing(Pieces(folder, counter.options.piece_bytes)) as pieces:
+            reading = read(write)
         fields = {
             "read_from": reading.read_from,
             "read_to": reading.read_to,
             "settled": reading.is_settled,
-            "until": target.span.stop,
+            "until": span.stop,
         }
-        write_state(target.folder, reading.state, reading.open, fields)
-    except BaseException as error:
-        shutil.rmtree(target.folder, ignore_errors=True)
-        if isinstance(error, HarnessError) and not isinstance(error, ENDS_ALL):
-            return str(error)
+        write_state(folder, reading.state, reading.open, fields)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
         raise
     return reading
 
 
-def _target(replica: Replica, span: Span, high_watermark: int, folder: RunFolder) -> _Target:
+def _replica_folder(folder: RunFolder, replica: Replica) -> Path:
     broker, (topic, partition) = replica
-    destination = folder.fetched_snapshot(broker, AFTER_REJOIN) / f"{topic}-{partition}"
-    return _Target((topic, partition), span, high_watermark, destination)
+    return folder.fetched_snapshot(broker, AFTER_REJOIN) / f"{topic}-{partition}"
 
 
 def _span(status: ReplicaStatus, wanted: Span | None) -> Span:
     return Span(status.log_start) if wanted is None else replace(wanted, start=max(wanted.start, status.log_start))
 
 
-def _sizes(
-    cluster: Cluster, statuses: ReplicaStatuses, spans: Mapping[Replica, Span], options: SpoolOptions
-) -> dict[Replica, int]:
+def _sizes(client: ClusterClient, statuses: ReplicaStatuses, spans: Mapping[Replica, Span]) -> dict[Replica, int]:
     """Return about how many bytes each replica's span has; nothing for a broker that does not report sizes."""
 
-    def ask(broker: int) -> dict[Replica, int]:
-        try:
-            with closing(options.dial(cluster.brokers[broker], options.clock)) as connection:
-                sizes = replica_sizes(connection, [tp for b, tp in spans if b == broker])
-        except (OSError, HarnessError):
-            return {}
+    def ask(broker: int, caller: Caller) -> dict[Replica, int]:
+        sizes = replica_sizes(caller, [tp for b, tp in spans if b == broker])
         return {
             (broker, tp): int(size * _share(statuses.replicas[broker, tp], spans[broker, tp]))
             for tp, size in sizes.items()
         }
 
-    brokers = sorted({broker for broker, _ in spans})
-    with ThreadPoolExecutor(max(len(brokers), 1)) as pool:
-        return {replica: size for sizes in pool.map(ask, brokers) for replica, size in sizes.items()}
+    answers = client.ask_all({broker for broker, _ in spans}, ask).values()
+    return {replica: size for sizes in answers if isinstance(sizes, dict) for replica, size in sizes.items()}
 
 
 def _share(status: ReplicaStatus, span: Span) -> float:
@@ -251,7 +251,3 @@ def _share(status: ReplicaStatus, span: Span) -> float:
 def _length(status: ReplicaStatus, span: Span) -> int:
     stop = status.high_watermark if span.stop is None else min(span.stop, status.high_watermark)
     return max(stop - span.start, 0)
-
-
-def _fetch_bytes(limit: RateLimit | None) -> int:
-    return FETCH_BYTES if limit is None else min(FETCH_BYTES, limit.most_bytes)

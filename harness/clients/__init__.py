@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from harness.errors import UsageError
 from harness.suggest import nearest
@@ -96,11 +96,13 @@ class Client:
     needs_jars: bool = False
 
 
+CLIENTS: Final = ("librdkafka", "java")
+
+
 def find_client(name: str) -> Client:
     """Return the library of that name. Raises `UsageError` with the nearest names."""
     from harness.clients import java, librdkafka  # noqa: PLC0415  (they import this module)
 
-    clients = {"librdkafka": Client(librdkafka.opened), "java": Client(java.opened, needs_jars=True)}
-    if name not in clients:
-        raise UsageError(nearest("client", name, list(clients)))
-    return clients[name]
+    if name not in CLIENTS:
+        raise UsageError(nearest("client", name, CLIENTS))
+    return dict(zip(CLIENTS, (Client(librdkafka.opened), Client(java.opened, needs_jars=True)), strict=True))[name]

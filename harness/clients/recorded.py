@@ -16,28 +16,27 @@ if TYPE_CHECKING:
     from harness.run_folder.history import History
 
 
-@dataclass(frozen=True)
-class ProducerSpec:
-    """Who produces: ``part`` is payload or filler; transactional where there is a ``transactional_id``."""
+@dataclass
+class Producer:
+    """One client process. Methods block until the broker answered, but for `send`.
 
+    ``part`` is payload, filler or ballast. With a ``transactional_id`` it is transactional, and has `init` to be called
+    first.
+    """
+
+    make: MakeProducer
+    history: History
     process: str
     part: str
     transactional_id: str | None = None
+    phase: str = "before"
 
-
-class Producer:
-    """One client process. Methods block until the broker answered, but for `send`."""
-
-    def __init__(self, make: MakeProducer, spec: ProducerSpec, history: History) -> None:
-        """Make it; a transactional producer has `init` to be called first."""
-        self._spec = spec
-        self._history = history
-        self._make = make
-        self._producer = make(spec.transactional_id)
-        self._txn = history.last_txn(spec.transactional_id)
+    def __post_init__(self) -> None:
+        """Make the library's producer."""
+        self._producer = self.make(self.transactional_id)
+        self._txn = self.history.last_txn(self.transactional_id)
         self._errors: list[str] = []
         self._last_offset = -1
-        self.phase = "before"
 
     def init(self) -> None:
         """Obtain a producer id and fence earlier owners of the transactional id."""
@@ -46,7 +45,7 @@ class Producer:
     def renew(self) -> None:
         """Go on with a new producer after an error; what was open is aborted, and its records may be anything."""
         self._errors.clear()
-        self._producer = self._make(self._spec.transactional_id)
+        self._producer = self.make(self.transactional_id)
         self.init()
 
     def begin(self) -> None:
@@ -70,7 +69,7 @@ class Producer:
 
     def send(self, topic: str, partition: int, key: str, value: str | None) -> None:
         """Produce without waiting; the completion is recorded when the broker has answered."""
-        event = self._history.invoke(
+        event = self.history.invoke(
             f="produce",
             **self._who(),
             topic=topic,
@@ -80,16 +79,16 @@ class Producer:
             tombstone=value is None,
         )
         headers = [(HEADER_OP, str(event["op"]).encode())]
-        if self._spec.transactional_id is not None:
-            headers.append((HEADER_TXN, f"{self._spec.transactional_id}/{self._txn}".encode()))
+        if self.transactional_id is not None:
+            headers.append((HEADER_TXN, f"{self.transactional_id}/{self._txn}".encode()))
 
         def answered(error: str | None, offset: int) -> None:
             if error is None:
                 self._last_offset = offset
-                self._history.complete("ok", event, offset=offset)
+                self.history.complete("ok", event, offset=offset)
             else:
                 # A delivery that timed out may have been written all the same.
-                self._history.complete("info", event, error=error)
+                self.history.complete("info", event, error=error)
                 self._errors.append(error)
 
         self._producer.send((topic, partition), key, value, headers, answered)
@@ -106,23 +105,22 @@ class Producer:
         if left or self._errors:
             failures = "; ".join(self._errors) or f"{left} records are not acknowledged after {OPERATION_TIMEOUT_S:g} s"
             self._errors.clear()
-            raise HarnessError(f"{self._spec.process}: {failures}")
+            raise HarnessError(f"{self.process}: {failures}")
 
     def _bracket(self, f: str, operation: Callable[[], None]) -> None:
-        event = self._history.invoke(f=f, **self._who())
+        event = self.history.invoke(f=f, **self._who())
         try:
             operation()
         except ClientError as error:
-            self._history.complete("fail" if error.certainly else "info", event, error=str(error))
-            raise HarnessError(f"{self._spec.process}: {f} failed: {error}") from error
-        self._history.complete("ok", event)
+            self.history.complete("fail" if error.certainly else "info", event, error=str(error))
+            raise HarnessError(f"{self.process}: {f} failed: {error}") from error
+        self.history.complete("ok", event)
 
     def _who(self) -> dict[str, Any]:
-        transactional = self._spec.transactional_id is not None
         return {
-            "process": self._spec.process,
-            "part": self._spec.part,
+            "process": self.process,
+            "part": self.part,
             "phase": self.phase,
-            "transactional_id": self._spec.transactional_id,
-            "txn": self._txn if transactional else None,
+            "transactional_id": self.transactional_id,
+            "txn": None if self.transactional_id is None else self._txn,
         }

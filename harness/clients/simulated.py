@@ -1,22 +1,22 @@
-"""Clients of simulated brokers: a producer, and a read_committed consumer, on the cluster's own clock."""
+"""A producer of simulated brokers, on the cluster's own clock; their consumer is in `harness.systems`."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
-from harness.brokers.protocol.replica import CONSUMER_REPLICA_ID, ReplicaState
-from harness.brokers.segments.batches import iter_batches, iter_records, marker
+from harness.brokers.segments.markers import ABORT, COMMIT
 from harness.brokers.segments.records import Record
 from harness.clients import OPERATION_TIMEOUT_S, ClientError
 from harness.errors import WaitTimeoutError
-from models.batch import ABORT, COMMIT, Batch
+from models.batch import Batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
-    from harness.brokers.protocol.replica import Reader, TopicPartition
+    from harness.brokers.protocol.replica import TopicPartition
     from harness.clients import Answered, ClientSpec, MakeProducer
     from models.cluster.cluster import SimCluster
     from models.cluster.partition import SimPartition
@@ -85,10 +85,7 @@ class SimulatedProducer:
             self.client.coordinator.add(self.known, partition)
         sequence = self.sequences.get(partition, 0)
         self.sequences[partition] = sequence + 1
-
-        def make() -> Batch:
-            return self._batch(partition, key, value, headers, sequence)
-
+        make = partial(self._batch, partition, key, value, headers, sequence)
         self._wait(lambda: self._has_leader(partition), "a leader")
         batch = make()
         self.client.cluster.append(partition, batch)
@@ -154,54 +151,3 @@ class SimulatedProducer:
             self.client.cluster.clock.wait_until(condition, OPERATION_TIMEOUT_S, what)
         except WaitTimeoutError as error:
             raise ClientError(str(error), certainly=True) from error
-
-
-class SimulatedReading:
-    """Implements `harness.clients.reader.Reading`, by the rules of the Java consumer's ``CompletedFetch``."""
-
-    def __init__(self, reader: Reader, partitions: Sequence[TopicPartition]) -> None:
-        """Begin to read from the broker of ``reader``."""
-        self.delivered: dict[TopicPartition, list[dict[str, Any]]] = {tp: [] for tp in partitions}
-        self.ends: dict[TopicPartition, int] = {}
-        self._reader = reader
-
-    def is_at_end(self) -> bool:
-        """Read everything up to the last stable offset; there is no more."""
-        for tp, state in self._reader.read(self.delivered, replica_id=CONSUMER_REPLICA_ID).items():
-            if isinstance(state, ReplicaState):
-                self.delivered[tp], self.ends[tp] = deliver(state)
-        return len(self.ends) == len(self.delivered)
-
-    def close(self) -> None:
-        """Let go of the broker."""
-        self._reader.close()
-
-
-def deliver(state: ReplicaState) -> tuple[list[dict[str, Any]], int]:
-    """Return the records that a read_committed consumer is given, and where it stands then.
-
-    A data batch is left out from the first offset of an aborted transaction of its producer on, until that one's ABORT.
-    """
-    source = "a Fetch answer"
-    begins = sorted(state.aborted, key=lambda pair: pair[1], reverse=True)
-    running: set[int] = set()
-    delivered: list[dict[str, Any]] = []
-    position = state.log_start
-    for batch in iter_batches(state.records, source=source, verify_crc=False):
-        position = batch.last_offset + 1
-        while begins and begins[-1][1] <= batch.last_offset:
-            running.add(begins.pop()[0])
-        if batch.is_control:
-            control = marker(batch, source=source)
-            if control is not None and control.type == ABORT:
-                running.discard(batch.producer_id)
-        elif not (batch.is_transactional and batch.producer_id in running):
-            delivered += [
-                {
-                    "offset": record.offset,
-                    "key": (record.key or b"").decode(),
-                    "value": None if record.value is None else record.value.decode(),
-                }
-                for record in iter_records(batch, source=source)
-            ]
-    return delivered, position

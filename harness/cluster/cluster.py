@@ -104,29 +104,25 @@ class Cluster:
     def wait_absent_left(self) -> None:
         """Wait until no absent broker is in any ISR."""
         absent = set(self.placement.absent)
-        self.wait(
-            lambda: bool(states := self.states()) and not any(absent & set(p.isr) for p in states.values()),
-            f"{_brokers(self.placement.absent)} to leave every ISR",
-        )
+        self._wait_each(lambda _, p: not absent & set(p.isr), f"{_brokers(self.placement.absent)} to leave every ISR")
 
     def wait_absent_back(self) -> None:
         """Wait until every replica is in its ISR."""
-        self.wait(
-            lambda: (
-                bool(states := self.states())
-                and all(set(p.isr) == set(p.replicas) == set(self.replicas[tp]) for tp, p in states.items())
-            ),
+        self._wait_each(
+            lambda tp, p: set(p.isr) == set(p.replicas) == set(self.replicas[tp]),
             f"{_brokers(self.placement.absent)} to rejoin every ISR",
         )
 
     def wait_in_isr(self, brokers: Sequence[int]) -> None:
         """Wait until every replica on these brokers is in its ISR."""
         wanted = set(brokers)
+        self._wait_each(lambda _, p: wanted & set(p.replicas) <= set(p.isr), f"{_brokers(brokers)} to be in every ISR")
+
+    def _wait_each(self, holds: Callable[[TopicPartition, PartitionState], bool], what: str) -> None:
+        """Wait until the state of every partition is known, and this holds for each."""
         self.wait(
-            lambda: (
-                bool(states := self.states()) and all(wanted & set(p.replicas) <= set(p.isr) for p in states.values())
-            ),
-            f"{_brokers(brokers)} to be in every ISR",
+            lambda: bool(states := self.states()) and all(holds(tp, state) for tp, state in states.items()),
+            what,
         )
 
     def wait_replicated(self, what: str) -> None:

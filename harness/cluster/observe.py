@@ -19,9 +19,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
+from checkers.replay.first_marker import first_marker
 from harness.brokers.protocol.replica import OpenTransaction, OpenTransactions, Reader, ReplicaState
-from harness.brokers.segments.batches import Batch, iter_batches, iter_records, marker
-from harness.brokers.segments.digest import batch_digest
+from harness.brokers.segments.batches import Batch, batch_digest, iter_records, marker
+from harness.brokers.segments.markers import MARKERS
 from harness.errors import HarnessError
 from harness.run_folder.history import read_lines
 
@@ -130,11 +131,8 @@ class Observer:
         seen = self.seen(partition)
         if offset not in seen:
             return None
-        producer_id = seen[offset][1]
-        later = [
-            o for o, (kind, pid) in seen.items() if o > offset and pid == producer_id and kind in {"commit", "abort"}
-        ]
-        return min(later, default=None)
+        markers = ((at, producer_id) for at, (kind, producer_id) in seen.items() if kind in MARKERS)
+        return first_marker(markers, seen[offset][1], offset)
 
     def is_removed(self, broker: int, partition: TopicPartition, offset: int) -> bool:
         """Whether the replica's log continues past ``offset`` and has no record there."""
@@ -187,11 +185,7 @@ class Observer:
     def _read(self, partition: TopicPartition, state: ReplicaState, opened: OpenTransactions) -> View:
         present: dict[int, tuple[str, int]] = {}
         digest = 0
-        log_end = state.log_start
-        count = 0
-        for batch in iter_batches(state.records, source=f"{partition[0]}-{partition[1]}", verify_crc=False):
-            count += 1
-            log_end = batch.last_offset + 1
+        for batch in state.batches:
             digest ^= batch_digest(batch.base_offset, batch.crc)
             for offset, kind in self._content(partition, batch):
                 present[offset] = (kind, batch.producer_id)
@@ -199,9 +193,9 @@ class Observer:
             log_start=state.log_start,
             high_watermark=state.high_watermark,
             last_stable_offset=state.last_stable_offset,
-            log_end=log_end,
+            log_end=state.log_end,
             open=opened,
-            batches=count,
+            batches=len(state.batches),
             digest=digest,
             present=present,
         )
@@ -211,7 +205,7 @@ class Observer:
         key = (partition, batch.base_offset, batch.crc)
         content = self._contents.get(key)
         if content is None:
-            content = self._contents[key] = _content(batch)
+            content = self._contents[key] = content_of(batch)
         return content
 
     def _take(self, broker: int, partition: TopicPartition, view: View) -> None:
@@ -252,7 +246,8 @@ def as_lists(opened: Sequence[OpenTransaction] | None) -> list[list[int]] | None
     return None if opened is None else [[t.producer_id, t.producer_epoch, t.first_offset] for t in opened]
 
 
-def _content(batch: Batch) -> Content:
+def content_of(batch: Batch) -> Content:
+    """Return offset and kind of each entry of a batch."""
     source = "a Fetch answer"
     if batch.is_empty:
         return ((batch.last_offset, "empty"),)

@@ -72,8 +72,8 @@ def _store(
     reader: Reader, fetched: Path, broker: int, partitions: list[TopicPartition], compaction: Compaction
 ) -> None:
     opened = reader.open_transactions(partitions)
-    whole = _states(reader.read(partitions), broker)
-    consumed = _states(reader.read(partitions, replica_id=CONSUMER_REPLICA_ID), broker)
+    whole = states_of(reader.read(partitions), broker)
+    consumed = states_of(reader.read(partitions, replica_id=CONSUMER_REPLICA_ID), broker)
     for topic, partition in partitions:
         tp = (topic, partition)
         destination = fetched / f"{topic}-{partition}"
@@ -97,7 +97,8 @@ def write_state(
     (folder / STATE).write_text(json.dumps(content) + "\n")
 
 
-def _states(answers: dict[TopicPartition, ReplicaState | str], broker: int) -> dict[TopicPartition, ReplicaState]:
+def states_of(answers: dict[TopicPartition, ReplicaState | str], broker: int) -> dict[TopicPartition, ReplicaState]:
+    """Return a broker's answers, all of them replicas. Raises `HarnessError` for a partition that it does not serve."""
     states = {}
     for (topic, partition), answer in answers.items():
         if isinstance(answer, str):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from harness.judge.outcome import RunResult
 
 TEXT, JSON = "text", "json"
+QUIET = "harness.quiet"
+"""The key of ``--quiet`` in the meta data of Click's context."""
 MB = 1_000_000
 STYLES = {ANOMALY: "bold red", CLEAN: "bold green", UNKNOWN: "bold yellow"}
 
@@ -30,39 +34,37 @@ class ConsoleProgress:
         self._started_s = time.monotonic()
         self._bar: Bar | None = None
         self._fetches = False
+        context = click.get_current_context(silent=True)
+        self._is_quiet = context is not None and QUIET in context.meta
 
     def stage(self, text: str) -> None:
         """Print the stage's line."""
         self.close()
+        if self._is_quiet:
+            return
         self._terminal.line(styled(f"{time.monotonic() - self._started_s:6.1f} s", "dim"), f"  {text}")
 
     def jars(self, done: int, total: int) -> None:
         """Update the bar of fetching jars; without a terminal, print one line when they are fetched."""
-        if not self._terminal.console.is_terminal:
+        if self._is_quiet or not self._terminal.console.is_terminal:
             if not self._fetches:
                 self.stage("fetch jars")
             self._fetches = done < total
             return
-        if self._bar is None:
-            self._bar = self._begin(TextColumn("fetch jars"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
-            self._bar.add_task("jars", total=total)
-        self._bar.update(self._bar.task_ids[0], completed=done, total=total)
+        bar = self._bar or self._begin("fetch jars", "{task.percentage:>3.0f}%")
+        bar.update(bar.task_ids[0], completed=done, total=total)
         if done >= total:
             self.close()
 
     def reading(self, fraction: float, done_bytes: int) -> None:
         """Update the bar of reading from a cluster; it shows MB, the mean rate since the start, and the rest."""
-        if not self._terminal.console.is_terminal:
+        if self._is_quiet or not self._terminal.console.is_terminal:
             return
-        if self._bar is None:
-            self._bar = self._begin(
-                TextColumn("read"), BarColumn(), TextColumn("{task.percentage:>3.0f}%  {task.fields[amount]}")
-            )
-            self._bar.add_task("read", total=1.0, amount="")
-        task = self._bar.tasks[0]
+        bar = self._bar or self._begin("read", "{task.percentage:>3.0f}%  {task.fields[amount]}")
+        task = bar.tasks[0]
         done_mb = done_bytes / MB
         rate_mb_s = done_mb / task.elapsed if task.elapsed else 0.0
-        self._bar.update(task.id, completed=fraction, amount=f"{done_mb:,.1f} MB  {rate_mb_s:,.1f} MB/s")
+        bar.update(task.id, completed=fraction, amount=f"{done_mb:,.1f} MB  {rate_mb_s:,.1f} MB/s")
 
     def close(self) -> None:
         """End a bar that is still shown."""
@@ -70,10 +72,12 @@ class ConsoleProgress:
             self._bar.stop()
             self._bar = None
 
-    def _begin(self, *columns: TextColumn | BarColumn) -> Bar:
+    def _begin(self, what: str, progress: str) -> Bar:
         left = TimeRemainingColumn(elapsed_when_finished=True)
-        bar = Bar(*columns, left, console=self._terminal.console)
+        bar = Bar(TextColumn(what), BarColumn(), TextColumn(progress), left, console=self._terminal.console)
+        bar.add_task(what, total=1.0, amount="")
         bar.start()
+        self._bar = bar
         return bar
 
 
@@ -96,7 +100,16 @@ def show(result: RunResult, output: str) -> None:
     for broker, address in result.kept.items():
         err.line(f"kept: broker {broker} at {address}")
     if result.kept:
+        err.line(f"audit it with: {_audit_command(result, result.verdict.get('command') or '')}")
         err.line(f"remove it with: harness clean {result.folder.run_id}")
+
+
+def _audit_command(result: RunResult, command: str) -> str:
+    """Return the command that audits the kept cluster, with the login of the command that made it."""
+    words = shlex.split(command)
+    login = words[words.index("--command-config") :][:2] if "--command-config" in words else []
+    servers = ",".join(result.kept.values())
+    return shlex.join(["harness", "audit", "live", "--bootstrap-server", servers, "--topic", "*", *login])
 
 
 def show_findings(out: Terminal, verdict: dict[str, Any]) -> None:

@@ -11,23 +11,25 @@ import math
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
-from harness.clients import find_client
+from harness.clients import CLIENTS, find_client
 from harness.errors import UsageError
 from harness.escape import visible
-from harness.plan.catalog import scenarios_for
+from harness.plan.catalog import ALL, Anomaly, scenarios_for
+from harness.plan.timers import TIMERS as ALL_TIMERS
 from harness.plan.timers import find_timers
 from harness.run_folder.store import MANIFEST
-from harness.runtimes import find_runtime
+from harness.runtimes import AUTO, RUNTIMES, find_runtime
 from harness.suggest import quoted
-from harness.targets import find_target
-from nemesis import find_nemesis
+from harness.targets import TARGETS, find_target
+from nemesis import NEMESES, find_nemesis
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
 LONGEST_TIME_S = 366 * 86_400.0
 """The bound on a run or a night: longer than any of them, and short enough for every timer of the platform."""
@@ -43,14 +45,19 @@ LONGEST_TOPIC = 249
 class Text(click.ParamType[Any]):
     """A text of at least one character, all of which are visible; ``check`` raises `UsageError` for an invalid one.
 
-    A subclass of Click's type, like all types here.
+    ``known``: the names that the shell completes. A subclass of Click's type, like all types here.
     """
 
     name = "text"
 
-    def __init__(self, check: Callable[[str], object] = lambda _: None) -> None:
-        """Store the further check."""
+    def __init__(self, check: Callable[[str], object] = lambda _: None, known: Iterable[str] = ()) -> None:
+        """Store the further check and the names."""
         self._check = check
+        self._known = tuple(known)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
+        """Return the known names that begin with what is typed."""
+        return [CompletionItem(name) for name in self._known if name.startswith(incomplete)]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the text unchanged."""
@@ -75,6 +82,11 @@ class Text(click.ParamType[Any]):
 
 class Names(Text):
     """Names separated by commas, each of which is checked; a command gets a list."""
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return the known names for what is typed after the last comma."""
+        before, comma, last = incomplete.rpartition(",")
+        return [CompletionItem(f"{before}{comma}{one.value}") for one in super().shell_complete(ctx, param, last)]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
         """Return the names."""
@@ -168,10 +180,14 @@ RUN_FOLDER = FilePath(
     "give a run folder, such as results/kafka-3.9/stuck-lso/latest", holds=MANIFEST, exists=True, file_okay=False
 )
 
-TARGET = Text(find_target)
-ANOMALIES = Text(scenarios_for)
-NEMESIS = Text(find_nemesis)
-CLIENT = Text(find_client)
-RUNTIME = Text(find_runtime)
-TIMERS = Text(find_timers)
+CHECKS: Final[Mapping[str, tuple[Callable[[str], object], tuple[str, ...]]]] = {
+    "target": (find_target, tuple(TARGETS)),
+    "anomaly": (scenarios_for, (*Anomaly, ALL)),
+    "nemesis": (find_nemesis, tuple(NEMESES)),
+    "client": (find_client, tuple(CLIENTS)),
+    "runtime": (find_runtime, (AUTO, *RUNTIMES)),
+    "timers": (find_timers, tuple(ALL_TIMERS)),
+}
+"""What checks a name, and the names that the shell completes."""
+TARGET, ANOMALIES, NEMESIS, CLIENT, RUNTIME, TIMERS = (Text(*check) for check in CHECKS.values())
 TOPIC = Text(topic_pattern)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import click
+import cloup
 
 from harness.command_line.parameters import (
     ANOMALIES,
@@ -52,7 +53,7 @@ OF_HOSTS = ("ssh_user", "ssh_port", "ssh_key", "ssh_known_hosts", "ssh_pins")
 class RunOption:
     """One option of ``harness run``: ``value`` is its argument on the command line, None or () for no argument.
 
-    ``parameter``: Click's name of it. ``click``: its declaration for Click.
+    ``parameter``: Click's name of it. ``click``: its declaration for Cloup, with its group.
     """
 
     flag: str
@@ -70,8 +71,21 @@ class RunOption:
         return [word for one in (value if isinstance(value, tuple) else (value,)) for word in (self.flag, str(one))]
 
 
-def _option(flag: str, parameter: str, value: Callable[[RunOptions], Any], **options: Any) -> RunOption:
-    return RunOption(flag, parameter, value, options)
+def _option(
+    group: cloup.OptionGroup,
+    flag: str,
+    parameter: str = "",
+    *,
+    value: Callable[[RunOptions], Any] | None = None,
+    **options: Any,
+) -> RunOption:
+    """Return the option whose parameter and value have the flag's name, where nothing else is said."""
+    parameter = parameter or flag.removeprefix("--").replace("-", "_")
+    return RunOption(flag, parameter, value or attrgetter(parameter), {"group": group, **options})
+
+
+def _is_of_nodes(_: RunOptions) -> None:
+    """The argument of ``--nodes`` has it."""
 
 
 def _pairs(options: RunOptions) -> tuple[str, ...]:
@@ -104,62 +118,57 @@ def _pin(text: str) -> None:
         raise UsageError(f"{quoted(text)}: give a fingerprint as `ssh-keygen -l` shows it, SHA256:…")
 
 
+TEST, WHERE, CLUSTER, RUN = map(cloup.OptionGroup, ("Test", "Where brokers run", "Cluster", "Run"))
+
 # fmt: off
 OPTIONS = (
-    _option("--target", "target", lambda o: o.target, type=TARGET, metavar="NAME",
-            help="What to test: see `harness targets`.  [required]"),
-    _option("--anomaly", "anomaly", lambda o: None if o.schedule else o.anomaly, type=ANOMALIES, metavar="NAME",
+    _option(TEST, "--target", type=TARGET, metavar="NAME", help="What to test: see `harness targets`.  [required]"),
+    _option(TEST, "--anomaly", value=lambda o: None if o.schedule else o.anomaly, type=ANOMALIES, metavar="NAME",
             help="What to look for, or `all`: see `harness anomalies`.  [required]"),
-    _option("--schedule", "schedule", lambda o: o.schedule_path, metavar="FILE",
+    _option(TEST, "--schedule", value=lambda o: o.schedule_path, metavar="FILE",
             type=file_to_read("`harness explore --out` writes schedules"),
             help="What to replay, as `harness explore --out` writes it; takes the place of --anomaly."),
-    _option("--nemesis", "nemesis", lambda o: o.nemesis, type=NEMESIS, default="kill", show_default=True,
-            metavar="NAME",
+    _option(TEST, "--nemesis", type=NEMESIS, default="kill", show_default=True, metavar="NAME",
             help="How brokers are away, or what else breaks: see `harness nemeses`; none is the healthy control."),
-    _option("--client", "client", lambda o: o.client, type=CLIENT, default="librdkafka", show_default=True,
-            metavar="NAME", help="librdkafka or java."),
-    _option("--runtime", "runtime", lambda o: o.runtime, type=RUNTIME, default=AUTO, show_default=True,
-            metavar="NAME",
+    _option(TEST, "--client", type=CLIENT, default="librdkafka", show_default=True, metavar="NAME",
+            help="librdkafka or java."),
+    _option(WHERE, "--runtime", type=RUNTIME, default=AUTO, show_default=True, metavar="NAME",
             help="local (processes), docker, ssh, sim (models), or auto: docker where an engine and an image are at"
             " hand."),
-    _option("--nodes", "nodes", lambda o: ",".join(map(str, o.access.nodes)) if o.access else None, type=Text(_hosts),
-            metavar="HOST,…", help="Hosts for --runtime ssh, one a broker: [user@]host[:port]."),
-    _option("--nodes-file", "nodes_file", lambda _: None, type=file_to_read(), metavar="FILE",
+    _option(WHERE, "--nodes", value=lambda o: ",".join(map(str, o.access.nodes)) if o.access else None,
+            type=Text(_hosts), metavar="HOST,…", help="Hosts for --runtime ssh, one a broker: [user@]host[:port]."),
+    _option(WHERE, "--nodes-file", value=_is_of_nodes, type=file_to_read(), metavar="FILE",
             help="The same, one a line."),
-    _option("--ssh-user", "ssh_user", lambda _: None, type=Text(), metavar="NAME",
+    _option(WHERE, "--ssh-user", value=_is_of_nodes, type=Text(), metavar="NAME",
             help="Where a host names none.  [default: yours]"),
-    _option("--ssh-port", "ssh_port", lambda _: None, type=Count(1, 65_535), default=22, metavar="PORT",
+    _option(WHERE, "--ssh-port", value=_is_of_nodes, type=Count(1, 65_535), default=22, metavar="PORT",
             help="Where a host names none."),
-    _option("--ssh-key", "ssh_key", lambda o: o.access.key if o.access else None, type=file_to_read(), metavar="FILE",
+    _option(WHERE, "--ssh-key", value=lambda o: o.access.key if o.access else None, type=file_to_read(), metavar="FILE",
             help="A private key.  [default: the agent's, and the usual ones]"),
-    _option("--ssh-known-hosts", "ssh_known_hosts", lambda o: o.access.known_hosts if o.access else None,
-            type=file_to_read(), metavar="FILE", help="Host keys to trust.  [default: yours]"),
-    _option("--ssh-host-key", "ssh_pins", lambda o: o.access.pins if o.access else (), type=Text(_pin), multiple=True,
-            metavar="SHA256:…", help="A host key to trust; repeatable."),
-    _option("--image", "image", lambda o: o.image, type=Text(_image), metavar="REFERENCE",
+    _option(WHERE, "--ssh-known-hosts", value=lambda o: o.access.known_hosts if o.access else None, type=file_to_read(),
+            metavar="FILE", help="Host keys to trust.  [default: yours]"),
+    _option(WHERE, "--ssh-host-key", "ssh_pins", value=lambda o: o.access.pins if o.access else (), type=Text(_pin),
+            multiple=True, metavar="SHA256:…", help="A host key to trust; repeatable."),
+    _option(WHERE, "--image", type=Text(_image), metavar="REFERENCE",
             help="The image to use with docker.  [default: the target's]"),
-    _option("--command-config", "command_config", lambda o: o.command_config, type=file_to_read(), metavar="FILE",
+    _option(WHERE, "--command-config", type=file_to_read(), metavar="FILE",
             help="A Java client's properties for SASL and TLS: brokers ask for that login, and every client uses it."),
-    _option("--timers", "timers", lambda o: o.timers, type=TIMERS, default="fast", show_default=True, metavar="NAME",
+    _option(CLUSTER, "--timers", type=TIMERS, default="fast", show_default=True, metavar="NAME",
             help="fast, 10m, or default (days)."),
-    _option("--brokers", "brokers", lambda o: o.brokers, type=Count(FEWEST_BROKERS, MOST_BROKERS), default=3,
-            show_default=True, metavar="N", help="How many brokers, 3 to 7."),
-    _option("--replication-factor", "replication_factor", lambda o: o.replication_factor,
-            type=Count(2, MOST_BROKERS), default=3, show_default=True, metavar="N",
+    _option(CLUSTER, "--brokers", type=Count(FEWEST_BROKERS, MOST_BROKERS), default=3, show_default=True, metavar="N",
+            help="How many brokers, 3 to 7."),
+    _option(CLUSTER, "--replication-factor", type=Count(2, MOST_BROKERS), default=3, show_default=True, metavar="N",
             help="Replicas a partition."),
-    _option("--partitions", "partitions", lambda o: o.partitions, type=Count(1, MOST_PARTITIONS), default=1,
-            show_default=True, metavar="N", help="Partitions a topic."),
-    _option("--absent", "absent", lambda o: o.absent, type=Count(1, MOST_BROKERS - 1), default=1,
-            show_default=True, metavar="N", help="Brokers that go away together."),
-    _option("--seed", "seed", lambda o: o.seed, type=Count(0, MOST_SEED),
-            help="Fixes every choice the harness makes.  [default: random]"),
-    _option("--set", "settings", _pairs, type=Text(setting), multiple=True,
-            metavar="SCOPE.NAME=VALUE", help="topic.NAME=VALUE or broker.NAME=VALUE; repeatable."),
-    _option("--time-limit", "time_limit_s", lambda o: o.time_limit_s,
-            type=Number(min=0, min_open=True, max=LONGEST_TIME_S), metavar="S",
+    _option(CLUSTER, "--partitions", type=Count(1, MOST_PARTITIONS), default=1, show_default=True, metavar="N",
+            help="Partitions a topic."),
+    _option(CLUSTER, "--absent", type=Count(1, MOST_BROKERS - 1), default=1, show_default=True, metavar="N",
+            help="Brokers that go away together."),
+    _option(RUN, "--seed", type=Count(0, MOST_SEED), help="Fixes every choice the harness makes.  [default: random]"),
+    _option(CLUSTER, "--set", "settings", value=_pairs, type=Text(setting), multiple=True, metavar="SCOPE.NAME=VALUE",
+            help="topic.NAME=VALUE or broker.NAME=VALUE; repeatable."),
+    _option(RUN, "--time-limit", "time_limit_s", type=Number(min=0, min_open=True, max=LONGEST_TIME_S), metavar="S",
             help="Bound on the whole run, in seconds; then `unknown`."),
-    _option("--aftermath", "aftermath", lambda o: o.aftermath, is_flag=True,
-            help="Then show how long a stuck LSO lasts, and what ends it."),
+    _option(RUN, "--aftermath", is_flag=True, help="Then show how long a stuck LSO lasts, and what ends it."),
 )
 # fmt: on
 """``--nodes`` stands for all options of the hosts and of the login to them."""
@@ -168,7 +177,7 @@ OPTIONS = (
 def run_options(command: Command) -> Command:
     """Add every option of the table to a command."""
     for option in reversed(OPTIONS):
-        command = click.option(option.flag, option.parameter, **option.click)(command)
+        command = cloup.option(option.flag, option.parameter, **option.click)(command)
     return command
 
 

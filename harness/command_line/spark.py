@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-import click
+import cloup
 
 from harness.command_line.parameters import Text
 from harness.spark.options import LOCAL, parse_spark
@@ -13,6 +13,7 @@ from harness.spark.options import LOCAL, parse_spark
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+SPARK = cloup.OptionGroup("Spark")
 PARAMETERS = frozenset({"spark_master", "spark_conf"})
 """Click's names for the two options."""
 
@@ -20,16 +21,18 @@ PARAMETERS = frozenset({"spark_master", "spark_conf"})
 def spark_options(command: Callable[..., int]) -> Callable[..., int]:
     """Add both options to a command, which gets ``spark``, a `SparkOptions`, in their place."""
 
-    @click.option(
+    @cloup.option(
         "--spark-master",
+        group=SPARK,
         type=Text(),
         default=LOCAL,
         show_default=True,
         metavar="URL",
         help="The Spark to check on: spark://HOST:PORT, yarn, k8s://URL, local[N].",
     )
-    @click.option(
+    @cloup.option(
         "--spark-conf",
+        group=SPARK,
         type=Text(),
         multiple=True,
         metavar="KEY=VALUE",

@@ -1,8 +1,8 @@
-"""Does the model behave like real brokers? One schedule, two interpreters, and a comparison after every step.
+"""Does the model behave like real brokers? A schedule is played on both, with a comparison after every step.
 
-``steps`` defines the possible steps, ``schedules`` sequences of them; ``simulated`` runs a schedule on ``models``,
-``brokers`` on a real cluster; ``picture`` is the content and state of one replica, in a form for both; ``lockstep``
-runs many schedules on one cluster, a topic each, and compares both pictures after each step.
+``schedules`` are sequences of the steps of `models.steps`; ``simulated`` plays a schedule there, ``brokers`` on a real
+cluster; ``picture`` is the content and state of one replica, in a form for both; ``lockstep`` runs many schedules on
+one cluster, a topic each, and compares both pictures after each step.
 
 Not compared, because the schedule does not determine them: times (of horizons only whether there is one), coordinator
 epochs (they count elections of another log), codecs and headers. Not covered: a leader that loses unreplicated records,

@@ -8,40 +8,28 @@ a step says so. A recovering broker reads its log from the beginning.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import singledispatchmethod
 from typing import TYPE_CHECKING, Final
 
 from harness.brokers.protocol.admin import Admin
-from harness.conformance.files import read_files
-from harness.conformance.served import serve
-from harness.conformance.steps import (
-    BROKERS,
-    KILL,
-    LEAVES,
-    PAUSE,
-    STAYING,
-    STOP,
-    Clean,
-    Expire,
-    Leave,
-    Return,
-    TimePasses,
-)
+from harness.conformance.replicas import read_replicas
+from harness.conformance.schedules import STAYING
 from harness.conformance.topic import Topic
 from harness.errors import HarnessError
 from harness.plan.timers import DAY_MS
 from harness.runtimes.base import ClusterSpec, live_addresses, live_brokers
 from harness.systems import find_system
+from models.steps import brokers_of
+from models.world import ABSENT, BROKERS, KILL, PAUSE, STOP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from harness.brokers.protocol.admin import PartitionState
     from harness.conformance.picture import Picture
-    from harness.conformance.steps import CommonStep, Schedule
+    from harness.conformance.schedules import Schedule
     from harness.host.clock import Clock
     from harness.host.workspace import Workspace
     from harness.runtimes.base import Ready, Runtime
@@ -92,7 +80,7 @@ class Brokers:
     will_age: bool = False
     topics: Mapping[str, Topic] = field(default_factory=dict)
     kept_until_ms: set[int] = field(default_factory=set)
-    """Delete horizons that must not pass before `TimePasses`."""
+    """Delete horizons that must not pass before time does, as a step."""
     _how: str = KILL
 
     def wait(self, condition: Callable[[], bool], what: str, timeout_s: float = SETTLE_S) -> None:
@@ -122,14 +110,11 @@ class Brokers:
         A replica that cannot be read now is left out. Raises OSError.
         """
         named = {name: topic.named for name, topic in self.topics.items()}
-        pictures = {}
-        for broker, starts in log_starts.items():
-            served = serve(self.runtime.address(broker), starts, named)
-            kept = read_files(self.runtime, broker, [*served], named, self.scratch)
-            pictures.update(
-                {(topic, broker): one.with_files(kept[topic]) for topic, one in served.items() if topic in kept}
-            )
-        return pictures
+        return {
+            (topic, broker): picture
+            for broker, starts in log_starts.items()
+            for topic, picture in read_replicas(self.runtime, broker, starts, named, self.scratch).items()
+        }
 
     def move_on(self) -> None:
         """Wait until the clock is later than any batch."""
@@ -137,53 +122,57 @@ class Brokers:
         self.wait(lambda: self.clock.time_ms() > since_ms + BETWEEN_WRITES_MS, "the clock to move on")
 
     @contextmanager
-    def during(self, step: CommonStep) -> Iterator[None]:
-        """Apply a step to the whole cluster; the block's end undoes it."""
-        undo = self._befall(step)
+    def during(self, step: str) -> Iterator[None]:
+        """Apply a step to the whole cluster (`models.steps`); the block's end undoes it."""
+        undo = self._apply(step)
         yield
         if undo:
             undo()
 
-    @singledispatchmethod
-    def _befall(self, step: CommonStep) -> Callable[[], None] | None:
-        raise TypeError(f"{step!r} is no step of a cluster")
+    def _apply(self, step: str) -> Callable[[], None] | None:
+        words = step.split()
+        match words:
+            case [_, "is", _]:
+                self._leave(step.removeprefix(f"{ABSENT} "))
+            case [_, "returns"]:
+                self._return()
+            case [*brokers, "clean"] | [*brokers, "clean", "and", "keep"]:
+                return self._clean(brokers_of(brokers), is_kept="keep" in words)
+            case ["time", "passes"]:
+                until_ms = max(self.kept_until_ms, default=0)
+                self.wait(lambda: self.clock.time_ms() > until_ms, "every delete horizon", KEPT_MS / 1000 + SETTLE_S)
+                self.kept_until_ms.clear()
+            case ["producers", "expire"]:
+                live = live_brokers(self.runtime)
+                self._set(live, {EXPIRATION: "1"})
+                return lambda: self._set(live, {EXPIRATION: A_DAY})
+            case _:
+                raise ValueError(f"{step!r} is no step of a cluster")
+        return None
 
-    @_befall.register
-    def _(self, step: Leave) -> None:
-        self._how = step.how
-        {KILL: self.runtime.kill, STOP: self.runtime.stop, PAUSE: self.runtime.pause}[step.how](LEAVES)
-        self.wait(lambda: not any(LEAVES in isr for isr in self._isrs()), f"{LEAVES} to leave every ISR")
+    def _leave(self, how: str) -> None:
+        self._how = how
+        {KILL: self.runtime.kill, STOP: self.runtime.stop, PAUSE: self.runtime.pause}[how](ABSENT)
+        self.wait(lambda: not any(ABSENT in one.isr for one in self._states()), f"{ABSENT} to leave every ISR")
 
-    @_befall.register
-    def _(self, _step: Return) -> None:
-        (self.runtime.resume if self._how == PAUSE else self.runtime.start)(LEAVES)
-        self.wait(lambda: LEAVES in self.control.registered(), f"{LEAVES} to register")
-        self.wait_in_sync()
+    def _return(self) -> None:
+        (self.runtime.resume if self._how == PAUSE else self.runtime.start)(ABSENT)
+        self.wait(lambda: ABSENT in self.control.registered(), f"{ABSENT} to register")
+        self.wait(
+            lambda: all(set(one.isr) == set(one.replicas) for one in self._states()), "every replica to be in its ISR"
+        )
 
-    @_befall.register
-    def _(self, step: Clean) -> Callable[[], None]:
-        brokers = [broker for broker in step.brokers if self.runtime.is_up(broker)]
-        retention_ms = (KEPT_MS if self.will_age else DAY_MS) if step.kept else AT_ONCE_MS
-        self._set(brokers, {RATIO: ALWAYS_PASSES, RETENTION: str(retention_ms)})
+    def _clean(self, brokers: Sequence[int], *, is_kept: bool) -> Callable[[], None]:
+        live = [broker for broker in brokers if self.runtime.is_up(broker)]
+        retention_ms = (KEPT_MS if self.will_age else DAY_MS) if is_kept else AT_ONCE_MS
+        self._set(live, {RATIO: ALWAYS_PASSES, RETENTION: str(retention_ms)})
 
         def rest() -> None:
-            self._set(brokers, {RATIO: NEVER_PASSES, RETENTION: A_DAY})
+            self._set(live, {RATIO: NEVER_PASSES, RETENTION: A_DAY})
             if min(self.kept_until_ms, default=math.inf) <= self.clock.time_ms():
                 raise HarnessError("brokers took too long: a delete horizon has come that the schedule wants kept")
 
         return rest
-
-    @_befall.register
-    def _(self, _step: TimePasses) -> None:
-        until_ms = max(self.kept_until_ms, default=0)
-        self.wait(lambda: self.clock.time_ms() > until_ms, "every delete horizon", KEPT_MS / 1000 + SETTLE_S)
-        self.kept_until_ms.clear()
-
-    @_befall.register
-    def _(self, _step: Expire) -> Callable[[], None]:
-        brokers = live_brokers(self.runtime)
-        self._set(brokers, {EXPIRATION: "1"})
-        return lambda: self._set(brokers, {EXPIRATION: A_DAY})
 
     def _set(self, brokers: Sequence[int], settings: dict[str, str]) -> None:
         for broker in brokers:
@@ -197,15 +186,8 @@ class Brokers:
 
         self.wait(is_known, "brokers to know their settings")
 
-    def _isrs(self) -> list[tuple[int, ...]]:
-        return [state.isr for state in self.control.states([*self.topics]).values()]
-
-    def wait_in_sync(self) -> None:
-        """Wait until every replica is in its ISR."""
-        self.wait(
-            lambda: all(set(one.isr) == set(one.replicas) for one in self.control.states([*self.topics]).values()),
-            "every replica to be in its ISR",
-        )
+    def _states(self) -> Collection[PartitionState]:
+        return self.control.states([*self.topics]).values()
 
 
 @contextmanager

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
+import cloup
 
-from harness.command_line.common import format_option
+from harness.command_line.common import command, format_option
 from harness.command_line.console import JSON, STYLES, ConsoleProgress
-from harness.command_line.parameters import TARGET, Count, Text
+from harness.command_line.parameters import MOST_SEED, TARGET, Count
 from harness.judge.verdict import ANOMALY, CLEAN, EXIT_CODES, UNKNOWN
 from harness.terminal import stdout, styled
 
@@ -19,26 +19,48 @@ if TYPE_CHECKING:
     from harness.conformance.lockstep import Outcome
 
 MOST_SCHEDULES = 10_000
+SCHEDULES = cloup.OptionGroup("Schedules")
 
 
-@click.command()
-@click.option("--target", required=True, type=TARGET, metavar="NAME", help="A Kafka: see `harness targets`.")
-@click.option("--schedules", type=Count(0, MOST_SCHEDULES), default=20, show_default=True, help="How many random ones.")
-@click.option("--seed", type=Text(), default="0", show_default=True, metavar="WORDS", help="Fixes the random ones.")
-@click.option("--transactions", type=Count(1, 2), default=1, show_default=True, help="Version; 2 exists from 4.0 on.")
+@command(
+    "harness conform --target kafka-4.4 --transactions 2",
+    "harness conform --target kafka-3.9 --schedules 5 --seed 7",
+)
+@cloup.option(
+    "--target", group=SCHEDULES, required=True, type=TARGET, metavar="NAME", help="A Kafka: see `harness targets`."
+)
+@cloup.option(
+    "--schedules",
+    group=SCHEDULES,
+    type=Count(0, MOST_SCHEDULES),
+    default=20,
+    show_default=True,
+    help="How many random ones.",
+)
+@cloup.option(
+    "--seed", group=SCHEDULES, type=Count(0, MOST_SEED), default=0, show_default=True, help="Fixes the random ones."
+)
+@cloup.option(
+    "--transactions",
+    group=SCHEDULES,
+    type=Count(1, 2),
+    default=1,
+    show_default=True,
+    help="Version; 2 exists from 4.0 on.",
+)
 @format_option
-def conform(*, target: str, schedules: int, seed: str, transactions: int, output: str) -> int:
+def conform(*, target: str, schedules: int, seed: int, transactions: int, output: str) -> int:
     """Run schedules on the model and on real brokers, and compare every replica after every step.
 
     First the known ways to each anomaly, then random schedules, all on one cluster. Exits with 0 where both agree to
     the end of each, with 1 where they do not, and with 2 where brokers could not run them to the end.
     """
-    from harness.conformance.conform import ConformanceOptions, outcomes_json  # noqa: PLC0415  (slow imports, only where needed)
     from harness.conformance.conform import conform as go  # noqa: PLC0415
+    from harness.conformance.conform import outcomes_json  # noqa: PLC0415  (slow imports, only where needed)
 
     progress = ConsoleProgress()
     try:
-        outcomes, failure = go(ConformanceOptions(target, schedules, seed, transactions), Path.cwd(), progress)
+        outcomes, failure = go(target, Path.cwd(), progress, schedules=schedules, seed=seed, transactions=transactions)
     finally:
         progress.close()
     verdict = ANOMALY if any(one.disagreements for one in outcomes) else UNKNOWN if failure else CLEAN

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.conformance import schedules
 from harness.conformance.brokers import running
 from harness.conformance.lockstep import go
+from harness.conformance.schedules import at_random, written
 from harness.errors import BootError, HarnessError, UsageError
 from harness.host.clock import RealClock
 from harness.host.java import find_java
@@ -23,10 +22,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.conformance.lockstep import Outcome
-    from harness.conformance.steps import Schedule
+    from harness.conformance.schedules import Schedule
     from harness.judge.outcome import Progress
     from harness.targets import Target
-    from models.rules import Rules
+    from models.rules import VersionRules
 
 TOGETHER: Final = 20
 """Schedules at once: fewer take longer in total; more take longer for each step."""
@@ -34,24 +33,16 @@ WITH_VERSION_2: Final = 4
 """The first major version of Kafka whose brokers have transactions of version 2."""
 
 
-@dataclass(frozen=True)
-class ConformanceOptions:
-    """The schedules to run: random ``schedules`` from a ``seed``, transactions of a version."""
-
-    target: str
-    schedules: int = 20
-    seed: str = "0"
-    transactions: int = 1
-    with_written: bool = True
-
-
-def conform(options: ConformanceOptions, folder: Path, progress: Progress) -> tuple[list[Outcome], str | None]:
+def conform(
+    name: str, folder: Path, progress: Progress, *, schedules: int, seed: int, transactions: int
+) -> tuple[list[Outcome], str | None]:
     """Run the schedules on one cluster; return the outcome of each, and why there are no more, if some are missing.
 
+    ``schedules``: how many random ones there are in addition, from a seed. ``transactions``: their version.
     ``folder``: the owner's folder, for `harness clean`. Raises `UsageError` for errors before the first broker
     starts, `BootError` where none starts.
     """
-    target = _target(options)
+    target = _target(name, transactions)
     rules = rules_of(target.version)
     java = find_java()
     ready = find_runtime("local")(Wanted(target, java, progress.jars))
@@ -62,7 +53,7 @@ def conform(options: ConformanceOptions, folder: Path, progress: Progress) -> tu
         logs = workspace.path / "logs"
         try:
             with running(ready, workspace, logs, clock) as brokers:
-                for group in groups(options, rules):
+                for group in groups(schedules, seed, transactions, rules):
                     go(brokers, group, rules, progress.stage, outcomes.append)
         except BootError:
             raise
@@ -71,24 +62,21 @@ def conform(options: ConformanceOptions, folder: Path, progress: Progress) -> tu
     return outcomes, None
 
 
-def _target(options: ConformanceOptions) -> Target:
-    target = find_target(options.target)
+def _target(name: str, transactions: int) -> Target:
+    target = find_target(name)
     if target.system != KAFKA:
-        raise UsageError(f"--target {options.target} is no Kafka: the model is of Kafka only")
-    if options.transactions > 1 and int(target.version.split(".")[0]) < WITH_VERSION_2:
-        raise UsageError(
-            f"--transactions 2: {options.target} has no transactions of version 2: choose one from kafka-4.0 on"
-        )
+        raise UsageError(f"--target {name} is no Kafka: the model is of Kafka only")
+    if transactions > 1 and int(target.version.split(".")[0]) < WITH_VERSION_2:
+        raise UsageError(f"--transactions 2: {name} has no transactions of version 2: choose one from kafka-4.0 on")
     return target
 
 
-def groups(options: ConformanceOptions, rules: Rules) -> Iterator[list[Schedule]]:
+def groups(schedules: int, seed: int, transactions: int, rules: VersionRules) -> Iterator[list[Schedule]]:
     """Yield the groups of concurrent schedules: the written ones, then random ones."""
-    if options.with_written:
-        yield schedules.written(options.transactions)
-    for first in range(0, options.schedules, TOGETHER):
-        count = min(TOGETHER, options.schedules - first)
-        yield schedules.at_random(f"{options.seed}-{first // TOGETHER}", count, options.transactions, rules)
+    yield written(transactions)
+    for first in range(0, schedules, TOGETHER):
+        count = min(TOGETHER, schedules - first)
+        yield at_random(f"{seed}-{first // TOGETHER}", count, transactions, rules)
 
 
 def outcomes_json(verdict: str, target: str, outcomes: list[Outcome], failure: str | None) -> dict[str, Any]:
@@ -101,7 +89,7 @@ def outcomes_json(verdict: str, target: str, outcomes: list[Outcome], failure: s
         "schedules": [
             {
                 "name": one.schedule.name,
-                "steps": [str(step) for step in one.schedule.steps],
+                "steps": list(one.schedule.steps),
                 "agreed": one.agreed,
                 "disagreements": [
                     {"step": other.number, "broker": other.broker, "differences": other.differences}

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from harness.conformance.picture import differences
-from harness.conformance.producer import RefusedError
-from harness.conformance.simulated import STEP_MS, Simulated
-from harness.conformance.steps import COMMON, TimePasses
+from harness.conformance.schedules import CLUSTER_WIDE, TIME_PASSES
+from harness.conformance.simulated import Simulated
+from harness.conformance.topic import RefusedError
 from harness.errors import WaitTimeoutError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Sequence
 
+    from harness.conformance.brokers import Brokers
     from harness.conformance.picture import Picture
-    from harness.conformance.steps import CommonStep, LocalStep, Schedule, Step
-    from models.rules import Rules
+    from harness.conformance.schedules import Schedule
+    from models.rules import VersionRules
 
 AGREE_S: Final = 30.0
 """Time for brokers to reach the model's state: they copy, write markers and clean in the background.
@@ -28,46 +28,6 @@ On a machine with ten times its capacity in work, one comparison of twenty sched
 
 Key = tuple[str, int]
 """Topic and broker."""
-
-
-class Partition(Protocol):
-    """One schedule's partition, as `harness.conformance.brokers.Topic` is."""
-
-    def take(self, step: LocalStep) -> None:
-        """Take a step. Raises `RefusedError` where a broker rejects it, `HarnessError` where it is impossible."""
-        ...
-
-
-class Cluster(Protocol):
-    """The cluster for the schedules, as `harness.conformance.brokers.Brokers` is."""
-
-    will_age: bool
-    kept_until_ms: set[int]
-
-    @property
-    def topics(self) -> Mapping[str, Partition]:
-        """The partition of each schedule, by name."""
-        ...
-
-    def create(self, schedules: Sequence[Schedule]) -> None:
-        """Make a topic for each schedule."""
-        ...
-
-    def move_on(self) -> None:
-        """Let the clock advance, so that the next write is later than all earlier ones."""
-        ...
-
-    def during(self, step: CommonStep) -> AbstractContextManager[None]:
-        """Apply a cluster-wide step until the end of the block."""
-        ...
-
-    def pictures(self, log_starts: Mapping[int, Mapping[str, int]]) -> dict[Key, Picture]:
-        """Return the replicas that can be read, by topic and broker. Raises OSError."""
-        ...
-
-    def wait(self, condition: Callable[[], bool], what: str, timeout_s: float) -> None:
-        """Wait until a condition holds. Raises `WaitTimeoutError`."""
-        ...
 
 
 MismatchedPictures: TypeAlias = "tuple[Picture, Picture | None, str | None]"
@@ -82,7 +42,7 @@ class Disagreement:
     """
 
     number: int
-    step: Step
+    step: str
     broker: int
     expected: Picture
     actual: Picture | None
@@ -108,9 +68,9 @@ class Outcome:
 
 
 def go(
-    brokers: Cluster,
+    brokers: Brokers,
     schedules: Sequence[Schedule],
-    rules: Rules,
+    rules: VersionRules,
     on_stage: Callable[[str], None],
     on_outcome: Callable[[Outcome], None],
 ) -> None:
@@ -125,7 +85,7 @@ def go(
         for number, steps in enumerate(zip(*(one.steps for one in schedules), strict=True), 1):
             steps_now = {one.name: step for one, step in zip(schedules, steps, strict=True) if one.name in active}
             cluster_step = _common(steps)
-            brokers.will_age = any(isinstance(step, TimePasses) for step in schedules[0].steps[number:])
+            brokers.will_age = TIME_PASSES in schedules[0].steps[number:]
             on_stage(f"{number}/{len(schedules[0].steps)}: {cluster_step or 'each its own'}, {len(steps_now)} going")
             mismatches = _step(brokers, active, steps_now, cluster_step)
             for one in schedules:
@@ -144,16 +104,16 @@ def go(
                 on_outcome(Outcome(one, agreed))
 
 
-def _common(steps: Sequence[Step]) -> CommonStep | None:
+def _common(steps: Sequence[str]) -> str | None:
     """Return the cluster-wide step, if there is one. Raises ValueError where only some schedules have it."""
-    common = {step for step in steps if isinstance(step, COMMON)}
+    common = {step for step in steps if CLUSTER_WIDE.fullmatch(step)}
     if common and len(set(steps)) > 1:
-        raise ValueError(f"these befall one cluster at once: {'; '.join(map(str, steps))}")
+        raise ValueError(f"these befall one cluster at once: {'; '.join(steps)}")
     return next(iter(common), None)
 
 
 def _step(
-    brokers: Cluster, active: dict[str, Simulated], steps_now: dict[str, Step], cluster_step: CommonStep | None
+    brokers: Brokers, active: dict[str, Simulated], steps_now: dict[str, str], cluster_step: str | None
 ) -> dict[Key, MismatchedPictures]:
     before = {name: model.leader_picture() for name, model in active.items()}
     for name, step in steps_now.items():
@@ -165,7 +125,7 @@ def _step(
     refused: dict[Key, MismatchedPictures] = {}
     for name, step in steps_now.items():
         try:
-            brokers.topics[name].take(cast("LocalStep", step))
+            brokers.topics[name].take(step)
         except RefusedError as error:
             leader, picture = before[name]
             refused[name, leader] = (picture, None, str(error))
@@ -173,7 +133,7 @@ def _step(
     return refused | _compare(brokers, compared)
 
 
-def _compare(brokers: Cluster, active: dict[str, Simulated]) -> dict[Key, MismatchedPictures]:
+def _compare(brokers: Brokers, active: dict[str, Simulated]) -> dict[Key, MismatchedPictures]:
     """Wait until every replica matches the model; return the others, with the expected and the actual picture."""
     pending = {(name, broker): one for name, model in active.items() for broker, one in model.pictures().items()}
     last: dict[Key, Picture] = {}
@@ -199,8 +159,8 @@ def _compare(brokers: Cluster, active: dict[str, Simulated]) -> dict[Key, Mismat
     return {}
 
 
-def _note_horizons(brokers: Cluster, model: Simulated, expected: Picture, actual: Picture) -> None:
+def _note_horizons(brokers: Brokers, model: Simulated, expected: Picture, actual: Picture) -> None:
     """Record the delete horizons of batches that the schedule still keeps."""
     at_ms = dict(actual.horizons_ms)
-    kept = [at_ms[base] for base, horizon_ms in expected.horizons_ms if horizon_ms > model.partition.now_ms + STEP_MS]
+    kept = [at_ms[base] for base, horizon_ms in expected.horizons_ms if horizon_ms > model.world.now_ms]
     brokers.kept_until_ms |= set(kept)

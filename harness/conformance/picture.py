@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from harness.brokers.segments.tombstones import BY_NULL, is_tombstone
+from harness.brokers.segments import batches as segments
+from models.batch import encode
 from models.cleaner import first_dirty
+from models.delivery import listed_aborts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
+    from harness.brokers.segments.txnindex import AbortedTxn
     from models.batch import Batch
     from models.replica import Producer, Replica
 
@@ -87,19 +91,15 @@ class Picture:
 def of_replica(replica: Replica, named: Named) -> Picture:
     """Return the picture of a model's replica."""
     return Picture(
-        batches=tuple(_stored_batch(batch, named) for batch in replica.batches()),
+        batches=tuple(stored_batch(_encoded(batch), named) for batch in replica.batches()),
         segments=tuple(segment.base_offset for segment in replica.segments),
         log_start=replica.log_start,
         high_watermark=replica.high_watermark,
         last_stable_offset=replica.last_stable_offset,
         producers=_producer_states(replica.producers, named),
-        listed_aborts=tuple(sorted((named[producer_id], first) for producer_id, first in listed_aborts(replica))),
+        listed_aborts=aborts_of(listed_aborts(replica), named),
         txnindex=tuple(
-            Entry(
-                segment.base_offset, named[one.producer_id], one.first_offset, one.last_offset, one.last_stable_offset
-            )
-            for segment in replica.segments
-            for one in segment.aborted
+            entry_of(segment.base_offset, one, named) for segment in replica.segments for one in segment.aborted
         ),
         cleaned_to=None if replica.cleaned_to is None else first_dirty(replica),
         epochs=tuple(sorted(replica.epochs.items())),
@@ -108,86 +108,71 @@ def of_replica(replica: Replica, named: Named) -> Picture:
             for segment in replica.segments[1:]
             if segment.base_offset in replica.snapshots
         ),
-        horizons_ms=tuple(
-            (batch.base_offset, batch.delete_horizon_ms)
-            for batch in replica.batches()
-            if batch.delete_horizon_ms is not None
-        ),
+        horizons_ms=horizons_of(replica.batches()),
     )
+
+
+@lru_cache(maxsize=1 << 16)
+def _encoded(batch: Batch) -> segments.Batch:
+    """Return a model's batch as the parser of real logs reads it."""
+    return next(segments.iter_batches(encode(batch), source="the model"))
 
 
 def _producer_states(producers: Mapping[int, Producer], named: Named) -> tuple[ProducerState, ...]:
-    return tuple(
-        sorted(
-            ProducerState(named[producer_id], one.epoch, one.last_sequence, one.open_from)
-            for producer_id, one in producers.items()
-            if one.epoch >= 0
-        )
-    )
+    return states_of(((id_, one.epoch, one.last_sequence, one.open_from) for id_, one in producers.items()), named)
 
 
-def _stored_batch(batch: Batch, named: Named) -> StoredBatch:
-    kind = (batch.marker or EMPTIED) if batch.control else DATA
+# What brokers store and answer, in the form of pictures.
+
+
+def stored_batch(batch: segments.Batch, named: Named) -> StoredBatch:
+    """Return one batch of a log."""
+    control = segments.marker(batch, source="a segment")
+    records = () if batch.is_control else segments.iter_records(batch, source="a segment")
     return StoredBatch(
         base_offset=batch.base_offset,
         last_offset=batch.last_offset,
-        kind=kind,
-        records=()
-        if batch.control
-        else tuple(record_text(one.offset, one.key, is_deleted=is_tombstone(one, BY_NULL)) for one in batch.records),
+        kind=control.type if control else EMPTIED if batch.is_control else DATA,
+        records=tuple(f"{one.offset}:{'-' * (one.value is None)}{(one.key or b'').decode()}" for one in records),
         leader_epoch=batch.leader_epoch,
         producer=name_of(batch.producer_id, named),
         producer_epoch=batch.producer_epoch,
         base_sequence=batch.base_sequence,
-        transactional=batch.transactional,
+        transactional=batch.is_transactional,
         has_horizon=batch.delete_horizon_ms is not None,
     )
 
 
-def record_text(offset: int, key: bytes | None, *, is_deleted: bool) -> str:
-    """Return a record in the form of pictures."""
-    return f"{offset}:{'-' * is_deleted}{(key or b'').decode()}"
+def horizons_of(batches: Iterable[Batch | segments.Batch]) -> tuple[tuple[int, int], ...]:
+    """Return base offset and delete horizon of each batch that has one."""
+    return tuple((one.base_offset, one.delete_horizon_ms) for one in batches if one.delete_horizon_ms is not None)
+
+
+def states_of(producers: Iterable[tuple[int, int, int, int | None]], named: Named) -> tuple[ProducerState, ...]:
+    """Return the states of producers, given as id, epoch, last sequence number and first offset of a transaction."""
+    return tuple(
+        sorted(
+            ProducerState(name_of(producer_id, named), epoch, last_sequence, open_from)
+            for producer_id, epoch, last_sequence, open_from in producers
+            if epoch >= 0
+        )
+    )
+
+
+def entry_of(segment: int, aborted: AbortedTxn, named: Named) -> Entry:
+    """Return an entry of a segment's ``.txnindex``."""
+    name = name_of(aborted.producer_id, named)
+    return Entry(segment, name, aborted.first_offset, aborted.last_offset, aborted.last_stable_offset)
+
+
+def aborts_of(listed: Iterable[tuple[int, int]], named: Named) -> tuple[tuple[str, int], ...]:
+    """Return aborted transactions that a consumer receives, given as producer id and first offset."""
+    return tuple(sorted({(name_of(producer_id, named), first) for producer_id, first in listed}))
 
 
 def name_of(producer_id: int, named: Named) -> str:
     """Return a producer's name; an unknown producer is named by its id."""
     return NO_PRODUCER if producer_id < 0 else named.get(producer_id, f"producer {producer_id}")
-
-
-def listed_aborts(replica: Replica) -> set[tuple[int, int]]:
-    """Return producer id and first offset of the aborted transactions that a read_committed consumer receives.
-
-    It reads from the start. One answer never crosses the end of a segment, nor the last stable offset
-    (``LocalLog.read``), and lists the transactions that end at or after its start and begin before the next segment
-    (``LocalLog.addAbortedTransactions``, ``TransactionIndex.collectAbortedTxns``).
-    """
-    aborts = set()
-    at = replica.log_start
-    for number, segment in enumerate(replica.segments):
-        batches = [one for one in segment.batches if at <= one.last_offset]
-        if not batches:
-            continue
-        if at >= replica.last_stable_offset:
-            break
-        later = replica.segments[number + 1 :]
-        upper = later[0].base_offset if later else replica.log_end
-        for entry in _up_to(replica, number, upper):
-            if entry.last_offset >= at and entry.first_offset < upper:
-                aborts.add((entry.producer_id, entry.first_offset))
-        readable = [one for one in batches if one.base_offset < replica.last_stable_offset]
-        if not readable:
-            # An answer without a record, which lists aborted transactions, too.
-            break
-        at = readable[-1].last_offset + 1
-    return aborts
-
-
-def _up_to(replica: Replica, number: int, upper: int) -> Iterator[Any]:
-    for segment in replica.segments[number:]:
-        for entry in segment.aborted:
-            yield entry
-            if entry.last_stable_offset >= upper:
-                return
 
 
 def differences(expected: Picture, actual: Picture) -> list[str]:
@@ -226,12 +211,12 @@ def shown(picture: Picture) -> list[str]:
 
 def batch_text(one: StoredBatch) -> str:
     """Return one batch as a line of text."""
-    parts: list[tuple[bool, Callable[[], str]]] = [
-        (True, lambda: f"{one.base_offset}-{one.last_offset} {one.kind}"),
-        (bool(one.records), lambda: " ".join(one.records)),
-        (bool(one.producer), lambda: f"by {one.producer} epoch {one.producer_epoch} sequence {one.base_sequence}"),
-        (one.transactional, lambda: "transactional"),
-        (one.has_horizon, lambda: "ages"),
-        (True, lambda: f"leader epoch {one.leader_epoch}"),
-    ]
-    return ", ".join(text() for is_there, text in parts if is_there)
+    parts = (
+        f"{one.base_offset}-{one.last_offset} {one.kind}",
+        " ".join(one.records),
+        f"by {one.producer} epoch {one.producer_epoch} sequence {one.base_sequence}" if one.producer else "",
+        "transactional" if one.transactional else "",
+        "ages" if one.has_horizon else "",
+        f"leader epoch {one.leader_epoch}",
+    )
+    return ", ".join(filter(None, parts))

@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
-from functools import singledispatchmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import kafka.errors
 from kafka.protocol.admin import DeleteRecordsRequest
 
 from harness.brokers.protocol import wire
-from harness.conformance.producer import TIMEOUT_MS, Endpoint, Producer, RefusedError
-from harness.conformance.steps import (
-    LEAVES,
-    PLAIN,
-    STAYING,
-    TRANSACTIONAL_ONES,
-    DeleteRecords,
-    End,
-    EndElsewhere,
-    Fence,
-    Join,
-    Lead,
-    Rest,
-    Write,
-)
+from harness.conformance.producer import TIMEOUT_MS, Producer
+from harness.conformance.schedules import STAYING
+from harness.errors import HarnessError
+from models.steps import keys_and_values
+from models.world import ABSENT, OUTCOMES, PLAIN, PRODUCERS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kafka.protocol.api_message import ApiMessage
+
     from harness.conformance.brokers import Brokers
     from harness.conformance.picture import Named
-    from harness.conformance.steps import LocalStep, Schedule
+    from harness.conformance.schedules import Schedule
+
+
+REQUEST_S: Final = 20.0
+Codes: TypeAlias = "Callable[[Any], Sequence[int]]"
+"""Returns the error codes of an answer."""
+DUPLICATE_SEQUENCE: Final = 46
+"""The answer to a retry of a batch that was written at the first attempt."""
+
+
+class RefusedError(HarnessError):
+    """A broker rejects a request, and retrying would not help."""
 
 
 class Topic:
@@ -43,85 +47,93 @@ class Topic:
         self._producers: dict[str, Producer] = {}
 
     @property
+    def name(self) -> str:
+        """The topic's name."""
+        return self._schedule.name
+
+    def leader(self) -> wire.Address:
+        """Return the address of the partition's leader."""
+        return self._brokers.runtime.address(self._leader)
+
+    def anyone(self) -> wire.Address:
+        """Return the address of a broker that never goes away."""
+        return self._brokers.runtime.address(STAYING[0])
+
+    def ask(self, what: str, where: Callable[[], wire.Address], request: ApiMessage, codes: Codes) -> Any:
+        """Send until there is an answer; retriable errors are retried. Raises `RefusedError` for a permanent error."""
+
+        def answered() -> list[Any]:
+            answer = wire.call(where(), request, timeout_s=TIMEOUT_MS / 1000)
+            errors = [kafka.errors.for_code(code) for code in codes(answer) if code not in {0, DUPLICATE_SEQUENCE}]
+            final = [error.__name__ for error in errors if not error.retriable]
+            if final:
+                raise RefusedError(f"{what} is refused with {', '.join(final)}")
+            return [] if errors else [answer]
+
+        return self._brokers.clock.wait_until(answered, REQUEST_S, f"{what} in {self.name}")[0]
+
+    @property
     def named(self) -> Named:
         """Names of the producers by their ids."""
         return {one.producer_id: name for name, one in self._producers.items() if one.producer_id >= 0}
 
     def _producer(self, name: str) -> Producer:
-        runtime = self._brokers.runtime
         if name not in self._producers:
-            to = Endpoint(
-                topic=self._schedule.name,
-                leader=lambda: runtime.address(self._leader),
-                anyone=lambda: runtime.address(STAYING[0]),
-                clock=self._brokers.clock,
-            )
-            transactional_id = f"{self._schedule.name}-{name}" if name in TRANSACTIONAL_ONES else None
+            transactional_id = f"{self.name}-{name}" if name in PRODUCERS else None
             self._producers[name] = Producer(
-                to, transactional_id=transactional_id, has_id=name != PLAIN, version=self._schedule.version
+                self, transactional_id=transactional_id, has_id=name != PLAIN, version=self._schedule.version
             )
         return self._producers[name]
 
-    @singledispatchmethod
-    def take(self, step: LocalStep) -> None:
-        """Take a step of this partition. Raises `HarnessError`."""
-        raise TypeError(f"{step!r} is no step of a partition")
+    def take(self, step: str) -> None:
+        """Take a step of this partition (`models.steps`). Raises `HarnessError`."""
+        match step.split():
+            case [producer, "writes", *records]:
+                self._producer(producer).write(keys_and_values(records), self._brokers.clock.time_ms())
+            case [producer, verb] if verb in OUTCOMES:
+                self._producer(producer).end(OUTCOMES[verb])
+            case [producer, verb, "having", "written", "nothing", "here"]:
+                self._producer(producer).register()
+                self._producer(producer).end(OUTCOMES[verb.removesuffix(",")])
+            case [producer, "begins", "anew,", "and", "is", "aborted"]:
+                self._producer(producer).begin_anew()
+            case [broker, "leads"]:
+                self._lead(int(broker))
+            case ["records", "before", offset, "are", "deleted"]:
+                self._delete_records(int(offset))
+            case [_, "joins"]:
+                self._join()
+            case ["rest"]:
+                pass
+            case _:
+                raise ValueError(f"{step!r} is no step of a partition")
 
-    @take.register
-    def _(self, step: Write) -> None:
-        records = [(record.removeprefix("-").encode(), None if record[0] == "-" else b"v") for record in step.records]
-        self._producer(step.producer).write(records, self._brokers.clock.time_ms())
-
-    @take.register
-    def _(self, step: End) -> None:
-        self._producer(step.producer).end(step.outcome)
-
-    @take.register
-    def _(self, step: EndElsewhere) -> None:
-        producer = self._producer(step.producer)
-        producer.register()
-        producer.end(step.outcome)
-
-    @take.register
-    def _(self, step: Fence) -> None:
-        self._producer(step.producer).begin_anew()
-
-    @take.register
-    def _(self, step: Lead) -> None:
-        self._replicas = (step.broker, *(one for one in self._replicas if one != step.broker))
-        self._reassign()
-        self._leader = step.broker
-
-    def _reassign(self) -> None:
-        orders = {(self._schedule.name, 0): self._replicas}
+    def _lead(self, broker: int) -> None:
+        self._replicas = (broker, *(one for one in self._replicas if one != broker))
+        orders = {(self.name, 0): self._replicas}
         control = self._brokers.control
         control.lead(orders)
-        self._brokers.wait(lambda: control.leads(orders), f"{self._replicas[0]} to lead {self._schedule.name}")
+        self._brokers.wait(lambda: control.leads(orders), f"{broker} to lead {self.name}")
+        self._leader = broker
 
-    @take.register
-    def _(self, step: DeleteRecords) -> None:
+    def _delete_records(self, before: int) -> None:
         Topic = DeleteRecordsRequest.DeleteRecordsTopic  # noqa: N806
-        partition = Topic.DeleteRecordsPartition(partition_index=0, offset=step.before)
-        request = DeleteRecordsRequest[2](
-            topics=[Topic(name=self._schedule.name, partitions=[partition])], timeout_ms=TIMEOUT_MS
+        partition = Topic.DeleteRecordsPartition(partition_index=0, offset=before)
+        request = DeleteRecordsRequest[2](topics=[Topic(name=self.name, partitions=[partition])], timeout_ms=TIMEOUT_MS)
+        self.ask(
+            "DeleteRecords",
+            self.leader,
+            request,
+            lambda answer: [p.error_code for topic in answer.topics for p in topic.partitions],
         )
-        answer = wire.call(self._brokers.runtime.address(self._leader), request)
-        for code in (p.error_code for topic in answer.topics for p in topic.partitions):
-            if code:
-                raise RefusedError(f"it is refused with {kafka.errors.for_code(code).__name__}")
 
-    @take.register
-    def _(self, _step: Join) -> None:
-        self._replicas = (*self._replicas, LEAVES)
-        self._brokers.control.lead({(self._schedule.name, 0): self._replicas})
+    def _join(self) -> None:
+        self._replicas = (*self._replicas, ABSENT)
+        self._brokers.control.lead({(self.name, 0): self._replicas})
         self._brokers.wait(
             lambda: all(
                 set(one.isr) == set(one.replicas) == set(self._replicas)
-                for one in self._brokers.control.states([self._schedule.name]).values()
+                for one in self._brokers.control.states([self.name]).values()
             ),
-            f"{LEAVES} to join {self._schedule.name}",
+            f"{ABSENT} to join {self.name}",
         )
-
-    @take.register
-    def _(self, _step: Rest) -> None:
-        pass

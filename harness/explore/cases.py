@@ -1,31 +1,30 @@
 """The cases to explore of each simulated target: small clusters that take a few minutes together on two cores.
 
-Each has three brokers; one broker may go away and come back, in any order with all other
-steps (`models.state_space`).
+Each has three brokers; one broker may go away and come back, in any order with all other steps (`models.state_space`).
+Brokers have no part in Cloud Topics' compaction: there is one copy, and only the committer matters
+(`models.cloud_topics.world`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from harness.brokers.segments.tombstones import BY_FLAG, BY_NULL
 from harness.errors import UsageError
-from harness.explore.clouds import CLOUD_CASES, CloudCase
 from harness.suggest import nearest
 from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
 from models import coordination, redpanda
-from models.bound import ADD, LEADER, REMOVE, Bound
 from models.cloud_topics.rules import RULES as CLOUD_RULES
+from models.cloud_topics.world import Case as CloudCase
 from models.exhaustive import explore
-from models.state_space import StateSpace
+from models.state_space import ADD, LEADER, REMOVE, Bound, StateSpace
 from models.systems import KAFKA, redpanda_without
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from models.exhaustive import Explored
-    from models.systems import System
 
 COORDINATED: Final = "coordinated"
 KIP_87: Final = "kip-87"
@@ -49,11 +48,6 @@ class Case:
     without: frozenset[str] = frozenset()
 
     @property
-    def system(self) -> System:
-        """The behaviour of its brokers."""
-        return KAFKA if self.target == SIM_KAFKA else redpanda_without(self.without)
-
-    @property
     def delayed(self) -> bool:
         """Whether messages are delayed, each separately."""
         return bool(self.without & MESSAGES_MATTER)
@@ -73,7 +67,7 @@ class Case:
         """Explore it."""
         small = StateSpace(
             self.bound,
-            system=self.system,
+            system=KAFKA if self.target == SIM_KAFKA else redpanda_without(self.without),
             coordinated=self.coordinated,
             without=self.without,
             delayed=self.delayed,
@@ -81,22 +75,20 @@ class Case:
         return explore(small.start, small.following, small.wrong, most_states=most_states, first_only=first_only)
 
 
-class AnyCase(Protocol):
-    """A case to explore; cases are hashable, and are sent to other processes."""
+_A, _B, _A_GOES = (("A", "1"),), (("B", "1"),), (("A", None),)
+_BOTH: Final = (("A", "1"), ("B", "1"))
 
-    @property
-    def title(self) -> str:
-        """A description of the possible steps."""
-        ...
-
-    @property
-    def without(self) -> frozenset[str]:
-        """Names of rules that are left out."""
-        ...
-
-    def walk(self, *, most_states: int, first_only: bool) -> Explored:
-        """Explore at most so many states; with ``first_only`` stop at the first anomaly."""
-        ...
+CLOUD_CASES: Final = (
+    CloudCase(title="a value, and its delete", writes=(_BOTH, _A_GOES)),
+    CloudCase(title="… and a map of two keys", writes=(_BOTH, _A_GOES), entries=2),
+    CloudCase(title="… each in an object of its own", writes=(_A, _B, _A_GOES)),
+    CloudCase(title="… and another key behind", writes=(_A, _A_GOES, _B)),
+    CloudCase(title="… with three compactors", writes=(_A, _A_GOES, _B), compactors=3),
+    CloudCase(title="… and another key again", writes=(_BOTH, _A_GOES, (("B", "2"),))),
+    CloudCase(title="… all in one object", writes=(_BOTH, _A_GOES, (("B", "2"),)), object_records=9),
+    CloudCase(title="… and the key written anew", writes=(_BOTH, _A_GOES, (("B", "2"),), (("A", "3"),))),
+)
+"""Cases of Cloud Topics' compaction: a map of one key and two compactors, unless another number is given."""
 
 
 _TWO_KEYS: Final = ("K", "L")
@@ -119,20 +111,13 @@ _TOGETHER: Final = (
     Bound(writes=0, transactions=1, change=REMOVE),
     Bound(writes=1, transactions=1),
 )
-_LATE: Final = (
-    Bound(writes=2, transactions=0),
-    Bound(writes=2, transactions=0, change=LEADER),
-    Bound(writes=2, transactions=0, change=ADD, outage=False),
-    Bound(writes=2, transactions=0, change=REMOVE),
-    Bound(writes=0, transactions=1, change=LEADER),
-    Bound(writes=0, transactions=1, change=ADD, outage=False),
-    Bound(writes=0, transactions=1, change=REMOVE),
-    Bound(writes=1, transactions=1, outage=False),
+_LATE: Final = tuple(
+    replace(one, outage=False) if one.change == ADD or (one.writes and one.transactions) else one for one in _TOGETHER
 )
 """Cases in which each message is delayed separately: some without an outage, as an outage means too many states."""
 
 
-def cases(target: str, *, with_: tuple[str, ...], without: tuple[str, ...]) -> Sequence[AnyCase]:
+def cases(target: str, *, with_: tuple[str, ...], without: tuple[str, ...]) -> Sequence[Case | CloudCase]:
     """Return the cases of a target, as it is or ``with_`` proposals, ``without`` some of its rules.
 
     Raises `UsageError` for an unknown name, for a proposal that a target has anyway, and for rules of a
@@ -144,7 +129,7 @@ def cases(target: str, *, with_: tuple[str, ...], without: tuple[str, ...]) -> S
     if target == SIM_CLOUD_TOPICS:
         for rule in without:
             _refuse_unknown("--without", "rule", rule, CLOUD_RULES)
-        return [CloudCase(title, frozenset(without)) for title in CLOUD_CASES]
+        return [replace(case, without=frozenset(without)) for case in CLOUD_CASES]
     is_coordinated = target == SIM_REDPANDA or COORDINATED in with_
     rules = [*coordination.RULES, *(redpanda.RULES if target == SIM_REDPANDA else [])]
     for rule in without:

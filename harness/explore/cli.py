@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
+import cloup
 from click.core import ParameterSource
 
-from harness.command_line.common import format_option
+from harness.command_line.common import OUTPUT, command, format_option
 from harness.command_line.console import JSON, STYLES
 from harness.command_line.parameters import MOST_SEED, Count, FilePath, Text
 from harness.command_line.spark import spark_options
@@ -17,43 +19,72 @@ from harness.judge.verdict import EXIT_CODES
 from harness.terminal import Table, stderr, stdout, styled
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from harness.explore.cases import AnyCase
+    from harness.explore.cases import Case
     from harness.explore.walk import WalkResult
     from harness.spark.options import SparkOptions
+    from models.cloud_topics.world import Case as CloudCase
 
+MODEL, WALK, RANDOM = map(cloup.OptionGroup, ("Model", "Walk of every interleaving", "Random runs"))
 MOST_STATES, MOST_PROCESSES, MOST_RUNS = 10**9, 256, 10**8
 _WALK_OPTIONS = {"most_states": "--most-states", "first_only": "--first", "processes": "--processes"}
 _RUN_OPTIONS = {"seed": "--seed", "spark_master": "--spark-master", "spark_conf": "--spark-conf"}
 
 
-@click.command()
-@click.option(
+@command(
+    "harness explore --target sim-kafka",
+    "harness explore --target sim-kafka --runs 4000 --seed 1 --out schedules",
+)
+@cloup.option(
     "--target",
+    group=MODEL,
     required=True,
-    type=Text(),
+    type=Text(known=("sim-kafka", "sim-redpanda", "sim-cloud-topics")),
     metavar="NAME",
     help="The simulated target: sim-kafka, sim-redpanda, sim-cloud-topics.",
 )
-@click.option(
+@cloup.option(
     "--with",
     "with_",
+    group=MODEL,
     multiple=True,
     type=Text(),
     metavar="PROPOSAL",
     help="A proposal to add: coordinated, kip-87; repeatable.",
 )
-@click.option("--without", multiple=True, type=Text(), metavar="RULE", help="A rule to leave out; repeatable.")
-@click.option("--most-states", type=Count(1, MOST_STATES), default=10_000_000, show_default=True, help="Of a case.")
-@click.option("--first", "first_only", is_flag=True, help="Stop a case at its first anomaly.")
-@click.option("--processes", type=Count(1, MOST_PROCESSES), default=os.cpu_count() or 1, help="How many cases at once.")
-@click.option(
-    "--out", type=FilePath(file_okay=False), metavar="DIR", help="Write the schedules there, for `harness run`."
+@cloup.option(
+    "--without", group=MODEL, multiple=True, type=Text(), metavar="RULE", help="A rule to leave out; repeatable."
 )
-@click.option("--runs", type=Count(1, MOST_RUNS), metavar="N", help="Run N random schedules, as Spark jobs, instead.")
-@click.option("--seed", type=Count(0, MOST_SEED), default=0, show_default=True, help="Of the first random run.")
+@cloup.option(
+    "--most-states", group=WALK, type=Count(1, MOST_STATES), default=10_000_000, show_default=True, help="Of a case."
+)
+@cloup.option("--first", "first_only", group=WALK, is_flag=True, help="Stop a case at its first anomaly.")
+@cloup.option(
+    "--processes",
+    group=WALK,
+    type=Count(1, MOST_PROCESSES),
+    default=os.cpu_count() or 1,
+    help="How many cases at once.",
+)
+@cloup.option(
+    "--out",
+    group=OUTPUT,
+    type=FilePath(file_okay=False),
+    metavar="DIR",
+    help="Write the schedules there, for `harness run`.",
+)
+@cloup.option(
+    "--runs",
+    group=RANDOM,
+    type=Count(1, MOST_RUNS),
+    metavar="N",
+    help="Run N random schedules, as Spark jobs, instead.",
+)
+@cloup.option(
+    "--seed", group=RANDOM, type=Count(0, MOST_SEED), default=0, show_default=True, help="Of the first random run."
+)
 @spark_options
 @format_option
 @click.pass_context
@@ -91,41 +122,41 @@ def explore(
     )
     chosen = cases(target, with_=with_, without=without)
     if runs:
-        from harness.explore.report import explore_runs  # noqa: PLC0415
+        from harness.explore.report import explore_runs, show_runs  # noqa: PLC0415
 
-        return explore_runs(target, with_, without, range(seed, seed + runs), spark=spark, out=out, output=output)
-    walked = walk(
-        chosen, processes=processes, most_states=most_states, first_only=first_only, on_progress=_print_progress
-    )
-    content = summary(target, with_, walked)
-    ways = shortest(walked)
-    if out is not None:
-        target_name = " with ".join([target, *with_])
-        for name, (case, steps) in ways.items():
-            write_schedule(out / f"{name}.json", Schedule(name, target_name, case.title, steps))
+        content = explore_runs(target, with_, without, range(seed, seed + runs), spark=spark, out=out)
+        show: Callable[[dict[str, Any]], None] = show_runs
+    else:
+        walked = walk(
+            chosen, processes=processes, most_states=most_states, first_only=first_only, on_progress=_print_progress
+        )
+        content, ways = summary(target, with_, walked), shortest(walked)
+        show = partial(_show, ways=ways)
+        if out is not None:
+            target_name = " with ".join([target, *with_])
+            for name, (case, steps) in ways.items():
+                write_schedule(out / f"{name}.json", Schedule(name, target_name, case.title, steps))
     code = EXIT_CODES[content["verdict"]]
     if output == JSON:
         stdout().json(content)
     else:
-        _show(content, ways)
+        show(content)
         stdout().line(f"(exit code {code})")
     return code
 
 
 def _refuse_others(context: click.Context, names: Mapping[str, str], why: str) -> None:
     """Raise `UsageError` for an option that was given but does not apply."""
-    given = [
-        option for name, option in names.items() if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    ]
-    if given:
-        raise UsageError(f"{given[0]} {why}")
+    for name, option in names.items():
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise UsageError(f"{option} {why}")
 
 
 def _print_progress(one: WalkResult) -> None:
     stderr().line(f"{one.explored.states:>12,} states in {one.took_s:.1f} s: {one.case.title}")
 
 
-def _show(content: dict[str, Any], ways: Mapping[str, tuple[AnyCase, tuple[str, ...]]]) -> None:
+def _show(content: dict[str, Any], ways: Mapping[str, tuple[Case | CloudCase, tuple[str, ...]]]) -> None:
     out = stdout()
     counted = ("states", "transitions", "depth")
     cases = [
@@ -135,20 +166,8 @@ def _show(content: dict[str, Any], ways: Mapping[str, tuple[AnyCase, tuple[str, 
     out.table(Table(("case", *counted, "verdict"), cases))
     for name, (_, steps) in ways.items():
         out.line(styled(name, STYLES["anomaly"]), f" in {len(steps)} steps: {'; '.join(steps)}")
-    for proposal, rows in content["proposals"].items():
+    for rows in content["proposals"].values():
         out.line()
-        out.line(f"{_PROPOSAL_TITLES[proposal]}:")
-        out.table(_proposal(rows))
-
-
-_PROPOSAL_TITLES: Final = {
-    "coordinated": "what Kafka would have to change for coordinated compaction (our reading: nobody has proposed it)",
-    "kip-87": "what deletes a key by KIP-87; who sees a delete is as before",
-}
-
-
-def _proposal(rows: Sequence[Mapping[str, str]]) -> Table:
-    """Return a table of a proposal's rows; the text of a rule is in JSON only."""
-    columns = [name for name in rows[0] if name != "says"]
-    head = [name.replace("_", " ").replace("kip ", "KIP-") for name in columns]
-    return Table(head, [[row[name] for name in columns] for row in rows])
+        out.line("what deletes a key by KIP-87; who sees a delete is as before:")
+        head = [name.replace("_", " ").replace("kip ", "KIP-") for name in rows[0]]
+        out.table(Table(head, [list(row.values()) for row in rows]))

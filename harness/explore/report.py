@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from harness.command_line.console import JSON, STYLES, ConsoleProgress
+from harness.command_line.console import STYLES, ConsoleProgress
 from harness.errors import UsageError
 from harness.explore.cases import COORDINATED
 from harness.explore.random_runs import explore_random_runs, is_replayable
 from harness.explore.schedule_generator import Odds
-from harness.explore.statistics import MOST_LISTED, summary
-from harness.judge.verdict import EXIT_CODES, UNKNOWN
+from harness.judge.verdict import UNKNOWN
 from harness.plan.schedule import Schedule, write_schedule
 from harness.targets import SIM_CLOUD_TOPICS, SIM_REDPANDA
 from harness.terminal import Table, stdout, styled
@@ -24,6 +23,9 @@ if TYPE_CHECKING:
     from harness.explore.statistics import RunStatistics
     from harness.spark.options import SparkOptions
 
+MOST_LISTED: Final = 5
+"""How many examples of each kind are listed."""
+
 
 def explore_runs(
     target: str,
@@ -33,9 +35,8 @@ def explore_runs(
     *,
     spark: SparkOptions,
     out: Path | None,
-    output: str,
-) -> int:
-    """Run every seed, print the results, write the smallest schedules to ``out``; return the exit code.
+) -> dict[str, Any]:
+    """Run every seed, and write the smallest schedules to ``out``; return the printed JSON.
 
     Raises `UsageError` for targets and proposals without random runs.
     """
@@ -56,26 +57,36 @@ def explore_runs(
     if out is not None:
         for name, way in swept.smallest.items():
             write_schedule(out / f"{name}.json", Schedule(name, _found_on(target, with_), _case(way), way.steps))
-    code = EXIT_CODES[content["verdict"]]
-    if output == JSON:
-        stdout().json(content)
-    else:
-        _show(content)
-        stdout().line(f"(exit code {code})")
-    return code
+    return content
 
 
 def sweep_summary(target: str, with_: tuple[str, ...], swept: SweepResult, more: dict[str, Any]) -> dict[str, Any]:
     """Return the printed JSON; ``more``: further fields of the sweep."""
-    content = summary(target, with_, swept.statistics, more)
-    for name, way in swept.smallest.items():
-        content["found"][name]["smallest"] = {
-            "seed": way.seed,
-            "case": _case(way),
-            "steps": list(way.steps),
-            "replayable": is_replayable(name, way),
-        }
-    return content
+    statistics = swept.statistics
+    return {
+        "schema": 1,
+        "verdict": statistics.verdict,
+        "target": {"name": target, "with": list(with_)},
+        **more,
+        "runs": statistics.runs,
+        "exposed": statistics.exposed,
+        "found": {
+            name: {
+                "runs": len(seeds),
+                "per_1000": round(1000 * len(seeds) / statistics.runs, 3),
+                "first_seed": min(seeds),
+                "smallest": _smallest(name, swept.smallest[name]),
+            }
+            for name, seeds in sorted(statistics.seeds_by_anomaly.items())
+        },
+        "amiss": {
+            kind: {"times": len(places), "first": places[:MOST_LISTED]} for kind, places in statistics.amiss.items()
+        },
+    }
+
+
+def _smallest(name: str, way: RandomSchedule) -> dict[str, Any]:
+    return {"seed": way.seed, "case": _case(way), "steps": list(way.steps), "replayable": is_replayable(name, way)}
 
 
 def _found_on(target: str, with_: tuple[str, ...]) -> str:
@@ -88,7 +99,8 @@ def _case(way: RandomSchedule) -> str:
     return ", ".join([f"random run {way.seed}", f"transactions v{2 if way.rules.epoch_bump else 1}", *left_out])
 
 
-def _show(content: dict[str, Any]) -> None:
+def show_runs(content: dict[str, Any]) -> None:
+    """Print what random runs have found."""
     out, rows = stdout(), []
     for name, found in content["found"].items():
         rates = (1000 * found["runs"] / (content[of] or 1) for of in ("runs", "exposed"))

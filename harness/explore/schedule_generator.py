@@ -117,20 +117,9 @@ def _writes(generator: _Generator) -> str:
     return f"{client} {'deletes' if generator.random.random() < _DELETE_SHARE else 'puts'} {key}"
 
 
-def _ends(generator: _Generator) -> str:
-    return f"{generator.random.choice(list(PRODUCERS))} {generator.random.choice(list(OUTCOMES))}"
-
-
-def _cleans(generator: _Generator) -> str:
-    return f"{generator.random.choice(generator.world.up)} cleans"
-
-
-def _an_hour(_: _Generator) -> str:
-    return "an hour passes"
-
-
-def _leads(generator: _Generator) -> str:
-    return f"{generator.random.choice(BROKERS)} leads"
+def _message(generator: _Generator, fate: str) -> str | None:
+    under_way = len(generator.world.under_way())
+    return f"message {generator.random.randint(1, under_way)} {fate}" if under_way else None
 
 
 def _copies(generator: _Generator) -> str | None:
@@ -138,39 +127,20 @@ def _copies(generator: _Generator) -> str | None:
     return f"{behind[0]} copies a batch" if behind else None
 
 
-def _reports(generator: _Generator) -> str:
-    return f"{generator.random.choice(generator.world.up)} reports"
-
-
-def _all_arrive(_: _Generator) -> str:
-    return "messages arrive"
-
-
-def _arrives(generator: _Generator, fate: str = "arrives") -> str | None:
-    under_way = len(generator.world.under_way())
-    return f"message {generator.random.randint(1, under_way)} {fate}" if under_way else None
-
-
-def _is_lost(generator: _Generator) -> str | None:
-    return _arrives(generator, "is lost")
-
-
 _CLUSTER_STEPS: Final[dict[Callable[[_Generator], str | None], int]] = {
     _writes: 8,
-    _ends: 5,
-    _cleans: 3,
-    _an_hour: 1,
-    _leads: 1,
+    lambda it: f"{it.random.choice(list(PRODUCERS))} {it.random.choice(list(OUTCOMES))}": 5,
+    lambda it: f"{it.random.choice(it.world.up)} cleans": 3,
+    lambda _: "an hour passes": 1,
+    lambda it: f"{it.random.choice(BROKERS)} leads": 1,
     _copies: 1,
 }
 _MESSAGE_STEPS: Final[dict[Callable[[_Generator], str | None], int]] = {
-    _reports: 6,
-    _arrives: 6,
-    _all_arrive: 2,
-    _is_lost: 1,
+    lambda it: f"{it.random.choice(it.world.up)} reports": 6,
+    lambda it: _message(it, "arrives"): 6,
+    lambda _: "messages arrive": 2,
+    lambda it: _message(it, "is lost"): 1,
 }
-
-
 _COPY_STEPS: Final[dict[Callable[[_Generator], str | None], int]] = {_copies: 4}
 """An added replica copies slowly, or it would miss nothing."""
 

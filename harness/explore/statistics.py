@@ -16,18 +16,16 @@ from checkers.anomalies import FINDERS
 from checkers.consistency.doubts import CONTRADICTION
 from harness.explore.sweep import ORACLE
 from harness.judge.guarantees import CHECKER
-from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, earn
+from harness.judge.verdict import decide, earn
 from models.invariants import LOST_VALUE
 from models.world import ABSENT, ADDED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from harness.explore.sweep import CheckerResults
 
 _CRITICAL: Final = ("run", "kind", "payload_offset", "critical_offset")
-MOST_LISTED: Final = 5
-"""How many examples of each kind are listed."""
 
 
 @dataclass
@@ -42,9 +40,8 @@ class RunStatistics:
     @property
     def verdict(self) -> str:
         """Clean only where runs were exposed; unknown where the judges differ, whatever the findings."""
-        if self.amiss:
-            return UNKNOWN
-        return ANOMALY if self.seeds_by_anomaly else CLEAN if self.exposed else UNKNOWN
+        found = [] if self.amiss else list(self.seeds_by_anomaly)
+        return decide(found, list(self.amiss), "runs were exposed" if self.exposed else None)[0]
 
     def add(self, runs: int, results: CheckerResults) -> None:
         """Count the runs of one job."""
@@ -94,26 +91,3 @@ def _exposed(facts: list[dict[str, Any]]) -> Iterable[str]:
         scenario = {"replicas": {str(rows[0]["partition"]): brokers}, "critical": [kind]}
         if earn(scenario, rows, [], absent=absent)[0]:
             yield run
-
-
-def summary(target: str, with_: Sequence[str], statistics: RunStatistics, more: dict[str, Any]) -> dict[str, Any]:
-    """Return the printed JSON; ``more``: further fields of the sweep."""
-    return {
-        "schema": 1,
-        "verdict": statistics.verdict,
-        "target": {"name": target, "with": list(with_)},
-        **more,
-        "runs": statistics.runs,
-        "exposed": statistics.exposed,
-        "found": {
-            name: {
-                "runs": len(seeds),
-                "per_1000": round(1000 * len(seeds) / statistics.runs, 3),
-                "first_seed": min(seeds),
-            }
-            for name, seeds in sorted(statistics.seeds_by_anomaly.items())
-        },
-        "amiss": {
-            kind: {"times": len(places), "first": places[:MOST_LISTED]} for kind, places in statistics.amiss.items()
-        },
-    }

@@ -16,8 +16,8 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from checkers.evidence.schemas import INT, TEXT
-from checkers.evidence.tables import PARTITIONS, SCHEMAS, Evidence, checkpointed, empty
+from checkers.evidence.schemas import INT, SCHEMAS, TEXT
+from checkers.evidence.tables import PARTITIONS, Evidence, checkpointed, empty
 from checkers.replay.judged import judge
 from harness.explore.witness import watch
 from harness.judge.check import CHECKERS, THREADS, each

@@ -10,21 +10,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from harness.brokers.segments.records import Record
-from harness.explore.cases import COORDINATED
-from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, worst
-from models import coordination, redpanda
-from models.adoption import CHANGES
-from models.kip87 import Difference, differences
+from harness.explore.cases import KIP_87
+from harness.judge.verdict import decide, worst
+from models.kip87 import differences
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from harness.explore.cases import AnyCase
+    from harness.explore.cases import Case
+    from models.cloud_topics.world import Case as CloudCase
     from models.exhaustive import Explored
 
 
@@ -32,18 +31,18 @@ if TYPE_CHECKING:
 class WalkResult:
     """A case, the result of its exploration, and the seconds it took."""
 
-    case: AnyCase
+    case: Case | CloudCase
     explored: Explored
     took_s: float
 
     @property
     def verdict(self) -> str:
         """An anomaly where a way leads to one; clean only where every state was seen."""
-        return ANOMALY if self.explored.wrong else CLEAN if self.explored.is_whole else UNKNOWN
+        return decide(list(self.explored.wrong), (), "every state was seen" if self.explored.is_whole else None)[0]
 
 
 def walk(
-    cases: Sequence[AnyCase],
+    cases: Sequence[Case | CloudCase],
     *,
     processes: int,
     most_states: int,
@@ -51,7 +50,7 @@ def walk(
     on_progress: Callable[[WalkResult], None],
 ) -> list[WalkResult]:
     """Explore cases, several at once; call ``on_progress`` as each ends. Returns the results in the cases' order."""
-    walked: dict[AnyCase, WalkResult] = {}
+    walked: dict[Case | CloudCase, WalkResult] = {}
     explore_case = partial(_walk, most_states=most_states, first_only=first_only)
     # New processes: a fork would copy the caller's threads in the middle of their work. Leaving the block ends them.
     with get_context("forkserver").Pool(processes, _end_with, (os.getpid(),), maxtasksperchild=1) as pool:
@@ -72,7 +71,7 @@ def _end_with(owner: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _walk(case: AnyCase, *, most_states: int, first_only: bool) -> WalkResult:
+def _walk(case: Case | CloudCase, *, most_states: int, first_only: bool) -> WalkResult:
     began_s = time.monotonic()
     # States refer to each other and none is released: garbage collection would find nothing.
     gc.disable()
@@ -80,9 +79,9 @@ def _walk(case: AnyCase, *, most_states: int, first_only: bool) -> WalkResult:
     return WalkResult(case, explored, time.monotonic() - began_s)
 
 
-def shortest(walked: Sequence[WalkResult]) -> dict[str, tuple[AnyCase, tuple[str, ...]]]:
+def shortest(walked: Sequence[WalkResult]) -> dict[str, tuple[Case | CloudCase, tuple[str, ...]]]:
     """Return the shortest way of all cases to each anomaly, with its case."""
-    ways: dict[str, tuple[AnyCase, tuple[str, ...]]] = {}
+    ways: dict[str, tuple[Case | CloudCase, tuple[str, ...]]] = {}
     for one in walked:
         for name, steps in one.explored.wrong.items():
             if name not in ways or len(steps) < len(ways[name][1]):
@@ -93,8 +92,9 @@ def shortest(walked: Sequence[WalkResult]) -> dict[str, tuple[AnyCase, tuple[str
 def summary(target: str, with_: Sequence[str], walked: Sequence[WalkResult]) -> dict[str, Any]:
     """Return the printed JSON: the verdict over all cases, and each case with the shortest way to each anomaly.
 
-    ``proposals`` has their changes (`proposal_rows`).
+    ``proposals`` has what deletes a key by KIP-87, record by record (`models.kip87`).
     """
+    value = Record(0, 0, b"K", b"v")
     return {
         "schema": 1,
         "verdict": worst([one.verdict for one in walked]),
@@ -113,23 +113,5 @@ def summary(target: str, with_: Sequence[str], walked: Sequence[WalkResult]) -> 
             }
             for one in walked
         ],
-        "proposals": {name: [row._asdict() for row in proposal_rows(name)] for name in with_},
+        "proposals": {KIP_87: [row._asdict() for row in differences(value)]} if KIP_87 in with_ else {},
     }
-
-
-def proposal_rows(proposal: str) -> list[Adopted | Difference]:
-    """Return the changes of a proposal: rule by rule what a Kafka broker needs, or record by record."""
-    if proposal == COORDINATED:
-        says = {**coordination.RULES, **redpanda.RULES}
-        return [Adopted(rule, says[rule], *change) for rule, change in CHANGES.items()]
-    return list(differences(Record(0, 0, b"K", b"v")))
-
-
-class Adopted(NamedTuple):
-    """A rule of coordinated compaction, and what a Kafka broker would need for it."""
-
-    rule: str
-    says: str
-    message: str
-    state: str
-    concerns: str

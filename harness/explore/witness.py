@@ -12,17 +12,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from checkers.evidence.parse import DISK, FETCH, batch_rows
-from harness.brokers.segments.batches import iter_batches
-from harness.brokers.segments.digest import batch_digest
+from harness.brokers.segments.batches import batch_digest, iter_batches
 from harness.brokers.segments.tombstones import BY_NULL
+from harness.cluster.observe import content_of
 from harness.plan.scenario import Phase
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
-from models.batch import ABORT, encode
+from models.batch import encode
+from models.delivery import delivered
 from models.steps import begin, take
 from models.world import ABSENT, ADDED, CLEANING, OUTCOMES, PLAIN, STEP_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from models.batch import Batch
     from models.replica import Replica
@@ -118,7 +119,8 @@ class Witness:
         self._snapshot(AFTER_REJOIN)
         for broker in self.world.replication.in_sync:
             replica = self.world.replicas[broker]
-            result = (*_PLACE, None, None, None, broker, replica.last_stable_offset, list(delivered(replica)))
+            records = [{"offset": one.offset, "key": (one.key or b"").decode()} for one in delivered(replica)]
+            result = (*_PLACE, None, None, None, broker, replica.last_stable_offset, records)
             self._event(self.world.now_ms, "poll", "reader", "reader", Phase.AFTER, _OF_NO_TXN, result)
 
     # Evidence of clients.
@@ -177,15 +179,10 @@ class Witness:
             )
             watermarks: Row = (None, None, None)
             if is_up:
-                opened = [
-                    [producer_id, one.epoch, one.open_from]
-                    for producer_id, one in replica.producers.items()
-                    if one.open_from is not None
-                ]
                 watermarks = (
                     replica.last_stable_offset,
                     [[one.producer_id, one.first_offset] for one in index],
-                    opened,
+                    list(map(list, replica.open_transactions)),
                 )
             columns = (is_up, replica.log_start, replica.high_watermark, *watermarks, replica.cleaned_to or 0)
             self.states.append((name, broker, *_PLACE, *columns, f"sim-{broker}", None, None, None))
@@ -234,38 +231,9 @@ def read_back(batch: Batch) -> Stored:
     """Return a batch as the parser of real files reads it."""
     (parsed,) = iter_batches(encode(batch), source="a simulated log")
     share = batch_digest(parsed.base_offset, parsed.crc)
-    return Stored(tuple(batch_rows(parsed, "a simulated log", BY_NULL)), share, _content(batch))
-
-
-def _content(batch: Batch) -> tuple[tuple[int, str, int], ...]:
-    """Return an observer's view of a batch, as `harness.cluster.observe` has it."""
-    if not batch.records or batch.control:
-        return ((batch.last_offset, batch.marker or "empty", batch.producer_id),)
-    return tuple(
-        (record.offset, "tombstone" if record.value is None else "value", batch.producer_id) for record in batch.records
-    )
+    seen = tuple((offset, kind, parsed.producer_id) for offset, kind in content_of(parsed))
+    return Stored(tuple(batch_rows(parsed, "a simulated log", BY_NULL)), share, seen)
 
 
 def _record_entry(offset: int, kind: str, producer_id: int | None = None) -> dict[str, Any]:
     return {"offset": offset, "kind": kind, "producer_id": producer_id}
-
-
-def delivered(replica: Replica) -> Iterator[dict[str, Any]]:
-    """Yield the records that a read_committed consumer gets from a replica: offset and key.
-
-    As in Kafka's consumer (``Fetcher.PartitionRecords``): by the broker's list of aborted transactions, and
-    by the ABORT marker that ends each; up to the last stable offset.
-    """
-    ahead = sorted((entry.first_offset, entry.producer_id) for entry in replica.aborted)
-    aborted: set[int] = set()
-    for batch in replica.batches():
-        if batch.base_offset >= replica.last_stable_offset:
-            return
-        while ahead and ahead[0][0] <= batch.last_offset:
-            aborted.add(ahead.pop(0)[1])
-        if batch.control:
-            if batch.marker == ABORT:
-                aborted.discard(batch.producer_id)
-        elif not (batch.transactional and batch.producer_id in aborted):
-            for record in batch.records:
-                yield {"offset": record.offset, "key": (record.key or b"").decode()}

@@ -64,7 +64,6 @@ class RealClock:
 
     time_limit_s: float | None = None
     started_s: float = field(default_factory=time.monotonic)
-    interrupted: threading.Event = field(default_factory=threading.Event)
 
     def now_s(self) -> float:
         """Monotonic seconds since the run began."""
@@ -89,7 +88,7 @@ class RealClock:
                 return value
             if self.now_s() >= deadline_s:
                 raise WaitTimeoutError(f"waited {timeout_s:g} s in vain for {what}")
-            self.interrupted.wait(POLL_S)
+            time.sleep(POLL_S)
 
     def every(self, period_s: float, action: Callable[[], None], name: str) -> Routine:
         """Do it in a thread of its own."""
@@ -101,17 +100,19 @@ class RealClock:
             raise TimeLimitError(f"the time limit of {self.time_limit_s:g} s ended the run while waiting for {what}")
 
 
+@dataclass
 class ThreadRoutine:
     """Implements `Routine`: a thread, which is there from the beginning."""
 
-    def __init__(self, period_s: float, action: Callable[[], None], name: str) -> None:
+    period_s: float
+    action: Callable[[], None]
+    name: str
+
+    def __post_init__(self) -> None:
         """Start it."""
-        self._period_s = period_s
-        self._action = action
-        self._name = name
         self._stop = threading.Event()
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -119,16 +120,16 @@ class ThreadRoutine:
         self._stop.set()
         self._thread.join(JOIN_TIMEOUT_S)
         if self._thread.is_alive():
-            raise HarnessError(f"{self._name} did not stop within {JOIN_TIMEOUT_S:g} s")
+            raise HarnessError(f"{self.name} did not stop within {JOIN_TIMEOUT_S:g} s")
 
     def raise_if_failed(self) -> None:
         """Raise what ended the thread."""
         if self._error is not None:
-            raise HarnessError(f"{self._name} failed: {self._error}") from self._error
+            raise HarnessError(f"{self.name} failed: {self._error}") from self._error
 
     def _run(self) -> None:
         try:
-            while not self._stop.wait(self._period_s):
-                self._action()
+            while not self._stop.wait(self.period_s):
+                self.action()
         except BaseException as error:  # noqa: BLE001  (surfaces in raise_if_failed)
             self._error = error

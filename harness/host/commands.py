@@ -17,12 +17,12 @@ TIMEOUT_S = 10.0
 # Given to every command by name: one that inherits it fails to start while another thread changes it (EFAULT).
 _ENVIRONMENT = dict(os.environ)
 # Where the system's commands are on Debian; a PATH that came through `su` lacks it.
-_PATH = f"{_ENVIRONMENT.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+_ENVIRONMENT["PATH"] = f"{_ENVIRONMENT.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 
 
 def find(command: str) -> str | None:
     """Return where a command is, None where it is not installed."""
-    return shutil.which(command, path=_PATH)
+    return shutil.which(command, path=_ENVIRONMENT["PATH"])
 
 
 def run(*command: str, timeout_s: float = TIMEOUT_S, variables: Mapping[str, str] | None = None) -> str:

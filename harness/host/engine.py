@@ -34,8 +34,8 @@ NO_SUBNET = (
     "the engine has no free subnet for the run's network: remove networks that nobody uses (docker network prune),"
     " or give it more (default-address-pools in /etc/docker/daemon.json)"
 )
-COMPOSE_REMEDIES = dict.fromkeys(("non-overlapping", "fully subnetted", "Pool overlaps"), NO_SUBNET)
-"""By what compose says where it fails, in its own words and the engine's."""
+SAYS_NO_SUBNET = ("non-overlapping", "fully subnetted", "Pool overlaps")
+"""What compose says then, in its own words and the engine's."""
 
 OWN_MODULES = {"PYTHONPATH": ""}
 """For compose, version 1 of which is in Python, and has a package of the same name as our folder of compose files."""
@@ -76,7 +76,7 @@ def find_compose() -> tuple[str, ...]:
 
 def explain(message: str) -> str:
     """Return what to do about what compose says; its own words where that is not known."""
-    return next((remedy for words, remedy in COMPOSE_REMEDIES.items() if words in message), message)
+    return NO_SUBNET if any(words in message for words in SAYS_NO_SUBNET) else message
 
 
 class NotThereError(HarnessError):

@@ -24,7 +24,6 @@ class Java:
     """A usable Java runtime: the path of its ``java``, and what ``java -version`` says."""
 
     path: Path
-    version_major: int
     version_text: str
 
 
@@ -58,7 +57,7 @@ def inspect_java() -> Java | str:
     major, text = version
     if major < MIN_VERSION:
         return f"{path} is Java {text}, older than {MIN_VERSION}"
-    return Java(Path(path), major, text)
+    return Java(Path(path), text)
 
 
 def find_java() -> Java:

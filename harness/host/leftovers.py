@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 import tempfile
-import threading
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -136,11 +135,7 @@ def change_owner(directory: Path, **changes: Any) -> None:
 
 def release(run_id: str, directory: Path) -> int:
     """Take a run apart that has ended: end its processes, and keep its data only where it can be resumed."""
-    if is_resumable(directory):
-        ended = end_processes(run_id)
-        remove_network(run_id)
-        return ended + _elsewhere("end", directory, run_id)
-    return remove(run_id, directory)
+    return _end("end", run_id, directory) if is_resumable(directory) else remove(run_id, directory)
 
 
 def remove(run_id: str, directory: Path) -> int:
@@ -148,9 +143,7 @@ def remove(run_id: str, directory: Path) -> int:
 
     The directory goes last: by it a run is found again of which something could not be removed.
     """
-    ended = end_processes(run_id)
-    remove_network(run_id)
-    ended += _elsewhere("remove", directory, run_id)
+    ended = _end("remove", run_id, directory)
     disk.unmount_below(directory)
     shutil.rmtree(directory, ignore_errors=True)
     return ended
@@ -176,7 +169,7 @@ def end_processes(run_id: str, *, carrying: str = "") -> int:
                 continue
             ended.add(process.pid)
         # Not waited for by id: that would take a child's exit code from whoever started it.
-        threading.Event().wait(LOOK_AGAIN_S)
+        time.sleep(LOOK_AGAIN_S)
     return len(ended)
 
 
@@ -223,14 +216,16 @@ def _orphans(run_ids: set[str]) -> set[str]:
     return orphans
 
 
-def _elsewhere(verb: str, directory: Path, run_id: str) -> int:
-    """Have whatever the run has beyond this host's processes taken apart; return how many things were ended.
+def _end(verb: str, run_id: str, directory: Path) -> int:
+    """End the run's processes, then its network, then what it has elsewhere; return how many things were ended.
 
-    Raises `HarnessError` where something stays, or cannot be reached.
+    ``verb``: what is done elsewhere. Raises `HarnessError` where something stays, or cannot be reached.
     """
+    ended = end_processes(run_id)
+    remove_network(run_id)
     modules = [importlib.import_module(module) for file, module in MODULES.items() if (directory / file).exists()]
     try:
-        return sum(int(getattr(module, verb)(directory, run_id)) for module in modules)
+        return ended + sum(int(getattr(module, verb)(directory, run_id)) for module in modules)
     except UsageError as error:
         raise HarnessError(f"something is left of {run_id}: {error}") from error
 

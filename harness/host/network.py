@@ -136,11 +136,10 @@ def runs_with_networks() -> set[str]:
 
 def remove_stray_rules() -> None:
     """Take back rules for bridges that are gone: a command that was under way when its run ended may have set one."""
-    iptables = commands.find("iptables")
-    if os.geteuid() != 0 or iptables is None:
+    if os.geteuid() != 0 or commands.find("iptables") is None:
         return
     with suppress(HarnessError):
-        rules = commands.run(iptables, "-w", "-S", "FORWARD")
+        rules = commands.run("iptables", "-w", "-S", "FORWARD")
         for bridge in set(RULE.findall(rules)) - {name for _, name in socket.if_nameindex()}:
             _forwarding("-D", bridge)
 
@@ -191,10 +190,9 @@ def _forwarding(action: str, bridge: str) -> None:
     Docker sees to that, and drops what it does not know. An iptables that fails drops nothing either: its part
     of the kernel is missing.
     """
-    iptables = commands.find("iptables")
-    if iptables:
+    if commands.find("iptables"):
         with suppress(HarnessError):
-            commands.run(iptables, "-w", action, "FORWARD", "-i", bridge, "-o", bridge, "-j", "ACCEPT")
+            commands.run("iptables", "-w", action, "FORWARD", "-i", bridge, "-o", bridge, "-j", "ACCEPT")
 
 
 def _namespaces(run_id: str) -> list[str]:
@@ -227,4 +225,4 @@ def _digest(run_id: str) -> str:
 
 
 def _ip(*arguments: str) -> str:
-    return commands.run(commands.find("ip") or "ip", *arguments)
+    return commands.run("ip", *arguments)

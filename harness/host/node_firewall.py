@@ -22,20 +22,14 @@ TABLES += ' else sudo -n iptables -w "$@"; fi; }; '
 CHAINS = ("INPUT", "OUTPUT")
 
 
-def cut(connection: Connection, run_id: str, ports: Sequence[int]) -> None:
-    """Drop everything to and from these ports. Raises `HarnessError`."""
-    _add(connection, run_id, f"-p tcp -m multiport --ports {_listed(ports)} -j DROP")
-
-
-def block(connection: Connection, run_id: str, ports: Sequence[int], host: str) -> None:
-    """Drop what comes from this host by these ports. Raises `HarnessError`."""
-    _add(connection, run_id, f"-s {host} -p tcp -m multiport --ports {_listed(ports)} -j DROP")
-
-
-def lose(connection: Connection, run_id: str, ports: Sequence[int], fraction: float) -> None:
-    """Drop this fraction of it, at random. Raises `HarnessError`."""
-    at_random = f"-m statistic --mode random --probability {fraction}"
-    _add(connection, run_id, f"-p tcp -m multiport --ports {_listed(ports)} {at_random} -j DROP")
+def drop(connection: Connection, run_id: str, ports: Sequence[int], which: Sequence[str] = ()) -> None:
+    """Drop packets to and from these ports: all, or those that a match of iptables picks. Raises `HarnessError`."""
+    chain = _chain(run_id)
+    enter = " && ".join(f"iptables -I {start} -j {chain}" for start in CHAINS)
+    connection.shell(
+        f"{TABLES} iptables -n -L {chain} >/dev/null 2>&1 || {{ iptables -N {chain} && {enter}; }} &&"
+        f" iptables -A {chain} -p tcp -m multiport --ports {','.join(map(str, ports))} {' '.join(which)} -j DROP"
+    )
 
 
 def remove(connection: Connection, run_id: str) -> None:
@@ -53,19 +47,6 @@ def raise_if_impossible(connection: Connection) -> None:
         connection.shell(f"{TABLES} iptables -N {_chain('probe')} && iptables -X {_chain('probe')}")
     except HarnessError as error:
         raise UsageError(f"this nemesis takes a firewall on each node, as root or by sudo: {error}") from error
-
-
-def _add(connection: Connection, run_id: str, rule: str) -> None:
-    chain = _chain(run_id)
-    enter = " && ".join(f"iptables -I {start} -j {chain}" for start in CHAINS)
-    connection.shell(
-        f"{TABLES} iptables -n -L {chain} >/dev/null 2>&1 || {{ iptables -N {chain} && {enter}; }} &&"
-        f" iptables -A {chain} {rule}"
-    )
-
-
-def _listed(ports: Sequence[int]) -> str:
-    return ",".join(map(str, ports))
 
 
 def _chain(run_id: str) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from harness.host.nodes import Access, Node
+    from harness.host.nodes import Access
 
 T = TypeVar("T")
 
@@ -33,18 +33,13 @@ done
 
 def log_in(access: Access) -> list[Connection]:
     """Log in to every node, at once. Raises `UsageError` for the first that refuses."""
-    made: list[Connection] = []
-
-    def one(node: Node) -> None:
-        made.append(Connection(node, access))
-
-    try:
-        with ThreadPoolExecutor(len(access.nodes)) as pool:
-            list(pool.map(one, access.nodes))
-    except HarnessError:
-        log_out(made)
-        raise
-    return sorted(made, key=lambda connection: access.nodes.index(connection.node))
+    with ThreadPoolExecutor(len(access.nodes)) as pool:
+        made = [pool.submit(Connection, node, access) for node in access.nodes]
+    refusal = next((error for one in made if (error := one.exception())), None)
+    if refusal is not None:
+        log_out([one.result() for one in made if one.exception() is None])
+        raise refusal
+    return [one.result() for one in made]
 
 
 def log_out(connections: Sequence[Connection]) -> None:
@@ -60,46 +55,36 @@ def on_each(connections: Sequence[Connection], action: Callable[[Connection], T]
 
 
 def end(directory: Path, run_id: str) -> int:
-    """End every process of a run on its nodes, and take its rules back; return how many were ended.
+    """SIGKILL every process of a run on its nodes, and take its rules back; return how many were ended.
 
     ``directory``: the run's work directory, which names the nodes. Raises `HarnessError` where one cannot be reached.
     """
-
-    def end_there(connection: Connection) -> int:
-        node_firewall.remove(connection, run_id)
-        return end_processes(connection, run_id)
-
-    return _sum_on_nodes(directory, end_there)
+    return _end(directory, run_id, "true")
 
 
 def remove(directory: Path, run_id: str) -> int:
     """As `end`, and remove what the run wrote there."""
+    return _end(directory, run_id, "rm", "-rf", run_dir(run_id))
 
-    def remove_there(connection: Connection) -> int:
+
+def _end(directory: Path, run_id: str, *then: str) -> int:
+    marker = shlex.quote(node_marker(run_id))
+
+    def end_there(connection: Connection) -> int:
         node_firewall.remove(connection, run_id)
-        ended = end_processes(connection, run_id)
-        connection.run("rm", "-rf", run_dir(run_id))
-        return ended
+        ended = connection.shell(END_PROCESSES.format(marker=marker)).split()
+        connection.run(*then)
+        return len(ended)
 
-    return _sum_on_nodes(directory, remove_there)
-
-
-def _sum_on_nodes(directory: Path, action: Callable[[Connection], int]) -> int:
     try:
         access = from_json((directory / NODES_FILE).read_text())
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise HarnessError(f"{directory / NODES_FILE} does not list the run's nodes: {error}") from error
     connections = log_in(access)
     try:
-        return sum(on_each(connections, action))
+        return sum(on_each(connections, end_there))
     finally:
         log_out(connections)
-
-
-def end_processes(connection: Connection, run_id: str) -> int:
-    """SIGKILL every process of the run on a node; return how many there were."""
-    marker = shlex.quote(node_marker(run_id))
-    return len(connection.shell(END_PROCESSES.format(marker=marker)).split())
 
 
 def node_marker(run_id: str) -> str:

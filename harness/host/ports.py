@@ -22,26 +22,23 @@ def free_ports(count: int, *, base: int | None = None) -> list[int]:
     Raises `UsageError` naming the port that is taken, or when none can be found. The choice is random and
     not seeded on purpose: two runs with one seed must not fight over ports.
     """
+    candidates = random.Random().sample(range(FIRST_PORT, LAST_PORT + 1), ATTEMPTS)  # noqa: S311
+    if base is not None:
+        if base + count - 1 > LAST_OF_ALL:
+            raise UsageError(f"--port-base {base}: {count} ports are needed; give {LAST_OF_ALL - count + 1} or less")
+        candidates = list(range(base, base + count))
+    found: list[int] = []
     with ExitStack() as held:
-        if base is not None:
-            if base + count - 1 > LAST_OF_ALL:
-                raise UsageError(
-                    f"--port-base {base}: {count} ports are needed; give {LAST_OF_ALL - count + 1} or less"
-                )
-            ports = list(range(base, base + count))
-            for port in ports:
-                if not _hold(held, port):
-                    raise UsageError(
-                        f"port {port} on {LOOPBACK} is taken (--port-base {base} needs {base} to {base + count - 1});"
-                        " free it, choose another base, or leave --port-base out"
-                    )
-            return ports
-        found: list[int] = []
-        for port in random.Random().sample(range(FIRST_PORT, LAST_PORT + 1), ATTEMPTS):  # noqa: S311
+        for port in candidates:
             if _hold(held, port):
                 found.append(port)
                 if len(found) == count:
                     return found
+            elif base is not None:
+                raise UsageError(
+                    f"port {port} on {LOOPBACK} is taken (--port-base {base} needs {base} to {base + count - 1});"
+                    " free it, choose another base, or leave --port-base out"
+                )
     raise UsageError(f"no {count} free ports between {FIRST_PORT} and {LAST_PORT} on {LOOPBACK}")
 
 

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from harness.errors import HarnessError
 from harness.host.cache import cache_root
 from harness.host.filelock import alone_in
-from harness.spark.flags import HEAP_FLAGS, JVM_FLAGS, MODULE_FLAGS
-from harness.spark.jvm import spark_home
+from harness.host.workspace import Workspace
+from harness.run_folder.store import RunFolder, new_run_id
+from harness.spark.jvm import HEAP_FLAGS, JVM_FLAGS, MODULE_FLAGS, spark_home
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,13 +60,13 @@ def is_being_made() -> bool:
         return not is_mine
 
 
-def make_archive(java: Java, scratch: Path, run_id: str, *, wait_s: float = DUMP_TIMEOUT_S) -> Path | None:
+def make_archive(java: Java, *, wait_s: float) -> Path | None:
     """Run the checkers in a JVM that writes its archive when it ends; return the archive.
 
     Returns at once where the archive exists. Where another process is making it, waits for that process, and returns
-    None if it is not done within ``wait_s``. Temporary files go to ``scratch``, except the draft, which has to be on
-    the archives' file system; an interrupted draft is removed by the next attempt. Raises `HarnessError` where the JVM
-    writes no archive, and records the error.
+    None if it is not done within ``wait_s``. Temporary files go to a work directory, except the draft, which has to be
+    on the archives' file system; an interrupted draft is removed by the next attempt. Raises `HarnessError` where the
+    JVM writes no archive, and records the error.
     """
     path = archive_path(java)
     if path.exists():
@@ -79,28 +80,29 @@ def make_archive(java: Java, scratch: Path, run_id: str, *, wait_s: float = DUMP
         for draft in drafts.iterdir():
             draft.unlink()
         draft = drafts / path.name
-        _rehearse(java, scratch, run_id, draft)
+        _rehearse(java, draft)
         draft.replace(path)
         _remove_former(path)
     return path
 
 
-def _rehearse(java: Java, scratch: Path, run_id: str, draft: Path) -> None:
+def _rehearse(java: Java, draft: Path) -> None:
     from harness.judge import check  # noqa: PLC0415  (slow imports, which the path of the archive does not need)
-    from harness.run_folder.store import RunFolder  # noqa: PLC0415
     from harness.spark.session import start_session  # noqa: PLC0415
     from harness.spark.spec import SparkSpec  # noqa: PLC0415
 
-    log_path = scratch / "spark.log"
-    flags = (f"-XX:ArchiveClassesAtExit={draft}",)
-    session = start_session(SparkSpec(run_id, scratch / "spark", log_path, java.path, jvm_flags=flags, workers=WORKERS))
-    jvm: Any = session.sparkContext._gateway.proc  # type: ignore[union-attr]  # noqa: SLF001  (it is nowhere else)
-    check.run_checkers(check.prepare(session, [RunFolder(scratch / "empty")]))
-    session.stop()
-    jvm.stdin.close()  # the JVM ends with its input, and then writes the archive
-    jvm.wait(DUMP_TIMEOUT_S)
-    if not draft.exists():
-        note_failure(archive_path(java), log_path.read_text(errors="replace")[-500:])
+    run_id, flags = f"archive-{new_run_id()}", (f"-XX:ArchiveClassesAtExit={draft}",)
+    with Workspace(run_id, cache_root()) as workspace:
+        scratch, log_path = workspace.path, workspace.path / "spark.log"
+        spec = SparkSpec(run_id, scratch / "spark", log_path, java.path, jvm_flags=flags, workers=WORKERS)
+        session = start_session(spec)
+        jvm: Any = session.sparkContext._gateway.proc  # type: ignore[union-attr]  # noqa: SLF001  (it is nowhere else)
+        check.run_checkers(check.prepare(session, [RunFolder(scratch / "empty")]))
+        session.stop()
+        jvm.stdin.close()  # the JVM ends with its input, and then writes the archive
+        jvm.wait(DUMP_TIMEOUT_S)
+        if not draft.exists():
+            note_failure(archive_path(java), log_path.read_text(errors="replace")[-500:])
 
 
 def note_failure(archive: Path, why: str) -> NoReturn:

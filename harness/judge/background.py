@@ -11,8 +11,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -23,9 +21,8 @@ import psutil
 from harness.errors import HarnessError
 from harness.host.cache import cache_root
 from harness.host.java import find_java
-from harness.host.workspace import Workspace
 from harness.judge.archive import archive_path, failure_path, is_being_made, make_archive
-from harness.run_folder.store import new_run_id
+from harness.judge.compilation import start_beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,20 +45,10 @@ def existing_archive(java: Java) -> Path | None:
 
 def find_archive(java: Java) -> Path | None:
     """Return the archive; where there is none, start making it for later commands, if possible."""
-    archive = archive_path(java)
-    if archive.exists():
-        return archive
-    if why_not_started(archive) is None:
-        with suppress(OSError):
-            subprocess.Popen(
-                [sys.executable, "-P", "-m", __name__],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd=cache_root(),
-                start_new_session=True,
-            )
-    return None
+    archive = existing_archive(java)
+    if archive is None and why_not_started(archive_path(java)) is None:
+        start_beside(__name__, cache_root())
+    return archive
 
 
 def why_not_started(archive: Path) -> str | None:
@@ -86,13 +73,6 @@ def why_not_started(archive: Path) -> str | None:
     return next((why for why, holds in hindrances if holds()), None)
 
 
-def make(java: Java, *, wait_s: float) -> Path | None:
-    """Make the archive in a work directory of its own; as `make_archive`."""
-    run_id = f"archive-{new_run_id()}"
-    with Workspace(run_id, cache_root()) as workspace:
-        return make_archive(java, workspace.path, run_id, wait_s=wait_s)
-
-
 def _give_way() -> None:
     """Give this process the lowest priority."""
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
@@ -107,7 +87,7 @@ def main() -> None:
     signal.alarm(LIMIT_S)
     psutil.Process().ionice(psutil.IOPRIO_CLASS_IDLE)
     with suppress(HarnessError, OSError):
-        make(find_java(), wait_s=0.0)
+        make_archive(find_java(), wait_s=0.0)
     _give_way()
     # Compiling is slow as well, and the first big audit needs it.
     import_module("harness.judge.compilation").compile_all()

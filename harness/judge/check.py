@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,18 +10,17 @@ from checkers.anomalies import FINDERS
 from checkers.consistency import doubts, exposure
 from checkers.evidence.tables import PLANNERS, checkpointed, load, raise_if_damaged
 from checkers.guarantees import all_guarantees
-from checkers.replay import outcomes
-from checkers.replay.judged import judge
-from harness.errors import UsageError
+from checkers.replay.judged import judge, transaction_outcomes
 from harness.judge import verdict
 from harness.judge.guarantees import CHECKER
 from harness.judge.verdict import Results
 from harness.run_folder import inventory
-from harness.run_folder.store import RunFolder
+from harness.run_folder.history import read_lines
+from harness.run_folder.store import AFTERMATH, RunFolder
 from harness.spark.threads import threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +39,7 @@ CHECKERS: dict[str, Callable[[Judged], DataFrame]] = {
     **{name: finder.check for name, finder in FINDERS.items() if finder.in_runs},
 }
 OUTCOMES = "outcomes"
-TABLES = {**CHECKERS, OUTCOMES: outcomes.transaction_outcomes}
+TABLES = {**CHECKERS, OUTCOMES: transaction_outcomes}
 THREADS = 4
 
 
@@ -49,7 +47,7 @@ THREADS = 4
 class Judgement:
     """The files to store after a check: ``verdict.json``, and the rows of ``outcomes.jsonl``.
 
-    The latter are those of `checkers.replay.outcomes`.
+    The latter are those of `checkers.replay.judged.transaction_outcomes`.
     """
 
     verdict: dict[str, Any]
@@ -72,10 +70,16 @@ class Prepared:
 def prepare(spark: SparkSession, folders: Sequence[RunFolder]) -> Prepared:
     """Plan every checker over run folders that may still be empty: most of a check's time is planning."""
     evidence = load(spark, folders)
-    judged = judge(evidence)
-    with threads(spark, PLANNERS) as pool:
-        rows, raised = each(TABLES, lambda name: checkpointed(TABLES[name](judged)), using=pool.map)
+    rows, raised = plan(judge(evidence), TABLES)
     return Prepared(spark, checkpointed(evidence.problems), rows, raised)
+
+
+def plan(
+    judged: Judged, checkers: Mapping[str, Callable[[Judged], DataFrame]]
+) -> tuple[dict[str, DataFrame], dict[str, str]]:
+    """Plan checkers, several at a time; return their tables, and the errors of the others."""
+    with threads(judged.replicas.sparkSession, PLANNERS) as pool:
+        return each(checkers, lambda name: checkpointed(checkers[name](judged)), using=pool.map)
 
 
 def run_checkers(prepared: Prepared) -> Results:
@@ -162,12 +166,8 @@ def store(folder: RunFolder, judgement: Judgement) -> None:
 
 def read_aftermath(folder: RunFolder) -> list[dict[str, Any]]:
     """Return the lines of ``aftermath.jsonl``, none where there is none. Raises `UsageError` for a damaged one."""
-    if not folder.has(folder.aftermath_path):
-        return []
-    try:
-        return [json.loads(line) for line in folder.aftermath_path.read_text().splitlines()]
-    except (OSError, ValueError) as error:
-        raise UsageError(f"the run folder is damaged: {folder.aftermath_path}: {error}") from error
+    path = folder.path / AFTERMATH
+    return read_lines(path) if folder.has(path) else []
 
 
 def rehearse(spark: SparkSession, scratch_dir: Path) -> None:

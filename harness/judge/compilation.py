@@ -11,13 +11,17 @@ import subprocess
 import sys
 from contextlib import suppress
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from harness.host.cache import compiled_folder
 
-COMPILED = ("harness.brokers.segments.kernels", "harness.brokers.segments.fields", "checkers.evidence.groups")
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMPILED = ("harness.brokers.segments.kernels", "harness.brokers.segments.fields")
 """Modules that compile their loops, or load them, when they are imported."""
 
-_LAST = "*/groups._number-*.nbi"
+_LAST = "*/fields.walk_headers-*.nbi"
 """The file of the last loop in numba's cache; where it is of another version, workers compile again."""
 
 
@@ -30,14 +34,20 @@ def compile_all() -> None:
 def start_compilation() -> None:
     """Start a process that compiles, unless all is compiled; it ends by itself, and no process waits for it."""
     if not any(compiled_folder().glob(_LAST)):
-        with suppress(OSError):
-            subprocess.Popen(
-                [sys.executable, "-P", "-m", __name__],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+        start_beside(__name__)
+
+
+def start_beside(module: str, cwd: Path | None = None) -> None:
+    """Run a module in a process that outlives this one, and prints nothing; do nothing where none can be started."""
+    with suppress(OSError):
+        subprocess.Popen(
+            [sys.executable, "-P", "-m", module],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=cwd,
+            start_new_session=True,
+        )
 
 
 if __name__ == "__main__":

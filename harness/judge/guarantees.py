@@ -66,7 +66,10 @@ def guarantee_results(
 
 def _one(guarantee: Guarantee, rows: Sequence[dict[str, Any]], why_not: str) -> dict[str, Any]:
     compared = sum(row["compared"] for row in rows)
-    broken = sorted((row for row in rows if row["violated"]), key=_place)
+    broken = sorted(
+        (row for row in rows if row["violated"]),
+        key=lambda row: (row["topic"], row["partition"], -1 if row["broker"] is None else row["broker"]),
+    )
     if broken:
         first = broken[0]
         more = sum(row["violated"] for row in broken) - 1
@@ -88,10 +91,6 @@ def _violation(row: dict[str, Any]) -> dict[str, Any]:
     """Return the first violation on a replica, and the number of all."""
     fields = ("broker", "topic", "partition", "offset", "explanation")
     return {**{name: row[name] for name in fields}, "witness": json.loads(row["witness"]), "count": row["violated"]}
-
-
-def _place(row: dict[str, Any]) -> tuple[Any, ...]:
-    return row["topic"], row["partition"], -1 if row["broker"] is None else row["broker"]
 
 
 def _where(row: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Progress of a run or a check, and its result."""
+"""Progress of a run, a check or an audit, and the result of a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Progress(Protocol):
-    """Reports the progress of a run."""
+    """Reports the progress of a run, a check or an audit."""
 
     def stage(self, text: str) -> None:
         """A new stage begins."""
@@ -18,6 +18,10 @@ class Progress(Protocol):
 
     def jars(self, done: int, total: int) -> None:
         """So many of so many steps of fetching jars are done."""
+        ...
+
+    def reading(self, fraction: float, done_bytes: int) -> None:
+        """A fraction of an audited cluster's data, and so many bytes, were read."""
         ...
 
 

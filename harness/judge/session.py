@@ -81,7 +81,9 @@ def session_of(
         yield session
     finally:
         if spark.has_executors:
-            _stop(session, workspace.run_id)
+            # To release the cluster's resources: executors whose driver just disappears may stay registered.
+            with _jvm_ends_after(workspace.run_id, STOP_LIMIT_S), suppress(Exception):
+                session.stop()
         leftovers.end_processes(workspace.run_id, carrying=leftovers.SPARK_MARKER)
 
 
@@ -127,12 +129,6 @@ def _start(spec: SparkSpec, folders: Sequence[Path]) -> SparkSession:
             )
             raise UsageError(f"{problem}: {why}") from error
     return session
-
-
-def _stop(session: SparkSession, run_id: str) -> None:
-    """Release the cluster's resources; executors whose driver just disappears may stay registered."""
-    with _jvm_ends_after(run_id, STOP_LIMIT_S), suppress(Exception):
-        session.stop()
 
 
 @contextmanager

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Line = dict[str, Any]
+STATUS = ("broker", "topic", "partition", "last_stable_offset", "high_watermark")
 
 
 def stuck_durations(lines: Sequence[Line]) -> list[dict[str, Any]]:
@@ -26,24 +27,20 @@ def stuck_durations(lines: Sequence[Line]) -> list[dict[str, Any]]:
     open_when_found = {_replica(line): _open(line) for line in steps[0] if line["open"]} if steps else {}
     entries = []
     for step in steps:
-        replicas = [
-            (line, bool(open_when_found[_replica(line)] & _open(line)))
-            for line in step
-            if _replica(line) in open_when_found
-        ]
-        entries.append(
-            {
-                "step": step[0]["step"],
-                "summary": step[0]["summary"],
-                "after_s": (step[0]["time_ms"] - lines[0]["time_ms"]) / 1000,
-                "stuck": [_status(line) for line, is_stuck in replicas if is_stuck],
-                "ended": [
-                    {**_status(line), "outcome": _outcome(line, open_when_found[_replica(line)])}
-                    for line, is_stuck in replicas
-                    if not is_stuck
-                ],
-            }
-        )
+        stuck, ended = [], []
+        for line in step:
+            transactions = open_when_found.get(_replica(line))
+            if transactions is None:
+                continue
+            status = {name: line[name] for name in STATUS}
+            if transactions & _open(line):
+                stuck.append(status)
+            else:
+                is_aborted = transactions & {tuple(pair) for pair in line["aborted"]}
+                ended.append({**status, "outcome": "aborted" if is_aborted else "committed"})
+        first = {"step": step[0]["step"], "summary": step[0]["summary"]}
+        after_s = (step[0]["time_ms"] - lines[0]["time_ms"]) / 1000
+        entries.append({**first, "after_s": after_s, "stuck": stuck, "ended": ended})
     return entries
 
 
@@ -54,11 +51,3 @@ def _replica(line: Line) -> tuple[int, str, int]:
 def _open(line: Line) -> set[tuple[int, int]]:
     """Return producer id and first offset of open transactions; the epoch may differ after a restart."""
     return {(producer_id, first_offset) for producer_id, _, first_offset in line["open"]}
-
-
-def _outcome(line: Line, transactions: set[tuple[int, int]]) -> str:
-    return "aborted" if transactions & {tuple(pair) for pair in line["aborted"]} else "committed"
-
-
-def _status(line: Line) -> dict[str, Any]:
-    return {name: line[name] for name in ("broker", "topic", "partition", "last_stable_offset", "high_watermark")}

@@ -16,7 +16,7 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 from harness.judge import guarantees
@@ -25,7 +25,7 @@ from harness.plan.scenario import ONE_COPY, Critical
 from harness.run_folder.store import SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from harness.run_folder.inventory import Difference
 
@@ -36,6 +36,8 @@ NO_FAULT = "none"
 """The only nemesis that takes no broker away, for run folders whose manifest lacks that field."""
 
 Fact = dict[str, Any]
+_Conditions: TypeAlias = "tuple[tuple[str, Callable[[Fact], bool]], ...]"
+"""What has to be shown of a replica, each with the text for where it is not."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def assemble(
     ``missing``: evidence that the checkers did not read, as it differs from what the run wrote. It forbids ``clean``
     for every scenario that it concerns.
     """
-    contradicted = {_replica(doubt): doubt["reason"] for doubt in results.doubts if doubt["kind"] == "contradiction"}
+    contradicted = {_replica(doubt) for doubt in results.doubts if doubt["kind"] == "contradiction"}
     trusted = [finding for finding in results.findings if _replica(finding) not in contradicted]
     order = {scenario["topic"]: index for index, scenario in enumerate(manifest["scenarios"])}
 
@@ -86,13 +88,8 @@ def assemble(
         for scenario in manifest["scenarios"]
         if scenario["anomaly"] is not None
     ]
-    overall = worst([scenario["verdict"] for scenario in scenarios])
-    if findings:
-        overall = ANOMALY
     return {
-        "schema": SCHEMA,
-        "verdict": overall,
-        "reason": _overall_reason(overall, scenarios, findings),
+        **overall(scenarios, findings, "{anomaly} on broker {broker}, {topic}: {explanation}".format_map),
         "run_id": manifest["run_id"],
         "command": manifest.get("command"),
         "target": manifest["target"],
@@ -112,6 +109,31 @@ def assemble(
     }
 
 
+def decide(found: Sequence[str], unknown: Sequence[str], earned: str | None, shortfall: str = "") -> tuple[str, str]:
+    """Return the verdict and the reason: on a scenario of a run, or on anything else that is judged as a whole.
+
+    What was ``found`` is an anomaly, whatever else is ``unknown``: that forbids ``clean`` alone. ``earned``: how
+    ``clean`` is earned, None with the ``shortfall`` where it is not.
+    """
+    if found:
+        return ANOMALY, found[0]
+    if unknown:
+        return UNKNOWN, "; ".join(unknown)
+    return (CLEAN, earned) if earned else (UNKNOWN, shortfall)
+
+
+def overall(
+    scenarios: Sequence[dict[str, Any]], findings: Sequence[dict[str, Any]], line: Callable[[dict[str, Any]], str]
+) -> dict[str, Any]:
+    """Return the beginning of every ``verdict.json``; ``line`` describes its first finding."""
+    if findings:
+        more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+        return {"schema": SCHEMA, "verdict": ANOMALY, "reason": f"{line(findings[0])}{more}"}
+    verdict = worst([scenario["verdict"] for scenario in scenarios])
+    reasons = [f"{one['scenario']}: {one['reason']}" for one in scenarios if one["verdict"] == verdict]
+    return {"schema": SCHEMA, "verdict": verdict, "reason": "; ".join(dict.fromkeys(reasons))}
+
+
 def _scenario(  # noqa: PLR0917
     scenario: dict[str, Any],
     manifest: dict[str, Any],
@@ -125,7 +147,7 @@ def _scenario(  # noqa: PLR0917
     incomplete = [one for one in missing if one.concerns(topic, topics) or one.concerns(manifest["control"], topics)]
     facts = [row for row in results.exposure if row["topic"] == topic]
     control = [row for row in results.exposure if row["topic"] == manifest["control"]]
-    findings_of_topic = [finding for finding in findings if finding["topic"] == topic]
+    found = [finding["explanation"] for finding in findings if finding["topic"] == topic]
     doubts = [doubt for doubt in results.doubts if doubt["topic"] == topic]
     failure = manifest.get("failure")
     reasons = [
@@ -141,14 +163,7 @@ def _scenario(  # noqa: PLR0917
     unproven = [name for name, is_there in proof.items() if not is_there]
     if earned_by and unproven:
         earned_by, shortfall = None, f"replicas were not shown to compact together: {', '.join(unproven)} is not active"
-    if findings_of_topic:
-        scenario_verdict, reason = ANOMALY, findings_of_topic[0]["explanation"]
-    elif reasons:
-        scenario_verdict, reason = UNKNOWN, "; ".join(reasons)
-    elif earned_by:
-        scenario_verdict, reason = CLEAN, earned_by
-    else:
-        scenario_verdict, reason = UNKNOWN, shortfall
+    scenario_verdict, reason = decide(found, reasons, earned_by, shortfall)
     return {
         "scenario": scenario["name"],
         "anomaly": scenario["anomaly"],
@@ -156,7 +171,11 @@ def _scenario(  # noqa: PLR0917
         "topic": topic,
         "verdict": scenario_verdict,
         "reason": reason,
-        "exposure": {"earned": earned_by, "lacking": shortfall, "replicas": [_fact(row) for row in facts]},
+        "exposure": {
+            "earned": earned_by,
+            "lacking": shortfall,
+            "replicas": [{name: row[name] for name in row if name not in {"run", "topic"}} for row in facts],
+        },
     }
 
 
@@ -204,8 +223,8 @@ def _earn_shared(
     """With one copy, the absent broker has to serve what the others serve, once they have removed a record."""
     if unknown := _unknown(kind, brokers, rows):
         return None, unknown
-    lack = _all([row for broker, row in rows.items() if broker not in absent], _removed_before_return)
-    lack = lack or _all(rows.values(), lambda row: _first_lack(row, _SERVED))
+    lack = _lack_of_any([row for broker, row in rows.items() if broker not in absent], _REMOVED_BEFORE_RETURN)
+    lack = lack or _lack_of_any(rows.values(), _SERVED)
     if not lack and len({row["served_digest"] for row in rows.values()}) > 1:
         lack = "brokers do not serve the same batches"
     if lack:
@@ -222,28 +241,27 @@ def _earn_one(
     away = [row for broker, row in rows.items() if broker in absent]
     stayed = [row for broker, row in rows.items() if broker not in absent]
     if away:
-        for row in away:
-            if lack := _first_lack(row, _RETURNED):
-                return None, f"broker {row['broker']} {lack}"
+        if lack := _lack_of_any(away, _RETURNED):
+            return None, lack
         ways = {
             "the others removed it while the replica was away": (
-                _all(stayed, _removed_before_return) or _all(away, _keeps_evidence_of_outcome)
+                _lack_of_any(stayed, _REMOVED_BEFORE_RETURN) or _lack_of_any(away, _SHOWS_OUTCOME)
             ),
             "the others kept it though their cleaners had passed it, and removed it on the control partition": (
-                _all(stayed, _passed_and_kept) or _all(control, _removed_before_return)
+                _lack_of_any(stayed, _PASSED_AND_KEPT) or _lack_of_any(control, _REMOVED_BEFORE_RETURN)
                 or ("" if control else "there is no control partition")
             ),
-            "the others kept it while the replica was away, and every replica removed it afterwards": _all(
-                [*stayed, *away], _guarded
+            "the others kept it while the replica was away, and every replica removed it afterwards": _lack_of_any(
+                [*stayed, *away], _GUARDED
             ),
         }  # fmt: skip
     else:
-        ways = {"every replica had it and removed it": _all(stayed, _removed_while_watched)}
+        ways = {"every replica had it and removed it": _lack_of_any(stayed, _REMOVED_WHILE_WATCHED)}
     earned = next((way for way, lack in ways.items() if not lack), None)
     return earned, "" if earned else f"{kind} at offset {offset}: {next(iter(ways.values()))}"
 
 
-_SERVED: tuple[tuple[str, Callable[[Fact], bool]], ...] = (
+_SERVED: _Conditions = (
     ("was not read over the wire after the rejoin", lambda row: row["was_served"]),
     (
         "was not read to the high watermark after the rejoin",
@@ -252,7 +270,7 @@ _SERVED: tuple[tuple[str, Callable[[Fact], bool]], ...] = (
         ),
     ),
 )
-_RETURNED: tuple[tuple[str, Callable[[Fact], bool]], ...] = (
+_RETURNED: _Conditions = (
     ("did not have the payload when it came back", lambda row: row["had_payload"]),
     (
         "was not behind: it had already been past what it should have missed",
@@ -261,64 +279,47 @@ _RETURNED: tuple[tuple[str, Callable[[Fact], bool]], ...] = (
     ("did not keep its log directory", lambda row: row["same_directory"]),
     *_SERVED,
 )
-"""Conditions for the replica that was away; the text says which is not met."""
+_SHOWS_OUTCOME: _Conditions = (
+    # After a transaction is gone from a log without a trace, nothing shows whether it was hidden before.
+    (
+        "no longer holds the transaction: what it took its outcome for cannot be told",
+        lambda row: row["kind"] != Critical.MARKER or row["has_payload"],
+    ),
+)
+"""Conditions for the replica that was away."""
+_REMOVED: _Conditions = (
+    ("was never seen to hold it", lambda row: row["seen_there"]),
+    ("was not seen to remove it", lambda row: row["removed_at_ms"] is not None and not row["held_after"]),
+)
+_REMOVED_WHILE_WATCHED: _Conditions = (
+    ("has no files of both snapshots", lambda row: row["log_end_before"] is not None and row["same_directory"]),
+    *_REMOVED,
+    ("was not read over the wire at the end", lambda row: row["was_served"]),
+)
+_REMOVED_BEFORE_RETURN: _Conditions = (
+    (
+        "has no files from before the return that reach it",
+        lambda row: row["log_end_before"] is not None and row["log_end_before"] > row["critical_offset"],
+    ),
+    ("still held it when the replica came back", lambda row: not row["held_critical"]),
+    *_REMOVED,
+)
+_PASSED_AND_KEPT: _Conditions = (
+    ("did not keep it", lambda row: row["held_critical"] and row["held_after"]),
+    ("kept it, but its cleaner is not shown to have passed it after its horizon", lambda row: row["passed"]),
+)
+"""Conditions for the replicas that stayed."""
+_GUARDED: _Conditions = (
+    ("did not remove it afterwards", lambda row: not row["held_after"] and row["removed_at_ms"] is not None),
+)
+"""The condition for all replicas."""
 
 
-def _removed_while_watched(row: Fact) -> str:
-    if row["log_end_before"] is None or not row["same_directory"]:
-        return "has no files of both snapshots"
-    return _removed(row) or ("" if row["was_served"] else "was not read over the wire at the end")
-
-
-def _removed_before_return(row: Fact) -> str:
-    if row["log_end_before"] is None or row["log_end_before"] <= row["critical_offset"]:
-        return "has no files from before the return that reach it"
-    return "still held it when the replica came back" if row["held_critical"] else _removed(row)
-
-
-def _keeps_evidence_of_outcome(row: Fact) -> str:
-    """After a transaction is gone from a log without a trace, nothing shows whether it was hidden before."""
-    is_known = row["kind"] != Critical.MARKER or row["has_payload"]
-    return "" if is_known else "no longer holds the transaction: what it took its outcome for cannot be told"
-
-
-def _removed(row: Fact) -> str:
-    if not row["seen_there"]:
-        return "was never seen to hold it"
-    if row["removed_at_ms"] is None or row["held_after"]:
-        return "was not seen to remove it"
-    return ""
-
-
-def _passed_and_kept(row: Fact) -> str:
-    if not (row["held_critical"] and row["held_after"]):
-        return "did not keep it"
-    return "" if row["passed"] else "kept it, but its cleaner is not shown to have passed it after its horizon"
-
-
-def _guarded(row: Fact) -> str:
-    return "did not remove it afterwards" if row["held_after"] or row["removed_at_ms"] is None else ""
-
-
-def _all(rows: Any, lack: Callable[[Fact], str]) -> str:
+def _lack_of_any(rows: Collection[Fact], conditions: _Conditions) -> str:
     """Return the first replica's missing condition, "" where all are met; no replica at all proves nothing."""
-    reasons = [(row["broker"], lack(row)) for row in rows]
-    if not reasons:
+    if not rows:
         return "there is no replica to show it"
-    return next((f"broker {broker} {why}" for broker, why in reasons if why), "")
-
-
-def _first_lack(row: Fact, conditions: Sequence[tuple[str, Callable[[Fact], bool]]]) -> str:
-    return next((text for text, holds in conditions if not holds(row)), "")
-
-
-def _overall_reason(overall: str, scenarios: Sequence[dict[str, Any]], findings: Sequence[dict[str, Any]]) -> str:
-    if findings:
-        first = findings[0]
-        more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
-        return f"{first['anomaly']} on broker {first['broker']}, {first['topic']}: {first['explanation']}{more}"
-    reasons = [f"{s['scenario']}: {s['reason']}" for s in scenarios if s["verdict"] == overall]
-    return "; ".join(dict.fromkeys(reasons))
+    return next((f"broker {row['broker']} {text}" for row in rows for text, holds in conditions if not holds(row)), "")
 
 
 def worst(verdicts: Sequence[str]) -> str:
@@ -363,7 +364,3 @@ def _key(key: bytes | None) -> dict[str, str] | None:
         return {"text": bytes(key).decode()}
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(key).decode()}
-
-
-def _fact(row: Fact) -> Fact:
-    return {name: value for name, value in row.items() if name not in {"run", "topic"}}

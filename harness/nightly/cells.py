@@ -7,20 +7,16 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
-from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
+from harness.judge.verdict import ANOMALY, UNKNOWN
 from harness.nightly.night import is_refused
 from harness.plan.catalog import BY_NAME
 from harness.targets import find_target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
-    from harness.nightly.expectations import Expectation
     from harness.nightly.ledger import Attempt, Plan, ScenarioResult
-    from harness.nightly.matrix import Cell, Outage
-
-    RepeatStatus = tuple["Status", str, ScenarioResult | None]
-    StatusRule = Callable[[Cell, ScenarioResult], RepeatStatus]
+    from harness.nightly.matrix import Cell
 
 
 class Status(StrEnum):
@@ -65,18 +61,7 @@ class CellResult:
 
 def results_of(plan: Plan, attempts: Sequence[Attempt]) -> list[CellResult]:
     """Return the result of every cell, in the order of the plan."""
-    outages = plan.matrix.outages
-    of_outage: dict[int, list[Attempt]] = {index: [] for index in range(len(outages))}
-    for attempt in attempts:
-        of_outage[attempt.outage].append(attempt)
-    return [
-        _result(
-            cell,
-            plan.expected[cell],
-            [(outage, of_outage[index]) for index, outage in enumerate(outages) if cell in outage.cells],
-        )
-        for cell in plan.matrix.cells
-    ]
+    return [_result(plan, cell, attempts) for cell in plan.matrix.cells]
 
 
 def strays_of(attempts: Sequence[Attempt]) -> list[str]:
@@ -92,16 +77,21 @@ def exit_code(results: Sequence[CellResult], strays: Sequence[str]) -> int:
     return EXIT_CLEAN if statuses <= {Status.AS_EXPECTED} else EXIT_UNKNOWN
 
 
-def _result(cell: Cell, expected: Expectation, repeats: Sequence[tuple[Outage, Sequence[Attempt]]]) -> CellResult:
-    statuses = [_repeat_status(cell, expected.verdict, attempts) for _, attempts in repeats]
+def _result(plan: Plan, cell: Cell, attempts: Sequence[Attempt]) -> CellResult:
+    """Return the result of one cell by its repeats: the attempts of each of its outages."""
+    expected = plan.expected[cell]
+    outages = {index: outage for index, outage in enumerate(plan.matrix.outages) if cell in outage.cells}
+    repeats = [[attempt for attempt in attempts if attempt.outage == index] for index in outages]
     order = list(Status)
-    status, why, result = min(statuses, key=lambda one: order.index(one[0]))
-    every = [attempt for _, attempts in repeats for attempt in attempts]
-    results = [_last_result(cell, attempts) for _, attempts in repeats]
-    last = [attempts[-1] for _, attempts in repeats if attempts]
+    status, why, result = min(
+        (_repeat_status(cell, expected.verdict, one) for one in repeats), key=lambda one: order.index(one[0])
+    )
+    results = [_last_result(cell, one) for one in repeats]
+    last = [one[-1] for one in repeats if one]
+    versions = (attempt.version for one in repeats for attempt in one if attempt.version)
     return CellResult(
         cell=cell,
-        version=next((attempt.version for attempt in every if attempt.version), find_target(cell.target).version),
+        version=next(versions, find_target(cell.target).version),
         expected=expected.verdict,
         expected_why=expected.why,
         status=status,
@@ -110,14 +100,14 @@ def _result(cell: Cell, expected: Expectation, repeats: Sequence[tuple[Outage, S
         repeats=len(repeats),
         flaky=tuple(
             attempt.failure
-            for _, attempts in repeats
-            if attempts and attempts[-1].failure is None
-            for attempt in attempts
+            for one in repeats
+            if one and one[-1].failure is None
+            for attempt in one
             if attempt.failure is not None
         ),
         witness=result.witness if result else "",
         runs=tuple(attempt.run_dir for attempt in last if attempt.run_dir),
-        took_s=round(sum(attempts[-1].took_s / len(outage.cells) for outage, attempts in repeats if attempts), 1),
+        took_s=round(sum(attempt.took_s / len(outages[attempt.outage].cells) for attempt in last), 1),
     )
 
 
@@ -128,33 +118,18 @@ def _last_result(cell: Cell, attempts: Sequence[Attempt]) -> ScenarioResult | No
     )
 
 
-def _repeat_status(cell: Cell, expected: str, attempts: Sequence[Attempt]) -> RepeatStatus:
-    """Return the status of one repeat."""
+def _repeat_status(cell: Cell, expected: str, attempts: Sequence[Attempt]) -> tuple[Status, str, ScenarioResult | None]:
+    """Return the status of one repeat, the reason, and its result."""
     if not attempts:
         return Status.NOT_RUN, "the time was used up before", None
     last, result = attempts[-1], _last_result(cell, attempts)
     # A finding stands, whatever happened to the run afterwards.
     if result is None or (last.failure is not None and result.verdict != ANOMALY):
-        status = Status.REFUSED if is_refused(last) else Status.FAILED
-        return status, str(last.failure), result
-    return _STATUS_RULES[expected, result.verdict](cell, result)
-
-
-def _anomaly_status(cell: Cell, result: ScenarioResult) -> RepeatStatus:
-    if result.found == (BY_NAME[cell.scenario].anomaly,):
-        return Status.AS_EXPECTED, result.reason, result
-    return Status.OTHER_NAME, f"{', '.join(result.found)}: {result.reason}", result
-
-
-def _always(status: Status) -> StatusRule:
-    return lambda _, result: (status, result.reason, result)
-
-
-_STATUS_RULES: Final[Mapping[tuple[str, str], StatusRule]] = {
-    (ANOMALY, ANOMALY): _anomaly_status,
-    (ANOMALY, CLEAN): _always(Status.FIXED),
-    (CLEAN, CLEAN): _always(Status.AS_EXPECTED),
-    (CLEAN, ANOMALY): _always(Status.REGRESSED),
-    (ANOMALY, UNKNOWN): _always(Status.UNKNOWN),
-    (CLEAN, UNKNOWN): _always(Status.UNKNOWN),
-}
+        return Status.REFUSED if is_refused(last) else Status.FAILED, str(last.failure), result
+    if result.verdict == UNKNOWN:
+        return Status.UNKNOWN, result.reason, result
+    if result.verdict != expected:
+        return Status.FIXED if expected == ANOMALY else Status.REGRESSED, result.reason, result
+    if expected == ANOMALY and result.found != (BY_NAME[cell.scenario].anomaly,):
+        return Status.OTHER_NAME, f"{', '.join(result.found)}: {result.reason}", result
+    return Status.AS_EXPECTED, result.reason, result

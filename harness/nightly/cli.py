@@ -10,62 +10,81 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
+import cloup
 from click.core import ParameterSource
 
-from harness.clients import find_client
-from harness.command_line.common import format_option, results_option
+from harness.command_line.common import OUTPUT, command, format_option, results_option
 from harness.command_line.console import JSON
-from harness.command_line.parameters import LONGEST_TIME_S, Count, FilePath, Names, Number, file_to_read
+from harness.command_line.parameters import CHECKS, LONGEST_TIME_S, Count, FilePath, Names, Number, file_to_read
 from harness.errors import UsageError, interruptible
 from harness.escape import to_json
-from harness.plan.catalog import scenarios_for
-from harness.runtimes import find_runtime
-from harness.targets import find_target
 from harness.terminal import Table, stderr, stdout, styled
-from nemesis import find_nemesis
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.nightly.cells import CellResult
-    from harness.nightly.ledger import Attempt, Ledger
-    from harness.nightly.matrix import Outage
+    from harness.nightly.ledger import Ledger
 
 FILE = FilePath(dir_okay=False)
 
 
 MOST_REPEATS = 1000
+MATRIX, NIGHT = cloup.OptionGroup("Matrix, instead of the file's"), cloup.OptionGroup("Night")
 
 
-@click.command()
-@click.argument("matrix_file", metavar="[MATRIX.toml]", required=False, type=file_to_read())
-@click.option("--targets", type=Names(find_target), metavar="T,…", help="Instead of the file's; see `harness targets`.")
-@click.option("--anomalies", type=Names(scenarios_for), metavar="A,…", help="all, or some: see `harness anomalies`.")
-@click.option("--clients", type=Names(find_client), metavar="C,…", help="librdkafka, java.")
-@click.option("--nemeses", type=Names(find_nemesis), metavar="N,…", help="See `harness nemeses`.")
-@click.option("--runtimes", type=Names(find_runtime), metavar="R,…", help="local, docker.")
-@click.option("--repeats", type=Count(1, MOST_REPEATS), metavar="N", help="How often each cell is run.")
-@click.option("--latest", is_flag=True, help="Also run the newest patch of each line, in a column of its own.")
-@click.option(
-    "--expectations", type=file_to_read(), metavar="FILE", help="Expectations that precede those of this release."
+@command(
+    "harness nightly --targets kafka-3.9,kafka-4.4 --nemeses kill,none --junit nightly.xml",
+    "harness nightly matrix.toml --latest --time-budget 7200",
 )
-@click.option(
+@cloup.argument("matrix_file", metavar="[MATRIX.toml]", required=False, type=file_to_read())
+@cloup.option(
+    "--targets",
+    group=MATRIX,
+    type=Names(*CHECKS["target"]),
+    metavar="T,…",
+    help="Instead of the file's; see `harness targets`.",
+)
+@cloup.option(
+    "--anomalies",
+    group=MATRIX,
+    type=Names(*CHECKS["anomaly"]),
+    metavar="A,…",
+    help="all, or some: see `harness anomalies`.",
+)
+@cloup.option("--clients", group=MATRIX, type=Names(*CHECKS["client"]), metavar="C,…", help="librdkafka, java.")
+@cloup.option("--nemeses", group=MATRIX, type=Names(*CHECKS["nemesis"]), metavar="N,…", help="See `harness nemeses`.")
+@cloup.option("--runtimes", group=MATRIX, type=Names(*CHECKS["runtime"]), metavar="R,…", help="local, docker.")
+@cloup.option("--repeats", group=MATRIX, type=Count(1, MOST_REPEATS), metavar="N", help="How often each cell is run.")
+@cloup.option(
+    "--latest", group=MATRIX, is_flag=True, help="Also run the newest patch of each line, in a column of its own."
+)
+@cloup.option(
+    "--expectations",
+    group=NIGHT,
+    type=file_to_read(),
+    metavar="FILE",
+    help="Expectations that precede those of this release.",
+)
+@cloup.option(
     "--time-budget",
     "budget_s",
+    group=NIGHT,
     type=Number(min=0, min_open=True, max=LONGEST_TIME_S),
     metavar="S",
     help="No run is begun that may not end within so many seconds; the rest is reported as not run.",
 )
-@click.option(
+@cloup.option(
     "--resume",
     "night",
+    group=NIGHT,
     type=FilePath(file_okay=False),
     metavar="NIGHT",
     help="Resume an interrupted night, results/nightly/<id>, by its own plan.",
 )
 @results_option
-@click.option("--junit", type=FILE, metavar="FILE", help="Also write JUnit XML there.")
-@click.option("--markdown", type=FILE, metavar="FILE", help="Also append the Markdown summary there.")
+@cloup.option("--junit", group=OUTPUT, type=FILE, metavar="FILE", help="Also write JUnit XML there.")
+@cloup.option("--markdown", group=OUTPUT, type=FILE, metavar="FILE", help="Also append the Markdown summary there.")
 @format_option
 def nightly(
     *,
@@ -99,12 +118,12 @@ def nightly(
             raise UsageError(f"--resume goes on where {night} is: leave out --results")
         ledger = Ledger.reopen(night.absolute())
         results = ledger.path.parent.parent
-    progress = _ConsoleProgress(ledger)
-    progress.say(f"{ledger.path}: {len(ledger.plan.matrix.cells)} cells, {len(ledger.plan.matrix.outages)} runs")
+    say = stderr().line
+    say(f"{ledger.path}: {len(ledger.plan.matrix.cells)} cells, {len(ledger.plan.matrix.outages)} runs")
     run_one = partial(nights.run_process, ledger, results.absolute())
     kept_text = f"what ran is kept in {ledger.path}/; go on with `harness nightly --resume {ledger.path}`"
     with interruptible(lambda: kept_text):
-        nights.work(ledger, run_one, progress, budget_s=budget_s, now_s=time.monotonic)
+        nights.work(ledger, run_one, say, budget_s=budget_s, now_s=time.monotonic)
     attempts = ledger.attempts()
     results_of_cells, strays = cells.results_of(ledger.plan, attempts), cells.strays_of(attempts)
     summary = reports.summary(ledger.plan, results_of_cells, strays)
@@ -150,35 +169,9 @@ def _new_night(
     return Ledger.create(results / NIGHTLY / new_run_id(), plan)
 
 
-class _ConsoleProgress:
-    """A line on stderr for each run that begins or ends."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._terminal = stderr()
-        self._ledger = ledger
-        self._count = len(ledger.plan.matrix.outages)
-
-    def say(self, text: str) -> None:
-        self._terminal.line(text)
-
-    def begin(self, index: int, number: int, outage: Outage) -> None:
-        again = ", again" if number > 1 else ""
-        self.say(f"[{index + 1}/{self._count}] {outage}{again}")
-
-    def end(self, attempt: Attempt) -> None:
-        for line in _attempt_lines(attempt):
-            self.say(f"        {line}")
-
-
-def _attempt_lines(attempt: Attempt) -> list[str]:
-    verdicts = ", ".join(f"{one.scenario} {one.verdict}" for one in attempt.scenario_results)
-    failed = [f"failed: {attempt.failure}"] if attempt.failure else []
-    return [f"{attempt.took_s:.1f} s  {verdicts}", *failed] if verdicts else [f"{attempt.took_s:.1f} s", *failed]
-
-
 def _show(results_of_cells: list[CellResult], strays: list[str]) -> None:
     from harness.nightly.cells import CONTRADICTS, Status  # noqa: PLC0415
-    from harness.nightly.grid import HEAD, cell_text, grid  # noqa: PLC0415
+    from harness.nightly.reports import HEAD, cell_text, grid  # noqa: PLC0415
 
     shown, out = grid(results_of_cells), stdout()
     styles = {status: "bold red" if status in CONTRADICTS else "bold yellow" for status in Status}

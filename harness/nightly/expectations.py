@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import UsageError
 from harness.judge.verdict import ANOMALY, CLEAN
-from harness.nightly.files import read_toml
-from harness.nightly.matrix import AXES
+from harness.nightly.matrix import AXES, raise_if_no_list, read_toml, with_known_keys
 from harness.plan.catalog import BY_NAME
 from harness.targets import line_of
 
@@ -83,12 +82,10 @@ def _entries(source: Any, source_name: str) -> tuple[Expectation, ...]:
 
 
 def _entry(entry: Mapping[str, Any], source_name: str) -> Expectation:
-    if strange := [key for key in entry if key not in KEYS]:
-        raise UsageError(f"{source_name}: there is no {strange[0]!r} in an expectation (known: {', '.join(KEYS)})")
+    with_known_keys(entry, KEYS, source_name)
     if entry.get("verdict") not in EXPECTED:
         raise UsageError(f"{source_name}: verdict is {entry.get('verdict')!r}; give {' or '.join(EXPECTED)}")
     patterns = {axis: entry[axis] for axis in AXES if axis in entry}
     for axis, names in patterns.items():
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise UsageError(f"{source_name}: {axis} is {names!r}; give a list of names or patterns")
+        raise_if_no_list(axis, names, source_name)
     return Expectation(patterns, entry["verdict"], str(entry.get("why", "")))

@@ -75,14 +75,12 @@ class Plan:
     details: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
 class Ledger:
-    """A night's folder, for the process that works on it."""
+    """A night's folder, for the process that works on it: from `create` or `reopen`."""
 
-    def __init__(self, path: Path, plan: Plan) -> None:
-        """Open an existing folder; use `create` or `reopen`."""
-        self.path = path
-        self.plan = plan
-        self._lines = path / ATTEMPTS
+    path: Path
+    plan: Plan
 
     @classmethod
     def create(cls, path: Path, plan: Plan) -> Ledger:
@@ -144,17 +142,17 @@ class Ledger:
         cells = [[*cell, one.verdict, one.why] for cell, one in self.plan.expected.items()]
         owner = leftovers.owner_of_this_process(self.path.name, self.path)
         content = {"schema": SCHEMA, "owner": owner, "told": dict(self.plan.details)}
-        content |= {"matrix": self.plan.matrix.as_json(), "expected": cells}
+        content |= {"matrix": asdict(self.plan.matrix), "expected": cells}
         RunFolder(self.path).write_json(self.path / PLAN, content)
 
     def _append(self, line: Mapping[str, Any]) -> None:
-        with self._lines.open("a") as file:
+        with (self.path / ATTEMPTS).open("a") as file:
             file.write(json.dumps(line) + "\n")
 
     def _read(self, event: str) -> list[dict[str, Any]]:
         """Return the lines of one kind; the last one may have been cut off."""
-        lines = []
-        for text in self._lines.read_text().splitlines() if self._lines.exists() else ():
+        lines, path = [], self.path / ATTEMPTS
+        for text in path.read_text().splitlines() if path.exists() else ():
             try:
                 line = json.loads(text)
             except ValueError:
@@ -178,9 +176,5 @@ class Ledger:
 
 
 def _attempt(line: dict[str, Any]) -> Attempt:
-    results = tuple(_scenario_result(one) for one in line.pop("said"))
+    results = tuple(ScenarioResult(**{**one, "found": tuple(one["found"])}) for one in line.pop("said"))
     return Attempt(**{**line, "scenario_results": results, "strays": tuple(line["strays"])})
-
-
-def _scenario_result(line: dict[str, Any]) -> ScenarioResult:
-    return ScenarioResult(**{**line, "found": tuple(line["found"])})

@@ -18,14 +18,14 @@ A file looks like this; without any ``[[matrix]]``, the keys above are the only 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+import tomllib
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from harness.clients import find_client
 from harness.command_line.request import parse_settings
 from harness.errors import UsageError
-from harness.nightly.files import read_toml
 from harness.plan.catalog import ALL, SCENARIOS, scenarios_for
 from harness.run.contradictions import raise_if_contradictory
 from harness.run.options import RunOptions
@@ -36,6 +36,7 @@ from harness.targets import SIMULATED, find_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from importlib.resources.abc import Traversable
     from pathlib import Path
 
 AXES = ("targets", "anomalies", "clients", "nemeses", "runtimes")
@@ -103,13 +104,9 @@ class Matrix:
         """Every cell once."""
         return list(dict.fromkeys(cell for outage in self.outages for cell in outage.cells))
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the input of `of_json`."""
-        return asdict(self)
-
     @classmethod
     def of_json(cls, content: Mapping[str, Any]) -> Matrix:
-        """Return the matrix of `as_json`'s output."""
+        """Return the matrix whose fields were stored as JSON."""
         outages = [Outage(**{**one, "scenarios": tuple(one["scenarios"])}) for one in content["outages"]]
         return cls(tuple(outages), content["timers"], tuple(content["settings"]))
 
@@ -120,21 +117,20 @@ def read_matrix(path: Path | None, given: Mapping[str, Any], newest: Callable[[s
     ``newest`` returns a further target to run, if any. Raises `UsageError` for a file that cannot be read
     or has other keys, and for unknown or incompatible names.
     """
-    content = {
-        **DEFAULTS,
-        **(_with_known_keys(read_toml(path, str(path)), (*KEYS, "matrix"), str(path)) if path else {}),
-        **given,
-    }
     where = str(path) if path else "the matrix"
+    in_file = with_known_keys(read_toml(path, where), (*KEYS, "matrix"), where) if path else {}
+    content = {**DEFAULTS, **in_file, **given}
     blocks = content.pop("matrix", None) or [{}]
-    shared = {name: value for name, value in content.items() if name in AXES}
-    scenarios_by_run: dict[tuple[str, ...], dict[str, None]] = {}
+    shared, replaced = ({name: one[name] for name in AXES if name in one} for one in (content, given))
+    scenarios_by_run: dict[tuple[str, str, str, str], dict[str, None]] = {}
     for block in blocks:
-        axes = {**shared, **_with_known_keys(block, AXES, f"[[matrix]] of {where}"), **_of(AXES, given)}
+        axes = {**shared, **with_known_keys(block, AXES, f"[[matrix]] of {where}"), **replaced}
         if not axes.get("targets"):
             raise UsageError(f"{where} names no targets: see `harness targets`")
         for axis in AXES:
-            _check_names(axis, axes[axis], where)
+            raise_if_no_list(axis, axes[axis], where)
+        for name in axes["targets"]:
+            find_target(name)
         scenarios = dict.fromkeys(s.name for name in axes["anomalies"] for s in scenarios_for(name))
         targets = [name for target in axes["targets"] for name in (target, newest(target)) if name]
         for target in targets:
@@ -145,11 +141,10 @@ def read_matrix(path: Path | None, given: Mapping[str, Any], newest: Callable[[s
     repeats = content.get("repeats", 1)
     if not isinstance(repeats, int) or repeats < 1:
         raise UsageError(f"{where}: repeats is {repeats!r}; give a number from 1")
-    _check_names("set", content.get("set", []), where)
-    in_order = tuple(s.name for s in SCENARIOS)
+    raise_if_no_list("set", content.get("set", []), where)
     matrix = Matrix(
         tuple(
-            _outage(key, repeat, tuple(name for name in in_order if name in scenarios))
+            Outage(*key, repeat, tuple(s.name for s in SCENARIOS if s.name in scenarios))
             for repeat in range(repeats)
             for key, scenarios in scenarios_by_run.items()
         ),
@@ -159,6 +154,16 @@ def read_matrix(path: Path | None, given: Mapping[str, Any], newest: Callable[[s
     for outage in matrix.outages:
         _raise_if_unfit(outage, matrix)
     return matrix
+
+
+def read_toml(source: Path | Traversable, where: str) -> dict[str, Any]:
+    """Return a file's content. Raises `UsageError` for a file that cannot be read, or is no TOML."""
+    try:
+        return tomllib.loads(source.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{where} cannot be read: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{where} is no TOML: {error}") from error
 
 
 def options_of(outage: Outage, matrix: Matrix) -> RunOptions:
@@ -176,11 +181,6 @@ def options_of(outage: Outage, matrix: Matrix) -> RunOptions:
     )
 
 
-def _outage(key: tuple[str, ...], repeat: int, scenarios: tuple[str, ...]) -> Outage:
-    target, client, nemesis, runtime = key
-    return Outage(target, client, nemesis, runtime, repeat, scenarios)
-
-
 def _raise_if_unfit(outage: Outage, matrix: Matrix) -> None:
     find_client(outage.client)
     find_runtime(outage.runtime)
@@ -192,7 +192,7 @@ def _raise_if_unfit(outage: Outage, matrix: Matrix) -> None:
         raise UsageError(f"{replace(outage, repeat=0)}: {error}") from error
 
 
-def _with_known_keys(content: Mapping[str, Any], keys: Sequence[str], where: str) -> dict[str, Any]:
+def with_known_keys(content: Mapping[str, Any], keys: Sequence[str], where: str) -> dict[str, Any]:
     """Return the content. Raises `UsageError` for a key that is not among these."""
     for key in content:
         if key not in keys:
@@ -200,13 +200,7 @@ def _with_known_keys(content: Mapping[str, Any], keys: Sequence[str], where: str
     return dict(content)
 
 
-def _of(keys: Sequence[str], content: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in content.items() if name in keys}
-
-
-def _check_names(axis: str, names: Any, where: str) -> None:
+def raise_if_no_list(axis: str, names: Any, where: str) -> None:
+    """Raise `UsageError` where the value of a key is no list of names."""
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise UsageError(f"{where}: {axis} is {names!r}; give a list of names")
-    if axis == "targets":
-        for name in names:
-            find_target(name)

@@ -7,12 +7,12 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import psutil
 
-from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE
-from harness.judge.verdict import finding_line
+from harness.errors import EXIT_USAGE
+from harness.judge.verdict import EXIT_CODES, finding_line
 from harness.nightly.ledger import Attempt, ScenarioResult
 from harness.run_folder.store import COMPLETE, MANIFEST
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 2
 """A failed run is repeated once."""
-_JUDGED = (EXIT_CLEAN, EXIT_ANOMALY, EXIT_UNKNOWN)
 _END_TIMEOUT_S = 60.0
 _LINES_SHOWN = 3
 
@@ -34,34 +33,23 @@ RunOne: TypeAlias = "Callable[[int, int, float | None], Attempt]"
 """Runs the outage of an index, as its attempt of that number, within so many seconds."""
 
 
-class NightProgress(Protocol):
-    """Reports the progress of a night."""
-
-    def begin(self, index: int, number: int, outage: Outage) -> None:
-        """A run begins, the ``number``-th for this outage."""
-        ...
-
-    def end(self, attempt: Attempt) -> None:
-        """A run has ended."""
-        ...
-
-
 def work(
     ledger: Ledger,
     run_one: RunOne,
-    progress: NightProgress,
+    say: Callable[[str], None],
     *,
     budget_s: float | None = None,
     now_s: Callable[[], float],
 ) -> None:
-    """Run every outage that has neither a completed attempt nor two attempts.
+    """Run every outage that has neither a completed attempt nor two attempts; ``say`` prints a line of progress.
 
     ``budget_s``: no run is begun that may not end in time, by the longest so far; a run that takes longer anyway is
     ended. ``now_s``: seconds, like `time.monotonic`.
     """
     ends_s = None if budget_s is None else now_s() + budget_s
     attempts = ledger.attempts()
-    for index, outage in enumerate(ledger.plan.matrix.outages):
+    outages = ledger.plan.matrix.outages
+    for index, outage in enumerate(outages):
         of_outage = [attempt for attempt in attempts if attempt.outage == index]
         while len(of_outage) < ATTEMPTS and not any(
             attempt.failure is None or is_refused(attempt) for attempt in of_outage
@@ -69,10 +57,13 @@ def work(
             left_s = None if ends_s is None else ends_s - now_s()
             if left_s is not None and left_s <= max((attempt.took_s for attempt in attempts), default=0.0):
                 return
-            progress.begin(index, len(of_outage) + 1, outage)
+            say(f"[{index + 1}/{len(outages)}] {outage}{', again' if of_outage else ''}")
             attempt = run_one(index, len(of_outage) + 1, left_s)
             ledger.end(attempt)
-            progress.end(attempt)
+            verdicts = ", ".join(f"{one.scenario} {one.verdict}" for one in attempt.scenario_results)
+            say(f"        {attempt.took_s:.1f} s{f'  {verdicts}' if verdicts else ''}")
+            if attempt.failure:
+                say(f"        failed: {attempt.failure}")
             of_outage.append(attempt)
             attempts.append(attempt)
 
@@ -116,7 +107,7 @@ def run_process(ledger: Ledger, results: Path, index: int, number: int, time_lim
         last_lines = log.read().splitlines()[-_LINES_SHOWN:]
     took_s = round(time.monotonic() - started_s, 1)
     code = process.returncode
-    if code not in _JUDGED or not stdout:
+    if code not in EXIT_CODES.values() or not stdout:
         errors = "; ".join(line.removeprefix("harness: ") for line in last_lines if line.startswith("harness: "))
         return Attempt(
             index, number, code, took_s, errors or "; ".join(last_lines) or f"it ended with exit code {code}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -13,7 +13,8 @@ from junitparser.xunit2 import FlakyError, JUnitXml, TestCase, TestSuite
 
 from harness.escape import visible
 from harness.nightly.cells import CONTRADICTS, Status, exit_code
-from harness.nightly.grid import HEAD, cell_text, grid
+from harness.plan.catalog import BY_NAME
+from harness.targets import title_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,8 +25,41 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 SUITE = "harness nightly"
+HEAD = ("anomaly", "payload", "client", "nemesis", "runtime")
+"""The columns of the summary table before those of the versions."""
 
 _FOR_MARKDOWN: Final = str.maketrans({character: f"\\{character}" for character in "\\`*_{}[]<>#|~!"})
+
+
+@dataclass(frozen=True)
+class Grid:
+    """``columns``: titles of the target columns. ``rows``: the `HEAD` fields, and a result a column, or None."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[tuple[str, ...], tuple[CellResult | None, ...]], ...]
+
+
+def grid(results: Sequence[CellResult]) -> Grid:
+    """Arrange results; columns in the matrix's order of targets, rows in its order of the rest."""
+    columns = list(dict.fromkeys(result.cell.target for result in results))
+    versions = {result.cell.target: result.version for result in results}
+    rows: dict[tuple[str, ...], dict[str, CellResult]] = {}
+    for result in results:
+        cell = result.cell
+        scenario = BY_NAME[cell.scenario]
+        head = (str(scenario.anomaly), scenario.payload, cell.client, cell.nemesis, cell.runtime)
+        rows.setdefault(head, {})[cell.target] = result
+    return Grid(
+        tuple(title_of(target, versions[target]) for target in columns),
+        tuple((head, tuple(of_target.get(target) for target in columns)) for head, of_target in rows.items()),
+    )
+
+
+def cell_text(result: CellResult) -> str:
+    """Return the text of a cell of the table."""
+    verdict = result.expected if result.status is Status.AS_EXPECTED else result.status.upper()
+    count = f" {len(result.verdicts)}/{result.repeats}" if result.repeats > 1 else ""
+    return f"{verdict}{count}{' (flaky)' if result.flaky else ''}"
 
 
 def summary(plan: Plan, results: Sequence[CellResult], strays: Sequence[str]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.errors import UsageError
-from harness.host.ports import free_ports
 
 FIRST_ABSENT = 2
 FEWEST_BROKERS, MOST_BROKERS = 3, 7
@@ -48,11 +47,6 @@ class Placement:
             count = min(self.replication_factor, len(staying))
             return staying[: count - 1 if self.has_odd_replicas and count % 2 == 0 else count]
         return staying[: self.replication_factor - len(self.absent)] + self.absent
-
-
-def ports_for(placement: Placement, base: int | None = None) -> list[int]:
-    """Return free ports, one a broker, then one a controller. Raises `UsageError` as `free_ports` does."""
-    return free_ports(len(placement.brokers) + len(placement.controllers), base=base)
 
 
 def place(

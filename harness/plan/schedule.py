@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.errors import UsageError
-from harness.plan.catalog import Anomaly, abort, begin, commit, delete, put, scenarios_for
+from harness.plan.catalog import Anomaly, abort, begin, commit, delete, put
 from harness.plan.scenario import Action, Critical, Scenario, Step
 
 if TYPE_CHECKING:
@@ -70,11 +70,6 @@ def schedule_of(content: dict[str, Any], source: str) -> Schedule:
     if missing:
         raise UsageError(f"{source} is no schedule: {missing[0]} is missing, or not what it has to be")
     return Schedule(content["anomaly"], content["found_on"], content["case"], tuple(content["steps"]))
-
-
-def looked_for(anomaly: str, schedule: Schedule | None) -> Sequence[Scenario]:
-    """Return what a run is about: a schedule where there is one, else the catalog's. Raises `UsageError`."""
-    return [scenario_of(schedule)] if schedule else scenarios_for(anomaly)
 
 
 def scenario_of(schedule: Schedule) -> Scenario:

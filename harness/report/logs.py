@@ -13,7 +13,7 @@ from harness.run_folder.store import AFTER_REJOIN
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from harness.brokers.segments.batches import Batch, Record
+    from harness.brokers.segments.batches import Batch
     from harness.report.story import Story
     from harness.run_folder.store import RunFolder
 
@@ -70,6 +70,11 @@ class SideBySide:
     rows: tuple[Row, ...]
     problem: str = ""
 
+    @property
+    def place(self) -> tuple[str, int]:
+        """Topic and partition."""
+        return self.topic, self.partition
+
 
 def side_by_side(
     folder: RunFolder, manifest: Mapping[str, Any], findings: Sequence[Mapping[str, Any]], story: Story
@@ -79,61 +84,41 @@ def side_by_side(
     Every finding has a row, also one about a record that was never seen.
     """
     outcomes = _outcomes(folder)
-    numbers: dict[tuple[str, int], dict[int, dict[int, list[int]]]] = {}
+    numbers: dict[tuple[str, int, int], dict[int, list[int]]] = {}
     for number, one in enumerate(findings, 1):
-        by_broker = numbers.setdefault((one["topic"], one["partition"]), {}).setdefault(one["offset"], {})
+        by_broker = numbers.setdefault((one["topic"], one["partition"], one["offset"]), {})
         by_broker.setdefault(one["broker"], []).append(number)
-    removed = story.removals
+
+    def partition_of(topic: str, partition: int, brokers: Sequence[int]) -> SideBySide:
+        cells_by_broker: dict[int, dict[int, Cell]] = {broker: {} for broker in brokers}
+        seen, removed = story.seen.get((topic, partition), {}), story.removals(topic, partition)
+        background = {offset: False for offset, what in seen.items() if not what.background}
+        background |= {at: False for *place, at in numbers if place == [topic, partition]}
+        problems = []
+        for broker, cells in cells_by_broker.items():
+            try:
+                for at, cell, is_background in _cells(folder, broker, topic, partition, outcomes):
+                    cells[at] = cell
+                    background.setdefault(at, is_background or (at in seen and seen[at].background))
+            except (CorruptLogError, OSError) as error:
+                problems.append(f"broker {broker}: {error}")
+        rows = []
+        for offset in sorted(background):
+            here = {broker: cells[offset] for broker, cells in cells_by_broker.items() if offset in cells}
+            made = {(cell.outcome, cell.kind) for cell in here.values()}
+            found = numbers.get((topic, partition, offset), {})
+            differs = len(made) > 1 or bool(found)
+            missing = {
+                broker: removed.get((broker, offset), "never seen here") for broker in brokers if broker not in here
+            }
+            rows.append(Row(offset, here, missing, found, differs, background[offset] and not differs))
+        return SideBySide(topic, partition, tuple(brokers), tuple(rows), "; ".join(problems))
+
     return [
-        _partition(
-            folder,
-            scenario["topic"],
-            int(partition),
-            sorted(brokers),
-            outcomes,
-            numbers.get((scenario["topic"], int(partition)), {}),
-            story,
-            removed,
-        )
+        partition_of(scenario["topic"], int(partition), sorted(brokers))
         for scenario in manifest["scenarios"]
         for partition, brokers in scenario["replicas"].items()
     ]
-
-
-def _partition(  # noqa: PLR0917
-    folder: RunFolder,
-    topic: str,
-    partition: int,
-    brokers: Sequence[int],
-    outcomes: Mapping[tuple[int, str, int, int], tuple[str, int | None]],
-    findings: Mapping[int, Mapping[int, Sequence[int]]],
-    story: Story,
-    removed: Mapping[tuple[int, str, int, int], str],
-) -> SideBySide:
-    cells_by_broker: dict[int, dict[int, Cell]] = {}
-    seen = story.seen.get((topic, partition), {})
-    background = dict.fromkeys([*(offset for offset, what in seen.items() if not what.background), *findings], False)
-    problems = []
-    for broker in brokers:
-        cells = cells_by_broker[broker] = {}
-        try:
-            for cell_at, cell, is_background in _cells(folder, broker, topic, partition, outcomes):
-                cells[cell_at] = cell
-                background.setdefault(cell_at, is_background or (cell_at in seen and seen[cell_at].background))
-        except (CorruptLogError, OSError) as error:
-            problems.append(f"broker {broker}: {error}")
-    rows = []
-    for offset in sorted(background):
-        cells = {broker: cells_by_broker[broker][offset] for broker in brokers if offset in cells_by_broker[broker]}
-        made = {(cell.outcome, cell.kind) for cell in cells.values()}
-        differs = len(made) > 1 or offset in findings
-        missing = {
-            broker: removed.get((broker, topic, partition, offset), "never seen here")
-            for broker in brokers
-            if broker not in cells
-        }
-        rows.append(Row(offset, cells, missing, findings.get(offset, {}), differs, background[offset] and not differs))
-    return SideBySide(topic, partition, tuple(brokers), tuple(rows), "; ".join(problems))
 
 
 def _cells(
@@ -157,16 +142,13 @@ def _cells(
             yield batch.last_offset, Cell(EMPTIED, **fields), batch.producer_id in background
         else:
             for record in iter_records(batch, source=source):
+                transaction = next((shortened(value) for name, value in record.headers if name == HEADER_TXN), None)
+                kind = TOMBSTONE if record.value is None else VALUE
+                cell = Cell(kind, shortened(record.key), shortened(record.value), transaction=transaction, **fields)
                 is_background = (record.key or b"").startswith(BACKGROUND)
                 if is_background and producer_id is not None:
                     background.add(producer_id)
-                yield record.offset, _record(record, fields), is_background
-
-
-def _record(record: Record, fields: Mapping[str, Any]) -> Cell:
-    transaction = next((shortened(value) for name, value in record.headers if name == HEADER_TXN), None)
-    kind = TOMBSTONE if record.value is None else VALUE
-    return Cell(kind, key=shortened(record.key), value=shortened(record.value), transaction=transaction, **fields)
+                yield record.offset, cell, is_background
 
 
 def _batches(folder: RunFolder, broker: int, name: str) -> Iterator[tuple[Batch, str]]:

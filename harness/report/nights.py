@@ -46,7 +46,7 @@ def stored_nights(results: Path) -> tuple[list[Night], list[str]]:
 
 
 def _night(name: str, summary: Mapping[str, Any]) -> Night:
-    _ = [summary[field] for field in ("command", "commit", "statuses", "cells_as_expected", "strays")]
+    _ = [summary[field] for field in ("began_at", "command", "commit", "cells_as_expected", "strays")]
     titles: dict[str, str] = {}
     by_row: dict[tuple[str, ...], dict[str, Mapping[str, Any]]] = {}
     for one in summary["cells"]:

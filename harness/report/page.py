@@ -130,7 +130,7 @@ def _topics(folder: RunFolder, manifest: Mapping[str, Any], verdict: Mapping[str
     results = {scenario["topic"]: scenario for scenario in verdict["scenarios"]}
     topics = []
     for table in side_by_side(folder, manifest, verdict["findings"], drawn.story):
-        place = table.topic, table.partition
+        place = table.place
         findings = [
             (number, one)
             for number, one in enumerate(verdict["findings"], 1)

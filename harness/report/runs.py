@@ -1,14 +1,16 @@
-"""The runs in a results folder, with what a site shows of them."""
+"""The runs in a results folder, with what a site shows of them: those with a verdict, and those that go on."""
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from harness.host import leftovers
 from harness.report.headlines import headline
-from harness.run_folder.store import LATEST, MANIFEST, VERDICT, RunFolder
+from harness.run_folder.store import HARNESS_LOG, LATEST, MANIFEST, RUNNING, TIME_FORMAT, VERDICT, RunFolder
 from harness.targets import title_of
 
 if TYPE_CHECKING:
@@ -17,8 +19,9 @@ if TYPE_CHECKING:
 
 _RUNS = f"*/*/*/{MANIFEST}"
 """results/<target>/<anomaly>/<run id>/manifest.json"""
-_TIME_OF_RUN = "%Y-%m-%dT%H-%M-%SZ"
 _TIME_CHARACTERS = 20
+_STAGE: Final = re.compile(r"^(\S+ \S+) INFO harness (.+)$")
+_NOT_STAGES: Final = ("Spark is up", "the checkers are planned", "the workers are rehearsed")
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class StoredRun:
     def began_at(self) -> datetime | None:
         """When it began, by its id."""
         try:
-            return datetime.strptime(self.folder.run_id[:_TIME_CHARACTERS], _TIME_OF_RUN).replace(tzinfo=UTC)
+            return datetime.strptime(self.folder.run_id[:_TIME_CHARACTERS], TIME_FORMAT).replace(tzinfo=UTC)
         except ValueError:
             return None
 
@@ -76,3 +79,35 @@ def run_folders(results: Path) -> Iterator[Path]:
     for path in results.glob(_RUNS):
         if path.parent.name != LATEST and path.resolve().is_relative_to(top):
             yield path.parent
+
+
+@dataclass(frozen=True)
+class RunningRun:
+    """A run whose process lives; ``stages``: its stages so far with their times, the last one is the current."""
+
+    name: str
+    manifest: dict[str, Any]
+    stages: tuple[tuple[str, str], ...]
+
+
+def running_runs(results: Path) -> list[RunningRun]:
+    """Return the runs of a results folder that have not ended, oldest first."""
+    running = []
+    for path in run_folders(results):
+        try:
+            manifest = json.loads((path / MANIFEST).read_text())
+            lives = manifest["status"] == RUNNING and leftovers.Owner(**manifest["owner"]).lives()
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if lives:
+            running.append(RunningRun(str(path.relative_to(results)), manifest, _stages(path / HARNESS_LOG)))
+    return sorted(running, key=lambda run: run.name.rpartition("/")[2])
+
+
+def _stages(log: Path) -> tuple[tuple[str, str], ...]:
+    try:
+        lines = log.read_text(errors="replace").splitlines()
+    except OSError:
+        return ()
+    stages = [match.groups() for line in lines if (match := _STAGE.match(line))]
+    return tuple((at, what) for at, what in stages if what not in _NOT_STAGES)

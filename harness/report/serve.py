@@ -18,8 +18,7 @@ from harness.escape import visible
 from harness.report.differences import previous_runs
 from harness.report.nights import stored_nights
 from harness.report.page import environment
-from harness.report.running import running_runs
-from harness.report.runs import stored_runs
+from harness.report.runs import running_runs, stored_runs
 from harness.report.site import (
     ANOMALIES,
     ANOMALIES_FOLDER,

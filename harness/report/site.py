@@ -16,15 +16,16 @@ from markupsafe import Markup
 
 from harness.errors import HarnessError, UsageError
 from harness.escape import visible
+from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.plan.catalog import SCENARIOS
 from harness.report.differences import difference, previous_runs
 from harness.report.logs import side_by_side
 from harness.report.nights import stored_nights
 from harness.report.page import OUTCOME_SIGNS, SIGNS, environment, page
+from harness.report.picture import picture
 from harness.report.runs import StoredRun, stored_runs
 from harness.report.story import read_story
 from harness.report.timeline import timeline
-from harness.report.trend import trend
 from harness.run_folder.store import REPORT
 
 if TYPE_CHECKING:
@@ -32,13 +33,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.report.nights import Night
-    from harness.report.running import RunningRun
+    from harness.report.runs import RunningRun
 
 RUNS_FOLDER, ANOMALIES_FOLDER, ANALYSES_FOLDER = "runs", "anomalies", "analyses"
 DIFFERENCES_FOLDER, NIGHTS_FOLDER = "differences", "nights"
 MARK: Final = ".compaction-harness-site"
 """Marks a folder to which a site was written, and may be written again."""
 _MARKDOWN: Final = MarkdownIt("js-default")
+ROW_IN, BESIDE_IN = 0.35, 0.9
+TREND_MARKS: Final = {ANOMALY: ("x", "#d55e00"), CLEAN: ("o", "#009e73"), UNKNOWN: ("^", "#e69f00")}
+"""Form and colour; the form alone distinguishes them, too."""
 ANOMALIES: Final = tuple(dict.fromkeys(str(scenario.anomaly) for scenario in SCENARIOS))
 DRAWING_ERRORS: Final = (HarnessError, OSError, LookupError, TypeError, ValueError, ArithmeticError)
 """Errors of drawing a run folder that is damaged or of another release."""
@@ -102,7 +106,7 @@ def index_page(
     runs. ``analyses``: titles by name.
     """
     return environment().get_template("index.html").render(
-        signs=SIGNS, table=_matrix(runs), trend=trend(runs), runs=list(reversed(runs)), left_out=left_out,
+        signs=SIGNS, table=_matrix(runs), trend=_trend(runs), runs=list(reversed(runs)), left_out=left_out,
         running=running, reload_s=reload_s, linked={run.name for run in runs}.difference(without_page), nights=nights,
         analyses=analyses, previous=previous_runs(runs),
     )  # fmt: skip
@@ -210,6 +214,26 @@ def _picture(runs: Sequence[StoredRun], anomaly: str) -> dict[str, Any] | None:
                 except DRAWING_ERRORS:
                     break
                 place = finding["topic"], finding["partition"]
-                table = next(one for one in tables if (one.topic, one.partition) == place)
+                table = next(one for one in tables if one.place == place)
                 return {"run": run, "table": table, "timeline": timeline(story, *place), "finding": finding}
     return None
+
+
+def _trend(runs: Sequence[StoredRun]) -> str:
+    """Return a picture of all runs over time, a row a version and a mark a run; "" where no run id has a time."""
+    dated = [(run.began_at, run) for run in runs if run.began_at is not None]
+    if not dated:
+        return ""
+    columns = sorted({run.column for _, run in dated})
+    with picture(BESIDE_IN + ROW_IN * len(columns)) as drawing:
+        axes = drawing.figure.subplots()
+        for verdict, (mark, colour) in TREND_MARKS.items():
+            points = [(at, columns.index(run.column)) for at, run in dated if run.verdict["verdict"] == verdict]
+            if points:
+                times, rows = zip(*points, strict=True)
+                axes.plot(times, rows, mark, color=colour, label=verdict, markersize=5, alpha=0.7)
+        axes.set_yticks(range(len(columns)), map(visible, columns), parse_math=False)
+        axes.set_ylim(len(columns) - 0.5, -0.5)
+        axes.tick_params(axis="x", labelrotation=20)
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    return drawing.svg

@@ -70,15 +70,13 @@ class Story:
     seen: Mapping[tuple[str, int], Mapping[int, Seen]]
     ends_s: float
 
-    @property
-    def removals(self) -> dict[tuple[int, str, int, int], str]:
-        """By broker, topic, partition and offset: the kind of record and the time of its removal, as text."""
-        texts: dict[tuple[int, str, int, int], str] = {}
-        for (topic, partition), lanes in self.lanes.items():
-            for broker, lane in lanes.items():
-                for at_s, offset, kind in lane.removed:
-                    # An emptied batch is removed later: keep the first.
-                    texts.setdefault((broker, topic, partition, offset), f"{kind}, removed at {at_s:.1f} s")
+    def removals(self, topic: str, partition: int) -> dict[tuple[int, int], str]:
+        """Return by broker and offset: the kind of record and the time of its removal, as text."""
+        texts: dict[tuple[int, int], str] = {}
+        for broker, lane in self.lanes.get((topic, partition), {}).items():
+            for at_s, offset, kind in lane.removed:
+                # An emptied batch is removed later: keep the first.
+                texts.setdefault((broker, offset), f"{kind}, removed at {at_s:.1f} s")
         return texts
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, product
 from math import radians, sin
 from typing import TYPE_CHECKING, Final
 
@@ -54,8 +54,9 @@ def timeline(story: Story, topic: str, partition: int) -> str:
         _draw_clients(rows[0], events, ends_s)
         for axes, broker in zip(rows[1:], brokers, strict=True):
             _draw_lane(axes, broker, lanes[broker], story.ends_s, background)
-        for axes in rows:
-            _shade(axes, story.away, story.ends_s)
+        for axes, one in product(rows, story.away):
+            to_s = story.ends_s if one.to_s is None else one.to_s
+            axes.axvspan(one.from_s, to_s, color=AWAY_COLOUR, alpha=0.15, linewidth=0)
         rows[0].set_xlim(0, ends_s)
         cut = f"; nothing changes from {changed_s:.1f} to {story.ends_s:.1f}" if story.ends_s > ends_s else ""
         rows[-1].set_xlabel(f"seconds{cut}")
@@ -140,11 +141,6 @@ def _draw_lane(axes: Axes, broker: int, lane: Lane, ends_s: float, background: s
             label="removed from the payload", markersize=6, markeredgewidth=2,
         )  # fmt: skip
     axes.margins(y=0.15)
-
-
-def _shade(axes: Axes, away: Sequence[Away], ends_s: float) -> None:
-    for one in away:
-        axes.axvspan(one.from_s, ends_s if one.to_s is None else one.to_s, color=AWAY_COLOUR, alpha=0.15, linewidth=0)
 
 
 def _legend(lanes: Sequence[Axes]) -> tuple[list[Artist], list[str]]:

@@ -22,23 +22,17 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
-from harness.brokers.protocol.replica import (
-    CONSUMER_REPLICA_ID,
-    OpenTransaction,
-    ReplicaState,
-    end_of,
-    fetch_all,
-    open_transactions,
-)
-from harness.brokers.protocol.wire import Connection
-from harness.clients.recorded import Producer, ProducerSpec
-from harness.errors import HarnessError, UsageError
+from harness.brokers.protocol.replica import CONSUMER_REPLICA_ID, OpenTransaction, ReplicaState
+from harness.clients.recorded import Producer
+from harness.cluster.observe import as_lists
+from harness.cluster.snapshot import states_of
+from harness.errors import UsageError
 from harness.plan.catalog import Anomaly
 from harness.plan.scenario import Phase
-from harness.plan.timers import FREEZE
 from harness.run_folder.history import History
+from harness.run_folder.store import AFTERMATH, AFTERMATH_HISTORY
 from harness.targets import KAFKA
-from workloads.filler import Filler, FillerSpec
+from workloads.filler import Filler
 from workloads.payload import PART, transactional_id
 
 if TYPE_CHECKING:
@@ -81,14 +75,19 @@ class Aftermath:
         names = {s.name for s in self.test.scenarios if s.anomaly == Anomaly.STUCK_LSO}
         return [tp for tp in self.cluster.exposed if tp[0] in names]
 
-    def run(self, expiration_ms: int) -> None:
+    @property
+    def expiration_ms(self) -> int:
+        """How long the brokers remember a producer."""
+        return int(self.test.broker_settings.get(EXPIRATION, KAFKA_DEFAULT_EXPIRATION_MS))
+
+    def run(self) -> None:
         """Watch, then try each remedy. Raises `HarnessError` where a step cannot be completed."""
         found = self.look("found", "as the outage left it")
         if not found:
             return
-        self._thaw()
-        self._traffic(expiration_ms * EXPIRIES / 1000)
-        self.look("expiries", f"after traffic for {EXPIRIES} times {EXPIRATION} ({expiration_ms} ms each)")
+        self.cluster.thaw(self.test.topic_settings)
+        self._traffic(self.expiration_ms * EXPIRIES / 1000)
+        self.look("expiries", f"after traffic for {EXPIRIES} times {EXPIRATION} ({self.expiration_ms} ms each)")
         self._restart()
         self.look("restart", "after SIGKILL and restart of the broker")
         for (name, summary, remedy), partition in zip(REMEDIES, self.partitions, strict=False):
@@ -105,15 +104,12 @@ class Aftermath:
         stuck = []
         for broker in self.cluster.runtime.brokers:
             held = [tp for tp in self.partitions if broker in self.cluster.replicas[tp]]
-            with closing(Connection(self.cluster.runtime.address(broker))) as connection:
-                states = fetch_all(connection, held)
-                served = fetch_all(connection, held, replica_id=CONSUMER_REPLICA_ID)
-                opened = open_transactions(connection, held)
-            for tp in held:
-                state, consumed = states[tp], served[tp]
-                if not isinstance(state, ReplicaState) or not isinstance(consumed, ReplicaState):
-                    raise HarnessError(f"broker {broker} does not serve {tp[0]}-{tp[1]}: {state}")
-                stuck += [Stuck(tp, broker, transaction) for transaction in opened[tp]]
+            with closing(self.cluster.control.reader(broker)) as reader:
+                states = states_of(reader.read(held), broker)
+                served = states_of(reader.read(held, replica_id=CONSUMER_REPLICA_ID), broker)
+                opened = reader.open_transactions(held)
+            for tp, state in states.items():
+                stuck += [Stuck(tp, broker, transaction) for transaction in opened[tp] or ()]
                 line = {
                     "time_ms": now_ms,
                     "step": step,
@@ -121,25 +117,19 @@ class Aftermath:
                     "topic": tp[0],
                     "partition": tp[1],
                     "broker": broker,
-                    "log_end": end_of(state),
+                    "log_end": state.log_end,
                     "high_watermark": state.high_watermark,
                     "last_stable_offset": state.last_stable_offset,
-                    "open": [[t.producer_id, t.producer_epoch, t.first_offset] for t in opened[tp]],
-                    "aborted": [list(pair) for pair in consumed.aborted],
+                    "open": as_lists(opened[tp]),
+                    "aborted": [list(pair) for pair in served[tp].aborted],
                 }
                 self.file.write(json.dumps(line) + "\n")
         return stuck
 
-    def _thaw(self) -> None:
-        """Let compaction go on as before the freeze."""
-        settings = {name: self.test.topic_settings.get(name) for name in FREEZE}
-        self.cluster.admin.alter_topics(self.cluster.topics, settings)
-
     def _traffic(self, duration_s: float) -> None:
         self.progress(f"aftermath: traffic for {duration_s:g} s")
-        spec = FillerSpec(list(self.cluster.replicas), self.test.seed, self.test.timers.filler_period_s)
-        clock = self.cluster.clock
-        filler = Filler(spec, self.make_producer, self.history, clock)
+        test, clock, partitions = self.test, self.cluster.clock, list(self.cluster.replicas)
+        filler = Filler(partitions, test.seed, test.timers.filler_period_s, self.make_producer, self.history, clock)
         filler.init()
         self.cluster.checks.append(filler.raise_if_failed)
         until_s = clock.now_s() + duration_s
@@ -162,11 +152,11 @@ class Aftermath:
         def settled() -> bool:
             ends = set()
             for broker in self.cluster.replicas[partition]:
-                with closing(Connection(self.cluster.runtime.address(broker))) as connection:
-                    state = fetch_all(connection, [partition])[partition]
+                with closing(self.cluster.control.reader(broker)) as reader:
+                    state = reader.read([partition])[partition]
                 if not isinstance(state, ReplicaState):
                     return False
-                ends |= {state.high_watermark, end_of(state)}
+                ends |= {state.high_watermark, state.log_end}
             return len(ends) == 1
 
         self.cluster.wait(settled, f"the replicas of {partition[0]}-{partition[1]} to agree on their end")
@@ -175,8 +165,8 @@ class Aftermath:
 def _next_transaction(aftermath: Aftermath, stuck: Stuck) -> None:
     """Commit another transaction of the same transactional id: its marker closes everything open."""
     name = transactional_id(stuck.partition[0], "tx")
-    producer = Producer(aftermath.make_producer, ProducerSpec(f"{name}.again", PART, name), aftermath.history)
-    producer.phase = Phase.AFTERMATH
+    make, history = aftermath.make_producer, aftermath.history
+    producer = Producer(make, history, f"{name}.again", PART, name, Phase.AFTERMATH)
     producer.init()
     producer.begin()
     producer.put(*stuck.partition, "another", "value")
@@ -225,19 +215,13 @@ def raise_if_pointless(test: Test) -> None:
 
 
 def follow(
-    test: Test,
-    cluster: Cluster,
-    make_producer: MakeProducer,
-    folder: RunFolder,
-    *,
-    expiration_ms: int,
-    progress: Callable[[str], None],
+    test: Test, cluster: Cluster, make_producer: MakeProducer, folder: RunFolder, progress: Callable[[str], None]
 ) -> None:
     """Go through the steps and write ``aftermath.jsonl`` and ``aftermath-history.jsonl``.
 
     Raises `HarnessError` or OSError where a step cannot be completed; what was seen until then is kept.
     """
     with ExitStack() as owned:
-        file = owned.enter_context(folder.aftermath_path.open("x", buffering=1))
-        history = owned.enter_context(closing(History(folder.aftermath_history_path, cluster.clock)))
-        Aftermath(test, cluster, make_producer, history, file, progress).run(expiration_ms)
+        file = owned.enter_context((folder.path / AFTERMATH).open("x", buffering=1))
+        history = owned.enter_context(closing(History(folder.path / AFTERMATH_HISTORY, cluster.clock)))
+        Aftermath(test, cluster, make_producer, history, file, progress).run()

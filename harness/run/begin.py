@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import re
-import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from harness.host import leftovers
+from harness.errors import HarnessError
+from harness.host import commands, leftovers
 from harness.plan.catalog import CONTROL
 from harness.report import drawing
 from harness.run_folder.manifest import HIDDEN, Manifest
@@ -18,36 +18,19 @@ from harness.run_folder.store import RUNNING, SCHEMA, TOPOLOGY, RunFolder
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harness.brokers.protocol.security import Security
-    from harness.host.java import Java
-    from harness.plan.schedule import Schedule
-    from harness.run.runner import Test
-    from harness.targets import Target
-    from harness.targets.jars import JarSet
+    from harness.run.lifecycle import Job
 
 PACKAGES = ("confluent-kafka", "kafka-python", "pyspark", "pyarrow")
 DISTRIBUTION = "compaction-harness"
-GIT_TIMEOUT_S = 5.0
+SCHEDULE = "schedule"
+"""Stands for the anomaly where a schedule was given."""
 SECRET = re.compile(r"password|secret|jaas\.config|keystore\.key$|certificate\.chain$")
 
 
-def begin(
-    folder: RunFolder,
-    *,
-    target: Target,
-    anomaly: str,
-    schedule: Schedule | None = None,
-    test: Test,
-    java: Java,
-    runtime: Mapping[str, Any],
-    jars: JarSet | None,
-    security: Security | None = None,
-    command: str | None = None,
-) -> Manifest:
-    """Write the manifest of a run that starts now. ``jars``: those that brokers or clients of this host run on.
-
-    ``command``: the command line that runs the same again.
-    """
+def begin(folder: RunFolder, job: Job, command: str | None = None) -> Manifest:
+    """Write the manifest of a run that starts now. ``command``: the command line that runs the same again."""
+    test, target, jars, security = job.test, job.target, job.jars, job.security
+    schedule = job.options.schedule
     me = leftovers.owner_of_this_process(folder.run_id, folder.path)
     links = sorted(test.nemesis.shape(test.placement).edges) if test.nemesis.shape else None
     manifest = Manifest(
@@ -65,7 +48,7 @@ def begin(
                 "unpromised": dict(target.unpromised),
             },
             "coordination": dict.fromkeys(test.system.proof, False),
-            "anomaly": anomaly,
+            "anomaly": job.options.anomaly or SCHEDULE,
             "schedule": vars(schedule) if schedule else None,
             "nemesis": test.nemesis.name,
             "takes_away": test.nemesis.takes_away,
@@ -100,11 +83,11 @@ def begin(
                 "harness": _version(DISTRIBUTION),
                 "commit": commit_of_checkout(),
                 "python": platform.python_version(),
-                "java": java.version_text,
+                "java": job.java.version_text,
                 "platform": platform.platform(),
                 **{name: _version(name) for name in PACKAGES},
             },
-            "runtime": dict(runtime),
+            "runtime": dict(job.ready.facts),
             "security": {"protocol": security.protocol, "mechanism": security.mechanism} if security else None,
             "jars": jars.digests if jars else {},
             "jars_pinned": jars.pinned if jars else None,
@@ -137,10 +120,6 @@ def commit_of_checkout() -> str | None:
     if not (root / ".git").exists():
         return None
     try:
-        done = subprocess.run(
-            ["git", "-C", str(root), "rev-parse", "HEAD"],
-            capture_output=True, text=True, timeout=GIT_TIMEOUT_S, check=False,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
+        return commands.run("git", "-C", str(root), "rev-parse", "HEAD").strip()
+    except HarnessError:
         return None
-    return done.stdout.strip() or None

@@ -36,18 +36,17 @@ def check_folder(path: Path, progress: Progress, spark: SparkOptions, *, partial
     with ExitStack() as owned:
         differences = owned.enter_context(inventory.comparing(folder, content, partial=partial))
         drawn = owned.enter_context(drawing_ahead(folder))
-        results = None
+        session, results = None, None
         if content["status"] == COMPLETE:
             progress.stage("start Spark")
             workspace = owned.enter_context(Workspace(run_id, folder.path))
             session = owned.enter_context(session_of(workspace, find_java(), spark, [folder.path]))
-            from harness.judge import check  # noqa: PLC0415  (imported with the session)
+        from harness.judge import check  # noqa: PLC0415  (imported with the session)
 
+        if session is not None:
             sound = inventory.without(folder, differences())
             progress.stage("check")
             results = check.check_folders(session, [sound])
-        from harness.judge import check  # noqa: PLC0415
-
         judgement = check.judge_run(results, folder, content, differences())
     try:
         check.store(folder, judgement)

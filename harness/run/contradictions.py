@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from harness.errors import UsageError
-from harness.runtimes import AUTO, COMMAND_CONFIG, IMAGE, KEEP, NODES, PORT_BASE, SSH, runtimes_of, runtimes_with
+from harness.runtimes import AUTO, COMMAND_CONFIG, IMAGE, KEEP, NODES, PORT_BASE, RUNTIMES, SSH
 from harness.targets import REDPANDA, SIMULATED, find_target
 from harness.targets.settings import BROKER, TOPIC, raise_if_unfit
 
@@ -29,7 +29,7 @@ def raise_if_contradictory(options: RunOptions) -> None:
     """Raise `UsageError` for the first contradiction, and for a setting that the target's brokers would not take."""
     target = find_target(options.target)
     raise_if_unfit(target, {TOPIC: options.topic_settings, BROKER: options.broker_settings})
-    runtimes = runtimes_of(target.system)
+    runtimes = [name for name, row in RUNTIMES.items() if target.system in row.systems]
     if options.runtime != AUTO and options.runtime not in runtimes:
         raise UsageError(f"--runtime {options.runtime}: {_where(target)}; choose {' or '.join(runtimes)}")
     if options.runtime == SSH and options.access is None:
@@ -44,7 +44,7 @@ def raise_if_contradictory(options: RunOptions) -> None:
     for flag, is_given in IS_GIVEN.items():
         if not is_given(options):
             continue
-        takers = runtimes_with(flag)
+        takers = [name for name, row in RUNTIMES.items() if flag in row.options]
         if not possible & set(takers):
             raise UsageError(f"{flag} is for --runtime {' or '.join(takers)}, and contradicts {chosen}")
         if not possible <= set(takers):

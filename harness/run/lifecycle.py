@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING
 
 from harness.clients import ClientSpec
 from harness.errors import HarnessError, TimeLimitError, interruptible
-from harness.escape import log_formatter
+from harness.escape import LogFormatter
 from harness.host import leftovers
 from harness.host.workspace import Workspace
 from harness.judge.outcome import RunResult
 from harness.report.ahead import drawing_ahead, write_if_possible
 from harness.run import aftermath
 from harness.run.runner import Run
-from harness.run_folder.store import COMPLETE, HARNESS_LOG, RUNNING, point_latest
+from harness.run_folder.store import COMPLETE, HARNESS_LOG, LATEST, LOGS, RUNNING
 from harness.runtimes.base import ClusterSpec, bootstrap_servers
-from harness.spark.options import SparkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -36,10 +35,13 @@ if TYPE_CHECKING:
     from harness.host.java import Java
     from harness.judge.check import Prepared
     from harness.judge.outcome import Progress
+    from harness.run.options import RunOptions
     from harness.run.runner import Test
     from harness.run_folder.manifest import Manifest
     from harness.run_folder.store import RunFolder
     from harness.runtimes.base import Ready, Runtime
+    from harness.targets import Target
+    from harness.targets.jars import JarSet
 
 log = logging.getLogger("harness")
 
@@ -51,44 +53,49 @@ FAILED, TIME_LIMIT, INTERRUPTED = "failed", "time-limit", "interrupted"
 
 @dataclass(frozen=True)
 class Job:
-    """A run that is about to begin or to go on.
+    """All that a run takes, found and fit, before anything of it is started.
 
-    ``begin`` writes its manifest. ``classpath`` is the client's. ``ports`` are one a broker, then one a controller.
+    ``jars`` are those that brokers or clients of this host run on. ``ports`` are one a broker, then one a controller.
     ``security``: how clients log in, where brokers ask for that.
     """
 
+    options: RunOptions
+    target: Target
     test: Test
-    folder: RunFolder
     java: Java
+    runtime_name: str
     ready: Ready
-    classpath: str
-    ports: Sequence[int]
-    begin: Callable[[], Manifest]
-    is_resumed: bool = False
-    keep: bool = False
-    aftermath: bool = False
+    jars: JarSet | None = None
+    ports: Sequence[int] = ()
     security: Security | None = None
-    spark: SparkOptions = field(default_factory=SparkOptions)
 
 
-def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
-    """Take a run to its verdict, and take it apart.
+def conduct(
+    job: Job,
+    folder: RunFolder,
+    begin: Callable[[], Manifest],
+    clock: Clock,
+    progress: Progress,
+    *,
+    is_resumed: bool = False,
+) -> RunResult:
+    """Take a run to its verdict, and take it apart. ``begin`` writes its manifest.
 
     Raises `UsageError` for anything found wrong before the first broker starts, `HarnessError` where the
     cluster did not come up. Later failures end in the verdict ``unknown``, with what was collected kept.
     """
-    test, folder = job.test, job.folder
+    test, options = job.test, job.options
     with interruptible(lambda: _interruption_message(folder)), ExitStack() as owned:
         owned.enter_context(_logging_to(folder.path / HARNESS_LOG))
-        workspace = owned.enter_context(Workspace(folder.run_id, folder.path, again=job.is_resumed))
-        if not job.keep:
+        workspace = owned.enter_context(Workspace(folder.run_id, folder.path, again=is_resumed))
+        if not options.keep:
             owned.callback(_log_how_to_resume, workspace)
-        manifest = job.begin()
+        manifest = begin()
         runtime = job.ready.make(
             ClusterSpec(
                 run_id=folder.run_id,
                 work_dir=workspace.path,
-                logs_dir=folder.logs_path,
+                logs_dir=folder.path / LOGS,
                 settings=test.broker_settings,
                 brokers=test.placement.brokers,
                 controllers=test.placement.controllers,
@@ -99,13 +106,13 @@ def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
                 seed=test.seed,
             )
         )
-        owned.callback(_close, runtime, keep=job.keep)
+        owned.callback(_close, runtime, keep=options.keep)
         # Before Spark, which changes the environment that a new process inherits.
         client = ClientSpec(
             run_id=folder.run_id,
             bootstrap=bootstrap_servers(runtime),
             java=job.java,
-            classpath=job.classpath,
+            classpath=job.jars.classpath if job.jars else "",
             work_dir=workspace.path,
             log_path=folder.path / "client.log",
             security=job.security,
@@ -113,22 +120,22 @@ def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
         make_producer = owned.enter_context(test.system.client(runtime, test.client).opened(client))
         stages = _Stages(clock, progress)
         meanwhile = not test.timers.is_resumable
-        prepared = owned.enter_context(_checkers(workspace, job, meanwhile=meanwhile))
+        prepared = owned.enter_context(_checkers(workspace, folder, job, meanwhile=meanwhile))
 
         def on_window() -> None:
             if test.timers.is_resumable and job.ready.is_resumable and test.nemesis.reinject is not None:
                 workspace.let_resume(resumable=True)
 
-        run = Run(test, runtime, make_producer, folder, clock=clock, progress=stages.begin, on_window=on_window)
-        _carry_out(run.resume if job.is_resumed else run.run, run, manifest, stages)
+        run = Run(test, runtime, make_producer, folder, clock, stages.begin, on_window)
+        _carry_out(run.resume if is_resumed else run.run, run, manifest, stages)
         if manifest.content["status"] == COMPLETE:
             workspace.let_resume(resumable=False)
             if run.cluster is not None:
                 manifest.content["coordination"] = run.cluster.control.coordination()
-            if job.aftermath and run.cluster is not None:
-                _follow(run.cluster, test, make_producer, manifest=manifest, stages=stages)
+            if options.aftermath and run.cluster is not None:
+                _follow(run.cluster, test, make_producer, manifest, stages)
                 manifest.list_evidence()
-        if not job.keep:
+        if not options.keep:
             _close(runtime)
         stages.begin("check")
         from harness.judge.check import judge_run, run_checkers, store  # noqa: PLC0415  (loaded by now)
@@ -144,7 +151,7 @@ def conduct(job: Job, clock: Clock, progress: Progress) -> RunResult:
         write_if_possible(folder, verdict, drawn())
         _point_latest_here(folder)
         kept = {}
-        if job.keep:
+        if options.keep:
             workspace.keep()
             kept = {broker: str(runtime.address(broker)) for broker in runtime.brokers}
         return RunResult(folder, verdict, kept)
@@ -170,8 +177,10 @@ def _interruption_message(folder: RunFolder) -> str:
 
 
 def _point_latest_here(folder: RunFolder) -> None:
+    draft = folder.path.with_name(f".{LATEST}-{folder.run_id}")
     try:
-        point_latest(folder.path)
+        draft.symlink_to(folder.run_id)
+        draft.replace(draft.with_name(LATEST))
     except OSError as error:
         log.warning("latest does not point at %s: %s", folder.path, error.strerror or error)
 
@@ -201,51 +210,43 @@ def _carry_out(phases: Callable[[], None], run: Run, manifest: Manifest, stages:
         manifest.finish(COMPLETE, stages.timings_s)
 
 
-def _follow(
-    cluster: Cluster,
-    test: Test,
-    make_producer: MakeProducer,
-    *,
-    manifest: Manifest,
-    stages: _Stages,
-) -> None:
+def _follow(cluster: Cluster, test: Test, make_producer: MakeProducer, manifest: Manifest, stages: _Stages) -> None:
     """Watch what lasts. A failure here is logged, and takes nothing from the verdict."""
-    expiration_ms = int(test.broker_settings.get(aftermath.EXPIRATION, aftermath.KAFKA_DEFAULT_EXPIRATION_MS))
     try:
-        aftermath.follow(
-            test, cluster, make_producer, manifest.folder, expiration_ms=expiration_ms, progress=stages.begin
-        )
+        aftermath.follow(test, cluster, make_producer, manifest.folder, stages.begin)
     except (HarnessError, OSError) as error:
         log.warning("the aftermath was not followed to its end: %s", error)
         manifest.content["aftermath_failure"] = str(error)
         manifest.write()
 
 
+@dataclass
 class _Stages:
     """Reports each stage to the progress display and the log, and adds up seconds per stage."""
 
-    def __init__(self, clock: Clock, progress: Progress) -> None:
-        self._clock = clock
-        self._progress = progress
-        self._current: tuple[str, float] | None = None
-        self.timings_s: dict[str, float] = {}
+    clock: Clock
+    progress: Progress
+    timings_s: dict[str, float] = field(default_factory=dict)
+    current: tuple[str, float] | None = None
 
     def begin(self, text: str) -> None:
         self.end()
-        self._current = (text, self._clock.now_s())
+        self.current = (text, self.clock.now_s())
         log.info("%s", text)
-        self._progress.stage(text)
+        self.progress.stage(text)
 
     def end(self) -> None:
-        if self._current is not None:
-            name, since_s = self._current
-            self.timings_s[name] = round(self.timings_s.get(name, 0.0) + self._clock.now_s() - since_s, 3)
-            self.timings_s["total"] = round(self._clock.now_s(), 3)
-            self._current = None
+        if self.current is not None:
+            name, since_s = self.current
+            self.timings_s[name] = round(self.timings_s.get(name, 0.0) + self.clock.now_s() - since_s, 3)
+            self.timings_s["total"] = round(self.clock.now_s(), 3)
+            self.current = None
 
 
 @contextmanager
-def _checkers(workspace: Workspace, job: Job, *, meanwhile: bool) -> Iterator[Callable[[], Prepared]]:
+def _checkers(
+    workspace: Workspace, folder: RunFolder, job: Job, *, meanwhile: bool
+) -> Iterator[Callable[[], Prepared]]:
     """Give what has the checkers planned, in Spark in the background; ``meanwhile`` brokers boot and clean.
 
     Otherwise Spark is started when they are asked for, so as not to idle for days.
@@ -256,7 +257,7 @@ def _checkers(workspace: Workspace, job: Job, *, meanwhile: bool) -> Iterator[Ca
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), SPARK_NICENESS)
         from harness.judge.session import prepare_beside  # noqa: PLC0415  (brokers boot while pyspark is imported)
 
-        prepared = prepare_beside(workspace, job.folder, job.java, job.spark)
+        prepared = prepare_beside(workspace, folder, job.java, job.options.spark)
         # What draws the report takes a second to load, which the cluster does not notice now.
         import_module(REPORT_MODULE)
         return prepared
@@ -282,7 +283,7 @@ def _checkers(workspace: Workspace, job: Job, *, meanwhile: bool) -> Iterator[Ca
 @contextmanager
 def _logging_to(path: Path) -> Iterator[None]:
     handler = logging.FileHandler(path)
-    handler.setFormatter(log_formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     root = logging.getLogger()
     root.addHandler(handler)
     previous = log.level

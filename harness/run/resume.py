@@ -7,7 +7,7 @@ manifest) and the brokers' data, which are kept for that; every process starts a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import UsageError
@@ -20,7 +20,6 @@ from harness.run.start import assemble
 from harness.run_folder import inventory
 from harness.run_folder.manifest import HIDDEN, Manifest, open_run
 from harness.run_folder.store import COMPLETE
-from harness.spark.options import SparkOptions
 from harness.targets import at_version
 from nemesis import find_nemesis
 
@@ -31,80 +30,60 @@ if TYPE_CHECKING:
     from harness.judge.outcome import Progress, RunResult
     from harness.run_folder.store import RunFolder
 
-NEEDED = (
-    "target", "anomaly", "nemesis", "timers", "topic_settings", "broker_settings", "brokers", "absent_brokers",
-    "replication_factor", "partitions", "seed", "client", "runtime",
+AS_IT_BEGAN = (
+    "anomaly", "nemesis", "timers", "topic_settings", "broker_settings", "replication_factor", "partitions", "seed",
+    "client",
 )  # fmt: skip
+"""Options that a manifest has under their names."""
+NEEDED = (*AS_IT_BEGAN, "target", "brokers", "absent_brokers", "runtime")
 """What has to be in a manifest for its run to go on."""
+GIVEN_ANEW = frozenset({"time_limit_s", "keep", "aftermath", "port_base", "command_config", "spark"})
+"""Options that are not taken from the run folder."""
 
 
-@dataclass(frozen=True)
-class ResumeOptions:
-    """What the user asked for."""
+def resume(run_dir: Path, progress: Progress, **given_anew: Any) -> RunResult:
+    """Go on with a run and judge what was collected; ``given_anew``: all options of that name.
 
-    run_dir: Path
-    time_limit_s: float | None = None
-    keep: bool = False
-    aftermath: bool = False
-    port_base: int | None = None
-    command_config: Path | None = None
-    spark: SparkOptions = field(default_factory=SparkOptions)
-
-
-def resume(options: ResumeOptions, progress: Progress) -> RunResult:
-    """Go on with a run and judge what was collected. Raises `UsageError` where there is nothing to go on with."""
-    clock = RealClock(time_limit_s=options.time_limit_s)
-    folder, content = _open_cut_off(options.run_dir)
-    began_with = options_of(content, options)
-    nemesis = find_nemesis(began_with.nemesis)
+    Raises `UsageError` where there is nothing to go on with.
+    """
+    clock = RealClock(time_limit_s=given_anew["time_limit_s"])
+    folder, content = _open_cut_off(run_dir)
+    options = replace(options_of(content), **given_anew)
+    nemesis = find_nemesis(options.nemesis)
     if nemesis.reinject is None:
         raise UsageError(
             f"{folder.path} cannot go on: what the nemesis {nemesis.name} did ended with the harness; run it anew"
         )
-    if HIDDEN in began_with.broker_settings.values():
+    if HIDDEN in options.broker_settings.values():
         raise UsageError(
             f"{folder.path} cannot go on: secrets among its brokers' settings were not stored; run it anew"
         )
     if content.get("security") and options.command_config is None:
         raise UsageError(f"{folder.path} needs the login that it began with: give --command-config")
-    made = assemble(began_with, progress)
+    job = assemble(options, progress)
 
-    def begin() -> Manifest:
+    def begun() -> Manifest:
         manifest = Manifest(folder, content)
         manifest.go_on()
         return manifest
 
-    return conduct(made.job(folder, begin, is_resumed=True), clock, progress)
+    return conduct(job, folder, begun, clock, progress, is_resumed=True)
 
 
-def options_of(content: Mapping[str, Any], options: ResumeOptions) -> RunOptions:
-    """Return the options of the run that a manifest describes, with those with which it goes on.
+def options_of(content: Mapping[str, Any]) -> RunOptions:
+    """Return the options of the run that a manifest describes.
 
     Settings are all of them, the timers' too: what was in effect stays so, whatever timers this release has.
     """
     schedule, image = content.get("schedule"), content["runtime"].get("image")
     return RunOptions(
+        **{name: content[name] for name in AS_IT_BEGAN},
         target=at_version(content["target"]["name"], content["target"]["version"]).name,
-        anomaly=content["anomaly"],
         schedule=schedule_of(schedule, "the manifest") if schedule else None,
-        nemesis=content["nemesis"],
-        client=content["client"],
-        timers=content["timers"],
         brokers=len(content["brokers"]),
-        replication_factor=content["replication_factor"],
-        partitions=content["partitions"],
         absent=len(content["absent_brokers"]),
-        seed=content["seed"],
-        topic_settings=content["topic_settings"],
-        broker_settings=content["broker_settings"],
-        time_limit_s=options.time_limit_s,
-        keep=options.keep,
-        aftermath=options.aftermath,
-        port_base=options.port_base,
         runtime=content["runtime"]["name"],
         image=image["reference"] if image else None,
-        command_config=options.command_config,
-        spark=options.spark,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,17 +12,19 @@ from harness.clients import find_client
 from harness.errors import UsageError
 from harness.host.clock import RealClock
 from harness.host.java import find_java
+from harness.host.ports import free_ports
 from harness.judge.background import find_archive
-from harness.plan.catalog import CONTROL
-from harness.plan.placement import place, ports_for
-from harness.plan.schedule import looked_for, write_schedule
+from harness.plan.catalog import CONTROL, scenarios_for
+from harness.plan.placement import place
+from harness.plan.schedule import scenario_of, write_schedule
 from harness.plan.timers import find_timers
-from harness.run import aftermath, begin
+from harness.run import aftermath
+from harness.run.begin import SCHEDULE, begin, without_secrets
 from harness.run.contradictions import raise_if_contradictory
 from harness.run.lifecycle import Job, conduct
 from harness.run.runner import Test
-from harness.run_folder.store import create_run_folder, new_run_id
-from harness.runtimes import choose
+from harness.run_folder import store
+from harness.runtimes import choose, find_runtime
 from harness.runtimes.base import Wanted
 from harness.systems import find_system
 from harness.targets import SIMULATED, exact_name, find_target
@@ -32,52 +34,12 @@ from models.cluster.settings import raise_if_unknown
 from nemesis import NEMESES, find_nemesis
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from harness.brokers.protocol.security import Security
-    from harness.host.java import Java
     from harness.judge.outcome import Progress, RunResult
     from harness.run.options import RunOptions
     from harness.run_folder.manifest import Manifest
     from harness.run_folder.store import RunFolder
-    from harness.runtimes.base import Ready
-    from harness.targets import Target
-    from harness.targets.jars import JarSet
-
-SCHEDULE = "schedule"
-"""Stands for the anomaly where a schedule was given."""
-
-
-@dataclass(frozen=True)
-class Assembly:
-    """All that a run takes, found and fit, before anything of it is started."""
-
-    options: RunOptions
-    target: Target
-    test: Test
-    java: Java
-    runtime_name: str
-    ready: Ready
-    jars: JarSet | None
-    ports: Sequence[int]
-    security: Security | None
-
-    def job(self, folder: RunFolder, begin: Callable[[], Manifest], *, is_resumed: bool = False) -> Job:
-        """Return the run as it begins, or goes on, in a folder."""
-        return Job(
-            test=self.test,
-            folder=folder,
-            java=self.java,
-            ready=self.ready,
-            classpath=self.jars.classpath if self.jars else "",
-            ports=self.ports,
-            begin=begin,
-            is_resumed=is_resumed,
-            keep=self.options.keep,
-            aftermath=self.options.aftermath,
-            security=self.security,
-            spark=self.options.spark,
-        )
 
 
 def run(options: RunOptions, progress: Progress, command_line: Callable[[RunOptions], str]) -> RunResult:
@@ -87,32 +49,20 @@ def run(options: RunOptions, progress: Progress, command_line: Callable[[RunOpti
     """
     clock = RealClock(time_limit_s=options.time_limit_s)
     raise_if_contradictory(options)
-    made = assemble(options, progress)
-    if note := (options.topic_settings or options.broker_settings) and note_on(made.target):
+    job = assemble(options, progress)
+    if note := (options.topic_settings or options.broker_settings) and note_on(job.target):
         progress.stage(note)
-    anomaly = options.anomaly or SCHEDULE
-    folder = create_run_folder(options.results, made.target.name, anomaly, new_run_id())
+    folder = store.create_run_folder(options.results, job.target.name, options.anomaly or SCHEDULE, store.new_run_id())
     if options.schedule is not None:
-        write_schedule(folder.schedule_path, options.schedule)
+        write_schedule(folder.path / store.SCHEDULE, options.schedule)
 
-    def begin_manifest() -> Manifest:
-        return begin.begin(
-            folder,
-            target=made.target,
-            anomaly=anomaly,
-            schedule=options.schedule,
-            test=made.test,
-            java=made.java,
-            runtime=made.ready.facts,
-            jars=made.jars,
-            security=made.security,
-            command=command_line(repeatable(made, folder)),
-        )
+    def begun() -> Manifest:
+        return begin(folder, job, command_line(repeatable(job, folder)))
 
-    return conduct(made.job(folder, begin_manifest), made.ready.clock(clock), progress)
+    return conduct(job, folder, begun, job.ready.clock(clock), progress)
 
 
-def assemble(options: RunOptions, progress: Progress) -> Assembly:
+def assemble(options: RunOptions, progress: Progress) -> Job:
     """Find all that a run takes, whether it begins or goes on. Raises `UsageError` for what is missing or unfit."""
     target, test = find_target(options.target), test_of(options)
     if options.aftermath:
@@ -123,33 +73,33 @@ def assemble(options: RunOptions, progress: Progress) -> Assembly:
         raise_if_unknown(test.topic_settings, test.broker_settings)
     java = find_java()
     wanted = Wanted(target, java, progress.jars, needs=test.nemesis.needs, image=options.image, access=options.access)
-    choice = choose(options.runtime, wanted)
-    if choice.reason is not None:
-        progress.stage(f"runtime {choice.name} ({choice.reason})")
+    runtime, reason = choose(options.runtime, wanted)
+    if reason is not None:
+        progress.stage(f"runtime {runtime} ({reason})")
     if options.spark.is_one_plain_jvm:
         find_archive(java)  # where it has to be made, that begins before jars are fetched
-    ready = choice.prepare(wanted)
+    ready = find_runtime(runtime)(wanted)
     needs_jars = client.needs_jars and not test.system.has_own_clients
     jars = ready.jars or jars_for_client(target, needed=needs_jars, on_progress=progress.jars)
-    ports = ports_for(test.placement, options.port_base)
-    return Assembly(options, target, test, java, choice.name, ready, jars, ports, security)
+    ports = free_ports(len(test.placement.brokers) + len(test.placement.controllers), base=options.port_base)
+    return Job(options, target, test, java, runtime, ready, jars, ports, security)
 
 
-def repeatable(made: Assembly, folder: RunFolder) -> RunOptions:
+def repeatable(job: Job, folder: RunFolder) -> RunOptions:
     """Return the options with what was left open decided as it was: seed, runtime, and the version of a short name.
 
     Files are named so that they are found from any directory; a schedule is that of the run folder. Secrets among the
     brokers' settings are hidden, as everywhere in a run folder.
     """
-    options = made.options
+    options = job.options
     access = options.access
     return replace(
         options,
-        target=exact_name(made.target),
-        seed=made.test.seed,
-        runtime=made.runtime_name,
-        broker_settings=begin.without_secrets(options.broker_settings),
-        schedule_path=folder.schedule_path.absolute() if options.schedule else None,
+        target=exact_name(job.target),
+        seed=job.test.seed,
+        runtime=job.runtime_name,
+        broker_settings=without_secrets(options.broker_settings),
+        schedule_path=(folder.path / store.SCHEDULE).absolute() if options.schedule else None,
         command_config=options.command_config.absolute() if options.command_config else None,
         access=replace(access, key=_absolute(access.key), known_hosts=_absolute(access.known_hosts))
         if access
@@ -181,8 +131,9 @@ def test_of(options: RunOptions) -> Test:
     if reason := nemesis.why_unfit(placement):
         raise UsageError(f"--nemesis {nemesis.name}: {reason}")
     topic_settings, broker_settings = system.settings(target, timers, nemesis.broker_settings)
+    scenarios = (scenario_of(options.schedule),) if options.schedule else scenarios_for(options.anomaly)
     return Test(
-        scenarios=(*looked_for(options.anomaly, options.schedule), CONTROL),
+        scenarios=(*scenarios, CONTROL),
         nemesis=nemesis,
         timers=system.timers(timers),
         topic_settings={**topic_settings, **options.topic_settings},

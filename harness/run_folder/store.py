@@ -41,7 +41,9 @@ MANIFEST = "manifest.json"
 HISTORY = "history.jsonl"
 OBSERVATIONS = "observations.jsonl"
 AFTERMATH = "aftermath.jsonl"
+"""Only where it was asked for."""
 AFTERMATH_HISTORY = "aftermath-history.jsonl"
+"""What the clients did after the evidence was complete."""
 HARNESS_LOG = "harness.log"
 VERDICT = "verdict.json"
 OUTCOMES = "outcomes.jsonl"
@@ -54,6 +56,9 @@ FETCHED = "fetched"
 BATCHES = "batches.bin"
 """The record batches of a replica that was served."""
 SCHEDULE = "schedule.json"
+"""What was replayed; only where that was a schedule."""
+LOGS = "logs"
+"""One folder a broker."""
 STATE = "state.json"
 """The offsets and open transactions that a broker reported for a replica."""
 COORDINATOR = "coordinator.json"
@@ -98,16 +103,6 @@ class RunFolder:
         return self.path / OBSERVATIONS
 
     @property
-    def aftermath_path(self) -> Path:
-        """``aftermath.jsonl``; only where it was asked for."""
-        return self.path / AFTERMATH
-
-    @property
-    def aftermath_history_path(self) -> Path:
-        """``aftermath-history.jsonl``: what the clients did after the evidence was complete."""
-        return self.path / AFTERMATH_HISTORY
-
-    @property
     def verdict_path(self) -> Path:
         """``verdict.json``."""
         return self.path / VERDICT
@@ -116,16 +111,6 @@ class RunFolder:
     def outcomes_path(self) -> Path:
         """``outcomes.jsonl``: what each replica makes of each transactional batch, by the last check."""
         return self.path / OUTCOMES
-
-    @property
-    def logs_path(self) -> Path:
-        """``logs/``, one folder a broker."""
-        return self.path / "logs"
-
-    @property
-    def schedule_path(self) -> Path:
-        """``schedule.json``: what was replayed; only where that was a schedule."""
-        return self.path / SCHEDULE
 
     def broker_snapshot(self, broker: int, snapshot: str) -> Path:
         """A broker's files at a snapshot."""
@@ -137,9 +122,7 @@ class RunFolder:
 
     def write_json(self, path: Path, content: Any) -> None:
         """Replace a JSON file in one step: readers see the old or the new one, never half."""
-        draft = path.with_suffix(path.suffix + ".new")
-        draft.write_text(to_json(content, indent=2) + "\n")
-        draft.replace(path)
+        _replace(path, to_json(content, indent=2) + "\n")
 
     def keep_former_verdict(self, verdict: Any) -> Path | None:
         """Copy ``verdict.json`` to a name with the time when it was given, where it is not the same as ``verdict``.
@@ -163,14 +146,18 @@ class RunFolder:
 
     def write_lines(self, path: Path, lines: Iterable[Any]) -> None:
         """Replace a file of JSON lines in one step."""
-        draft = path.with_suffix(path.suffix + ".new")
-        draft.write_text("".join(to_json(line) + "\n" for line in lines))
-        draft.replace(path)
+        _replace(path, "".join(to_json(line) + "\n" for line in lines))
 
 
-def new_run_id(now: datetime | None = None) -> str:
+def _replace(path: Path, text: str) -> None:
+    draft = path.with_suffix(path.suffix + ".new")
+    draft.write_text(text)
+    draft.replace(path)
+
+
+def new_run_id() -> str:
     """Return a run id: UTC time to the second and four random hex digits, so that two runs never collide."""
-    return f"{now or datetime.now(UTC):{TIME_FORMAT}}-{secrets.token_hex(2)}"
+    return f"{datetime.now(UTC):{TIME_FORMAT}}-{secrets.token_hex(2)}"
 
 
 def create_run_folder(results: Path, target: str, anomaly: str, run_id: str) -> RunFolder:
@@ -196,10 +183,3 @@ def create_run_folder(results: Path, target: str, anomaly: str, run_id: str) -> 
             f"results cannot be written to {results}: {error.strerror or error}; choose another place with --results"
         ) from error
     return RunFolder(path)
-
-
-def point_latest(path: Path) -> None:
-    """Point ``latest`` at a run that has its verdict. Raises OSError where that cannot be."""
-    draft = path.parent / f".{LATEST}-{path.name}"
-    draft.symlink_to(path.name)
-    draft.replace(path.parent / LATEST)

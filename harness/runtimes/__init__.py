@@ -47,50 +47,26 @@ class Row:
 RUNTIMES = {
     LOCAL: Row("harness.runtimes.local", (KAFKA,), frozenset({PORT_BASE, KEEP, COMMAND_CONFIG})),
     DOCKER: Row("harness.runtimes.docker", (KAFKA, REDPANDA), frozenset({PORT_BASE, KEEP, COMMAND_CONFIG, IMAGE})),
-    SSH: Row("harness.runtimes.ssh", (KAFKA,), frozenset({PORT_BASE, KEEP, COMMAND_CONFIG, NODES})),
+    SSH: Row("harness.runtimes.ssh", (KAFKA,), frozenset({PORT_BASE, KEEP, NODES})),
     SIM: Row("harness.runtimes.sim", SIMULATED, frozenset()),
 }
 """Every runtime by its name. A new one is a module and a row."""
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A runtime by its name, what makes it ready, and in words why it was chosen where nobody named it."""
-
-    name: str
-    prepare: Callable[[Wanted], Ready]
-    reason: str | None = None
-
-
-def choose(name: str, wanted: Wanted) -> Choice:
-    """Return the runtime of that name; for `AUTO`, the one for what is wanted. Raises `UsageError` as `find_runtime`.
+def choose(name: str, wanted: Wanted) -> tuple[str, str | None]:
+    """Return the name of the runtime to use, and in words why it was chosen where nobody named it (`AUTO`).
 
     `AUTO` stands for the given hosts; else containers where an image is given, or where an engine answers and an image
     is at hand; else processes. What has no jars can be in containers alone, and what is simulated is in this process.
     """
-    if name != AUTO:
-        return Choice(name, find_runtime(name))
-    name, reason = _chosen(wanted)
-    return Choice(name, find_runtime(name), reason)
+    return _chosen(wanted) if name == AUTO else (name, None)
 
 
 def find_runtime(name: str) -> Callable[[Wanted], Ready]:
     """Return what makes a runtime of that name ready. Raises `UsageError` with the nearest names."""
-    if name == AUTO:
-        return lambda wanted: choose(AUTO, wanted).prepare(wanted)
-    if name not in RUNTIMES:
+    if name not in {AUTO, *RUNTIMES}:
         raise UsageError(nearest("runtime", name, [AUTO, *RUNTIMES]))
-    return RUNTIMES[name].prepare
-
-
-def runtimes_of(system: str) -> tuple[str, ...]:
-    """Return the names of the runtimes that can run brokers of a system."""
-    return tuple(name for name, row in RUNTIMES.items() if system in row.systems)
-
-
-def runtimes_with(option: str) -> tuple[str, ...]:
-    """Return the names of the runtimes that take an option of ``harness run``."""
-    return tuple(name for name, row in RUNTIMES.items() if option in row.options)
+    return lambda wanted: RUNTIMES[choose(name, wanted)[0]].prepare(wanted)
 
 
 def _chosen(wanted: Wanted) -> tuple[str, str]:

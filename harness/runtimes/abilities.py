@@ -1,8 +1,8 @@
 """What not every runtime can do to its brokers: one protocol each, and the `Need` by which a nemesis asks for it.
 
-A runtime implements the protocols of the abilities that it has, and has a table `Need` -> why it is not available here
-(None where it is). A nemesis lists its needs, so that a run without them is refused before anything starts; while it
-acts it gets the ability with `ability`.
+A runtime lists what implements the protocols of the abilities that it has, and has a table `Need` -> why it is not
+available here (None where it is). A nemesis lists its needs, so that a run without them is refused before anything
+starts; while it acts it gets the ability with `ability`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ Ability = TypeVar("Ability")
 
 
 class Need(StrEnum):
-    """What a fault takes that not every runtime has everywhere; the value is the word for it in a refusal."""
+    """What a fault takes that not every runtime has everywhere; the value is the word for it in a refusal.
+
+    A fault may need something else, in words of its own, which the runtimes that have it then have in their tables.
+    """
 
     LINK = "a link of its own for each broker"
     FIREWALL = "a firewall before each broker"
@@ -111,17 +114,19 @@ class AdminApi(Protocol):
 
 
 def ability(runtime: Runtime, protocol: Callable[..., Ability]) -> Ability:
-    """Return the runtime as one that has the ability, a protocol of this module.
+    """Return what of the runtime has the ability, a protocol of this module.
 
     Raises `HarnessError` for a runtime that lacks it.
     """
     # Not annotated as a type: mypy takes none that is abstract.
-    if not isinstance(runtime, cast("type[Ability]", protocol)):
-        raise HarnessError(f"brokers of this runtime have no {protocol.__name__}: {protocol.__doc__}")
-    return runtime
+    kind = cast("type[Ability]", protocol)
+    for one in runtime.abilities:
+        if isinstance(one, kind):
+            return one
+    raise HarnessError(f"brokers of this runtime have no {protocol.__name__}: {protocol.__doc__}")
 
 
-def raise_if_lacking(wanted: Wanted, why_lacking: Mapping[Need, Callable[[], str | None]]) -> None:
+def raise_if_lacking(wanted: Wanted, why_lacking: Mapping[str, Callable[[], str | None]]) -> None:
     """Ask for each need why it cannot be had here. Raises `UsageError` with the first reason."""
     for need in sorted(wanted.needs):
         reason = why_lacking[need]() if need in why_lacking else "this runtime has no such thing"

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from harness.brokers.protocol.wire import Address
+from harness.host.ports import free_ports
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from harness.brokers.protocol.security import Security
-    from harness.brokers.protocol.wire import Address
     from harness.host.clock import Clock, RealClock
     from harness.host.java import Java
     from harness.host.nodes import Access
-    from harness.runtimes.abilities import Need
     from harness.targets import Target
     from harness.targets.jars import JarSet
 
@@ -37,10 +38,16 @@ class ClusterSpec:
     brokers: tuple[int, ...] = (1, 2, 3)
     controllers: tuple[int, ...] = (1,)
     ports: tuple[int, ...] = ()
-    needs: frozenset[Need] = frozenset()
+    needs: frozenset[str] = frozenset()
     security: Security | None = None
     clock: Clock | None = None
     seed: int = 0
+
+    def log_path(self, broker: int) -> Path:
+        """Return where the broker's log goes, in a folder that is there."""
+        path = self.logs_dir / str(broker) / "server.log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
 
 
 @dataclass(frozen=True)
@@ -53,7 +60,7 @@ class Wanted:
     target: Target
     java: Java
     on_progress: Callable[[int, int], None]
-    needs: frozenset[Need] = frozenset()
+    needs: frozenset[str] = frozenset()
     image: str | None = None
     access: Access | None = None
 
@@ -71,6 +78,13 @@ class Ready:
     jars: JarSet | None = None
     is_resumable: bool = True
     clock: Callable[[RealClock], Clock] = lambda real: real
+
+
+def listeners(spec: ClusterSpec, host: Callable[[int], str]) -> tuple[dict[int, Address], dict[int, Address]]:
+    """Return where each broker listens for clients, and each controller for brokers; ``host`` is where a node is."""
+    numbers = iter(spec.ports or free_ports(len(spec.brokers) + len(spec.controllers)))
+    brokers = {broker: Address(host(broker), next(numbers), spec.security) for broker in spec.brokers}
+    return brokers, {node: Address(host(node), next(numbers)) for node in spec.controllers}
 
 
 def bootstrap_servers(runtime: Runtime) -> str:
@@ -94,6 +108,11 @@ class Runtime(Protocol):
     @property
     def brokers(self) -> Sequence[int]:
         """Node ids, in order."""
+        ...
+
+    @property
+    def abilities(self) -> Sequence[object]:
+        """What implements protocols of `harness.runtimes.abilities`: this runtime, or parts of it."""
         ...
 
     def start_cluster(self) -> None:

@@ -16,16 +16,16 @@ from contextlib import contextmanager, suppress
 from importlib.resources import files
 from pathlib import PurePath
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.brokers.protocol.wire import Address
 from harness.errors import BootError, HarnessError
 from harness.host import commands, engine, leftovers, ports
 from harness.host.elsewhere import COMPOSE_FILE
-from harness.runtimes import firewall, netem
+from harness.runtimes import namespaces
 from harness.runtimes.abilities import Need, raise_if_lacking
-from harness.runtimes.base import Ready
-from harness.runtimes.log_dir import COPY_ATTEMPTS
+from harness.runtimes.base import Ready, listeners
+from harness.runtimes.log_dir import copy_when_still
 from harness.runtimes.reach import Reach
 from harness.runtimes.recipe import CLIENT_PORT, recipe_for, service
 from harness.runtimes.server_log import tail
@@ -53,14 +53,14 @@ def _why_no_firewall() -> str | None:
     """Rules are set from this host in the network namespaces of the containers, which takes root and nsenter."""
     if os.geteuid() != 0:
         return "setting rules in a container's network namespace needs root: run as root"
-    missing = [command for command in ("nsenter", firewall.TABLES) if commands.find(command) is None]
+    missing = [command for command in ("nsenter", namespaces.TABLES) if commands.find(command) is None]
     return f"there is no `{missing[0]}` command: apt-get install util-linux iptables" if missing else None
 
 
-WHY_NOT = {
+WHY_NOT: dict[str, Callable[[], str | None]] = {
     Need.LINK: lambda: None,
     Need.FIREWALL: _why_no_firewall,
-    Need.DELAY: lambda: _why_no_firewall() or netem.why_impossible(),
+    Need.DELAY: lambda: _why_no_firewall() or namespaces.why_not_slow(),
     Need.DISK: lambda: "containers share the disk of the engine; --runtime local has one",
     Need.CLOCK: lambda: "containers share the clock of their host; --runtime local has one",
 }
@@ -113,6 +113,7 @@ class DockerRuntime:
         Raises `UsageError` for a login that brokers of the image cannot be given.
         """
         self._spec = spec
+        self.brokers = spec.brokers
         self._recipe = recipe
         self._client = client
         self._compose = tuple(compose)
@@ -122,13 +123,10 @@ class DockerRuntime:
         self._containers: dict[int, Container] = {}
         self._running: set[int] = set()
         self._paused: set[int] = set()
-        self._delayed: set[int] = set()
         self._reach = Reach(spec.controllers)
-        numbers = spec.ports or ports.free_ports(len(spec.brokers))
-        self._addresses = {
-            broker: Address(ports.LOOPBACK, number, spec.security)
-            for broker, number in zip(spec.brokers, numbers, strict=False)
-        }
+        faults = namespaces.NamespaceFaults(spec.brokers, self._inside, self._inner_address, self._reach)
+        self.abilities = (self, faults)
+        self._addresses, _ = listeners(spec, lambda _: ports.LOOPBACK)
         self._configurations = {
             broker: recipe.configure(spec, broker, self._addresses[broker]) for broker in spec.brokers
         }
@@ -136,11 +134,6 @@ class DockerRuntime:
         self._admin_addresses = {
             broker: Address(ports.LOOPBACK, number) for broker, number in zip(spec.brokers, admin_ports, strict=False)
         }
-
-    @property
-    def brokers(self) -> Sequence[int]:
-        """Node ids, in order."""
-        return self._spec.brokers
 
     def address(self, broker: int) -> Address:
         """Where clients reach this broker."""
@@ -223,27 +216,6 @@ class DockerRuntime:
             self._network().connect(self._containers[broker], aliases=[service(broker)])
         self._reach.heal(broker)
 
-    def block(self, links: Sequence[tuple[int, int]]) -> None:
-        """Have a firewall in each second broker's container drop what the first sends."""
-        self._reach.block(links)
-        firewall.block(self._inside, self._inner_address, links)
-
-    def lose(self, broker: int, fraction: float) -> None:
-        """Have a firewall in the broker's container drop packets at random."""
-        firewall.lose(self._inside(broker), fraction)
-
-    def delay(self, broker: int, delay_ms: int) -> None:
-        """Have the container's own interface hold packets up."""
-        netem.delay(self._inside(broker), delay_ms)
-        self._delayed.add(broker)
-
-    def clear_links(self) -> None:
-        """Empty every firewall, and let interfaces be fast."""
-        firewall.clear(self._inside, self.brokers)
-        while self._delayed:
-            netem.clear(self._inside(self._delayed.pop()))
-        self._reach.clear()
-
     def is_up(self, broker: int) -> bool:
         """Whether the broker's container is meant to run, and to be reached."""
         return broker in self._running - self._paused and self._reach.has(broker)
@@ -264,25 +236,24 @@ class DockerRuntime:
     def copy_partition(self, broker: int, topic: str, partition: int, destination: Path) -> None:
         """Copy a partition's segments, transaction indexes, producer snapshots and epochs.
 
-        Until two copies in a row have the same files: a cleaner that swaps segments makes some vanish under one.
-        Raises `HarnessError` when they never hold still.
+        Until two copies in a row have the same files. Raises `HarnessError` when they never hold still.
         """
         source = self._recipe.folder(topic, partition)
         held: dict[str, int] | None = None
-        for _ in range(COPY_ATTEMPTS):
-            shutil.rmtree(destination, ignore_errors=True)
-            destination.mkdir(parents=True)
+
+        def copy() -> bool:
+            nonlocal held
+            before = held
             try:
                 with self._archive(broker, source) as tar:
-                    found = _extract(tar, destination, lambda path: self._recipe.is_wanted(path, partition))
+                    held = _extract(tar, destination, lambda path: self._recipe.is_wanted(path, partition))
             except engine.NotThereError as error:
                 raise HarnessError(f"broker {broker} has no folder of {topic}-{partition}: {error}") from error
             except tarfile.ReadError:
-                continue
-            if found == held:
-                return
-            held = found
-        raise HarnessError(f"the files of {topic}-{partition} on broker {broker} never held still for a copy")
+                return False
+            return held == before
+
+        copy_when_still(copy, destination, f"{topic}-{partition} on broker {broker}")
 
     def copy_checkpoints(self, broker: int, destination: Path) -> None:
         """Copy the log directory's checkpoints and ``meta.properties``; one not written yet is left out."""
@@ -302,8 +273,7 @@ class DockerRuntime:
             self._running.clear()
         try:
             for broker, container in containers.items():
-                path = self._spec.logs_dir / str(broker) / "server.log"
-                path.parent.mkdir(parents=True, exist_ok=True)
+                path = self._spec.log_path(broker)
                 with engine.errors_as(f"the log of broker {broker} cannot be read"), path.open("wb") as log:
                     log.writelines(container.logs(stream=True, follow=False))
         finally:
@@ -368,16 +338,17 @@ class DockerRuntime:
 
     def _inside(self, broker: int) -> list[str]:
         """Return what a command line begins with to run in the network namespace of a container."""
-        with engine.errors_as(f"broker {broker} cannot be looked at"):
-            self._containers[broker].reload()
-        return ["nsenter", "--target", str(self._containers[broker].attrs["State"]["Pid"]), "--net", "--"]
+        return ["nsenter", "--target", str(self._attributes(broker)["State"]["Pid"]), "--net", "--"]
 
     def _inner_address(self, broker: int) -> str:
         """Return the address by which the other containers see this one."""
+        (network,) = self._attributes(broker)["NetworkSettings"]["Networks"].values()
+        return str(network["IPAddress"])
+
+    def _attributes(self, broker: int) -> dict[str, Any]:
         with engine.errors_as(f"broker {broker} cannot be looked at"):
             self._containers[broker].reload()
-        (network,) = self._containers[broker].attrs["NetworkSettings"]["Networks"].values()
-        return str(network["IPAddress"])
+        return self._containers[broker].attrs
 
     def _configure(self, broker: int) -> None:
         content = self._configurations[broker].encode()

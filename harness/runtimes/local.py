@@ -11,23 +11,22 @@ import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from harness.brokers.protocol.wire import Address
 from harness.errors import BootError, HarnessError
 from harness.host import disk, leftovers, network, ports
-from harness.runtimes import faketime, firewall, netem
+from harness.runtimes import faketime, namespaces
 from harness.runtimes.abilities import Need, raise_if_lacking
-from harness.runtimes.base import Ready
-from harness.runtimes.log_dir import COPY_ATTEMPTS, LOG_DIR_FILES, is_live
+from harness.runtimes.base import Ready, listeners
+from harness.runtimes.log_dir import LOG_DIR_FILES, copy_when_still, is_live
 from harness.runtimes.reach import Reach
 from harness.runtimes.server_log import tail
 from harness.targets import kafka
 from harness.targets.jars import jars_for
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from harness.host.network import Network
@@ -36,10 +35,10 @@ if TYPE_CHECKING:
 FORMAT_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
 SHUTDOWN_TIMEOUT_S = 60.0
-WHY_NOT = {
+WHY_NOT: dict[str, Callable[[], str | None]] = {
     Need.LINK: network.why_impossible,
-    Need.FIREWALL: firewall.why_impossible,
-    Need.DELAY: netem.why_impossible,
+    Need.FIREWALL: namespaces.why_no_firewall,
+    Need.DELAY: namespaces.why_not_slow,
     Need.DISK: disk.why_impossible,
     Need.CLOCK: faketime.why_impossible,
 }
@@ -67,34 +66,23 @@ class LocalRuntime:
     def __init__(self, spec: ClusterSpec, java: Path, classpath: str, links: Network | None = None) -> None:
         """Remember the parts; no broker runs yet. With ``links``, brokers run in its namespaces."""
         self._spec = spec
+        self.brokers = spec.brokers
         self._java = java
         self._classpath = classpath
         self._network = links
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._paused: set[int] = set()
         self._doomed: set[int] = set()
-        self._delayed: set[int] = set()
         self._reach = Reach(spec.controllers)
+        faults = namespaces.NamespaceFaults(spec.brokers, links.prefix, links.address, self._reach) if links else None
+        self.abilities = (self, faults)
         # Given to every process by name: one that inherits the environment fails to start (EFAULT) while
         # another thread changes it, as pyspark does.
         self._environment = dict(os.environ)
-        nodes = (*spec.brokers, *spec.controllers)
-        numbers = spec.ports or ports.free_ports(len(nodes))
-        hosts = [links.address(node) if links else ports.LOOPBACK for node in nodes]
-        addresses = [Address(host, number) for host, number in zip(hosts, numbers, strict=True)]
-        count = len(spec.brokers)
-        self._addresses = {
-            b: replace(at, security=spec.security) for b, at in zip(spec.brokers, addresses, strict=False)
-        }
+        self._addresses, self._controllers = listeners(spec, links.address if links else lambda _: ports.LOOPBACK)
         # Brokers that ask clients for a login have a listener for each other that does not.
-        inner = ports.free_ports(count) if spec.security else []
+        inner = ports.free_ports(len(spec.brokers)) if spec.security else []
         self._inner = {b: Address(self._addresses[b].host, port) for b, port in zip(spec.brokers, inner, strict=False)}
-        self._controllers = dict(zip(spec.controllers, addresses[count:], strict=True))
-
-    @property
-    def brokers(self) -> Sequence[int]:
-        """Node ids, in order."""
-        return self._spec.brokers
 
     def address(self, broker: int) -> Address:
         """Where clients reach this broker."""
@@ -121,11 +109,9 @@ class LocalRuntime:
 
     def start(self, broker: int) -> None:
         """Start a broker on the data it has; it is not ready yet when this returns."""
-        log_path = self._log_path(broker)
-        log_path.parent.mkdir(parents=True, exist_ok=True)
         # It becomes java: the process id is the broker's own.
         prefix = self._network.prefix(broker) if self._network else []
-        with log_path.open("ab") as log:
+        with self._spec.log_path(broker).open("ab") as log:
             self._processes[broker] = subprocess.Popen(
                 [*prefix, *self._command(kafka.BROKER_CLASS, str(self._properties_path(broker)))],
                 stdin=subprocess.DEVNULL,
@@ -164,37 +150,14 @@ class LocalRuntime:
 
     def cut(self, broker: int) -> None:
         """Take the link of the broker's namespace down. Raises `HarnessError` where it has none."""
-        links = self._links_of(f"broker {broker}")
+        links = self._links_of(broker)
         self._reach.cut(broker)
         links.cut(broker)
 
     def heal(self, broker: int) -> None:
         """Take the link up again."""
-        self._links_of(f"broker {broker}").heal(broker)
+        self._links_of(broker).heal(broker)
         self._reach.heal(broker)
-
-    def block(self, links: Sequence[tuple[int, int]]) -> None:
-        """Have the firewall of each second broker drop what the first sends."""
-        inside = self._links_of("a broker")
-        self._reach.block(links)
-        firewall.block(inside.prefix, inside.address, links)
-
-    def lose(self, broker: int, fraction: float) -> None:
-        """Have the broker's firewall drop packets at random."""
-        firewall.lose(self._links_of(f"broker {broker}").prefix(broker), fraction)
-
-    def delay(self, broker: int, delay_ms: int) -> None:
-        """Have the broker's own interface hold packets up."""
-        netem.delay(self._links_of(f"broker {broker}").prefix(broker), delay_ms)
-        self._delayed.add(broker)
-
-    def clear_links(self) -> None:
-        """Empty every firewall, and let interfaces be fast."""
-        inside = self._links_of("a broker").prefix
-        firewall.clear(inside, self.brokers)
-        while self._delayed:
-            netem.clear(inside(self._delayed.pop()))
-        self._reach.clear()
 
     def fill_disk(self, broker: int) -> None:
         """Fill the file system that the broker's data are on; it may end by itself from now on."""
@@ -224,37 +187,33 @@ class LocalRuntime:
                 del self._processes[broker]
             elif code is not None:
                 raise BootError(
-                    f"broker {broker} ended by itself ({_ending(code)}); the end of {self._log_path(broker)}:\n"
+                    f"broker {broker} ended by itself ({_ending(code)}); the end of {self._spec.log_path(broker)}:\n"
                     + self.log_tail(broker)
                 )
 
     def log_tail(self, broker: int) -> str:
         """Return the broker's last log lines, indented."""
         try:
-            return tail(self._log_path(broker).read_text(errors="replace"))
+            return tail(self._spec.log_path(broker).read_text(errors="replace"))
         except FileNotFoundError:
             return "  (no log)"
 
     def copy_partition(self, broker: int, topic: str, partition: int, destination: Path) -> None:
         """Copy a partition's segments, transaction indexes, producer snapshots and epochs.
 
-        A cleaner that swaps segments meanwhile makes files vanish under the copy: it is then made again,
-        until one copy sees the same set of files before and after. Raises `HarnessError` when the files
-        never hold still.
+        Until a copy sees the same set of files before and after. Raises `HarnessError` when they never hold still.
         """
         source = self._log_dir(broker) / f"{topic}-{partition}"
         if not source.is_dir():
             raise HarnessError(f"broker {broker} has no folder of {topic}-{partition}: {source}")
-        for _ in range(COPY_ATTEMPTS):
-            shutil.rmtree(destination, ignore_errors=True)
-            destination.mkdir(parents=True)
+
+        def copy() -> bool:
             before = _live_files(source)
-            with suppress(FileNotFoundError):
-                for name in before:
-                    shutil.copyfile(source / name, destination / name)
-                if _live_files(source) == before:
-                    return
-        raise HarnessError(f"the files of {topic}-{partition} on broker {broker} never held still for a copy")
+            for name in before:
+                shutil.copyfile(source / name, destination / name)
+            return _live_files(source) == before
+
+        copy_when_still(copy, destination, f"{topic}-{partition} on broker {broker}")
 
     def copy_checkpoints(self, broker: int, destination: Path) -> None:
         """Copy the log directory's checkpoints and ``meta.properties``; one not written yet is left out."""
@@ -284,10 +243,10 @@ class LocalRuntime:
         if need not in self._spec.needs:
             raise HarnessError(f"the brokers of this run were started without {need}")
 
-    def _links_of(self, whose: str) -> Network:
+    def _links_of(self, broker: int) -> Network:
         if self._network is None:
             raise HarnessError(
-                f"{whose} cannot be cut off: brokers of this run share the host's loopback interface;"
+                f"broker {broker} cannot be cut off: brokers of this run share the host's loopback interface;"
                 " it takes a network namespace for each"
             )
         return self._network
@@ -345,9 +304,6 @@ class LocalRuntime:
 
     def _clock_path(self, broker: int) -> Path:
         return self._home(broker) / "clock"
-
-    def _log_path(self, broker: int) -> Path:
-        return self._spec.logs_dir / str(broker) / "server.log"
 
 
 def _listener(name: str, address: Address) -> kafka.Listener:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from harness.runtimes.base import ClusterSpec, Wanted
     from harness.targets import Target
 
-NOT_MODELLED: Final = "simulated brokers know no such fault: {}"
-
 RULES: Final[Mapping[str, ClusterRules]] = {
     SIM_KAFKA: ClusterRules(),
     SIM_REDPANDA: ClusterRules(compactor=REDPANDA, coordinated=True),
@@ -65,6 +63,7 @@ class SimRuntime:
         if not isinstance(spec.clock, VirtualClock):
             raise TypeError("simulated brokers need a clock of their own")
         self.brokers: Sequence[int] = spec.brokers
+        self.abilities = (self,)
         self.cluster = SimCluster(spec.clock, Random(f"cluster {spec.seed}"), spec.brokers, spec.settings, rules)  # noqa: S311
         self.coordinator = Coordinator(self.cluster)
         self._seed = spec.seed
@@ -139,7 +138,7 @@ class SimRuntime:
         held = self.cluster.partitions[topic, partition]
         if broker in held.replication.replicas:
             replica = self.cluster.served(held, broker) if self.is_up(broker) else held.replica(broker)
-            write_replica(destination, replica, self.cluster.sizes.bytes_of)
+            write_replica(destination, replica)
 
     def copy_checkpoints(self, broker: int, destination: Path) -> None:
         """Write the checkpoints and ``meta.properties`` of the broker's log directory."""

@@ -8,20 +8,19 @@ node: the firewall drops what goes to or comes from those, so that the harness c
 from __future__ import annotations
 
 import shlex
-import shutil
 import stat
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from harness.brokers.protocol.wire import Address
 from harness.errors import BootError, HarnessError, UsageError
-from harness.host import java, node_firewall, ports
+from harness.host import java, node_firewall
 from harness.host.elsewhere import NODES_FILE
 from harness.host.node_runs import log_in, log_out, node_marker, on_each, remove, run_dir
 from harness.runtimes.abilities import Need, raise_if_lacking
-from harness.runtimes.base import Ready
-from harness.runtimes.log_dir import COPY_ATTEMPTS, LOG_DIR_FILES, is_live
+from harness.runtimes.base import Ready, listeners
+from harness.runtimes.log_dir import LOG_DIR_FILES, copy_when_still, is_live
+from harness.runtimes.namespaces import at_random
 from harness.runtimes.reach import Reach
 from harness.runtimes.server_log import tail
 from harness.targets import kafka
@@ -31,11 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from harness.brokers.protocol.wire import Address
     from harness.host.nodes import Access, Connection
     from harness.runtimes.base import ClusterSpec, Wanted
     from harness.targets.jars import JarSet
-
-T = TypeVar("T")
 
 JAR_CACHE = ".cache/compaction-harness/jars"
 LOOK_EVERY_S, LOOK_TIMEOUT_S = 1.0, 10.0
@@ -46,7 +44,7 @@ IS_ALIVE = "is_alive() { [ -r /proc/$1/stat ] && ! grep -q ') Z ' /proc/$1/stat;
 """A process that has ended and was not waited for yet is none."""
 
 
-WHY_NOT: dict[Need, Callable[[], str | None]] = {
+WHY_NOT: dict[str, Callable[[], str | None]] = {
     Need.LINK: lambda: None,
     Need.FIREWALL: lambda: None,
     Need.DELAY: lambda: "the interface of a node is others' too",
@@ -86,9 +84,8 @@ class SshRuntime:
         """Remember the parts; no node is logged in to yet. Raises `UsageError` where hosts and brokers do not match."""
         if len(access.nodes) != len(spec.brokers):
             raise UsageError(f"{len(spec.brokers)} brokers need as many hosts, and {len(access.nodes)} are given")
-        if spec.security is not None:
-            raise UsageError("--command-config is for brokers on this host or in containers: leave it out with ssh")
         self._spec = spec
+        self.brokers = spec.brokers
         self._access = access
         self._jars = jars
         self._now_s = now_s
@@ -97,16 +94,9 @@ class SshRuntime:
         self._process_ids: dict[int, int] = {}
         self._paused: set[int] = set()
         self._reach = Reach(spec.controllers)
-        numbers = spec.ports or ports.free_ports(len(spec.brokers) + len(spec.controllers))
+        self.abilities = (self,)
         hosts = dict(zip(spec.brokers, (node.host for node in access.nodes), strict=True))
-        self._addresses = {b: Address(hosts[b], number) for b, number in zip(spec.brokers, numbers, strict=False)}
-        after = numbers[len(spec.brokers) :]
-        self._controllers = {b: Address(hosts[b], number) for b, number in zip(spec.controllers, after, strict=True)}
-
-    @property
-    def brokers(self) -> Sequence[int]:
-        """Node ids, in order."""
-        return self._spec.brokers
+        self._addresses, self._controllers = listeners(spec, hosts.__getitem__)
 
     def address(self, broker: int) -> Address:
         """Where clients reach this broker."""
@@ -176,7 +166,7 @@ class SshRuntime:
     def cut(self, broker: int) -> None:
         """Have the node's firewall drop whatever goes to or comes from a port of this cluster."""
         self._reach.cut(broker)
-        node_firewall.cut(self._connections[broker], self._spec.run_id, self._ports())
+        self._drop(broker)
 
     def heal(self, broker: int) -> None:
         """Take the node's rules back."""
@@ -187,12 +177,11 @@ class SshRuntime:
         """Have the firewall of each second broker's node drop what the first sends to a port of this cluster."""
         self._reach.block(links)
         for source, hearer in links:
-            host = self._addresses[source].host
-            node_firewall.block(self._connections[hearer], self._spec.run_id, self._ports(), host)
+            self._drop(hearer, "-s", self._addresses[source].host)
 
     def lose(self, broker: int, fraction: float) -> None:
         """Have the node's firewall drop packets of this cluster's ports at random."""
-        node_firewall.lose(self._connections[broker], self._spec.run_id, self._ports(), fraction)
+        self._drop(broker, *at_random(fraction))
 
     def clear_links(self) -> None:
         """Take every node's rules back."""
@@ -225,18 +214,14 @@ class SshRuntime:
         """
         source = f"{self._home(broker)}/data/{topic}-{partition}"
         files = self._connections[broker].files
-        for _ in range(COPY_ATTEMPTS):
-            shutil.rmtree(destination, ignore_errors=True)
-            destination.mkdir(parents=True)
+
+        def copy() -> bool:
             before = self._live_files(broker, source)
-            try:
-                for name in before:
-                    files.get(f"{source}/{name}", str(destination / name))
-            except FileNotFoundError:
-                continue
-            if self._live_files(broker, source) == before:
-                return
-        raise HarnessError(f"the files of {topic}-{partition} on broker {broker} never held still for a copy")
+            for name in before:
+                files.get(f"{source}/{name}", str(destination / name))
+            return self._live_files(broker, source) == before
+
+        copy_when_still(copy, destination, f"{topic}-{partition} on broker {broker}")
 
     def copy_checkpoints(self, broker: int, destination: Path) -> None:
         """Copy the log directory's checkpoints and ``meta.properties``; one not written yet is left out."""
@@ -300,17 +285,16 @@ class SshRuntime:
         return {e.filename: e.st_size or 0 for e in entries if is_live(e.filename) and stat.S_ISREG(e.st_mode or 0)}
 
     def _store_log(self, broker: int) -> None:
-        path = self._spec.logs_dir / str(broker) / "server.log"
-        path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            self._connections[broker].files.get(f"{self._home(broker)}/server.log", str(path))
+            self._connections[broker].files.get(f"{self._home(broker)}/server.log", str(self._spec.log_path(broker)))
         except FileNotFoundError:
             return
         except (OSError, EOFError) as error:
             raise HarnessError(f"the log of broker {broker} cannot be had: {error}") from error
 
-    def _ports(self) -> list[int]:
-        return sorted({at.port for at in (*self._addresses.values(), *self._controllers.values())})
+    def _drop(self, broker: int, *which: str) -> None:
+        ports = sorted({at.port for at in (*self._addresses.values(), *self._controllers.values())})
+        node_firewall.drop(self._connections[broker], self._spec.run_id, ports, which)
 
     def _home(self, broker: int) -> str:
         return f"{run_dir(self._spec.run_id)}/broker-{broker}"

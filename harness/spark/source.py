@@ -29,7 +29,7 @@ from __future__ import annotations
 import glob
 import logging
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -119,32 +119,30 @@ class KafkaSegments(DataSource):
         table_schema = _table_schema(self._table)
         wanted = to_arrow_schema(schema)
         _refuse_unknown(wanted.names, table_schema)
-        for field in from_arrow_schema(pa.schema([table_schema.field(name) for name in wanted.names])):
-            if schema[field.name].dataType != field.dataType:
-                raise UsageError(f"column {field.name} is of type {field.dataType.simpleString()}")
+        for expected in from_arrow_schema(pa.schema([table_schema.field(name) for name in wanted.names])):
+            if schema[expected.name].dataType != expected.dataType:
+                raise UsageError(f"column {expected.name} is of type {expected.dataType.simpleString()}")
         return _Reader(path, dict(self.options), self._table, self._tombstones, wanted)
 
 
+@dataclass
 class _Reader(DataSourceReader):
-    def __init__(
-        self, path: str, options: Mapping[str, str], table: Table, tombstones: Tombstones, schema: pa.Schema
-    ) -> None:
-        self._path = path
-        self._options = options
-        self._table: Table = table
-        self._tombstones: Tombstones = tombstones
-        self._schema = schema
-        self._filters: list[Filter] = []
+    path: str
+    options: Mapping[str, str]
+    table: Table
+    tombstones: Tombstones
+    schema: pa.Schema
+    filters: list[Filter] = field(default_factory=list)
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  (Spark's name)
         """Keep what may spare files. Spark still has to apply all: a file may hold other rows too."""
-        self._filters = filters
+        self.filters = filters
         return filters
 
     def partitions(self) -> list[InputPartition]:
         """Return the files, one each."""
-        found = find_files(self._path, self._options)
-        files = [file for file in found if all(_may_hold(file, one) for one in self._filters)]
+        found = find_files(self.path, self.options)
+        files = [file for file in found if all(_may_hold(file, one) for one in self.filters)]
         return [InputPartition(file) for file in files]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -152,17 +150,17 @@ class _Reader(DataSourceReader):
         file: SegmentFile | None = partition.value
         if file is None:
             return
-        columns = [name for name in self._schema.names if name not in PLACE.names]
+        columns = [name for name in self.schema.names if name not in PLACE.names]
         place = _place(file)
         with file.path.open("rb", buffering=0) as opened:
-            for batch in read_table(opened, self._table, columns, source=str(file.path), tombstones=self._tombstones):
+            for batch in read_table(opened, self.table, columns, source=str(file.path), tombstones=self.tombstones):
                 arrays = [
-                    pa.repeat(pa.scalar(place[field.name], field.type), batch.num_rows)
-                    if field.name in place
-                    else batch.column(field.name).cast(field.type)
-                    for field in self._schema
+                    pa.repeat(pa.scalar(place[one.name], one.type), batch.num_rows)
+                    if one.name in place
+                    else batch.column(one.name).cast(one.type)
+                    for one in self.schema
                 ]
-                yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+                yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
 def find_files(pattern: str, conf: Mapping[str, str] | None = None) -> list[SegmentFile]:

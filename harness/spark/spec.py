@@ -10,15 +10,41 @@ from typing import TYPE_CHECKING
 
 from harness.host.java import find_java
 from harness.host.leftovers import SPARK_MARKER, process_marker
-from harness.spark.flags import DRIVER_MEMORY, HEAP_FLAGS, JVM_FLAGS
-from harness.spark.jvm import start_jvm
+from harness.spark.jvm import DRIVER_MEMORY, HEAP_FLAGS, JVM_FLAGS, start_jvm
 from harness.spark.options import SparkOptions
-from harness.spark.rules import excluded_rules
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Mapping
     from pathlib import Path
+
+_OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer"
+_UNUSED_RULES = """
+    BooleanSimplification CheckCartesianProducts CleanUpTempCTEInfo CollapseGroupedSumOfCount CollapseProject
+    CollapseRepartition CollapseWindow ColumnPruning CombineConcats CombineTypedFilters CombineUnions
+    ConstantFolding ConstantPropagation ConvertToLocalRelation CostBasedJoinReorder DecimalAggregates
+    EliminateAggregateFilter EliminateDistinct EliminateLimits EliminateMapObjects EliminateOffsets
+    EliminateOuterJoin EliminateSerialization EliminateSorts EliminateWindowPartitions FoldablePropagation
+    GenerateOptimization InferFiltersFromConstraints InferFiltersFromGenerate InferWindowGroupLimit
+    InjectRuntimeFilter InlineCTE LikeSimplification LimitPushDown LimitPushDownThroughWindow NullDownPropagation
+    NullPropagation ObjectSerializerPruning OptimizeCsvJsonExprs OptimizeExpand OptimizeIn OptimizeJoinCondition
+    OptimizeOneRowPlan OptimizeOneRowRelationSubquery OptimizeRand OptimizeRepartition OptimizeUpdateFields
+    OptimizeWindowFunctions Optimizer$UpdateCTERelationStats PropagateEmptyRelation PruneFilters
+    PullOutNestedDataOuterRefExpressions PullUpProjectAliasThroughWindow PushDownJoinThroughUnion
+    PushDownLeftSemiAntiJoin PushDownPredicates PushExtraPredicateThroughJoin PushFoldableIntoBranches
+    PushLeftSemiLeftAntiThroughJoin PushPredicateThroughJoin PushPredicateThroughNonJoin
+    PushProjectionThroughLimitAndOffset PushProjectionThroughUnion PushdownPredicatesAndPruneColumnsForCTEDef
+    ReassignLambdaVariableID RemoveLiteralFromGroupExpressions RemoveNoopOperators RemoveNoopUnion
+    RemoveRedundantAggregates RemoveRedundantAliases RemoveRedundantSorts RemoveRepetitionFromGroupExpressions
+    ReorderAssociativeOperator ReorderJoin ReplaceNullWithFalseInPredicate RewriteNonCorrelatedExists
+    SimplifyBinaryComparison SimplifyCaseConversionExpressions SimplifyCasts SimplifyConditionals
+    SimplifyDateTimeConversions SimplifyExtractValueOps TransposeWindow UnwrapCastInBinaryComparison
+"""  # fmt: skip
+"""Rules that Spark's optimizer leaves out.
+
+On thousands of rows a rule costs more than it can save: looking for its pattern in some thirty plans, cold, in a
+JVM that lives for seconds. Spark ignores names that a version does not have, and keeps what a plan cannot do without.
+"""
 
 SMALL_DATA = {
     # A run folder holds thousands of records: what costs time is planning and compiling, not data.
@@ -29,7 +55,7 @@ SMALL_DATA = {
     # Otherwise each join and aggregate serializes itself, to clean a closure that need not be cleaned.
     "spark.sql.execution.usePartitionEvaluator": "true",
     "spark.sql.lightweightPlanChangeValidation": "false",
-    "spark.sql.optimizer.excludedRules": excluded_rules(),
+    "spark.sql.optimizer.excludedRules": ",".join(f"{_OPTIMIZER}.{name}" for name in _UNUSED_RULES.split()),
     # A broadcast would be computed when a check is planned, before there is anything to read.
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     # Otherwise every column expression asks the JVM for a stack trace to go with it.

@@ -7,6 +7,7 @@ run is in `harness.runtimes`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
 from harness.brokers.protocol.admin import Admin
@@ -141,17 +142,11 @@ class System:
     least_window_s: float = 0.0
 
 
+_MODULES = {KAFKA: "kafka", REDPANDA: "redpanda", **dict.fromkeys(SIMULATED, "simulated")}
+"""Each has ``SYSTEMS``, and is imported only where it is needed: models and HTTP clients take a while."""
+
+
 def find_system(name: str) -> System:
     """Return the system of a target by `Target.system`."""
-    if name in SIMULATED:
-        from harness.systems.simulated import SYSTEMS  # noqa: PLC0415  (models, only where needed)
-
-        return SYSTEMS[name]
-    if name == REDPANDA:
-        from harness.systems.redpanda import SYSTEM  # noqa: PLC0415  (it takes an HTTP client, which takes a while)
-
-        return SYSTEM
-    assert name == KAFKA  # noqa: S101  (a row of the table of targets)
-    from harness.systems.kafka import SYSTEM  # noqa: PLC0415
-
-    return SYSTEM
+    systems: Mapping[str, System] = import_module(f"{__name__}.{_MODULES[name]}").SYSTEMS
+    return systems[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.brokers.protocol.replica import WireReader
@@ -9,6 +10,7 @@ from harness.brokers.protocol.wire import Connection
 from harness.plan.timers import DAY_MS, FREEZE
 from harness.runtimes.base import live_addresses
 from harness.systems import System
+from harness.targets import KAFKA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,74 +27,72 @@ CLEANER_BACKOFF, A_LONG_REST_MS = "log.cleaner.backoff.ms", str(DAY_MS)
 """Setting it has the cleaner look once more, and then no more for as long."""
 
 
+@dataclass
 class KafkaControl:
     """Implements `harness.systems.Control`."""
 
-    coordinator = TRANSACTION_STATE
-
-    def __init__(self, runtime: Runtime, admin: Admin) -> None:
-        """Remember whom to ask."""
-        self._runtime = runtime
-        self._admin = admin
+    runtime: Runtime
+    admin: Admin
+    coordinator: TopicPartition = TRANSACTION_STATE
 
     def registered(self) -> set[int]:
         """Return the brokers that the metadata has: registered, and not fenced."""
-        return self._admin.brokers()
+        return self.admin.brokers()
 
     def active_controller(self) -> int | None:
         """Return who leads the quorum."""
-        return self._admin.active_controller()
+        return self.admin.active_controller()
 
     def states(self, topics: Sequence[str]) -> dict[TopicPartition, PartitionState]:
         """Return the metadata; in sync is who is in the ISR."""
-        return self._admin.partitions(topics)
+        return self.admin.partitions(topics)
 
     def lead(self, orders: Mapping[TopicPartition, Sequence[int]]) -> None:
         """Reassign replicas; their order makes the preferred leader."""
-        self._admin.reassign(orders)
+        self.admin.reassign(orders)
 
     def leads(self, orders: Mapping[TopicPartition, Sequence[int]]) -> bool:
         """Look at every broker's metadata: a client that asks one which does not know yet is sent to the old leader."""
         topics = sorted({topic for topic, _ in orders})
-        views = [self._admin.partitions(topics, at=address) for address in live_addresses(self._runtime)]
+        views = [self.admin.partitions(topics, at=address) for address in live_addresses(self.runtime)]
         late = [tp for tp, order in orders.items() if any(tp not in v or v[tp].leader != order[0] for v in views)]
         if late:
-            self._admin.elect_preferred(late)
+            self.admin.elect_preferred(late)
         return not late
 
     def freeze(self, topics: Sequence[str]) -> None:
         """Give the topics settings under which no cleaner pass begins."""
-        self._admin.alter_topics(topics, FREEZE)
+        self.admin.alter_topics(topics, FREEZE)
 
     def is_frozen(self, topics: Sequence[str]) -> bool:
         """Look at the topics' settings on every broker."""
-        settings = [self._admin.topic_settings(address, topics) for address in live_addresses(self._runtime)]
+        settings = [self.admin.topic_settings(address, topics) for address in live_addresses(self.runtime)]
         return all(FREEZE.items() <= held.items() for by_topic in settings for held in by_topic.values())
 
     def thaw(self, topics: Sequence[str], settings: Mapping[str, str]) -> None:
         """Give the topics their own settings again."""
-        self._admin.alter_topics(topics, {name: settings.get(name) for name in FREEZE})
+        self.admin.alter_topics(topics, {name: settings.get(name) for name in FREEZE})
 
     def rest(self, brokers: Sequence[int]) -> None:
         """Give each broker's cleaner a long backoff of its own."""
         for broker in brokers:
-            self._admin.alter_broker(broker, self._runtime.address(broker), {CLEANER_BACKOFF: A_LONG_REST_MS})
+            self.admin.alter_broker(broker, self.runtime.address(broker), {CLEANER_BACKOFF: A_LONG_REST_MS})
 
     def is_resting(self, brokers: Sequence[int]) -> bool:
         """Look at each broker's settings."""
         return all(
-            self._admin.broker_settings(broker, self._runtime.address(broker))[CLEANER_BACKOFF] == A_LONG_REST_MS
+            self.admin.broker_settings(broker, self.runtime.address(broker))[CLEANER_BACKOFF] == A_LONG_REST_MS
             for broker in brokers
         )
 
     def wake(self, brokers: Sequence[int]) -> None:
         """Take the backoff back."""
         for broker in brokers:
-            self._admin.alter_broker(broker, self._runtime.address(broker), {CLEANER_BACKOFF: None})
+            self.admin.alter_broker(broker, self.runtime.address(broker), {CLEANER_BACKOFF: None})
 
     def reader(self, broker: int) -> Reader:
         """Connect to the broker."""
-        return WireReader(Connection(self._runtime.address(broker)))
+        return WireReader(Connection(self.runtime.address(broker)))
 
     def compaction(self, _partition: TopicPartition) -> dict[int, dict[str, int | None]]:
         """Return nothing: a checkpoint file has the offset up to which the cleaner has come."""
@@ -118,4 +118,4 @@ def settings(
     return topic, {**timers.broker, **nemesis_settings, **target.broker_settings}
 
 
-SYSTEM = System(name="Kafka", settings=settings, control=KafkaControl)
+SYSTEMS = {KAFKA: System(name="Kafka", settings=settings, control=KafkaControl)}

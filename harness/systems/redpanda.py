@@ -8,7 +8,7 @@ where this was written.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from harness.brokers.protocol.redpanda_admin import (
@@ -26,6 +26,7 @@ from harness.plan.timers import DAY_MS
 from harness.runtimes.abilities import AdminApi, ability
 from harness.runtimes.base import live_addresses, live_brokers
 from harness.systems import System
+from harness.targets import REDPANDA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -165,8 +166,8 @@ class RedpandaControl:
         """
         found = {}
         for broker, state in self._redpanda.compaction(partition).items():
-            own = max(state.committed - state.high_watermark, 0)
-            found[broker] = {**asdict(state), "cleaner_offset": max((state.cleanly_compacted or 0) - own, 0)}
+            own = max(state["committed"] - state["high_watermark"], 0)
+            found[broker] = {**state, "cleaner_offset": max((state["cleanly_compacted"] or 0) - own, 0)}
         return found
 
     def identities(self) -> dict[int, str]:
@@ -184,7 +185,7 @@ class RedpandaControl:
             path.rename(aside / path.name)
         if not is_up:
             segments = {path.name: path.read_bytes() for path in aside.iterdir()}
-            (folder / WHOLE_LOG).write_bytes(to_kafka(segments, may_be_cut=True))
+            (folder / WHOLE_LOG).write_bytes(to_kafka(segments))
 
     def coordination(self) -> dict[str, bool]:
         """Return what `SYSTEM` asks as proof; false where nobody answers."""
@@ -228,3 +229,4 @@ SYSTEM = System(
     has_odd_replicas=True,
     least_window_s=LEAST_WINDOW_S,
 )
+SYSTEMS = {REDPANDA: SYSTEM}

@@ -5,19 +5,19 @@ Topics and brokers take Kafka's settings. What there is no rule for is refused (
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, cast
 
 from harness.brokers.protocol.admin import PartitionState
 from harness.brokers.protocol.redpanda_admin import COORDINATED_COMPACTION
 from harness.clients import Client
-from harness.clients.simulated import SimulatedClient, SimulatedReading
+from harness.clients.simulated import SimulatedClient
 from harness.errors import UsageError
 from harness.plan.scenario import ONE_COPY
 from harness.plan.timers import FREEZE
 from harness.suggest import nearest
 from harness.systems import System, kafka
-from harness.systems.simulated_reader import SimulatedReader
+from harness.systems.simulated_reader import SimulatedReader, SimulatedReading
 from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from harness.plan.timers import Timers
     from harness.runtimes.base import Runtime
     from harness.runtimes.sim import SimRuntime
+    from models.cluster.cluster import SimCluster
+    from models.cluster.transactions import Coordinator
 
 COORDINATOR: Final = ("__transaction_state", 0)
 """Its leadership moves on request; the transactions that it coordinates are never out of reach."""
@@ -46,13 +48,12 @@ SETTLING_ROUNDS = 10
 """Some waits are for a few rounds of the filler."""
 
 
+@dataclass(frozen=True)
 class SimulatedAdmin:
     """What the runner and the nemeses ask of `harness.brokers.protocol.admin.Admin`."""
 
-    def __init__(self, runtime: SimRuntime) -> None:
-        """Remember the cluster."""
-        self._runtime = runtime
-        self._cluster = runtime.cluster
+    _cluster: SimCluster
+    _coordinator: Coordinator
 
     def create_topics(self, replicas: Mapping[TopicPartition, Sequence[int]], settings: Mapping[str, str]) -> None:
         """Create topics, each partition on its given replicas."""
@@ -60,7 +61,7 @@ class SimulatedAdmin:
 
     def ending_transactions(self) -> list[str]:
         """Return the transactional ids whose markers are not all written yet."""
-        return self._runtime.coordinator.ending()
+        return self._coordinator.ending()
 
     def has_coordinator(self, _transactional_id: str) -> bool:
         """Have a place for the coordinator, which is there from then on."""
@@ -82,14 +83,12 @@ class SimulatedAdmin:
         self._cluster.alter_brokers(list(self._cluster.brokers), settings)
 
 
+@dataclass(frozen=True)
 class SimulatedControl:
     """Implements `harness.systems.Control`."""
 
-    coordinator = COORDINATOR
-
-    def __init__(self, runtime: SimRuntime) -> None:
-        """Remember the cluster."""
-        self._cluster = runtime.cluster
+    _cluster: SimCluster
+    coordinator: TopicPartition = COORDINATOR
 
     def registered(self) -> set[int]:
         """Return the brokers that the controller counts in."""
@@ -154,7 +153,7 @@ class SimulatedControl:
         found: dict[int, dict[str, int | None]] = {}
         for broker, known in one.protocol.views.items():
             replica = one.replica(broker)
-            own = self._cluster.rules.compactor.own(replica)
+            own = self._cluster.rules.compactor.system.own(replica)
             found[broker] = {
                 "cleanly_compacted": own.tombstones,
                 "tombstones_removable": known.bounds.tombstones,
@@ -203,18 +202,20 @@ def _client(runtime: Runtime, name: str) -> Client:
 
 
 def _consumer(runtime: Runtime, leader: int, partitions: Sequence[TopicPartition]) -> Reading:
-    return SimulatedReading(SimulatedReader(cast("SimRuntime", runtime).cluster, leader), partitions)
+    reader = SimulatedReader(cast("SimRuntime", runtime).cluster, leader)
+    return SimulatedReading(reader, {tp: [] for tp in partitions})
 
 
 def _admin(runtime: Runtime) -> Admin:
-    return cast("Admin", SimulatedAdmin(cast("SimRuntime", runtime)))
+    sim = cast("SimRuntime", runtime)
+    return cast("Admin", SimulatedAdmin(sim.cluster, sim.coordinator))
 
 
 def _system(name: str, proof: tuple[str, ...] = ()) -> System:
     return System(
         name=name,
         settings=kafka.settings,
-        control=lambda runtime, _admin: SimulatedControl(cast("SimRuntime", runtime)),
+        control=lambda runtime, _admin: SimulatedControl(cast("SimRuntime", runtime).cluster),
         admin=_admin,
         consumer=_consumer,
         client=_client,

@@ -1,10 +1,14 @@
-"""Reads the replicas of simulated brokers, which are asked directly."""
+"""Reads the replicas of simulated brokers, which are asked directly, as an observer or as a consumer."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from harness.brokers.protocol.replica import DEBUG_REPLICA_ID, OpenTransaction, ReplicaState
+from harness.brokers.segments.batches import iter_batches
+from models.batch import encoded
+from models.delivery import batches_up_to, delivered, listed_aborts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -14,14 +18,13 @@ if TYPE_CHECKING:
     from models.replica import Replica
 
 
+@dataclass(frozen=True)
 class SimulatedReader:
     """Implements `harness.brokers.protocol.replica.Reader`."""
 
-    def __init__(self, cluster: SimCluster, broker: int) -> None:
-        """Remember whom to ask."""
-        self._cluster = cluster
-        self._broker = broker
-        self._answers: dict[tuple[TopicPartition, int], tuple[int, ReplicaState]] = {}
+    cluster: SimCluster
+    broker: int
+    _answers: dict[tuple[TopicPartition, int], tuple[int, ReplicaState]] = field(default_factory=dict)
 
     def read(
         self, partitions: Iterable[TopicPartition], *, replica_id: int = DEBUG_REPLICA_ID
@@ -33,50 +36,70 @@ class SimulatedReader:
     def open_transactions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, OpenTransactions]:
         """Return what each replica holds open."""
         self._raise_if_away()
-        return {tp: open_in(self._cluster.partitions[tp].replica(self._broker)) for tp in partitions}
+        replicas = {tp: self.cluster.partitions[tp].replica(self.broker) for tp in partitions}
+        return {tp: tuple(OpenTransaction(*one) for one in replicas[tp].open_transactions) for tp in partitions}
 
     def close(self) -> None:
         """There is nothing to let go of."""
 
     def _raise_if_away(self) -> None:
-        if not self._cluster.is_reachable(self._broker):
-            raise ConnectionError(f"broker {self._broker} does not answer")
+        if not self.cluster.is_reachable(self.broker):
+            raise ConnectionError(f"broker {self.broker} does not answer")
+
+    def served(self, tp: TopicPartition) -> Replica | None:
+        """Return the replica that the broker serves of a partition; None where it has none. Raises OSError."""
+        self._raise_if_away()
+        partition = self.cluster.partitions[tp]
+        return self.cluster.served(partition, self.broker) if self.broker in partition.replication.replicas else None
 
     def _state(self, tp: TopicPartition, replica_id: int) -> ReplicaState | str:
-        partition = self._cluster.partitions[tp]
-        if self._broker not in partition.replication.replicas:
+        partition = self.cluster.partitions[tp]
+        if self.broker not in partition.replication.replicas:
             return "NotLeaderOrFollowerError"
-        version = partition.versions.get(self._broker, 0)
+        version = partition.versions.get(self.broker, 0)
         answer = self._answers.get((tp, replica_id))
         if answer is None or answer[0] != version:
-            answer = (
-                version,
-                self._read(self._cluster.served(partition, self._broker), is_consumer=replica_id != DEBUG_REPLICA_ID),
-            )
+            replica = self.cluster.served(partition, self.broker)
+            answer = version, self._read(replica, is_consumer=replica_id != DEBUG_REPLICA_ID)
             self._answers[tp, replica_id] = answer
         return answer[1]
 
     def _read(self, replica: Replica, *, is_consumer: bool) -> ReplicaState:
-        stable_offset = replica.last_stable_offset
-        end = stable_offset if is_consumer else replica.log_end
-        batches = [batch for batch in replica.from_offset(replica.log_start) if batch.base_offset < end]
+        batches = batches_up_to(replica, replica.last_stable_offset if is_consumer else replica.log_end)
+        records = b"".join(map(encoded, batches))
         return ReplicaState(
             log_start=replica.log_start,
             high_watermark=replica.high_watermark,
-            last_stable_offset=stable_offset,
-            aborted=tuple(
-                (one.producer_id, one.first_offset)
-                for one in replica.aborted
-                if is_consumer and one.last_offset >= replica.log_start and one.first_offset < end
-            ),
-            records=b"".join(map(self._cluster.sizes.bytes_of, batches)),
+            last_stable_offset=replica.last_stable_offset,
+            aborted=listed_aborts(replica) if is_consumer else (),
+            records=records,
+            batches=tuple(iter_batches(records, source="a simulated log", verify_crc=False)),
         )
 
 
-def open_in(replica: Replica) -> tuple[OpenTransaction, ...]:
-    """Return the transactions that a replica holds open."""
-    return tuple(
-        OpenTransaction(producer_id, one.epoch, one.open_from)
-        for producer_id, one in replica.producers.items()
-        if one.open_from is not None
-    )
+@dataclass
+class SimulatedReading:
+    """Implements `harness.clients.reader.Reading`: whatever it reads is at hand at once."""
+
+    reader: SimulatedReader
+    delivered: dict[TopicPartition, list[dict[str, Any]]]
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def is_at_end(self) -> bool:
+        """Read everything up to the last stable offset; there is no more."""
+        for tp in self.delivered:
+            if (replica := self.reader.served(tp)) is not None:
+                self.delivered[tp] = [
+                    {
+                        "offset": record.offset,
+                        "key": (record.key or b"").decode(),
+                        "value": None if record.value is None else record.value.decode(),
+                    }
+                    for record in delivered(replica)
+                ]
+                offsets = (batch.last_offset + 1 for batch in batches_up_to(replica, replica.last_stable_offset))
+                self.ends[tp] = max(offsets, default=replica.log_start)
+        return len(self.ends) == len(self.delivered)
+
+    def close(self) -> None:
+        """There is nothing to let go of."""

@@ -68,7 +68,6 @@ CHANGES = (
     'CMD ["/etc/kafka/docker/run"]',
 )
 COMMAND_TIMEOUT_S = 60.0
-IMPORT_TIMEOUT_S = 300
 
 
 def build(client: DockerClient, target: Target, jars: JarSet, java: Java) -> images.Image:

@@ -37,6 +37,8 @@ from harness.targets.lock import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from harness.targets import Target
 
 OnProgress = Callable[[int, int], None]
@@ -50,19 +52,23 @@ _STAGING = ".fetching-"
 class JarSet:
     """The verified jars of one target version.
 
-    ``classpath`` lists them for ``java -cp``; ``digests`` maps ``group:artifact:version`` to SHA-256.
+    ``digests`` maps ``group:artifact:version`` to SHA-256.
     ``pinned``: this release names them; otherwise they are what the repository had at the first use.
     """
 
     directory: Path
-    classpath: str
     digests: dict[str, str]
     pinned: bool = True
 
     @property
     def paths(self) -> list[Path]:
         """The jars, in the order of the class path."""
-        return [Path(jar) for jar in self.classpath.split(os.pathsep)]
+        return [self.directory / jar_name(coordinate) for coordinate in self.digests]
+
+    @property
+    def classpath(self) -> str:
+        """The jars for ``java -cp``."""
+        return os.pathsep.join(map(str, self.paths))
 
 
 def _unheard(_done: int, _total: int) -> None:
@@ -80,10 +86,15 @@ def jars_for(target: Target, *, on_progress: OnProgress = _unheard, verify: bool
     """
     if target.system != KAFKA:
         raise UsageError(f"{target.name} has no jars: its brokers are containers, of an image that is pulled")
-    digests = read_lock(target)
+    digests, directory = read_lock(target), _directory(target)
     if digests is None:
-        return _first_use(target, on_progress)
-    found = materialise(digests, _directory(target), fetch_locked, on_progress, verify=verify)
+        # Nobody has pinned this version: what comes now is remembered.
+        with _staging_beside(directory) as staging:
+            digests = resolve(target, staging, _counter(on_progress))
+            on_progress(1, 1)
+            _install(staging, directory, digests)
+            remember(target, digests)
+    found = materialise(digests, directory, fetch_locked, on_progress, verify=verify)
     return replace(found, pinned=is_pinned(target))
 
 
@@ -116,12 +127,10 @@ def materialise(
     processes that fetch at once write the same bytes, and a broker that has the old jars open keeps them.
     """
     if not _is_complete(directory, digests) or (verify and _mismatch(directory, digests)):
-        try:
-            _fill(directory, digests, fetch, on_progress)
-        except OSError as error:
-            raise _not_writable(directory, error) from error
-    classpath = os.pathsep.join(str(directory / jar_name(coordinate)) for coordinate in digests)
-    return JarSet(directory, classpath, digests)
+        with _staging_beside(directory) as staging:
+            fetch(list(digests), staging, on_progress)
+            _install(staging, directory, digests)
+    return JarSet(directory, digests)
 
 
 def fetch_locked(coordinates: Sequence[str], staging: Path, on_progress: OnProgress) -> None:
@@ -129,29 +138,8 @@ def fetch_locked(coordinates: Sequence[str], staging: Path, on_progress: OnProgr
 
     Raises UsageError with Ivy's reason when one is not to be had.
     """
-    modules = [ivy_dependency(coordinate, transitive="false") for coordinate in coordinates]
+    modules = [ivy_dependency(coordinate, transitive=False) for coordinate in coordinates]
     run_ivy(modules, staging, _counter(on_progress, len(coordinates)), poms=False)
-
-
-def _first_use(target: Target, on_progress: OnProgress) -> JarSet:
-    """Resolve a version that nobody has pinned, and remember what came."""
-    directory = _directory(target)
-    try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=_STAGING, dir=directory.parent, ignore_cleanup_errors=True) as name:
-            resolved = Path(name)
-            digests = resolve(target, resolved, _counter(on_progress))
-            on_progress(1, 1)
-
-            def take(coordinates: Sequence[str], staging: Path, _: OnProgress) -> None:
-                for jar in map(jar_name, coordinates):
-                    (resolved / jar).replace(staging / jar)
-
-            found = materialise(digests, directory, take)
-        remember(target, digests)
-    except OSError as error:
-        raise _not_writable(directory, error) from error
-    return replace(found, pinned=False)
 
 
 def _counter(on_progress: OnProgress, jars: int = 0) -> Callable[[str], None]:
@@ -167,13 +155,6 @@ def _counter(on_progress: OnProgress, jars: int = 0) -> Callable[[str], None]:
 
     on_progress(0, 2 * jars or 1)
     return count
-
-
-def _not_writable(directory: Path, error: OSError) -> UsageError:
-    return UsageError(
-        f"the jar cache {directory} cannot be written ({error.strerror or error}): "
-        "make room or set COMPACTION_HARNESS_CACHE to another folder"
-    )
 
 
 def _directory(target: Target) -> Path:
@@ -207,23 +188,33 @@ def _mismatch(directory: Path, digests: dict[str, str]) -> str | None:
     return None
 
 
-def _fill(directory: Path, digests: dict[str, str], fetch: Fetch, on_progress: OnProgress) -> None:
-    """Fetch beside ``directory``, verify, move the jars into it and mark it complete."""
-    directory.mkdir(parents=True, exist_ok=True)
-    _drop_stale_staging(directory.parent)
-    with tempfile.TemporaryDirectory(prefix=_STAGING, dir=directory.parent, ignore_cleanup_errors=True) as name:
-        staging = Path(name)
-        fetch(list(digests), staging, on_progress)
-        if wrong := _mismatch(staging, digests):
-            raise UsageError(
-                f"{wrong}; nothing was installed: check the repository or proxy that answers for it, then try again"
-            )
-        names = [jar_name(coordinate) for coordinate in digests]
-        sizes_bytes = {jar: (staging / jar).stat().st_size for jar in names}
-        marker = {"lock": _lock_digest(digests), "sizes_bytes": sizes_bytes}
-        (staging / _MARKER).write_text(json.dumps(marker, indent=1), encoding="utf-8")
-        for file in (*names, _MARKER):
-            (staging / file).replace(directory / file)
+@contextlib.contextmanager
+def _staging_beside(directory: Path) -> Iterator[Path]:
+    """Give a temporary folder on the disk of ``directory``. Raises `UsageError` where the cache cannot be written."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        _drop_stale_staging(directory.parent)
+        with tempfile.TemporaryDirectory(prefix=_STAGING, dir=directory.parent, ignore_cleanup_errors=True) as name:
+            yield Path(name)
+    except OSError as error:
+        raise UsageError(
+            f"the jar cache {directory} cannot be written ({error.strerror or error}): "
+            "make room or set COMPACTION_HARNESS_CACHE to another folder"
+        ) from error
+
+
+def _install(staging: Path, directory: Path, digests: dict[str, str]) -> None:
+    """Verify the jars in ``staging``, move them into ``directory`` and mark it complete."""
+    if wrong := _mismatch(staging, digests):
+        raise UsageError(
+            f"{wrong}; nothing was installed: check the repository or proxy that answers for it, then try again"
+        )
+    names = [jar_name(coordinate) for coordinate in digests]
+    sizes_bytes = {jar: (staging / jar).stat().st_size for jar in names}
+    marker = {"lock": _lock_digest(digests), "sizes_bytes": sizes_bytes}
+    (staging / _MARKER).write_text(json.dumps(marker, indent=1), encoding="utf-8")
+    for file in (*names, _MARKER):
+        (staging / file).replace(directory / file)
 
 
 def _drop_stale_staging(parent: Path) -> None:

@@ -19,9 +19,9 @@ import subprocess
 import sys
 import tempfile
 import time
-import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import TYPE_CHECKING
+from xml.sax.saxutils import quoteattr
 
 from harness.errors import UsageError
 from harness.host.cache import cache_root
@@ -112,10 +112,8 @@ def resolve(target: Target, staging: Path, on_line: Callable[[str], object]) -> 
     Returns the SHA-256 by ``group:artifact:version``. Ivy checks them against the repository's own checksums.
     Raises UsageError when Maven Central does not have them all.
     """
-    broker = ivy_dependency(f"org.apache.kafka:kafka_{target.scala}:{target.version}")
-    for excluded in (*target.excluded_modules, *_OTHER_BINDINGS):
-        group, artifact = excluded.split(":")
-        ET.SubElement(broker, "exclude", org=group, module=artifact)
+    excluded = (*target.excluded_modules, *_OTHER_BINDINGS)
+    broker = ivy_dependency(f"org.apache.kafka:kafka_{target.scala}:{target.version}", excluded=excluded)
     try:
         run_ivy([broker, ivy_dependency(_BINDING)], staging, on_line, poms=True)
     except UsageError as error:
@@ -131,28 +129,24 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def ivy_dependency(coordinate: str, **attributes: str) -> ET.Element:
-    """Return the ``<dependency>`` of an ivy.xml for ``group:artifact:version``."""
+def ivy_dependency(coordinate: str, *, transitive: bool = True, excluded: Iterable[str] = ()) -> str:
+    """Return the ``<dependency>`` of an ivy.xml for ``group:artifact:version``, without ``group:artifact`` names."""
     group, artifact, version = coordinate.split(":")
-    return ET.Element("dependency", {"org": group, "name": artifact, "rev": version, **attributes})
+    excludes = (f'<exclude org="{org}" module="{module}" />' for org, module in (name.split(":") for name in excluded))
+    head = f'<dependency org="{group}" name="{artifact}" rev="{version}" transitive="{str(transitive).lower()}">'
+    return f"{head}{''.join(excludes)}</dependency>"
 
 
-def run_ivy(dependencies: Iterable[ET.Element], staging: Path, on_line: Callable[[str], object], *, poms: bool) -> None:
+def run_ivy(dependencies: Iterable[str], staging: Path, on_line: Callable[[str], object], *, poms: bool) -> None:
     """Retrieve ``dependencies`` into ``staging`` under their ``jar_name``; Ivy's output goes to ``on_line``.
 
     With ``poms`` it resolves transitively. Java's own proxy and trust store settings hold, as in
     JAVA_TOOL_OPTIONS. Raises UsageError with Ivy's reason when it fails, is silent for 40 s or takes
     15 minutes.
     """
-    ET.ElementTree(_ivy_settings(poms=poms)).write(staging / "ivysettings.xml")
-    ET.ElementTree(_ivy_module(dependencies, poms=poms)).write(staging / "ivy.xml")
-    command: list[str | Path] = [
-        find_java().path,
-        "-XX:TieredStopAtLevel=1",
-        "-XX:+UseSerialGC",
-        "-jar",
-        _ivy_jar(),
-    ]
+    (staging / "ivysettings.xml").write_text(_ivy_settings(poms=poms), encoding="utf-8")
+    (staging / "ivy.xml").write_text(_ivy_module(dependencies, poms=poms), encoding="utf-8")
+    command: list[str | Path] = [find_java().path, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-jar", _ivy_jar()]
     command += ["-settings", "ivysettings.xml", "-ivy", "ivy.xml", "-cache", "ivy-home"]
     command += ["-types", "jar", "bundle", "-retrieve", "[organisation]--[artifact]--[revision].jar"]
     log: list[str] = []
@@ -195,39 +189,39 @@ def _lines(ivy: subprocess.Popen[bytes]) -> Iterator[str]:
     )
 
 
-def _ivy_settings(*, poms: bool) -> ET.Element:
+def _ivy_settings(*, poms: bool) -> str:
     """Return the ivysettings.xml: one Maven repository, Ivy's own default unless the user names one.
 
     Locked jars are checked against their SHA-256 afterwards, so that the repository's own checksums,
     a request each, are only asked for with ``poms``.
     """
-    settings = ET.Element("ivysettings")
-    ET.SubElement(settings, "settings", defaultResolver="maven")
-    constraints = ET.SubElement(settings, "timeout-constraints")
-    ET.SubElement(
-        constraints,
-        "timeout-constraint",
-        name="bounded",
-        connectionTimeout=str(_CONNECT_TIMEOUT_MS),
-        readTimeout=str(_READ_TIMEOUT_MS),
-    )
-    resolver = {"name": "maven", "m2compatible": "true", "timeoutConstraint": "bounded"}
-    if not poms:
-        resolver |= {"usepoms": "false", "useMavenMetadata": "false", "checksums": ""}
-    if root := os.environ.get("COMPACTION_HARNESS_MAVEN_ROOT"):
-        resolver["root"] = root
-    ET.SubElement(ET.SubElement(settings, "resolvers"), "ibiblio", resolver)
-    return settings
+    root = os.environ.get("COMPACTION_HARNESS_MAVEN_ROOT")
+    return f"""\
+<ivysettings>
+  <settings defaultResolver="maven" />
+  <timeout-constraints>
+    <timeout-constraint name="bounded" connectionTimeout="{_CONNECT_TIMEOUT_MS}" readTimeout="{_READ_TIMEOUT_MS}" />
+  </timeout-constraints>
+  <resolvers>
+    <ibiblio name="maven" m2compatible="true" timeoutConstraint="bounded"
+      {"" if poms else 'usepoms="false" useMavenMetadata="false" checksums=""'}
+      {f"root={quoteattr(root)}" if root else ""} />
+  </resolvers>
+</ivysettings>
+"""
 
 
-def _ivy_module(dependencies: Iterable[ET.Element], *, poms: bool) -> ET.Element:
+def _ivy_module(dependencies: Iterable[str], *, poms: bool) -> str:
     """Return the ivy.xml that asks for ``dependencies``."""
-    module = ET.Element("ivy-module", version="2.0")
-    ET.SubElement(module, "info", organisation="compaction-harness", module="jars")
-    mapping = "default->runtime,master" if poms else "default->default"
-    ET.SubElement(ET.SubElement(module, "configurations", defaultconfmapping=mapping), "conf", name="default")
-    ET.SubElement(module, "dependencies").extend(dependencies)
-    return module
+    return f"""\
+<ivy-module version="2.0">
+  <info organisation="compaction-harness" module="jars" />
+  <configurations defaultconfmapping="default->{"runtime,master" if poms else "default"}">
+    <conf name="default" />
+  </configurations>
+  <dependencies>{"".join(dependencies)}</dependencies>
+</ivy-module>
+"""
 
 
 def _ivy_jar() -> Path:

@@ -2,7 +2,7 @@
 
     cloud = Cloud()
     cloud.create("orders-0", Settings(delete_retention_ms=1000))
-    cloud.produce("orders-0", [(b"k", b"v")], now_ms=0)
+    cloud.append("orders-0", [batch])
     name = cloud.poll(broker=3, now_ms=10)
     job = cloud.begin(3, name, now_ms=10)
     why_not = cloud.commit(job, now_ms=20)
@@ -16,28 +16,25 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from harness.brokers.segments.records import Record
-from models.batch import Batch
 from models.cloud_topics.compaction import begin_pass
-from models.cloud_topics.judge import wrong_in_log
 from models.cloud_topics.metastore import Log, appended, applied, refusal, stages
 from models.cloud_topics.rules import ALL_ON
 from models.cloud_topics.scheduler import Scheduler, need
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from models.cloud_topics.compaction import Pass, Settings
-    from models.cloud_topics.metastore import L1Object, Update
+    from models.batch import Batch
+    from models.cloud_topics.compaction import Settings
+    from models.cloud_topics.metastore import Update
 
 
 @dataclass(slots=True)
 class Stored:
-    """One partition: its settings, its log in the metastore, and, as the truth, every record that was ever written."""
+    """One partition: its settings, and its log in the metastore."""
 
     settings: Settings
     log: Log = field(default_factory=Log)
-    written: list[Record] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -46,19 +43,18 @@ class Job:
 
     broker: int
     name: str
-    made: Pass
+    update: Update
     left: tuple[Update, ...]
 
 
 @dataclass(slots=True)
 class Cloud:
-    """The state of all partitions. ``uploaded``: every object that was ever uploaded, in order."""
+    """The state of all partitions."""
 
     without: frozenset[str] = ALL_ON
     partitions: dict[str, Stored] = field(default_factory=dict)
     schedulers: dict[int, Scheduler] = field(default_factory=dict)
     jobs: list[Job] = field(default_factory=list)
-    uploaded: list[L1Object] = field(default_factory=list)
 
     def create(self, name: str, settings: Settings) -> None:
         """Add an empty partition; raises ``ValueError`` if the name exists."""
@@ -69,20 +65,7 @@ class Cloud:
     def append(self, name: str, batches: Sequence[Batch]) -> None:
         """Append decided batches of L0 as one object; raises ``ValueError`` for others."""
         stored = self.partitions[name]
-        log = appended(stored.log, batches)
-        if log is stored.log:
-            return
-        stored.log = log
-        stored.written += [record for batch in batches for record in batch.records]
-        self.uploaded.append(log.objects[-1])
-
-    def produce(self, name: str, records: Sequence[tuple[bytes, bytes | None]], *, now_ms: int) -> Batch:
-        """Append one batch of keys and values without a producer id, and return the batch."""
-        base = self.partitions[name].log.end_offset
-        made = tuple(Record(base + index, now_ms, key, value) for index, (key, value) in enumerate(records))
-        batch = Batch(base, base + len(made) - 1, made, now_ms)
-        self.append(name, [batch])
-        return batch
+        stored.log = appended(stored.log, batches)
 
     def poll(self, broker: int, *, now_ms: int) -> str | None:
         """Return the log that an idle worker of a broker gets; any broker may compact any log (the post)."""
@@ -98,12 +81,11 @@ class Cloud:
         The log need not come from ``poll``: only the scheduler decides which logs are eligible.
         """
         stored = self.partitions[name]
-        made = begin_pass(stored.log, stored.settings, now_ms=now_ms, without=self.without)
-        if made is None:
+        update = begin_pass(stored.log, stored.settings, now_ms=now_ms, without=self.without)
+        if update is None:
             self._scheduler(broker).finished(name)
             return None
-        self.uploaded += made.update.objects
-        job = Job(broker, name, made, stages(made.update, self.without))
+        job = Job(broker, name, update, stages(update, self.without))
         self._scheduler(broker).running.add(name)
         self.jobs.append(job)
         return job
@@ -132,27 +114,6 @@ class Cloud:
             self._end(job)
         self.schedulers.pop(broker, None)
         return lost
-
-    def fetch(self, name: str, from_offset: int = 0) -> Iterator[Batch]:
-        """Return the batches from an offset on, as any broker serves them: there is one copy."""
-        for piece in self.partitions[name].log.objects:
-            for batch in piece.batches:
-                if batch.last_offset >= from_offset:
-                    yield batch
-
-    def orphans(self) -> list[L1Object]:
-        """Return the objects that no log has and no pass is about to commit.
-
-        Such an object was replaced, or was uploaded by a pass that was refused or crashed.
-        """
-        used = {piece for stored in self.partitions.values() for piece in stored.log.objects}
-        used.update(piece for job in self.jobs for piece in job.made.update.objects)
-        return [piece for piece in self.uploaded if piece not in used]
-
-    def wrong(self, name: str) -> set[str]:
-        """Return the names of the violations in a log now (``judge.NAMES``)."""
-        stored = self.partitions[name]
-        return wrong_in_log(stored.log, stored.written)
 
     def _scheduler(self, broker: int) -> Scheduler:
         return self.schedulers.setdefault(broker, Scheduler())

@@ -7,10 +7,9 @@ not part of the log until the metastore has accepted its update.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import TYPE_CHECKING
 
-from models.cloud_topics.keymap import DEFAULT_MAP_BYTES, ENTRY_BYTES, KeyOffsetMap
+from models.cloud_topics.keymap import DEFAULT_MAP_BYTES, KeyOffsetMap
 from models.cloud_topics.metastore import Bookkeeping, L1Object, Update
 from models.cloud_topics.ranges import Range, Ranges, gaps, holds, overlap, union
 from models.cloud_topics.rules import (
@@ -23,7 +22,7 @@ from models.cloud_topics.rules import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from harness.brokers.segments.records import Record
     from models.batch import Batch
@@ -41,15 +40,6 @@ class Settings:
     max_compaction_lag_ms: int = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """The result of a pass. ``is_full``: the map had no room for a key, and dirty offsets are left."""
-
-    update: Update
-    keys: int
-    is_full: bool
-
-
 def dirty(log: Log) -> Ranges:
     """Return the offsets whose records are not indexed yet: all that are not in a cleaned range (the post)."""
     return gaps(log.cleaned, log.end_offset)
@@ -65,22 +55,7 @@ def removable(log: Log, *, now_ms: int, delete_retention_ms: int, without: froze
     return tuple((entry.first, entry.end) for entry in log.tombstones if entry.cleaned_at_ms + wait_ms <= now_ms)
 
 
-def passes_to_clean(log: Log, settings: Settings) -> int:
-    """Return after how many accepted passes no offset is dirty, if nothing is appended meanwhile.
-
-    Each pass indexes as many keys as the map has entries, or all that are left. Every other record of such a key is
-    then removed from the offsets below, where the next pass continues: no key is indexed twice. So D keys in dirty
-    ranges take D / entries passes, rounded up, and one pass if the dirty ranges have no record left.
-    """
-    unclean = dirty(log)
-    if not unclean:
-        return 0
-    keys = {record.key for record in log.records() if holds(unclean, record.offset)}
-    entries = settings.map_bytes // ENTRY_BYTES
-    return max(1, -(-len(keys) // entries))
-
-
-def begin_pass(log: Log, settings: Settings, *, now_ms: int, without: frozenset[str] = ALL_ON) -> Pass | None:
+def begin_pass(log: Log, settings: Settings, *, now_ms: int, without: frozenset[str] = ALL_ON) -> Update | None:
     """Run one pass over a log as it is now; None if it has no dirty offsets and no removable tombstone.
 
     Only indexed offsets become clean, down to the key that did not fit. A record there is the last of its key in all
@@ -91,8 +66,7 @@ def begin_pass(log: Log, settings: Settings, *, now_ms: int, without: frozenset[
     if not unclean and not expired:
         return None
     latest = KeyOffsetMap(settings.map_bytes, without)
-    scan = _scan_forwards if BACKWARD_SCAN in without else _scan_backwards
-    indexed = scan(log.objects, unclean, latest)
+    indexed = _scan(log.objects, unclean, latest, backwards=BACKWARD_SCAN not in without)
     cleaned = unclean if CLEANED_RANGES in without else indexed
 
     def is_expired(record: Record) -> bool:
@@ -114,37 +88,26 @@ def begin_pass(log: Log, settings: Settings, *, now_ms: int, without: frozenset[
             rewriting.take(piece)
     objects = rewriting.done()
     bookkeeping = Bookkeeping(cleaned, _with_tombstones(objects, cleaned), expired, now_ms, log.end_offset)
-    return Pass(Update(log.compaction_epoch, objects, bookkeeping), len(latest), indexed != unclean)
+    return Update(log.compaction_epoch, objects, bookkeeping)
 
 
-def _scan_backwards(objects: Sequence[L1Object], unclean: Ranges, latest: KeyOffsetMap) -> Ranges:
-    """Index from the end of the last dirty range, so that a key's first indexed offset is its latest (the post)."""
+def _scan(objects: Sequence[L1Object], unclean: Ranges, latest: KeyOffsetMap, *, backwards: bool) -> Ranges:
+    """Index dirty ranges until a key does not fit, and return the offsets that were indexed.
+
+    Backwards from the end of the last range, a key's first indexed offset is its latest (the post). Forwards, as
+    Kafka's cleaner does, only where the rule is off.
+    """
+    step = -1 if backwards else 1
     indexed: list[Range] = []
-    for first, end in reversed(unclean):
-        for piece in reversed(objects):
+    for first, end in unclean[::step]:
+        for piece in objects[::step]:
             if not overlap(((first, end),), piece.base_offset, piece.end_offset):
                 continue
-            for record in _backwards(piece):
+            for record in [*piece.records()][::step]:
                 if first <= record.offset < end and not latest.note(_key(record), record.offset):
-                    return union((*indexed, (record.offset + 1, end)))
+                    return union((*indexed, (record.offset + 1, end) if backwards else (first, record.offset)))
         indexed.append((first, end))
     return union(indexed)
-
-
-def _scan_forwards(objects: Sequence[L1Object], unclean: Ranges, latest: KeyOffsetMap) -> Ranges:
-    """Index from the start of the first dirty range, as Kafka's cleaner does; only used when the rule is off."""
-    indexed: list[Range] = []
-    for first, end in unclean:
-        for record in chain.from_iterable(piece.records() for piece in objects):
-            if first <= record.offset < end and not latest.note(_key(record), record.offset):
-                return union((*indexed, (first, record.offset)))
-        indexed.append((first, end))
-    return union(indexed)
-
-
-def _backwards(piece: L1Object) -> Iterator[Record]:
-    for batch in reversed(piece.batches):
-        yield from reversed(batch.records)
 
 
 def _key(record: Record) -> bytes:
@@ -177,9 +140,10 @@ class _Rewriting:
             self.base = piece.base_offset
         self.end = piece.end_offset
         for batch in piece.batches:
-            if left := _left_of(batch, self.stays):
-                self.batches.append(left)
-                self.records += len(left.records)
+            # A batch without records is left out: L0 has the producers' state (the post).
+            if records := tuple(record for record in batch.records if self.stays(record)):
+                self.batches.append(batch.keeping(records))
+                self.records += len(records)
         if self.records >= self.object_records:
             self._finish()
 
@@ -191,11 +155,3 @@ class _Rewriting:
         if self.base is not None:
             self.finished.append(L1Object(self.base, self.end, tuple(self.batches)))
         self.base, self.batches, self.records = None, [], 0
-
-
-def _left_of(batch: Batch, stays: Callable[[Record], bool]) -> Batch | None:
-    """Return a batch with the records that stay; None for an empty batch, as L0 has the producers' state (the post)."""
-    records = tuple(record for record in batch.records if stays(record))
-    if len(records) == len(batch.records):
-        return batch if records else None
-    return batch.keeping(records) if records else None

@@ -20,22 +20,20 @@ if TYPE_CHECKING:
     from models.cloud_topics.reader import Reader
 
 LOST_VALUE: Final = "lost-value"
+"""The last value of a key is not in the log, or was not given to a reader who is at the log's end."""
 UNDELETED: Final = "undeleted"
+"""The last record of a key, a tombstone, is gone, and an earlier value is there for a new reader."""
 OUT_OF_ORDER: Final = "out-of-order"
+"""Offsets of records do not rise, or objects do not cover the log without gap and overlap."""
 OFFSET_CHANGED: Final = "offset-changed"
+"""At some offset is a record that was never written there."""
 MISSED_TOMBSTONE: Final = "missed-tombstone"
+"""A reader within delete.retention.ms is at the log's end, has a value and missed its deletion."""
 FALSE_CLEAN: Final = "false-clean"
+"""A record in a cleaned range has an earlier one of its key in the log.
 
-NAMES: Final[dict[str, str]] = {
-    LOST_VALUE: "the last value of a key is not in the log, or was not given to a reader who is at the log's end",
-    UNDELETED: "the last record of a key, a tombstone, is gone, and an earlier value is there for a new reader",
-    OUT_OF_ORDER: "offsets of records do not rise, or objects do not cover the log without gap and overlap",
-    OFFSET_CHANGED: "at some offset is what was never written there",
-    MISSED_TOMBSTONE: "a reader within delete.retention.ms is at the log's end, has a value and missed its deletion",
-    FALSE_CLEAN: "a record in a cleaned range has an earlier one of its key in the log; harmless until the later "
-    "one is a tombstone that goes",
-}
-"""The meaning of each name."""
+That is harmless until the later one is a tombstone that is removed.
+"""
 
 
 def last_of_keys(records: Sequence[Record]) -> dict[bytes | None, Record]:

@@ -38,10 +38,3 @@ RULES: Final[dict[str, str]] = {
 """The meaning of each rule, and what happens without it."""
 
 ALL_ON: Final[frozenset[str]] = frozenset()
-
-
-def without(*names: str) -> frozenset[str]:
-    """Return these rules as a set to switch off; raises ``ValueError`` for an unknown name."""
-    if unknown := sorted(set(names) - set(RULES)):
-        raise ValueError(f"no such rule: {', '.join(unknown)}; there are {', '.join(RULES)}")
-    return frozenset(names)

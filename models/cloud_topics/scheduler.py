@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from models.batch import encode
+from models.batch import size_bytes
 from models.cloud_topics.compaction import dirty, removable
 from models.cloud_topics.ranges import overlap
 from models.cloud_topics.rules import ALL_ON
@@ -14,7 +13,6 @@ from models.cloud_topics.rules import ALL_ON
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from models.batch import Batch
     from models.cloud_topics.compaction import Settings
     from models.cloud_topics.metastore import Log
 
@@ -41,10 +39,10 @@ def need(name: str, log: Log, settings: Settings, *, now_ms: int, without: froze
     all_bytes = dirty_bytes = lag_ms = 0
     for piece in log.objects:
         for batch in piece.batches:
-            size_bytes = _size_bytes(batch)
-            all_bytes += size_bytes
+            batch_bytes = size_bytes([batch])
+            all_bytes += batch_bytes
             if overlap(unclean, batch.base_offset, batch.last_offset + 1):
-                dirty_bytes += size_bytes
+                dirty_bytes += batch_bytes
                 lag_ms = max(lag_ms, now_ms - min(record.timestamp_ms for record in batch.records))
     ratio = dirty_bytes / all_bytes if all_bytes else 0.0
     is_overdue = dirty_bytes > 0 and lag_ms >= settings.max_compaction_lag_ms
@@ -85,8 +83,3 @@ class Scheduler:
     def finished(self, name: str) -> None:
         """Free a log after a worker's pass, whatever its result."""
         self.running.discard(name)
-
-
-@lru_cache(maxsize=1 << 16)
-def _size_bytes(batch: Batch) -> int:
-    return len(encode(batch))

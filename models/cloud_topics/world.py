@@ -19,9 +19,12 @@ from models.cloud_topics.keymap import ENTRY_BYTES
 from models.cloud_topics.metastore import L1Object, Log, Update, appended, applied, refusal, stages
 from models.cloud_topics.reader import Reader
 from models.cloud_topics.rules import ALL_ON, CLEAN_TOMBSTONES, COMMIT_TIME
+from models.exhaustive import explore
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
+
+    from models.exhaustive import Explored
 
 UNCONVERGED: Final = "unconverged"
 """Nothing is left to do, but the log differs from the result of full deduplication."""
@@ -33,8 +36,12 @@ Write: TypeAlias = tuple[tuple[str, str | None], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """The possible steps: these writes in this order, each an object of its own, and this many compactors at once."""
+    """The possible steps: these writes in this order, each an object of its own, and this many compactors at once.
 
+    ``without``: names of `models.cloud_topics.rules.RULES` that are left out.
+    """
+
+    title: str = ""
     writes: tuple[Write, ...]
     entries: int = 1
     compactors: int = 2
@@ -50,6 +57,17 @@ class Case:
             delete_retention_ms=self.retention,
             map_bytes=self.entries * ENTRY_BYTES,
             object_records=self.object_records,
+        )
+
+    def walk(self, *, most_states: int, first_only: bool) -> Explored:
+        """Explore it."""
+        return explore(
+            CompactionWorld.of(self),
+            CompactionWorld.following,
+            CompactionWorld.wrong,
+            key=CompactionWorld.key,
+            most_states=most_states,
+            first_only=first_only,
         )
 
 
@@ -145,8 +163,8 @@ class CompactionWorld:
         log, left, without = self.log, self.working[index], self.case.without
         began_at = self.began_at
         if step.endswith("makes a pass"):
-            made = begin_pass(log, self.settings, now_ms=self.now, without=without)
-            left = stages(made.update, without) if made else ()
+            update = begin_pass(log, self.settings, now_ms=self.now, without=without)
+            left = stages(update, without) if update else ()
             began_at = (*began_at[:index], self.now, *began_at[index + 1 :])
         elif step.endswith("crashes") or refusal(log, left[0], without) is not None:
             left = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,12 +17,11 @@ if TYPE_CHECKING:
     from models.replica import Replica
 
 
+@dataclass(frozen=True)
 class Cleaners:
-    """Implements `models.cluster.cluster.Compaction`."""
+    """Compaction by brokers, each of its own replicas."""
 
-    def __init__(self, cluster: SimCluster) -> None:
-        """Act for this cluster."""
-        self._cluster = cluster
+    _cluster: SimCluster
 
     def begin(self, partition: SimPartition) -> None:
         """Do nothing: a cleaner checks a partition when it changes."""
@@ -71,11 +71,11 @@ class Cleaners:
                 continue
             replica, topic = partition.replica(broker.number), self._cluster.topic(partition.topic)
             cleaning = cleaning_of(topic, broker.number_of("producer.id.expiration.ms"), self._cluster.rules.version)
-            if compactor.is_due(replica, cleaning, topic, now_ms, self._cluster.sizes):
+            if compactor.is_due(replica, cleaning, topic, now_ms):
                 bounds = UNBOUNDED if partition.protocol is None else partition.protocol.bounds(broker.number)
-                if compactor.clean(replica, cleaning, now_ms, bounds):
+                if compactor.system.clean(replica, cleaning, now_ms, bounds):
                     partition.touch(broker.number)
-                self._cluster.cleaned(partition, broker.number)
+                self._cluster.coordinated.notice(partition, broker.number)
             due_ms = compactor.due_later_ms(replica, topic, now_ms)
             if due_ms is not None:
                 self._look_later(partition, broker.number, (due_ms - now_ms) / 1000)

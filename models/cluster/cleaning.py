@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
-from models import cleaner, redpanda, systems
-from models.cleaner import Bounds, Cleaning, cleanable_segments, first_dirty, stable_segments
+from models import systems
+from models.batch import size_bytes
+from models.cleaner import Cleaning, cleanable_segments, first_dirty, stable_segments
 from models.cluster.settings import NEVER_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from models.cluster.partition import Sizes
-    from models.coordination import Pair
     from models.replica import Replica, Segment
-    from models.rules import Rules
-
-Clean: TypeAlias = Callable[["Replica", Cleaning, int, Bounds], bool]
-"""One pass of a cleaner, like `models.cleaner.clean`; returns whether it changed anything."""
+    from models.rules import VersionRules
+    from models.systems import System
 
 AT_REST: Final = 1.0
 """A ``min.cleanable.dirty.ratio`` that no log exceeds: it also stops compaction that needs no dirty records."""
@@ -29,17 +25,16 @@ AT_REST: Final = 1.0
 class Compactor:
     """How a kind of broker cleans a replica.
 
-    ``clean``: one pass. ``own``: a replica's MCCO and MXFO. ``is_due``: whether a pass begins now (replica, cleaning,
-    topic's numbers, time in ms, sizes); ``due_later_ms``: when time alone may make one due (replica, topic, time).
+    ``system``: its passes. ``is_due``: whether a pass begins now (replica, cleaning,
+    topic's numbers, time in ms); ``due_later_ms``: when time alone may make one due (replica, topic, time).
     """
 
-    clean: Clean
-    own: Callable[[Replica], Pair]
-    is_due: Callable[[Replica, Cleaning, Mapping[str, float], int, Sizes], bool]
+    system: System
+    is_due: Callable[[Replica, Cleaning, Mapping[str, float], int], bool]
     due_later_ms: Callable[[Replica, Mapping[str, float], int], float | None]
 
 
-def cleaning_of(topic: Mapping[str, float], producer_expiration_ms: float, version: Rules) -> Cleaning:
+def cleaning_of(topic: Mapping[str, float], producer_expiration_ms: float, version: VersionRules) -> Cleaning:
     """Return the settings of a pass."""
     return Cleaning(
         delete_retention_ms=int(topic["delete.retention.ms"]),
@@ -49,7 +44,7 @@ def cleaning_of(topic: Mapping[str, float], producer_expiration_ms: float, versi
     )
 
 
-def is_due(replica: Replica, cleaning: Cleaning, topic: Mapping[str, float], now_ms: int, sizes: Sizes) -> bool:
+def is_due(replica: Replica, cleaning: Cleaning, topic: Mapping[str, float], now_ms: int) -> bool:
     """Whether a pass begins now (``LogCleanerManager.grabFilthiestCompactedLog``).
 
     The dirty bytes are more than ``min.cleanable.dirty.ratio`` of the cleanable bytes, or have been dirty for longer
@@ -57,10 +52,10 @@ def is_due(replica: Replica, cleaning: Cleaning, topic: Mapping[str, float], now
     """
     cleanable = replica.segments[: cleanable_segments(replica, cleaning, now_ms)]
     dirty = dirty_segments(replica, cleanable)
-    dirty_bytes = sum(sizes.of(segment.batches) for segment in dirty)
+    dirty_bytes = sum(size_bytes(segment.batches) for segment in dirty)
     if not dirty_bytes:
         return False
-    whole_bytes = sum(sizes.of(segment.batches) for segment in cleanable)
+    whole_bytes = sum(size_bytes(segment.batches) for segment in cleanable)
     if dirty_bytes / whole_bytes > topic["min.cleanable.dirty.ratio"]:
         return True
     return now_ms - topic["max.compaction.lag.ms"] > _since_ms(dirty)
@@ -88,9 +83,7 @@ def _since_ms(dirty: list[Segment]) -> int:
     return min(segment.batches[0].max_timestamp_ms for segment in dirty if segment.batches)
 
 
-def _is_due_in_redpanda(
-    replica: Replica, cleaning: Cleaning, topic: Mapping[str, float], now_ms: int, _sizes: Sizes
-) -> bool:
+def _is_due_in_redpanda(replica: Replica, cleaning: Cleaning, topic: Mapping[str, float], now_ms: int) -> bool:
     """Whether there is a closed segment: every check begins a pass (``log_compaction_interval_ms``)."""
     return topic["min.cleanable.dirty.ratio"] < AT_REST and stable_segments(replica, cleaning, now_ms) > 0
 
@@ -102,5 +95,5 @@ def _due_later_in_redpanda(replica: Replica, topic: Mapping[str, float], now_ms:
     return min((moment for moment in moments if moment > now_ms), default=None)
 
 
-KAFKA: Final = Compactor(cleaner.clean, systems.KAFKA.own, is_due, due_later_ms)
-REDPANDA: Final = Compactor(redpanda.clean, redpanda.own, _is_due_in_redpanda, _due_later_in_redpanda)
+KAFKA: Final = Compactor(systems.KAFKA, is_due, due_later_ms)
+REDPANDA: Final = Compactor(systems.REDPANDA, _is_due_in_redpanda, _due_later_in_redpanda)

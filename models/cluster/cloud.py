@@ -10,7 +10,7 @@ once the metastore accepts the first (`models.cloud_topics`).
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -32,16 +32,15 @@ SHORTEST_PASS_S, LONGEST_PASS_S = 0.005, 0.08
 """From reading metadata to the commit: long enough for passes of two brokers to overlap."""
 
 
+@dataclass
 class CloudStore:
-    """L1 of partitions, and compactors on every broker. Implements `models.cluster.cluster.Compaction`."""
+    """L1 of partitions, and compactors on every broker: compaction of the one shared copy."""
 
-    def __init__(self, cluster: SimCluster) -> None:
-        """Act for this cluster."""
-        self._cluster = cluster
-        self._cloud = Cloud()
-        self._by_name: dict[str, SimPartition] = {}
-        self._handing_over: set[str] = set()
-        self._woken: set[int] = set()
+    _cluster: SimCluster
+    _cloud: Cloud = field(default_factory=Cloud)
+    _by_name: dict[str, SimPartition] = field(default_factory=dict)
+    _handing_over: set[str] = field(default_factory=set)
+    _woken: set[int] = field(default_factory=set)
 
     def begin(self, partition: SimPartition) -> None:
         """Begin with a partition that was just created."""

@@ -6,7 +6,7 @@ Sources: ``ReplicationControlManager`` and ``BrokerHeartbeatManager`` (sessions,
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from models.cluster.broker import Broker
 from models.cluster.cleaners import Cleaners
@@ -15,11 +15,11 @@ from models.cluster.cloud import CloudStore
 from models.cluster.coordinated import CoordinatedCompaction
 from models.cluster.copying import Copying
 from models.cluster.network import Network
-from models.cluster.partition import SimPartition, Sizes, begins_segment
+from models.cluster.partition import SimPartition, begins_segment
 from models.cluster.settings import BROKER, TOPIC, numbers, refuse_unknown
 from models.replica import Replica
 from models.replication import Replication
-from models.rules import Rules as VersionRules
+from models.rules import VersionRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,43 +34,17 @@ START_S = 1.0
 """How long a broker takes to start and to be registered, give or take half of it."""
 
 
-class Compaction(Protocol):
-    """Compaction by brokers: of their own replicas (`Cleaners`), or of the one shared copy (`CloudStore`)."""
-
-    def begin(self, partition: SimPartition) -> None:
-        """Begin with a partition that was just created."""
-        ...
-
-    def notice(self, partition: SimPartition, broker: int) -> None:
-        """Handle a change of a replica."""
-        ...
-
-    def wake(self) -> None:
-        """Handle a change of settings: more passes may be due."""
-        ...
-
-    def crash(self, broker: int) -> None:
-        """Handle a start or an end of a broker: its passes are dropped."""
-        ...
-
-    def served(self, partition: SimPartition, broker: int) -> Replica:
-        """Return what a broker serves of a partition."""
-        ...
-
-
 @dataclass(frozen=True)
 class ClusterRules:
     """How a cluster compacts: ``compactor`` is the compaction of each broker.
 
     ``coordinated``: tombstones and markers are removed only below the bounds of all replicas. ``shared``: there is one
-    copy, as in Cloud Topics, and replicas clean nothing. ``reports_s``: after how long replicas repeat reports that the
-    leader may not have received. ``version``: the rules of a Kafka version.
+    copy, as in Cloud Topics, and replicas clean nothing. ``version``: the rules of a Kafka version.
     """
 
     compactor: Compactor = KAFKA
     coordinated: bool = False
     shared: bool = False
-    reports_s: float = 1.0
     version: VersionRules = field(default_factory=VersionRules)
 
 
@@ -87,10 +61,9 @@ class SimCluster:
     network: Network = field(init=False)
     partitions: dict[TopicPartition, SimPartition] = field(default_factory=dict)
     topics: dict[str, dict[str, str]] = field(default_factory=dict)
-    sizes: Sizes = field(default_factory=Sizes)
-    _coordinated: CoordinatedCompaction | None = field(init=False, default=None)
+    coordinated: CoordinatedCompaction = field(init=False)
     _copying: Copying = field(init=False)
-    _compaction: Compaction = field(init=False)
+    _compaction: Cleaners | CloudStore = field(init=False)
     _topic_numbers: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -98,8 +71,7 @@ class SimCluster:
         refuse_unknown("broker", BROKER, self.settings)
         self.brokers = {one: Broker(one, self.settings, self.random.random()) for one in self.broker_ids}
         self.network = Network(self.random)
-        if self.rules.coordinated:
-            self._coordinated = CoordinatedCompaction(self, self.rules.reports_s)
+        self.coordinated = CoordinatedCompaction(self)
         self._copying = Copying(self)
         self._compaction = CloudStore(self) if self.rules.shared else Cleaners(self)
 
@@ -117,13 +89,12 @@ class SimCluster:
             given = self.topic(topic)
             # A compacted topic rolls its segments in time for ``max.compaction.lag.ms`` (``LogConfig.maxSegmentMs``).
             segment_ms = min(given["segment.ms"], given["max.compaction.lag.ms"])
-            return begins_segment(segment_ms, given["segment.bytes"], self.sizes, replica, batch)
+            return begins_segment(segment_ms, given["segment.bytes"], replica, batch)
 
         away = {one for one in brokers if not self.brokers[one].is_registered}
         replication = Replication({one: self._replica(one) for one in brokers}, brokers[0], rolls, away)
         made = SimPartition(topic, number, replication, tuple(brokers))
-        if self._coordinated is not None:
-            self._coordinated.begin(made)
+        self.coordinated.begin(made)
         self._compaction.begin(made)
         return made
 
@@ -253,8 +224,7 @@ class SimCluster:
         """Make another replica the leader, without a fetch; others truncate what they have beyond its log end."""
         partition.replication.fail_over(leader)
         partition.has_leader = True
-        if self._coordinated is not None:
-            self._coordinated.elect(partition, leader)
+        self.coordinated.elect(partition, leader)
         self._copying.schedule_fetches(partition)
 
     # Leaders and assignments.
@@ -265,8 +235,7 @@ class SimCluster:
             return
         partition.replication.elect(broker)
         partition.touch(broker)
-        if self._coordinated is not None:
-            self._coordinated.elect(partition, broker)
+        self.coordinated.elect(partition, broker)
         self._copying.schedule_fetches(partition)
 
     def reassign(self, partition: SimPartition, brokers: Sequence[int]) -> None:
@@ -276,16 +245,14 @@ class SimCluster:
             if one not in replication.replicas:
                 replication.replicas[one] = self._replica(one)
                 replication.away.add(one)
-                if self._coordinated is not None:
-                    self._coordinated.add(partition, one)
+                self.coordinated.add(partition, one)
         partition.assigned = tuple(brokers)
         if replication.leader_id not in brokers:
             self.lead(partition, next(one for one in brokers if one in partition.in_sync))
         for one in [one for one in replication.replicas if one not in brokers]:
             replication.away.discard(one)
             del replication.replicas[one]
-            if self._coordinated is not None:
-                self._coordinated.remove(partition, one)
+            self.coordinated.remove(partition, one)
         self._copying.schedule_fetches(partition)
 
     # Writing and copying.
@@ -301,17 +268,7 @@ class SimCluster:
         """Handle a change of a replica: it may be due for cleaning, or have a new report."""
         partition.touch(broker)
         self._compaction.notice(partition, broker)
-        self.cleaned(partition, broker)
-
-    def cleaned(self, partition: SimPartition, broker: int) -> None:
-        """Handle a pass: with coordinated compaction, the replica may have a new report."""
-        if self._coordinated is not None:
-            self._coordinated.notice(partition, broker)
-
-    def joined(self, partition: SimPartition, broker: int) -> None:
-        """Handle a replica that has joined the ISR."""
-        if self._coordinated is not None:
-            self._coordinated.joined(partition, broker)
+        self.coordinated.notice(partition, broker)
 
     def partitions_of(self, broker: int) -> Iterator[SimPartition]:
         """Yield the partitions of which a broker has a replica."""

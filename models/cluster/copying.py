@@ -5,9 +5,11 @@ Sources: ``ReplicaFetcherThread``, ``ReplicaManager`` and ``Partition`` (ISR, hi
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from models.batch import size_bytes
 from models.cluster.settings import NEVER_MS
 
 if TYPE_CHECKING:
@@ -15,12 +17,11 @@ if TYPE_CHECKING:
     from models.cluster.partition import SimPartition
 
 
+@dataclass(frozen=True)
 class Copying:
     """The fetches of every follower of a cluster."""
 
-    def __init__(self, cluster: SimCluster) -> None:
-        """Act for this cluster."""
-        self._cluster = cluster
+    _cluster: SimCluster
 
     def schedule_fetches(self, partition: SimPartition) -> None:
         """Schedule a fetch of every follower that lacks batches or the high watermark."""
@@ -84,7 +85,7 @@ class Copying:
         if is_throttled and mine.log_end > before:
             copied = mine.segments[-1].batches[-1:]
             one = self._cluster.brokers[broker]
-            one.free_at_s = max(one.free_at_s, self._cluster.clock.now_s()) + self._cluster.sizes.of(copied) / rate
+            one.free_at_s = max(one.free_at_s, self._cluster.clock.now_s()) + size_bytes(copied) / rate
         self._join(partition, broker)
         self._cluster.changed(partition, broker)
         self.advance(partition, previous)
@@ -100,7 +101,7 @@ class Copying:
         replication = partition.replication
         if broker in replication.away and partition.replica(broker).log_end >= partition.leader.high_watermark:
             replication.away.discard(broker)
-            self._cluster.joined(partition, broker)
+            self._cluster.coordinated.joined(partition, broker)
 
     def advance(self, partition: SimPartition, previous: int | None = None) -> None:
         """Advance the leader's high watermark; followers learn it with their next fetch.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from harness.brokers.segments.records import MAX_INT64
-from models.batch import encode
+from models.batch import size_bytes
 
 if TYPE_CHECKING:
     from models.batch import Batch
@@ -79,7 +79,7 @@ class SimPartition:
         return self.leader.high_watermark > batch.last_offset
 
 
-def begins_segment(segment_ms: float, segment_bytes: float, sizes: Sizes, replica: Replica, batch: Batch) -> bool:
+def begins_segment(segment_ms: float, segment_bytes: float, replica: Replica, batch: Batch) -> bool:
     """Whether a replica begins a segment before it appends a batch (``LogSegment.shouldRoll``).
 
     Time is by batches' timestamps: from the segment's first batch to this batch.
@@ -88,21 +88,4 @@ def begins_segment(segment_ms: float, segment_bytes: float, sizes: Sizes, replic
     if not present:
         return False
     is_old = batch.max_timestamp_ms - present[0].max_timestamp_ms > segment_ms
-    return is_old or sizes.of(present) + sizes.of([batch]) > segment_bytes
-
-
-@dataclass
-class Sizes:
-    """Bytes of batches; a batch that several replicas share is encoded once."""
-
-    encoded: dict[Batch, bytes] = field(default_factory=dict)
-
-    def bytes_of(self, batch: Batch) -> bytes:
-        """Return the bytes that a broker stores."""
-        if batch not in self.encoded:
-            self.encoded[batch] = encode(batch)
-        return self.encoded[batch]
-
-    def of(self, batches: list[Batch]) -> int:
-        """Return how many bytes batches take."""
-        return sum(len(self.bytes_of(batch)) for batch in batches)
+    return is_old or size_bytes([*present, batch]) > segment_bytes

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from models.batch import ABORT, Batch, marker_record
+from harness.brokers.segments.markers import ABORT, marker_record
+from models.batch import Batch
 
 if TYPE_CHECKING:
     from models.cluster.cluster import SimCluster
@@ -36,13 +37,12 @@ class Transactional:
     written: list[tuple[SimPartition, Batch]] = field(default_factory=list)
 
 
+@dataclass
 class Coordinator:
     """The transaction coordinator of a cluster; it never fails."""
 
-    def __init__(self, cluster: SimCluster) -> None:
-        """Act for this cluster."""
-        self._cluster = cluster
-        self._by_id: dict[str, Transactional] = {}
+    _cluster: SimCluster
+    _by_id: dict[str, Transactional] = field(default_factory=dict)
 
     def init(self, transactional_id: str, *, raises_epoch: bool) -> Transactional:
         """Give a producer its id, or the next epoch; an open transaction is aborted."""

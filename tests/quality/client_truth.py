@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 from truth import is_below, judge
 
-from models.batch import COMMIT
+from harness.brokers.segments.markers import COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from partition import Partition, Txn
     from truth import Judged
     from view import View
 
     from harness.brokers.segments.txnindex import AbortedTxn
-    from models.partition import Partition, Txn
 
 
 @dataclass(frozen=True, slots=True)

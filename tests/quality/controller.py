@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from metadata_logs import change, directory_uuid, metadata_version, partition, register, topic
+from metadata_logs import change, directory_uuid, partition, register, topic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +46,6 @@ class Controller:
 
     def begin(self) -> None:
         """Write the brokers' registrations, and the topics' creation."""
-        self.log.append(metadata_version(self.version))
         for broker in self.replication.replicas:
             self._register(broker)
         self.log.append(topic(TRANSACTION_STATE))

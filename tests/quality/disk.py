@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from models.batch import Batch, encode
 from models.cluster.files import write_checkpoint, write_replica, write_segment
-from models.cluster.partition import Sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from models.partition import Partition
+    from partition import Partition
+
     from models.replica import Replica
 
 _INDEX_BYTES = 512
@@ -49,7 +49,7 @@ class Copy:
         return f"{self.partition.topic}-{self.partition.number}"
 
 
-def write_broker(log_dir: Path, copies: Iterable[Copy], encoded: dict[Batch, bytes], *, bare: bool) -> None:
+def write_broker(log_dir: Path, copies: Iterable[Copy], *, bare: bool) -> None:
     """Write one broker's log directory; ``bare``: the partition folders alone.
 
     ``encoded`` keeps the bytes of batches that several replicas share.
@@ -59,7 +59,7 @@ def write_broker(log_dir: Path, copies: Iterable[Copy], encoded: dict[Batch, byt
     for copy in copies:
         folder = log_dir / copy.folder
         folder.mkdir()
-        _write_partition(folder, copy, encoded)
+        _write_partition(folder, copy)
     if bare:
         return
     starts = {c.place: c.replica.log_start for c in copies if c.replica.log_start > c.replica.segments[0].base_offset}
@@ -74,9 +74,9 @@ def write_broker(log_dir: Path, copies: Iterable[Copy], encoded: dict[Batch, byt
     (log_dir / "meta.properties").write_text("version=1\ncluster.id=quality\n")
 
 
-def _write_partition(folder: Path, copy: Copy, encoded: dict[Batch, bytes]) -> None:
-    replica, bytes_of = copy.replica, Sizes(encoded).bytes_of
-    write_replica(folder, replica, bytes_of)
+def _write_partition(folder: Path, copy: Copy) -> None:
+    replica = copy.replica
+    write_replica(folder, replica)
     name = folder / f"{replica.segments[-1].base_offset:020d}"
     with name.with_suffix(".log").open("ab") as log:
         log.write(_torn(copy.torn, copy.torn_share) if copy.torn else bytes(copy.zeros))
@@ -88,7 +88,7 @@ def _write_partition(folder: Path, copy: Copy, encoded: dict[Batch, bytes]) -> N
         # A pass that was not finished has left its new segments, or one that was has left the old ones.
         of = replica.replaced if suffix == ".deleted" else replica.segments[:-1]
         for segment in of[:2]:
-            write_segment(folder, segment, bytes_of, suffix)
+            write_segment(folder, segment, suffix)
 
 
 def _torn(batch: Batch, share: float) -> bytes:

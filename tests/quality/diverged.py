@@ -14,12 +14,12 @@ from controller import V3_5, V3_6, V4_0, Controller
 from disk import Copy, write_broker
 from expected import ABORTED_TO_COMMITTED, COMMITTED_TO_ABORTED, STUCK_LSO, TOMBSTONE_DIVERGENCE
 from metadata_logs import write_metadata_log, write_topic_id
+from partition import Partition, Settings
 from planted import ABORTED_DELETE, COMMITTED_DELETE, PLOTS, Stage, clean_until
 from traffic import SHARES, Traffic
 
 from harness.brokers.segments.codecs import CODECS
 from models.cleaner import Cleaning
-from models.partition import Partition, Settings
 from models.replica import Replica
 from models.replication import Replication
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from metadata_logs import Written
 
-    from models.batch import Batch
 
 PAYLOADS: Final = (
     TOMBSTONE_DIVERGENCE, ABORTED_TO_COMMITTED, ABORTED_DELETE, COMMITTED_TO_ABORTED, COMMITTED_DELETE, STUCK_LSO,
@@ -72,11 +71,11 @@ class Diverged:
     metadata: tuple[Written, ...]
     traits: frozenset[str]
 
-    def write(self, top: Path, encoded: dict[Batch, bytes]) -> dict[int, Path]:
+    def write(self, top: Path) -> dict[int, Path]:
         """Write ``top/<name>/broker-<n>``, the metadata log on one of them, and return the log directories."""
         folders = {broker: top / self.name / f"broker-{broker}" for broker in self.copies}
         for broker, copy in self.copies.items():
-            write_broker(folders[broker], [copy], encoded, bare=False)
+            write_broker(folders[broker], [copy], bare=False)
             write_topic_id(folders[broker] / copy.folder, self.partition.topic)
         write_metadata_log(folders[min(folders)], self.metadata)
         return folders

@@ -31,10 +31,8 @@ EQUIVALENT: Final[dict[str, str]] = {
     "when(~((f.col('belief') == belief) & compared))": "all but each one come to the same only where each one does",
     "committed_to_aborted._records: max -> min": "one replica has all records of a transaction end at one marker",
     "doubts._delivery_differs: f = 'poll' AND type = 'ok' -> type = 'ok'": "only polls have records",
-    "doubts._delivery_differs: offset < frozen_at -> offset <= frozen_at": "what is open is not committed",
+    "doubts._delivery_differs: offset < open_from -> offset <= open_from": "what is open is not committed",
     "exposure.criticals: .where(f.col('f') == 'produce') -> nothing": "only what was produced has a partition",
-    "exposure.criticals: f.col('marker_offset') > f.col('payload_offset') -> "
-    "f.col('marker_offset') >= f.col('payload_offset')": NO_DATA_THERE,
     "control_batches._removed_before_data: data_at < offset -> data_at <= offset": NO_DATA_THERE,
     "control_batches._removed_before_data: decided_by > offset -> decided_by >= offset": "that marker is gone",
     "order._written: f.col('first.acked_at') < f.col('invoked_at') -> "
@@ -46,8 +44,8 @@ EQUIVALENT: Final[dict[str, str]] = {
     "unreplicated_tails.without_unreplicated_tails: .where('first_in_batch') -> nothing": (
         "all records of a batch have the same columns of the batch"
     ),
-    "missed_marker._as: marker_offset > offset -> marker_offset >= offset": NO_DATA_THERE,
-    "missed_marker._as: marker_offset < overtaken_at -> marker_offset <= overtaken_at": NO_DATA_THERE,
+    "missed_marker.check: f.col('first_marker') >= f.col('overtaken_at') -> "
+    "f.col('first_marker') > f.col('overtaken_at')": NO_DATA_THERE,
     "side_files._indexes: .where('transactional') -> nothing": "no producer of transactions writes what is in none",
     "consistent_partitions._digest: mine & data & (columns['region'].to_numpy() != BEFORE) -> mine & data": (
         A_CLOSER_LOOK
@@ -58,11 +56,8 @@ EQUIVALENT: Final[dict[str, str]] = {
     ),
     "reduce._judged_keys: .where('broker IS NOT NULL') -> nothing": "what counts keys names no offsets to be looked at",
     "reduce._judged_keys: .where('transactional') -> nothing": "what is in no transaction is looked up by no producer",
-    "batch_outcomes.believed_records: .where(f.col('offset').isNotNull()) -> nothing": (
-        "what is no record lies at no offset from the log start on"
-    ),
     "batch_outcomes.open_transactions: min_by -> max_by": "the reduction looks at more records than it needs to",
-    "batch_outcomes.replay: .where('first_in_batch') -> nothing": "every record of a batch says the same of it",
+    "judged.judge: .where('first_in_batch') -> nothing": "every record of a batch says the same of it",
     "scan._producer_spans: count >= _AT_ONCE -> count > _AT_ONCE": "a batch more or less at once",
     "candidate_keys._flags: NOT_COMMITTED | IS_OPEN -> IS_OPEN": (
         "a key that is open everywhere is let go by the checkers"

@@ -16,19 +16,18 @@ from expected import (
     Expected,
 )
 from oracle import expected
+from partition import Partition, Settings
 from planted import ABORTED_DELETE, SAME_OUTCOME, plant
 from traffic import Traffic
 
 from harness.brokers.segments.codecs import CODECS
 from models.cleaner import Cleaning
-from models.partition import Partition, Settings
 from models.replica import Replica
 from models.replication import Replication
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from models.batch import Batch
 
 LEGAL: Final = "legal"
 TWO: Final = "two"
@@ -61,10 +60,9 @@ class Case:
 
     def write(self, top: Path) -> dict[int, Path]:
         """Write ``top/<name>/broker-<n>`` and return the log directory of each broker."""
-        encoded: dict[Batch, bytes] = {}
         folders = {broker: top / self.name / f"broker-{broker}" for broker in self.copies}
         for broker, copies in self.copies.items():
-            write_broker(folders[broker], copies, encoded, bare=self.bare)
+            write_broker(folders[broker], copies, bare=self.bare)
         return folders
 
 

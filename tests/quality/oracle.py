@@ -54,17 +54,17 @@ from expected import (
 )
 from truth import is_below, judge
 
-from models.batch import ABORT, COMMIT
+from harness.brokers.segments.markers import ABORT, COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from partition import Partition, Txn, Written
     from truth import Judged
     from view import Run, View
 
     from harness.brokers.segments.txnindex import AbortedTxn
     from models.batch import Batch
-    from models.partition import Partition, Txn, Written
 
 
 def expected(partition: Partition, high_watermarks: Iterable[int]) -> list[Expected]:

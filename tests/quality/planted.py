@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Final
 
 from expected import ABORTED_TO_COMMITTED, COMMITTED_TO_ABORTED, STUCK_LSO, TOMBSTONE_DIVERGENCE
 
-from models.batch import ABORT, COMMIT
+from harness.brokers.segments.markers import ABORT, COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from random import Random
 
+    from partition import Client, Partition
     from traffic import Traffic
 
     from models.batch import Batch
-    from models.partition import Client, Partition
 
     Gone = Callable[[], bool]
     Plot = Iterator[Gone]

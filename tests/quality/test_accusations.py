@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from harness.audit.judge import Rows
     from harness.brokers.copies.copies import Copies
-    from models.batch import Batch
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -90,11 +89,9 @@ def _diverged(payload: str, weather: Weather, first_seed: int) -> Iterator[tuple
 
 
 def _judge(spark: SparkSession, top: Path, cases: Sequence[tuple[Diverged, dict[int, Wrongs]]]) -> list[Judged]:
-    encoded: dict[Batch, bytes] = {}
     copies = []
     for case, _ in cases:
-        encoded.clear()
-        folders = case.write(top, encoded)
+        folders = case.write(top)
         copies.append(find_copies({broker: [folder] for broker, folder in folders.items()}, ["*"], case.name))
     rows = judge_whole(load_copies(spark, copies))
     assert rows["raised"] == []

@@ -14,7 +14,7 @@ from truth import judge
 from harness.brokers.segments.batches import CorruptLogError, iter_batches, iter_records, marker
 from harness.brokers.segments.checkpoints import read_checkpoint
 from harness.brokers.segments.producer_snapshot import read_producer_snapshot
-from harness.brokers.segments.txnindex import read_txnindex
+from harness.brokers.segments.txnindex import iter_txnindex
 from models.batch import encode
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _reads_back(copy: Copy, folder: Path) -> None:
             read = marker(batch, source="log")
             assert (read.type if read else None) == held.marker
         index = folder / f"{segment.base_offset:020d}.txnindex"
-        assert (read_txnindex(index.read_bytes(), source="i") if index.exists() else []) == segment.aborted
+        assert (list(iter_txnindex(index.read_bytes(), source="i")) if index.exists() else []) == segment.aborted
     for at in replica.snapshots:
         entries = read_producer_snapshot((folder / f"{at:020d}.snapshot").read_bytes(), source="s")
         assert entries == replica.producer_entries(at)

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from random import Random
+from typing import TYPE_CHECKING
 
 import pytest
+from cloud_logs import RecordedCloud, passes_to_clean, without
 
-from models.cloud_topics.cloud import Cloud, Job
-from models.cloud_topics.compaction import Settings, dirty, passes_to_clean
+from models.cloud_topics.compaction import Settings, dirty
 from models.cloud_topics.judge import FALSE_CLEAN, deduplicated, last_of_keys, wrong_for_reader
 from models.cloud_topics.keymap import ENTRY_BYTES
 from models.cloud_topics.reader import Reader
-from models.cloud_topics.rules import ALIGNED_EXTENTS, ALL_ON, BACKWARD_SCAN, RULES, without
+from models.cloud_topics.rules import ALIGNED_EXTENTS, ALL_ON, BACKWARD_SCAN, RULES
+
+if TYPE_CHECKING:
+    from models.cloud_topics.cloud import Job
 
 LOG = "t-0"
 RETENTION_MS = 50
 NEVER_MS = 2**62
 
 
-def a_cloud(*, entries: int, object_records: int = 5, off: frozenset[str] = ALL_ON) -> Cloud:
-    cloud = Cloud(off)
+def a_cloud(*, entries: int, object_records: int = 5, off: frozenset[str] = ALL_ON) -> RecordedCloud:
+    cloud = RecordedCloud(off)
     settings = Settings(
         map_bytes=entries * ENTRY_BYTES, object_records=object_records, delete_retention_ms=RETENTION_MS
     )
@@ -35,7 +39,7 @@ def some_records(random: Random, keys: int) -> list[tuple[bytes, bytes | None]]:
     ]
 
 
-def clean_all(cloud: Cloud, now_ms: int = 0) -> int:
+def clean_all(cloud: RecordedCloud, now_ms: int = 0) -> int:
     """Compact until nothing is dirty, and return how many passes that took."""
     passes = 0
     while dirty(cloud.partitions[LOG].log):
@@ -46,7 +50,7 @@ def clean_all(cloud: Cloud, now_ms: int = 0) -> int:
     return passes
 
 
-def contents(cloud: Cloud) -> list[tuple[int, bytes | None, bytes | None]]:
+def contents(cloud: RecordedCloud) -> list[tuple[int, bytes | None, bytes | None]]:
     return [(record.offset, record.key, record.value) for record in cloud.partitions[LOG].log.records()]
 
 
@@ -61,18 +65,18 @@ def test_any_map_comes_to_what_an_unlimited_one_gives_in_one_pass(seed: int) -> 
         for cloud in (small, unlimited):
             cloud.produce(LOG, records, now_ms=0)
     stored = small.partitions[LOG]
-    met = len(last_of_keys(stored.written))
+    met = len(last_of_keys(small.written[LOG]))
     assert passes_to_clean(stored.log, stored.settings) == -(-met // entries)
     assert clean_all(small) == -(-met // entries)
     assert clean_all(unlimited) == 1
     assert contents(small) == contents(unlimited)
     assert [offset for offset, _, _ in contents(small)] == sorted(
-        record.offset for record in last_of_keys(stored.written).values()
+        record.offset for record in last_of_keys(small.written[LOG]).values()
     )
     for cloud in (small, unlimited):
         if job := cloud.begin(2, LOG, now_ms=RETENTION_MS):
             assert cloud.commit(job, now_ms=RETENTION_MS) is None
-        assert list(cloud.partitions[LOG].log.records()) == deduplicated(cloud.partitions[LOG].written)
+        assert list(cloud.partitions[LOG].log.records()) == deduplicated(cloud.written[LOG])
         assert cloud.begin(3, LOG, now_ms=NEVER_MS) is None
 
 
@@ -81,7 +85,7 @@ class Traffic:
     """Writers, brokers that compete and crash, readers: all at once, by chance."""
 
     random: Random
-    cloud: Cloud
+    cloud: RecordedCloud
     now_ms: int = 0
     jobs: list[Job] = field(default_factory=list)
     readers: list[Reader] = field(default_factory=list)
@@ -129,7 +133,7 @@ class Traffic:
         stored = self.cloud.partitions[LOG]
         for reader in self.readers:
             self.wrong |= wrong_for_reader(
-                reader, stored.log, stored.written, now_ms=self.now_ms, delete_retention_ms=RETENTION_MS
+                reader, stored.log, self.cloud.written[LOG], now_ms=self.now_ms, delete_retention_ms=RETENTION_MS
             )
 
 
@@ -145,7 +149,7 @@ def test_what_happens_at_once_changes_nothing_of_it() -> None:
         assert clean_all(cloud, now_ms) == promised
         if job := cloud.begin(2, LOG, now_ms=now_ms + RETENTION_MS):
             assert cloud.commit(job, now_ms=now_ms + RETENTION_MS) is None
-        assert list(stored.log.records()) == deduplicated(stored.written)
+        assert list(stored.log.records()) == deduplicated(cloud.written[LOG])
     assert refused > 60
 
 

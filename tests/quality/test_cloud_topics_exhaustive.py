@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from cloud_logs import without
 
 from models.cloud_topics.judge import (
     FALSE_CLEAN,
@@ -27,7 +28,6 @@ from models.cloud_topics.rules import (
     SNAPSHOT_END,
     TOMBSTONE_WAIT,
     WHOLE_PREFIX,
-    without,
 )
 from models.cloud_topics.world import UNCONVERGED, Case, CompactionWorld
 from models.exhaustive import Explored, explore

@@ -9,9 +9,10 @@ from dataclasses import replace
 
 import pytest
 
+from harness.brokers.segments.markers import ABORT, COMMIT, marker_record
 from harness.brokers.segments.records import Record
 from harness.brokers.segments.txnindex import AbortedTxn
-from models.batch import ABORT, COMMIT, Batch, control_key, control_value
+from models.batch import Batch
 from models.cleaner import Bounds, Cleaning, clean
 from models.replica import Replica
 from models.replication import Replication
@@ -47,7 +48,7 @@ def marker(base: int, outcome: str, txn: int, epoch: int = 0) -> Batch:
     return Batch(
         base_offset=base,
         last_offset=base,
-        records=(Record(base, 0, control_key(outcome), control_value(0)),),
+        records=(marker_record(base, 0, outcome),),
         max_timestamp_ms=0,
         producer_id=txn,
         producer_epoch=epoch,

@@ -53,7 +53,6 @@ CHECKERS: Final = (
     "guarantees.offsets",
     "guarantees.order",
     "guarantees.removals",
-    "guarantees.results",
     "guarantees.tombstones",
     "reduction.beliefs",
     "reduction.candidate_keys",

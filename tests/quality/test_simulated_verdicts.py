@@ -17,8 +17,11 @@ from harness.judge import verdict
 from harness.judge.check import prepare, run_checkers
 from harness.judge.verdict import Results
 from harness.plan.catalog import SCENARIOS
-from harness.run import begin
+from harness.run.begin import begin
+from harness.run.lifecycle import Job
+from harness.run.options import RunOptions
 from harness.run_folder.store import COMPLETE
+from harness.runtimes.base import Ready
 from harness.targets import find_target
 
 if TYPE_CHECKING:
@@ -49,6 +52,7 @@ RIGHT: tuple[tuple[str, dict[str, Any]], ...] = (
     ("sim-redpanda", {"nemesis": "pause", "client": "java"}),
     ("sim-cloud-topics", {"nemesis": "partition"}),
 )
+NOT_MADE = Ready({}, lambda _: pytest.fail("no broker is started"))
 RUNS = (*(("sim-kafka", options) for options in WRONG), ("sim-kafka-3.9", {"nemesis": "kill"}), *RIGHT)
 
 
@@ -71,9 +75,8 @@ def verdicts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> d
 
 def _run(path: Path, target: str, options: Mapping[str, Any]) -> tuple[RunFolder, dict[str, Any]]:
     run = simulate(path, target, **options)
-    begun = begin.begin(
-        run.folder, target=find_target(target), anomaly="all", test=run.test, java=find_java(), runtime={}, jars=None
-    )
+    job = Job(RunOptions(target, "all"), find_target(target), run.test, find_java(), "sim", NOT_MADE)
+    begun = begin(run.folder, job)
     begun.finish(COMPLETE, {})
     proof = dict.fromkeys(run.test.system.proof, True)
     return run.folder, {**begun.content, "coordination": proof}

@@ -11,10 +11,9 @@ import pytest
 from harness.brokers.segments.tombstones import BY_FLAG
 from harness.explore.cases import MESSAGES_MATTER
 from harness.plan.catalog import Anomaly
-from models.bound import ADD, LEADER, NO_CHANGE, REMOVE, Bound
 from models.coordination import RULES
 from models.exhaustive import Explored, explore
-from models.state_space import StateSpace
+from models.state_space import ADD, LEADER, NO_CHANGE, REMOVE, Bound, StateSpace
 
 BY_CHANGE = {change: Bound(writes=2, transactions=0, change=change) for change in (NO_CHANGE, LEADER, ADD, REMOVE)}
 TXN_JOINS = Bound(writes=0, transactions=1, change=ADD)

@@ -9,9 +9,8 @@ import pytest
 
 from harness.plan.catalog import Anomaly
 from models import coordination, redpanda
-from models.bound import ADD, LEADER, NO_CHANGE, REMOVE, Bound
 from models.exhaustive import Explored, explore
-from models.state_space import State, StateSpace
+from models.state_space import ADD, LEADER, NO_CHANGE, REMOVE, Bound, State, StateSpace
 from models.systems import redpanda_without
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from models.batch import ABORT, COMMIT
+from harness.brokers.segments.markers import ABORT, COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from random import Random
 
-    from models.partition import Client, Partition
+    from partition import Client, Partition
 
 _MOST_CLIENTS = 5
 _MOST_RECORDS = 5

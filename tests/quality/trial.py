@@ -63,7 +63,6 @@ REDUCING: Final = frozenset(
     f"checkers.{name}"
     for name in (
         "evidence.files",
-        "evidence.groups",
         "reduction.beliefs",
         "reduction.candidate_keys",
         "reduction.consistent_partitions",

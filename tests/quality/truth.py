@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from view import View, view
 
-from models.batch import COMMIT
+from harness.brokers.segments.markers import COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from partition import Partition, Txn, Written
+
     from models.batch import Batch
-    from models.partition import Partition, Txn, Written
 
 
 @dataclass(slots=True)

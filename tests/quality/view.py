@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from models.batch import COMMIT
+from harness.brokers.segments.markers import COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

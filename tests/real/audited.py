@@ -15,7 +15,7 @@ from kafka.protocol.admin import CreateAclsRequest, ListGroupsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from harness.audit.cluster import Cluster, describe
-from harness.audit.connection import ReconnectingConnection
+from harness.audit.connection import ClusterClient, ReconnectingConnection
 from harness.audit.replica_status import replica_statuses
 from harness.brokers.protocol import wire
 from harness.brokers.protocol.admin import Admin
@@ -80,6 +80,9 @@ class Audited:
 
     def describe(self, *patterns: str) -> Cluster:
         return describe(self.auditor, patterns or ("audited",))
+
+    def client(self, *patterns: str) -> ClusterClient:
+        return ClusterClient(self.describe(*patterns), RealClock())
 
 
 @contextmanager
@@ -167,7 +170,7 @@ def wait_for_replication(auditor: list[wire.Address]) -> None:
 
     def is_level() -> bool:
         try:
-            looks = replica_statuses(describe(auditor, ("audited",)), clock)
+            looks = replica_statuses(ClusterClient(describe(auditor, ("audited",)), clock))
         except UsageError:
             return False  # ACLs reach brokers one after the other
         ends = {tp: {(one.log_end, one.high_watermark) for one in looks.of(tp).values()} for tp in (TOPIC, SECOND)}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 from tiers import features
+from verdict_schema import violations
 
 from harness.host.clock import RealClock
 
@@ -67,8 +68,10 @@ class Ran:
 
     @property
     def verdict(self) -> dict[str, Any]:
-        """Stdout as the one JSON document that it has to be."""
+        """Stdout as the one JSON document that it has to be, a verdict by the schema of verdicts."""
         verdict: dict[str, Any] = json.loads(self.stdout)
+        if "findings" in verdict:
+            assert violations(verdict) == []
         return verdict
 
 

@@ -100,7 +100,7 @@ def test_an_audit_changes_nothing_and_needs_no_more_than_to_read_and_describe(
 
 def test_what_was_written_in_a_span_of_time_is_never_clean(sandbox: Sandbox, audited: Audited) -> None:
     kept = sandbox.root / "kept"
-    span = ("--since", "2020-01-01", "--until", "2100-01-01T00:00Z", "--keep", str(kept))
+    span = ("--since", "2020-01-01", "--until", "2100-01-01T00:00Z", "--save", str(kept))
     ran = audit(sandbox, audited, "live", "--topic", "audited", *span)
     assert ran.code == EXIT_UNKNOWN, ran.said
     assert "between --since and --until" in ran.verdict["reason"]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.audit.cluster import describe, parse_bootstrap
+from harness.audit.connection import ClusterClient
 from harness.audit.exposure import Kind, Level, exposure
 from harness.audit.prefilter import prefilter
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
@@ -79,8 +80,8 @@ def wrong_topics(verdict: dict[str, Any]) -> set[str]:
 
 
 def test_a_stuck_replica_is_found_without_reading_data(kept: Kept, sandbox: Sandbox) -> None:
-    cluster = describe(parse_bootstrap(kept.bootstrap), ["stuck*"])
-    told = prefilter(cluster, RealClock())
+    client = ClusterClient(describe(parse_bootstrap(kept.bootstrap), ["stuck*"]), RealClock())
+    told = prefilter(client)
     (found,) = told.suspicions
     judged = [
         (one["anomaly"], one["broker"], one["offset"])
@@ -92,7 +93,7 @@ def test_a_stuck_replica_is_found_without_reading_data(kept: Kept, sandbox: Sand
     assert found.coordinator is not None
     assert found.coordinator.state == "CompleteCommit"
     assert told.notes == ()
-    exposed = exposure(cluster, RealClock(), prefiltered=told)
+    exposed = exposure(client, prefiltered=told)
     assert exposed.level == Level.TOO_LATE
     ((frozen,),) = (topic.replicas for topic in exposed.topics)
     assert (frozen.kind, frozen.broker) == (Kind.FROZEN, 2)

@@ -173,7 +173,18 @@ def own_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dock
     """Give an engine of our own that has a single subnet; commands use it, and nothing else of the host's."""
     host, pid_file = f"unix://{tmp_path}/e.sock", tmp_path / "pid"
     command = (
-        *("dockerd", "--data-root", str(tmp_path / "data"), "--exec-root", str(tmp_path / "exec"), "--host", host),
+        # In a network namespace of its own: without a bridge it would remove `docker0` of the host's engine.
+        *(
+            "unshare",
+            "--net",
+            "dockerd",
+            "--data-root",
+            str(tmp_path / "data"),
+            "--exec-root",
+            str(tmp_path / "exec"),
+            "--host",
+            host,
+        ),
         *("--pidfile", str(pid_file), "--bridge", "none", "--iptables=false", "--ip6tables=false"),
         *("--default-address-pool", "base=10.201.7.0/24,size=24"),
     )
@@ -190,10 +201,7 @@ def own_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dock
                 return None
 
         wait_until(answers, GONE_S, "an engine of our own")
-        client = engine.connect()
-        yield client
-        # Its bridges would outlive it.
-        client.networks.prune()
+        yield engine.connect()
     finally:
         daemon.terminate()
         daemon.wait(timeout=GONE_S)

@@ -20,7 +20,7 @@ from harness.brokers.segments.arrow import read_table
 from harness.brokers.segments.batches import Batch, Record, iter_batches, iter_records, marker
 from harness.brokers.segments.codecs import CODECS
 from harness.brokers.segments.producer_snapshot import read_producer_snapshot
-from harness.brokers.segments.txnindex import read_txnindex
+from harness.brokers.segments.txnindex import iter_txnindex
 from harness.clients.librdkafka import CONFIG
 from harness.errors import HarnessError
 from harness.host.clock import RealClock
@@ -337,7 +337,7 @@ def arrow_rows(path: Path, table: Table, *columns: str) -> list[tuple[object, ..
 
 def test_transaction_indexes_are_what_kafka_reads(dumps: list[Dump]) -> None:
     for dump in of_kind(dumps, ".txnindex"):
-        entries = read_txnindex(dump.path.read_bytes(), source=str(dump.path))
+        entries = list(iter_txnindex(dump.path.read_bytes(), source=str(dump.path)))
         assert [
             words(
                 version=0,

@@ -24,9 +24,10 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from harness.brokers.segments.batches import Record, iter_batches
-from harness.brokers.segments.digest import batch_digest
-from harness.brokers.segments.encode import encode_batch, encode_marker
+from stored_markers import encode_marker
+
+from harness.brokers.segments.batches import Record, batch_digest, iter_batches
+from harness.brokers.segments.encode import encode_batch
 from harness.brokers.segments.txnindex import AbortedTxn, encode_txnindex
 from harness.run_folder.history import HEADER_TXN
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN, BROKER_UUID, RunFolder

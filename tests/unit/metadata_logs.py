@@ -19,11 +19,14 @@ from kafka.protocol.schemas.fields.codecs.types import UnsignedVarInt32
 
 from harness.brokers.segments.batches import Record
 from harness.brokers.segments.encode import encode_batch
+from harness.brokers.segments.metadata_join import read_metadata_logs
 from harness.brokers.segments.metadata_records import SCHEMAS, RecordType, uuid_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
+
+    from harness.brokers.segments.metadata_log import ClusterMetadata
 
 FOLDER = "__cluster_metadata-0"
 SNAPSHOT_HEADER, SNAPSHOT_FOOTER = 3, 4
@@ -108,11 +111,6 @@ def register(broker: int, epoch: int, **given: Any) -> Written:
     return Written(RecordType.REGISTER_BROKER, 3, {**fields, **given})
 
 
-def metadata_version(level: int) -> Written:
-    """Return the record of the feature level of ``metadata.version``."""
-    return Written(RecordType.FEATURE_LEVEL, 0, {"name": "metadata.version", "feature_level": level})
-
-
 def frame(written: Written) -> bytes:
     """Return a record's value."""
     struct_of = SCHEMAS[written.type].struct
@@ -184,3 +182,10 @@ def _lists(given: Mapping[str, Any]) -> dict[str, Any]:
 def _control(offset: int, number: int, value: bytes) -> bytes:
     record = Record(offset, 0, struct.pack(">hh", 0, number), value)
     return encode_batch(base_offset=offset, records=[record], is_control=True, leader_epoch=1)
+
+
+def read_metadata_log(folder: Path, topics: Collection[str] | None = None) -> ClusterMetadata:
+    """Read one copy of the metadata log, which is to be usable."""
+    joined = read_metadata_logs({1: folder}, topics)
+    assert joined.metadata is not None, joined.notes
+    return joined.metadata

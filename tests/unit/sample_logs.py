@@ -7,14 +7,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from harness.brokers.segments.batches import Batch, CorruptLogError, Marker, Record, iter_entries, iter_records, marker
+from stored_markers import encode_marker
+
+from harness.brokers.segments.batches import Batch, CorruptLogError, Record, iter_entries, iter_records, marker
 from harness.brokers.segments.codecs import CODECS, Codec
-from harness.brokers.segments.encode import encode_batch, encode_marker
+from harness.brokers.segments.encode import encode_batch
 from harness.brokers.segments.old_entries import OldEntry
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
+
+    from harness.brokers.segments.markers import Marker
 
 SOURCE = "t-0/00.log"
 

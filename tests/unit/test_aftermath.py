@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,9 @@ import pytest
 
 from harness.errors import UsageError
 from harness.run import start
-from harness.run.aftermath import REMEDIES, Aftermath, raise_if_pointless
+from harness.run.aftermath import EXPIRIES, REMEDIES, Aftermath, raise_if_pointless
 from harness.run.options import RunOptions
+from harness.systems.kafka import KafkaControl
 
 if TYPE_CHECKING:
     from harness.run.runner import Test
@@ -59,6 +61,21 @@ def test_only_partitions_that_can_be_stuck_are_followed() -> None:
     assert aftermath(test, cluster).partitions == [("stuck-lso", 0), ("stuck-lso", 1), ("stuck-lso", 2)]
 
 
+@pytest.mark.parametrize(("settings", "expiration_ms"), [({"producer.id.expiration.ms": "700"}, 700), ({}, 86_400_000)])
+def test_it_waits_for_the_expiration_that_brokers_have(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], expiration_ms: int
+) -> None:
+    waited_s: list[float] = []
+    thawed: list[object] = []
+    monkeypatch.setattr(Aftermath, "_traffic", lambda _, duration_s: waited_s.append(duration_s))
+    for verb in ("look", "_restart"):
+        monkeypatch.setattr(Aftermath, verb, lambda *_: ["stuck"])
+    test = replace(asked(), broker_settings=settings)
+    aftermath(test, SimpleNamespace(exposed=(), thaw=thawed.append)).run()
+    assert thawed == [test.topic_settings]
+    assert waited_s == [expiration_ms * EXPIRIES / 1000]
+
+
 @pytest.mark.parametrize(
     ("timers", "before"),
     [
@@ -68,6 +85,7 @@ def test_only_partitions_that_can_be_stuck_are_followed() -> None:
 )
 def test_compaction_goes_on_as_before_the_freeze(timers: str, before: dict[str, str | None]) -> None:
     told: list[Any] = []
-    admin = SimpleNamespace(alter_topics=lambda topics, settings: told.append((topics, settings)))
-    aftermath(asked(timers=timers), SimpleNamespace(admin=admin, topics=["stuck-lso", "control"]))._thaw()
+    nothing: Any = None
+    admin: Any = SimpleNamespace(alter_topics=lambda topics, settings: told.append((topics, settings)))
+    KafkaControl(nothing, admin).thaw(["stuck-lso", "control"], asked(timers=timers).topic_settings)
     assert told == [(["stuck-lso", "control"], before)]

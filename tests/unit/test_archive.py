@@ -42,15 +42,15 @@ def jar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def java(tmp_path: Path) -> Java:
-    return Java(tmp_path / "jre" / "bin" / "java", 17, "17.0.1")
+    return Java(tmp_path / "jre" / "bin" / "java", "17.0.1")
 
 
-def writes(_java: Java, _scratch: Path, _run_id: str, draft: Path) -> None:
+def writes(_java: Java, draft: Path) -> None:
     draft.write_bytes(b"classes")
 
 
-def make(java: Java, tmp_path: Path, wait_s: float = 0.0) -> Path | None:
-    return archive.make_archive(java, tmp_path, "archive-1", wait_s=wait_s)
+def make(java: Java, wait_s: float = 0.0) -> Path | None:
+    return archive.make_archive(java, wait_s=wait_s)
 
 
 def test_an_archive_is_for_one_java_one_spark_and_its_flags(
@@ -58,8 +58,8 @@ def test_an_archive_is_for_one_java_one_spark_and_its_flags(
 ) -> None:
     first = archive.archive_path(java)
     assert archive.archive_path(java) == first
-    seen = {first, archive.archive_path(Java(java.path, 17, "17.0.2"))}
-    seen.add(archive.archive_path(Java(tmp_path / "other" / "bin" / "java", 17, "17.0.1")))
+    seen = {first, archive.archive_path(Java(java.path, "17.0.2"))}
+    seen.add(archive.archive_path(Java(tmp_path / "other" / "bin" / "java", "17.0.1")))
     monkeypatch.setattr(archive, "JVM_FLAGS", ("-XX:+UseParallelGC",))
     seen.add(archive.archive_path(java))
     os.utime(jar, ns=(0, 0))
@@ -73,10 +73,10 @@ def test_what_was_made_before_an_upgrade_goes(
     java: Java, jar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(archive, "_rehearse", writes)
-    old = make(java, tmp_path)
-    elsewhere = make(Java(tmp_path / "other" / "bin" / "java", 17, "17.0.1"), tmp_path)
+    old = make(java)
+    elsewhere = make(Java(tmp_path / "other" / "bin" / "java", "17.0.1"))
     jar.write_bytes(b"newer")
-    new = make(java, tmp_path)
+    new = make(java)
     assert old is not None
     assert new is not None
     assert elsewhere is not None
@@ -85,41 +85,41 @@ def test_what_was_made_before_an_upgrade_goes(
 
 @pytest.mark.usefixtures("jar")
 def test_a_making_that_was_cut_off_leaves_no_archive_and_the_next_one_removes_the_rest(
-    java: Java, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    java: Java, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def is_cut_off(_java: Java, _scratch: Path, _run_id: str, draft: Path) -> None:
+    def is_cut_off(_java: Java, draft: Path) -> None:
         draft.write_bytes(b"half")
         raise KeyboardInterrupt
 
     monkeypatch.setattr(archive, "_rehearse", is_cut_off)
     with pytest.raises(KeyboardInterrupt):
-        make(java, tmp_path)
+        make(java)
     assert not archive.archive_path(java).exists()
     assert background.why_not_started(archive.archive_path(java)) is None
     monkeypatch.setattr(archive, "_rehearse", writes)
-    made = make(java, tmp_path)
+    made = make(java)
     assert made is not None
     assert made.read_bytes() == b"classes"
     assert list((cache / archive.DRAFTS).iterdir()) == []
 
 
 @pytest.mark.usefixtures("jar")
-def test_two_at_once_make_one(java: Java, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_at_once_make_one(java: Java, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, go_on, made = threading.Event(), threading.Event(), []
 
-    def slowly(_java: Java, _scratch: Path, _run_id: str, draft: Path) -> None:
+    def slowly(_java: Java, draft: Path) -> None:
         begun.set()
         assert go_on.wait(30)
         draft.write_bytes(b"classes")
 
     monkeypatch.setattr(archive, "_rehearse", slowly)
-    first = threading.Thread(target=lambda: made.append(make(java, tmp_path)))
+    first = threading.Thread(target=lambda: made.append(make(java)))
     first.start()
     assert begun.wait(30)
     assert archive.is_being_made()
     assert background.why_not_started(archive.archive_path(java)) == "it is being made"
-    assert make(java, tmp_path) is None
-    second = threading.Thread(target=lambda: made.append(make(java, tmp_path, 30.0)))
+    assert make(java) is None
+    second = threading.Thread(target=lambda: made.append(make(java, 30.0)))
     second.start()
     go_on.set()
     for thread in (first, second):
@@ -129,15 +129,15 @@ def test_two_at_once_make_one(java: Java, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_jvm_that_writes_none_is_not_asked_again_and_again(
-    java: Java, jar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    java: Java, jar: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(java: Java, _scratch: Path, _run_id: str, _draft: Path) -> None:
+    def fails(java: Java, _draft: Path) -> None:
         archive.note_failure(archive.archive_path(java), "no such flag")
 
     monkeypatch.setattr(archive, "_rehearse", fails)
     path = archive.archive_path(java)
     with pytest.raises(HarnessError, match="no such flag"):
-        make(java, tmp_path)
+        make(java)
     assert "could not be made" in str(background.why_not_started(path))
     # Another Spark may do better.
     jar.write_bytes(b"newer")
@@ -175,7 +175,7 @@ def test_the_archive_is_made_at_once_the_rest_at_the_lowest_priority_and_all_of_
     code = (
         "import os, signal; from harness.judge import background; background.find_java = lambda: None\n"
         "def idles(): return os.sched_getscheduler(0) == os.SCHED_IDLE\n"
-        "background.make = lambda *_, **__: print(idles(), signal.alarm(9))\n"
+        "background.make_archive = lambda *_, **__: print(idles(), signal.alarm(9))\n"
         "compiling = staticmethod(lambda: print(idles(), signal.alarm(0) > 0))\n"
         "background.import_module = lambda name: type('Loops', (), {'compile_all': compiling})\n"
         "background.main(); print(background.AUTOGROUP.exists() and background.AUTOGROUP.read_text())"

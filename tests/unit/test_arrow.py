@@ -13,7 +13,6 @@ from harness.brokers.segments import arrow, blocks
 from harness.brokers.segments.arrow import SCHEMAS, read_table
 from harness.brokers.segments.batches import CorruptLogError, Record
 from harness.brokers.segments.encode import encode_batch
-from harness.errors import UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -149,12 +148,6 @@ def test_what_is_before_the_bad_place_is_given() -> None:
     with pytest.raises(CorruptLogError, match=f"{SOURCE} at byte {len(good)}: CRC"):
         got.extend(read_table(io.BytesIO(good + bad), "records", ["offset"], source=SOURCE))
     assert [batch.to_pylist() for batch in got] == [[{"offset": 0}]]
-
-
-def test_unknown_columns_are_refused() -> None:
-    with pytest.raises(UsageError, match="table records has no column crc, nonsense: it has batch_offset, "):
-        rows(b"", "records", ["offset", "nonsense", "crc"])
-    assert rows(b"", "records") == []
 
 
 def test_schemas_are_those_of_the_batches() -> None:

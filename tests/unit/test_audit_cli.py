@@ -8,8 +8,7 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner
-from fakes.brokers import TP, FakeBroker, Held, cluster_of
-from fakes.clock import TickingClock
+from fakes.brokers import TP, FakeBroker, Held, client_of
 from fakes.progress import FakeProgress
 
 from harness.audit import live
@@ -41,8 +40,8 @@ def refusal(*arguments: str) -> str:
         ((*LIVE, "--since", "yesterday"), "'--since': 'yesterday': give a time such as 2026-01-31T12:00Z"),
         ((*LIVE, "--since", "2026-01-02", "--until", "2026-01-01"), "--since 2026-01-02 is not before"),
         ((*LIVE, "--command-config", "/nowhere.properties"), "/nowhere.properties"),
-        ((*LIVE, "--keep", "/proc/nowhere"), "--keep /proc/nowhere: No such file or directory"),
-        ((*LIVE, "--keep", "/proc"), "--keep /proc: there is something in it already"),
+        ((*LIVE, "--save", "/proc/nowhere"), "--save /proc/nowhere: No such file or directory"),
+        ((*LIVE, "--save", "/proc"), "--save /proc: there is something in it already"),
     ],
 )
 def test_what_cannot_be_used_is_told_in_one_sentence(arguments: tuple[str, ...], told: str) -> None:
@@ -67,9 +66,9 @@ def test_times(text: str, expected_ms: int) -> None:
 def asked(monkeypatch: pytest.MonkeyPatch) -> Prefiltered:
     """Replace the cluster by two brokers, of which the second holds open what the first has decided."""
     stuck = Held(3, 0, open=(OpenTransaction(7, 0, 0),))
-    cluster, dial = cluster_of({1: FakeBroker({TP: [Held(3, 3)]}), 2: FakeBroker({TP: [stuck]})})
-    told = prefilter(cluster, TickingClock(), dial=dial)
-    monkeypatch.setattr(live, "describe", lambda *_: cluster)
+    client = client_of({1: FakeBroker({TP: [Held(3, 3)]}), 2: FakeBroker({TP: [stuck]})})
+    told = prefilter(client)
+    monkeypatch.setattr(live, "describe", lambda *_: client.cluster)
     monkeypatch.setattr(live, "prefilter", lambda *_: told)
     return told
 
@@ -94,9 +93,9 @@ def test_what_brokers_say_is_a_finding_with_advice(asked: Prefiltered, capsys: p
 
 
 def test_nothing_suspicious_is_unknown_until_data_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster, dial = cluster_of({broker: FakeBroker({TP: [Held(3, 3)]}) for broker in (1, 2)})
-    told = prefilter(cluster, TickingClock(), dial=dial)
-    monkeypatch.setattr(live, "describe", lambda *_: cluster)
+    client = client_of({broker: FakeBroker({TP: [Held(3, 3)]}) for broker in (1, 2)})
+    told = prefilter(client)
+    monkeypatch.setattr(live, "describe", lambda *_: client.cluster)
     monkeypatch.setattr(live, "prefilter", lambda *_: told)
     said: dict[str, Any] = live.audit_quickly(live.Request([], ["t"]), FakeProgress())[0]
     assert (said["verdict"], said["reason"]) == ("unknown", "t-0: no replica was read")

@@ -33,7 +33,7 @@ def test_loops_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(subprocess, "Popen", lambda command, **_: started.append(command[-1]))
     start_compilation()
     assert started == ["harness.judge.compilation"]
-    (tmp_path / "checkers_1").mkdir()
-    (tmp_path / "checkers_1" / "groups._number-28.py311.nbi").touch()
+    (tmp_path / "segments_1").mkdir()
+    (tmp_path / "segments_1" / "fields.walk_headers-28.py311.nbi").touch()
     start_compilation()
     assert len(started) == 1

@@ -8,8 +8,8 @@ from typing import Any
 
 import kafka.errors
 import pytest
-from fakes.brokers import TP, FakeBroker, Held, cluster_of
-from fakes.clock import NOW_MS, TickingClock
+from fakes.brokers import TP, FakeBroker, Held, client_of
+from fakes.clock import NOW_MS
 
 from harness.audit.coordinators import NOTHING_SEEN, TransactionDescription
 from harness.audit.exposure import (
@@ -23,8 +23,7 @@ from harness.audit.exposure import (
     judge_lag,
     read_settings,
 )
-from harness.audit.lags import Lag
-from harness.audit.next_removal import MARKER, TOMBSTONES, NextRemoval, next_removal
+from harness.audit.lags import MARKER, TOMBSTONES, Lag, NextRemoval, next_removal
 from harness.audit.prefilter import prefilter
 from harness.audit.reassignments import BYTES, OFFSETS, Copy
 from harness.audit.show import exposure_json, exposure_table, prefiltered_json, replica_table
@@ -165,8 +164,7 @@ class TestStake:
 
 
 def exposed(brokers: dict[int, FakeBroker], **cluster: object) -> Exposure:
-    described, dial = cluster_of(brokers, settings=COMPACTED, **cluster)  # type: ignore[arg-type]
-    return exposure(described, TickingClock(), dial=dial)
+    return exposure(client_of(brokers, settings=COMPACTED, **cluster))  # type: ignore[arg-type]
 
 
 LEADER = Held(10, 10, batches=tuple(written(n, NOW_MS - 130_000 + n * 1000) for n in range(10)))
@@ -215,15 +213,15 @@ class TestClusters:
 
     def test_what_may_not_be_asked_is_a_note(self) -> None:
         brokers = {1: FakeBroker({TP: [LEADER]})}
-        cluster, dial = cluster_of(brokers, settings=COMPACTED)
-        seen = prefilter(cluster, TickingClock(), dial=dial)
+        client = client_of(brokers, settings=COMPACTED)
+        seen = prefilter(client)
         brokers[1].error = kafka.errors.ClusterAuthorizationFailedError.errno
-        told = exposure(cluster, TickingClock(), prefiltered=seen, dial=dial)
+        told = exposure(client, prefiltered=seen)
         assert told.notes == ("reassignments are unknown: ClusterAuthorizationFailedError",)
 
     def test_a_topic_that_is_not_compacted_loses_no_tombstones(self) -> None:
-        cluster, dial = cluster_of({1: FakeBroker({TP: [LEADER]})}, settings={"cleanup.policy": "delete"}, absent=(2,))
-        (topic,) = exposure(cluster, TickingClock(), dial=dial).topics
+        client = client_of({1: FakeBroker({TP: [LEADER]})}, settings={"cleanup.policy": "delete"}, absent=(2,))
+        (topic,) = exposure(client).topics
         assert (topic.level, topic.replicas, topic.sentence) == (Level.OK, (), "t: not compacted")
 
 
@@ -238,8 +236,8 @@ def frozen(
 ) -> Exposure:
     brokers = {number: FakeBroker({TP: [one]}) for number, one in enumerate(held, 1)}
     brokers[1].words = list(words)
-    cluster, dial = cluster_of(brokers, settings=COMPACTED if settings is None else settings)
-    return exposure(cluster, TickingClock(), dial=dial)
+    client = client_of(brokers, settings=COMPACTED if settings is None else settings)
+    return exposure(client)
 
 
 class TestFrozen:
@@ -311,8 +309,8 @@ def test_it_can_be_printed_and_is_json(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_so_can_what_the_prefilter_says(capsys: pytest.CaptureFixture[str]) -> None:
     held = Held(20, 10, open=(OpenTransaction(7, 3, 10),))
-    cluster, dial = cluster_of({1: FakeBroker({TP: [Held(20, 20)]}), 2: FakeBroker({TP: [held]})})
-    told = prefilter(cluster, TickingClock(), dial=dial)
+    client = client_of({1: FakeBroker({TP: [Held(20, 20)]}), 2: FakeBroker({TP: [held]})})
+    told = prefilter(client)
     assert "producer 7 from 10" in printed(replica_table(told.statuses), capsys)
     parsed = json.loads(json.dumps(prefiltered_json(told)))
     assert [one["broker"] for one in parsed["suspicions"]] == [2]

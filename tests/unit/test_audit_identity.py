@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from copied import copy, segment_name, write_copies
+from fakes.storage import InMemoryStorage
 from literal import put
 
 from harness.brokers.copies.copies import find_copies
@@ -177,7 +178,7 @@ def test_one_remote_folder_for_two_brokers(two: dict[int, list[Path]], monkeypat
     monkeypatch.setattr(
         S3, "listing", lambda _, path: {p.name: p.stat().st_size if p.is_file() else None for p in here(path).iterdir()}
     )
-    monkeypatch.setattr(S3, "opened", lambda _, path: here(path).open("rb", buffering=0))
+    monkeypatch.setattr(S3, "opened", lambda _, path: InMemoryStorage({path: here(path).read_bytes()}).opened(path))
 
     def here(path: str) -> Path:
         return folder.parent / path.lstrip("/")

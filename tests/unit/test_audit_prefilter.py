@@ -7,8 +7,7 @@ from typing import Any
 
 import kafka.errors
 import pytest
-from fakes.brokers import TP, FakeBroker, Held, cluster_of
-from fakes.clock import TickingClock
+from fakes.brokers import TP, FakeBroker, Held, client_of
 
 from harness.audit.coordinators import NOTHING_SEEN, TransactionDescription
 from harness.audit.prefilter import HANGING_TRANSACTION, STUCK_LSO, Prefiltered, prefilter
@@ -38,8 +37,7 @@ def filtered(
 
 
 def filtered_of(brokers: dict[int, FakeBroker], absent: tuple[int, ...] = ()) -> Prefiltered:
-    cluster, dial = cluster_of(brokers, absent=absent)
-    return prefilter(cluster, TickingClock(), dial=dial)
+    return prefilter(client_of(brokers, absent=absent))
 
 
 def test_a_quiet_cluster_is_looked_at_and_nothing_is_said() -> None:

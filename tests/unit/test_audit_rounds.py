@@ -10,7 +10,7 @@ from harness.audit.rounds import CHANGING, ROUNDS, Round, repeated
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from harness.audit.rounds import Place
+    from harness.audit.knowledge import Place
 
 A, B = ("a", 0), ("b", 0)
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fakes.brokers import NOT_LEADER, TP, FakeBroker, Held, cluster_of
+from fakes.brokers import NOT_LEADER, TP, FakeBroker, Held, client_of
 from fakes.clock import JumpingClock, TickingClock
 from fakes.connections import FailingConnection
 from kafka.protocol.metadata import ApiVersionsRequest
@@ -18,13 +18,12 @@ from kafka.protocol.metadata import ApiVersionsRequest
 from harness.audit.connection import ReconnectingConnection, fetch_version
 from harness.audit.pieces import Entry, Pieces, SpoolDiskError, whole_entries
 from harness.audit.rate import RateLimit
-from harness.audit.reading import TURNS, Span
+from harness.audit.reading import TURNS, Span, spans_between
 from harness.audit.replica_status import replica_statuses
-from harness.audit.span import spans_between
-from harness.audit.spool import Progress, SpoolOptions, SpoolResult, spool
+from harness.audit.spool import SpoolOptions, SpoolResult, spool
 from harness.brokers.protocol.replica import OpenTransaction
 from harness.brokers.protocol.wire import Address
-from harness.brokers.segments.batches import CorruptLogError, Record
+from harness.brokers.segments.batches import CorruptLogError, Record, iter_entries
 from harness.brokers.segments.encode import encode_batch
 from harness.errors import HarnessError
 from harness.run_folder.store import RunFolder
@@ -43,10 +42,8 @@ BROKER = Address("broker", 9092)
 
 
 def read(tmp_path: Path, brokers: dict[int, FakeBroker], **how: Any) -> SpoolResult:
-    cluster, dial = cluster_of(brokers)
-    clock = how.pop("clock", None) or TickingClock()
-    looks = replica_statuses(cluster, clock, dial)
-    return spool(cluster, looks, RunFolder(tmp_path), SpoolOptions(clock, dial=dial, **how))
+    client = client_of(brokers, clock=how.pop("clock", None))
+    return spool(client, replica_statuses(client), RunFolder(tmp_path), SpoolOptions(**how))
 
 
 def stored(tmp_path: Path, broker: int = 1) -> dict[str, bytes]:
@@ -123,22 +120,22 @@ def test_gaps_are_passed(tmp_path: Path) -> None:
 def test_retention_may_take_what_was_to_be_read_next(tmp_path: Path) -> None:
     moved = Held(10, 10, log_start=6, batches=BATCHES[6:])
     broker = FakeBroker({TP: [WHOLE]})
-    cluster, dial = cluster_of({1: broker})
-    looks = replica_statuses(cluster, TickingClock(), dial)
+    client = client_of({1: broker})
+    looks = replica_statuses(client)
     broker.now[TP] = moved
     broker.states[TP] = [moved]
-    told = spool(cluster, looks, RunFolder(tmp_path), SpoolOptions(TickingClock(), dial=dial))
+    told = spool(client, looks, RunFolder(tmp_path), SpoolOptions())
     assert told.failures == {}
     assert list(stored(tmp_path)) == [f"{6:020}.log"]
 
 
 def test_a_replica_that_was_cut_back_is_a_failure_and_leaves_nothing(tmp_path: Path) -> None:
     broker = FakeBroker({TP: [WHOLE]})
-    cluster, dial = cluster_of({1: broker})
-    looks = replica_statuses(cluster, TickingClock(), dial)
+    client = client_of({1: broker})
+    looks = replica_statuses(client)
     broker.now[TP] = Held(4, 4, batches=BATCHES[:4])
     broker.states[TP] = [broker.now[TP]]
-    told = spool(cluster, looks, RunFolder(tmp_path), SpoolOptions(TickingClock(), dial=dial, spans={TP: Span(6)}))
+    told = spool(client, looks, RunFolder(tmp_path), SpoolOptions(spans={TP: Span(6)}))
     assert told.failures == {(1, TP): "t-0 was truncated below offset 6 while it was read"}
     assert stored(tmp_path) == {}
 
@@ -152,18 +149,17 @@ def test_a_span_is_read_in_whole_batches(tmp_path: Path) -> None:
 
 def test_spans_are_what_the_leader_says_of_times() -> None:
     broker = FakeBroker({TP: [WHOLE]}, by_time={100: 3, 200: 8})
-    cluster, dial = cluster_of({1: broker})
-    clock = TickingClock()
-    assert spans_between(cluster, clock, 100, 200, dial) == {TP: Span(3, 8)}
-    assert spans_between(cluster, clock, None, 200, dial) == {TP: Span(0, 8)}
-    assert spans_between(cluster, clock, 100, 999, dial) == {TP: Span(3)}
-    assert spans_between(cluster, clock, 999, None, dial) == {TP: Span(10)}
+    client = client_of({1: broker})
+    assert spans_between(client, 100, 200) == {TP: Span(3, 8)}
+    assert spans_between(client, None, 200) == {TP: Span(0, 8)}
+    assert spans_between(client, 100, 999) == {TP: Span(3)}
+    assert spans_between(client, 999, None) == {TP: Span(10)}
 
 
 def test_a_leader_that_does_not_tell_times_is_an_error() -> None:
-    cluster, dial = cluster_of({1: FakeBroker({TP: [WHOLE]}, is_redpanda_follower=True)})
+    client = client_of({1: FakeBroker({TP: [WHOLE]}, is_redpanda_follower=True)})
     with pytest.raises(HarnessError, match="leader of t-0 does not return offsets by time: NotLeader"):
-        spans_between(cluster, TickingClock(), 1, None, dial)
+        spans_between(client, 1, None)
 
 
 def test_a_broker_that_goes_away_is_named_and_the_others_are_read(tmp_path: Path) -> None:
@@ -175,17 +171,17 @@ def test_a_broker_that_goes_away_is_named_and_the_others_are_read(tmp_path: Path
 
 
 def test_brokers_that_were_not_seen_are_failures(tmp_path: Path) -> None:
-    cluster, dial = cluster_of({1: FakeBroker({TP: [WHOLE]})}, absent=(3,))
-    looks = replica_statuses(cluster, TickingClock(), dial)
-    told = spool(cluster, looks, RunFolder(tmp_path), SpoolOptions(TickingClock(), dial=dial))
+    client = client_of({1: FakeBroker({TP: [WHOLE]})}, absent=(3,))
+    looks = replica_statuses(client)
+    told = spool(client, looks, RunFolder(tmp_path), SpoolOptions())
     assert told.failures == {(3, TP): "it is not registered with the cluster"}
 
 
 def test_single_replicas_are_read_again_elsewhere(tmp_path: Path) -> None:
     brokers = {number: FakeBroker({TP: [WHOLE]}) for number in (1, 2)}
-    cluster, dial = cluster_of(brokers)
-    looks = replica_statuses(cluster, TickingClock(), dial)
-    told = spool(cluster, looks, RunFolder(tmp_path / "again"), SpoolOptions(TickingClock(), dial=dial), [(2, TP)])
+    client = client_of(brokers)
+    looks = replica_statuses(client)
+    told = spool(client, looks, RunFolder(tmp_path / "again"), SpoolOptions(), [(2, TP)])
     assert told.readings.keys() == {(2, TP)}
     assert stored(tmp_path / "again") == {}
     with pytest.raises(HarnessError, match="holds a replica already"):
@@ -194,19 +190,17 @@ def test_single_replicas_are_read_again_elsewhere(tmp_path: Path) -> None:
 
 def test_progress_is_told_in_bytes_where_brokers_tell_sizes(tmp_path: Path) -> None:
     total = sum(map(len, BATCHES))
-    told: list[Progress] = []
+    told: list[tuple[float, int]] = []
     broker = FakeBroker({TP: [WHOLE]}, sizes={TP: total}, answer_bytes=total // 2)
-    read(tmp_path, {1: broker}, on_progress=told.append)
-    assert [p.fraction for p in told] == pytest.approx([0.5, 1.0])
-    assert told[0].left_s(elapsed_s=3.0) == pytest.approx(3.0)
-    assert told[-1] == Progress(total, total, 10, 10)
+    read(tmp_path, {1: broker}, on_progress=lambda *done: told.append(done))
+    assert told == [(0.5, total // 2), (1.0, total)]
 
 
 def test_progress_is_told_in_offsets_where_they_do_not(tmp_path: Path) -> None:
-    told: list[Progress] = []
-    read(tmp_path, {1: FakeBroker({TP: [WHOLE]}, answer_bytes=5 * len(BATCHES[0]))}, on_progress=told.append)
-    assert [(p.bytes_total, p.fraction) for p in told] == [(None, 0.5), (None, 1.0)]
-    assert Progress(0, None, 0, 10).left_s(5.0) is None
+    told: list[tuple[float, int]] = []
+    broker = FakeBroker({TP: [WHOLE]}, answer_bytes=5 * len(BATCHES[0]))
+    read(tmp_path, {1: broker}, on_progress=lambda *done: told.append(done))
+    assert told == [(0.5, 5 * len(BATCHES[0])), (1.0, 10 * len(BATCHES[0]))]
 
 
 def test_a_disk_that_is_too_small_is_found_before_anything_is_read(tmp_path: Path) -> None:
@@ -241,6 +235,11 @@ class TestEntries:
         cut = batch(4, 5) + batch(6)[:-1]
         assert list(whole_entries(cut, "s")) == [Entry(0, len(batch(4, 5)), 4, 5)]
         assert list(whole_entries(cut + batch(6)[-1:] + b"\0" * 9, "s"))[-1].base_offset == 6
+
+    def test_headers_alone_give_the_entries_that_the_parser_finds(self) -> None:
+        records = b"".join((batch(0, 1, 2), batch(5), batch(9, 12)))
+        parsed = [(one.position, one.size_bytes, one.last_offset) for one in iter_entries(records, source="s")]
+        assert [(one.position, one.size_bytes, one.last_offset) for one in whole_entries(records, "s")] == parsed
 
     def test_old_magics_pass_as_they_are(self) -> None:
         message = struct.pack(">qiibb", 12, 14, 0, 1, 0) + struct.pack(">ii", -1, -1)
@@ -281,13 +280,13 @@ def test_a_bucket_fills_up_to_one_second() -> None:
 
 def test_a_line_outlives_its_connections() -> None:
     dialled = FailingConnection(failures=2)
-    line = ReconnectingConnection(BROKER, TickingClock(), dialled)
+    line = ReconnectingConnection(BROKER, TickingClock(), dial=dialled)
     assert line.call(ApiVersionsRequest[0]()) == "answer"
     assert dialled.dials == 3
 
 
 def test_a_broker_that_stays_silent_is_given_up() -> None:
-    line = ReconnectingConnection(BROKER, TickingClock(), FailingConnection(failures=1000))
+    line = ReconnectingConnection(BROKER, TickingClock(), dial=FailingConnection(failures=1000))
     with pytest.raises(ConnectionError, match="broker:9092 does not answer: timed out"):
         line.call(ApiVersionsRequest[0]())
 

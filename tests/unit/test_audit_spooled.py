@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fakes.brokers import TP, FakeBroker, Held, cluster_of
-from fakes.clock import TickingClock
+from fakes.brokers import TP, FakeBroker, Held, client_of
+from stored_markers import encode_marker
 
 from checkers.evidence.tables import load_copies
 from checkers.reduction.reduce import reduce_copies
@@ -15,11 +15,10 @@ from harness.audit.coordinators import TransactionDescription, TransactionDescri
 from harness.audit.judge import assemble, judge_reduced, judge_whole
 from harness.audit.reading import Span
 from harness.audit.replica_status import replica_statuses
-from harness.audit.spool import SpoolOptions, spool
-from harness.audit.spooled import copies_of, store_transactions
+from harness.audit.spool import SpoolOptions, copies_of, spool, store_transactions
 from harness.brokers.protocol.replica import OpenTransaction
 from harness.brokers.segments.batches import Record
-from harness.brokers.segments.encode import encode_batch, encode_marker
+from harness.brokers.segments.encode import encode_batch
 from harness.run_folder.store import RunFolder
 
 if TYPE_CHECKING:
@@ -167,11 +166,8 @@ def spooled(name: str, case: Case, folder: RunFolder) -> Copies:
         number: FakeBroker({TP: list(states) if isinstance(states, list) else [states]})
         for number, states in ((1, case.one), (2, case.two))
     }
-    cluster, dial = cluster_of(brokers)
-    clock = TickingClock()
-    read = spool(
-        cluster, replica_statuses(cluster, clock, dial), folder, SpoolOptions(clock, spans=case.spans, dial=dial)
-    )
+    client = client_of(brokers)
+    read = spool(client, replica_statuses(client), folder, SpoolOptions(spans=case.spans))
     assert read.failures == {}
     words = store_transactions(folder, TransactionDescriptions({word.producer_id: word for word in case.words}))
     return copies_of(folder, name, read, words)

@@ -12,6 +12,7 @@ import pytest
 from crc32c import crc32c
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from sample_logs import old_entry
+from stored_markers import encode_marker
 
 from harness.brokers.segments import codecs
 from harness.brokers.segments.batches import (
@@ -24,7 +25,7 @@ from harness.brokers.segments.batches import (
     iter_records,
     marker,
 )
-from harness.brokers.segments.encode import encode_batch, encode_marker
+from harness.brokers.segments.encode import encode_batch
 from harness.brokers.segments.old_entries import OldEntry
 
 if TYPE_CHECKING:

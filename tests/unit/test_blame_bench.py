@@ -9,9 +9,10 @@ import pytest
 from accusations import BY_LUCK, EITHER, RIGHT, WRONG, judge, tally
 from random_traffic import ABORTED, COMMITTED, HEADER_WRITE, UNKNOWN, ClientLog, Transaction, Write, load_client_log
 from replica_truth import HIDDEN, OPEN, SERVED, STATE, STUCK, ReplicaLog, compare, read_replica
+from stored_markers import encode_marker
 
 from harness.brokers.segments.batches import Record
-from harness.brokers.segments.encode import encode_batch, encode_marker
+from harness.brokers.segments.encode import encode_batch
 from harness.brokers.segments.txnindex import AbortedTxn, encode_txnindex
 
 if TYPE_CHECKING:

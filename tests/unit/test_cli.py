@@ -220,7 +220,7 @@ def test_the_doctor_names_what_is_missing(machine: Machine) -> None:
     (machine.root / "bin" / "java").unlink()
     done = machine.call("doctor", "--format", "json")
     assert done.returncode == EXIT_USAGE
-    lacking = {one["name"]: one["remedy"] for one in json.loads(done.stdout) if not one["ok"]}
+    lacking = {one["name"]: one["remedy"] for one in json.loads(done.stdout)["checks"] if not one["ok"]}
     assert "openjdk-17-jre-headless" in lacking["Java 17+"]
 
 

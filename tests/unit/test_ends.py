@@ -10,7 +10,7 @@ from sample_logs import old_entry
 
 from harness.brokers.segments.batches import Record
 from harness.brokers.segments.encode import encode_batch
-from harness.brokers.segments.ends import end_of_segment
+from harness.brokers.segments.folder import end_of_segment
 
 if TYPE_CHECKING:
     from pathlib import Path

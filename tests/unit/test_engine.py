@@ -68,7 +68,6 @@ def script(path: Path, text: str) -> None:
 
 def own_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let commands be found in this folder only."""
-    monkeypatch.setattr(commands, "_PATH", str(folder))
     monkeypatch.setitem(commands._ENVIRONMENT, "PATH", str(folder))
 
 

@@ -12,7 +12,7 @@ import pytest
 from hostile import HOSTILE, raise_if_forged, raise_if_raw
 
 from checkers.finding import printable
-from harness.escape import CONTINUED, UNSEEN, escape, log_formatter, shortened, to_json, visible
+from harness.escape import CONTINUED, UNSEEN, LogFormatter, escape, shortened, to_json, visible
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -124,7 +124,7 @@ def fail() -> None:
 
 
 def test_a_log_record_forges_no_other(caplog: pytest.LogCaptureFixture) -> None:
-    formatter = log_formatter("harness: %(message)s")
+    formatter = LogFormatter("harness: %(message)s")
     with caplog.at_level(logging.WARNING):
         try:
             fail()

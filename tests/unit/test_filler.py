@@ -13,7 +13,7 @@ from harness.errors import HarnessError
 from harness.host.clock import RealClock
 from harness.plan.scenario import Phase
 from harness.run_folder.history import History
-from workloads.filler import MOST_RENEWALS, Filler, FillerSpec
+from workloads.filler import MOST_RENEWALS, Filler
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +26,7 @@ def fill(library: FakeLibrary, path: Path, transactions: int) -> None:
     """Run the filler until so many transactions have ended."""
     clock = RealClock()
     with closing(History(path, clock)) as history:
-        filler = Filler(FillerSpec([("t", 0)], seed=1, period_s=0.001), library.make, history, clock)
+        filler = Filler([("t", 0)], 1, 0.001, library.make, history, clock)
         filler.init()
 
         def is_enough() -> bool:

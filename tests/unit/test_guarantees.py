@@ -30,7 +30,7 @@ from literal import (
 )
 from test_checkers import by_run
 
-from checkers.evidence.retentions import retentions_ms
+from checkers.evidence.parse import retentions_ms
 from checkers.evidence.tables import load, raise_if_damaged
 from checkers.guarantees import all_guarantees
 from checkers.replay.judged import judge

@@ -11,15 +11,15 @@ from fakes.clients import FakeLibrary
 from fakes.clock import TickingClock
 from fakes.host import append_half_a_line
 
-from harness.clients.recorded import Producer, ProducerSpec
+from harness.clients.recorded import Producer
 from harness.errors import UsageError
 from harness.run_folder.history import HEADER_OP, HEADER_TXN, History
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-TX = ProducerSpec("filler.tx", "filler", "filler.tx")
-PLAIN = ProducerSpec("filler.plain", "filler")
+TX = ("filler.tx", "filler", "filler.tx")
+PLAIN = ("filler.plain", "filler")
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Path:
     path = tmp_path / "history.jsonl"
     library = FakeLibrary()
     with closing(History(path, TickingClock())) as history:
-        producer = Producer(library.make, TX, history)
+        producer = Producer(library.make, history, *TX)
         producer.init()
         producer.begin()
         producer.put("t", 0, "K", "V")
@@ -104,7 +104,7 @@ def test_the_last_transaction_of_an_id(path: Path, transactional_id: str | None,
 def test_a_producer_numbers_its_transactions_on(path: Path) -> None:
     library = FakeLibrary()
     with resumed(path) as history:
-        producer = Producer(library.make, TX, history)
+        producer = Producer(library.make, history, *TX)
         producer.init()
         producer.begin()
         producer.put("t", 0, "K", "V")
@@ -116,7 +116,7 @@ def test_a_producer_numbers_its_transactions_on(path: Path) -> None:
 def test_a_plain_producer_gives_operations_and_no_transactions(path: Path) -> None:
     library = FakeLibrary()
     with resumed(path) as history:
-        Producer(library.make, PLAIN, history).put("t", 0, "K", None)
+        Producer(library.make, history, *PLAIN).put("t", 0, "K", None)
     (sent,) = library.logs["t", 0]
     assert sent.headers == {HEADER_OP: "6"}
     assert "txn" not in lines(path)[-1]

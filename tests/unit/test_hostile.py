@@ -27,6 +27,7 @@ from harness import cli
 from harness.audit import cluster as clusters
 from harness.audit import disk, exposure, live
 from harness.audit.cluster import Cluster, Topic
+from harness.audit.connection import ClusterClient
 from harness.audit.coordinators import TransactionDescription
 from harness.audit.prefilter import prefilter
 from harness.brokers.protocol.admin import PartitionState
@@ -38,7 +39,7 @@ from harness.command_line.console import JSON, TEXT, ConsoleProgress
 from harness.conformance.cli import _show as show_conformance
 from harness.errors import EXIT_ANOMALY, EXIT_UNKNOWN, EXIT_USAGE, HarnessError
 from harness.explore.cli import _show as show_walks
-from harness.explore.report import _show as show_runs
+from harness.explore.report import show_runs
 from harness.judge import check
 from harness.judge.outcome import RunResult
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, finding_line, finding_of
@@ -46,8 +47,7 @@ from harness.nightly.cells import results_of
 from harness.nightly.cli import _show as show_night
 from harness.nightly.ledger import ScenarioResult
 from harness.nightly.reports import markdown, summary, write_junit
-from harness.report.running import RunningRun
-from harness.report.runs import stored_runs
+from harness.report.runs import RunningRun, stored_runs
 from harness.report.site import index_page, write_site
 from harness.run_folder.store import RunFolder
 
@@ -183,8 +183,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> None:
     def dial(address: Address, _clock: object) -> Any:
         return brokers[address.port - 9000]
 
-    told = prefilter(cluster, TickingClock(), dial=dial)
-    seen = exposure.exposure(cluster, TickingClock(), dial=dial)
+    client = ClusterClient(cluster, TickingClock(), dial)
+    told, seen = prefilter(client), exposure.exposure(client)
     for module in (live, clusters):
         monkeypatch.setattr(module, "describe", lambda *_: cluster)
     monkeypatch.setattr(live, "prefilter", lambda *_: told)

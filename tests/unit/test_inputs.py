@@ -263,6 +263,8 @@ def test_no_option_of_a_run_is_dropped_for_another(
         ("--partitions 100000000", "'--partitions': '100000000' is not in the range 1<=x<=100"),
         ("--time-limit nan", "'--time-limit': 'nan' is not a finite number"),
         ("--target redpanda-26.2 --runtime local", "--runtime local: redpanda-26.2 is an image that is pulled"),
+        ("--runtime ssh --nodes a,b,c --command-config file", "--command-config is for --runtime local or docker"),
+        ("--nodes a,b,c --command-config file", "for --runtime local or docker, and contradicts --nodes"),
         ("--target redpanda-26.2 --command-config file", "--command-config file: the harness sets up no logins"),
         ("--target sim-kafka --port-base 20000", "--port-base is for --runtime local or docker or ssh"),
         ("--target kafka-2.8", "'kafka-2.8': it is older than the oldest; there are kafka-3.9, kafka-4.0,"),

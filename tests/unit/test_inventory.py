@@ -271,10 +271,10 @@ def test_a_file_that_the_run_did_not_write_is_left_out_alone() -> None:
 
 
 def test_an_aftermath_that_differs_is_not_told(begun: Manifest) -> None:
-    begun.folder.aftermath_path.write_text('{"step": "found"}\n')
+    (begun.folder.path / "aftermath.jsonl").write_text('{"step": "found"}\n')
     begun.finish("complete", {})
     assert len(read_aftermath(begun.folder)) == 1
-    change(begun.folder.aftermath_path)
+    change(begun.folder.path / "aftermath.jsonl")
     assert read_aftermath(without(begun.folder, differences(begun))) == []
 
 

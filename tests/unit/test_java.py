@@ -32,14 +32,14 @@ def test_java_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = write_java(tmp_path / "bin", "17.0.9")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(java.parent))
-    assert find_java() == Java(java, 17, "17.0.9")
+    assert find_java() == Java(java, "17.0.9")
 
 
 def test_java_home_comes_before_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home, path = write_java(tmp_path / "home" / "bin", "21.0.2"), write_java(tmp_path / "bin", "17.0.9")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PATH", str(path.parent))
-    assert find_java() == Java(home, 21, "21.0.2")
+    assert find_java() == Java(home, "21.0.2")
 
 
 def test_old_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,6 @@ def test_a_metadata_log_tells_histories_and_whether_there_is_a_coordinator() -> 
         topics=frozenset({"t", "__transaction_state"}),
         start_offset=0,
         end_offset=3,
-        metadata_version=None,
     )
     known = knowledge_of_metadata(metadata)
     assert {broker for broker in ALL if known.coverage[PLACE].received(broker, 0)} == set(ALL)

@@ -133,23 +133,9 @@ def test_an_aftermath_that_fails_is_told_and_takes_nothing_away(
     monkeypatch.setattr(aftermath, "follow", fail)
     told = FakeManifest(content={"status": "complete"})
     nothing: Any = None
-    test: Any = SimpleNamespace(broker_settings={})
-    lifecycle._follow(nothing, test, nothing, manifest=told, stages=stages())
+    lifecycle._follow(nothing, nothing, nothing, told, stages())
     assert told.content == {"status": "complete", "aftermath_failure": str(error)}
     assert told.written == 1
-
-
-@pytest.mark.parametrize(("settings", "expiration_ms"), [({"producer.id.expiration.ms": "700"}, 700), ({}, 86_400_000)])
-def test_the_aftermath_waits_for_the_expiration_that_brokers_have(
-    monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], expiration_ms: int
-) -> None:
-    asked: list[int] = []
-    monkeypatch.setattr(aftermath, "follow", lambda *_args, expiration_ms, **_: asked.append(expiration_ms))
-    nothing: Any = None
-    test: Any = SimpleNamespace(broker_settings=settings)
-    told = FakeManifest()
-    lifecycle._follow(nothing, test, nothing, manifest=told, stages=stages())
-    assert asked == [expiration_ms]
 
 
 @pytest.fixture
@@ -166,8 +152,9 @@ def checkers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., A
     monkeypatch.setattr(session, "prepare_beside", prepare)
 
     def opened(workspace: Any, *, meanwhile: bool) -> Any:
-        job: Any = SimpleNamespace(folder=None, java=None, spark=None)
-        return lifecycle._checkers(workspace, job, meanwhile=meanwhile)
+        nothing: Any = None
+        job: Any = SimpleNamespace(java=None, options=SimpleNamespace(spark=None))
+        return lifecycle._checkers(workspace, nothing, job, meanwhile=meanwhile)
 
     return opened
 

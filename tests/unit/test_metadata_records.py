@@ -34,7 +34,6 @@ REGISTERED_4_4 = (
     "6e00000001000e6b726166742e76657273696f6e00000001000e73686172652e76657273696f6e0000000200116d657461646174612e766572"
     "73696f6e00070021000001000100110226d28abda8fbca5823b3d803078aeaa9"
 )
-VERSION_4_4 = "010c00116d657461646174612e76657273696f6e002100"
 BEGIN = "01170001001212426f6f747374726170207265636f726473"
 END = "01180000"
 
@@ -94,11 +93,10 @@ def test_changes_of_kafka_have_what_changes_alone() -> None:
     assert read(SHRUNK_3_9) == {"partition_id": 0, "topic_id": "k0U6m6vCSqujXlWzx5zTdw", "isr": [1, 2], "leader": 2}
 
 
-def test_brokers_and_features_of_kafka() -> None:
+def test_brokers_of_kafka() -> None:
     broker = read(REGISTERED_4_4)
     assert (broker["broker_id"], broker["broker_epoch"], broker["fenced"]) == (2, 14, True)
     assert (broker["incarnation_id"], broker["log_dirs"]) == ("BS719XyiRF2GkTDXM8xw1Q", ["JtKKvaj7ylgjs9gDB4rqqQ"])
-    assert read(VERSION_4_4) == {"name": "metadata.version", "feature_level": 33}
     assert read(BEGIN) == read(END) == {}
 
 

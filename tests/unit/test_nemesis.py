@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from fakes.cluster import RecordedCluster
 from fakes.observer import BALLAST_END, PAYLOAD_END
@@ -11,8 +13,10 @@ from harness.plan.placement import Placement, place
 from harness.plan.timers import TIMERS
 from harness.run import start
 from harness.run.options import RunOptions
-from harness.runtimes.abilities import Need
+from harness.runtimes.abilities import Need, raise_if_lacking
+from harness.runtimes.base import Wanted
 from harness.runtimes.reach import Reach
+from harness.targets import find_target
 from nemesis import NEMESES, find_nemesis, throttle, topology
 from nemesis.fault import Nemesis, NemesisContext
 
@@ -117,6 +121,14 @@ def test_brokers_that_cannot_stand_so_are_refused(name: str, shape: dict[str, in
     options = RunOptions("kafka-3.9", "all", nemesis=name, **shape)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=f"--nemesis {name}: .*{told}"):
         start.test_of(options)
+
+
+def test_a_runtime_refuses_needs_that_its_table_does_not_have() -> None:
+    nothing: Any = None
+    wanted = Wanted(find_target("kafka-4.4"), nothing, nothing, needs=frozenset({"a battery for each broker"}))
+    with pytest.raises(UsageError, match="this nemesis takes a battery for each broker: this runtime has no such"):
+        raise_if_lacking(wanted, {Need.CLOCK: lambda: None})
+    raise_if_lacking(wanted, {"a battery for each broker": lambda: None})
 
 
 def test_a_rolling_restart_gets_to_the_others_once_the_absent_are_back() -> None:

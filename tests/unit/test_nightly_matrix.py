@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -201,7 +202,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 def test_a_matrix_is_read_again_as_it_was() -> None:
     asked = matrix(targets=["kafka-3.9"], nemeses=["kill", "none"], repeats=2, set=["topic.segment.bytes=9000"])
-    assert Matrix.of_json(json.loads(json.dumps(asked.as_json()))) == asked
+    assert Matrix.of_json(json.loads(json.dumps(asdict(asked)))) == asked
 
 
 def cell(target: str = "kafka-3.9", nemesis: str = "kill", scenario: str = "stuck-lso") -> Cell:
@@ -258,7 +259,7 @@ def test_a_cell_of_which_nothing_is_said_is_named() -> None:
         ("[[expect]]\nverdict = 'unknown'", "entry 1: verdict is 'unknown'"),
         (
             "[[expect]]\nverdict = 'clean'\n[[expect]]\nverdict = 'clean'\ntarget = ['x']",
-            "entry 2: there is no 'target'",
+            "entry 2: there is no key 'target'; did you mean targets",
         ),
         ("[[expect]]\nverdict = 'clean'\ntargets = 'x'", "targets is 'x'"),
         ("expect = 1", "give [[expect]] entries"),

@@ -11,17 +11,16 @@ from xml.etree import ElementTree as ET
 
 import psutil
 import pytest
-from fakes.progress import FakeNightProgress
+from fakes.progress import NightOfRuns
 
 from harness.errors import UsageError
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.nightly.cells import CellResult, Status, exit_code, results_of, strays_of
 from harness.nightly.expectations import Expectation, expected, read_expectations
-from harness.nightly.grid import cell_text, grid
 from harness.nightly.ledger import ATTEMPTS, Attempt, Ledger, Plan, ScenarioResult
 from harness.nightly.matrix import read_matrix
 from harness.nightly.night import work
-from harness.nightly.reports import markdown, summary, write_junit
+from harness.nightly.reports import cell_text, grid, markdown, summary, write_junit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,17 +57,11 @@ def failed(outage: int = 0, number: int = 1, code: int = 255, why: str = "the cl
     return Attempt(outage, number, code, 5.0, why)
 
 
-def worked(ledger: Ledger, attempts: Sequence[Attempt], budget_s: float | None = None) -> FakeNightProgress:
+def worked(ledger: Ledger, attempts: Sequence[Attempt], budget_s: float | None = None) -> NightOfRuns:
     """Work through the plan, where runs end as given, by outage and number."""
-    progress = FakeNightProgress()
-    known = {(one.outage, one.number): one for one in attempts}
-
-    def run_one(index: int, number: int, limit_s: float | None) -> Attempt:
-        progress.limits.append(limit_s)
-        return known[index, number]
-
-    work(ledger, run_one, progress, budget_s=budget_s, now_s=lambda: progress.now)
-    return progress
+    night = NightOfRuns({(one.outage, one.number): one for one in attempts})
+    work(ledger, night.run_one, night.lines.append, budget_s=budget_s, now_s=lambda: night.now)
+    return night
 
 
 @pytest.fixture

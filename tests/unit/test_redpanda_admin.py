@@ -41,11 +41,11 @@ def test_a_replicas_compaction_in_the_clusters_own_terms(admin: RedpandaAdmin, b
     silent = {"raft_state": {"node_id": 3}, "high_watermark": 20, "last_stable_offset": 20, "committed_offset": 24}
     brokers[1].answers["/v1/debug/partition/kafka/stuck-lso/0"] = (200, {"replicas": [older, newer, silent]})
     states = admin.compaction(TOPIC)
-    assert {broker: state.tombstone_removable for broker, state in states.items()} == {1: 10, 2: 9, 3: None}
-    assert states[1].cleanly_compacted == 12
-    assert states[1].transaction_removable == -1
-    assert states[3].cleanly_compacted is None
-    assert states[2].last_stable_offset == 19
+    assert {broker: state["tombstone_removable"] for broker, state in states.items()} == {1: 10, 2: 9, 3: None}
+    assert states[1]["cleanly_compacted"] == 12
+    assert states[1]["transaction_removable"] == -1
+    assert states[3]["cleanly_compacted"] is None
+    assert states[2]["last_stable_offset"] == 19
 
 
 def test_leadership_is_asked_of_who_has_it(admin: RedpandaAdmin, brokers: dict[int, FakeServer]) -> None:
@@ -98,13 +98,8 @@ def test_properties_are_set_for_the_whole_cluster(admin: RedpandaAdmin, brokers:
     assert brokers[1].asked == [("PUT", "/v1/cluster_config", body)]
 
 
-def test_readiness_and_health(admin: RedpandaAdmin, brokers: dict[int, FakeServer]) -> None:
-    brokers[1].answers["/v1/status/ready"] = (200, {"status": "ready"})
-    brokers[2].answers["/v1/status/ready"] = (503, {"status": "booting"})
-    brokers[1].answers["/v1/cluster/health_overview"] = (200, {"is_healthy": False, "nodes_down": [2]})
+def test_brokers_that_are_alive(admin: RedpandaAdmin, brokers: dict[int, FakeServer]) -> None:
     brokers[1].answers["/v1/brokers"] = (200, [{"node_id": 1, "is_alive": True}, {"node_id": 2, "is_alive": False}])
-    assert [admin.is_ready(broker) for broker in (1, 2)] == [True, False]
-    assert not admin.is_healthy()
     assert admin.brokers() == {1}
 
 
@@ -129,7 +124,7 @@ def test_a_refusal_is_told_in_the_brokers_own_words(admin: RedpandaAdmin, broker
 
 
 def test_who_is_asked_in_vain_redirects(admin: RedpandaAdmin, brokers: dict[int, FakeServer]) -> None:
-    path = "/v1/cluster/health_overview"
+    path = "/v1/cluster_config"
     brokers[1].answers[path] = (307, f"http://127.0.0.1:{brokers[2].port}{path}")
-    brokers[2].answers[path] = (200, {"is_healthy": True})
-    assert admin.is_healthy()
+    brokers[2].answers[path] = (200, {"a": 1})
+    assert admin.config() == {"a": 1}

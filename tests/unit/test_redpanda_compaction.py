@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from harness.brokers.segments.markers import ABORT, COMMIT, marker_record
 from harness.brokers.segments.records import Record
-from models.batch import ABORT, COMMIT, Batch, marker_record
+from models.batch import Batch
 from models.cleaner import Bounds, Cleaning
 from models.coordination import Pair
 from models.redpanda import clean, own

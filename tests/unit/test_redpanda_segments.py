@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from stored_markers import encode_marker
 
 from harness.brokers.segments.batches import HEADER as KAFKA_HEADER
 from harness.brokers.segments.batches import CorruptLogError, iter_batches, iter_records, marker
-from harness.brokers.segments.encode import encode_batch, encode_marker
+from harness.brokers.segments.encode import encode_batch
 from harness.brokers.segments.records import Record
 from harness.brokers.segments.redpanda import HEADER, is_segment, to_kafka
 
@@ -69,7 +70,7 @@ def test_zeros_end_a_file() -> None:
 def test_a_batch_that_is_cut_is_told_with_its_place(kept: int) -> None:
     whole = stored(put(0, "a"), 0)
     with pytest.raises(CorruptLogError, match=r"0-1-v1\.log at byte \d+: batch is cut") as raised:
-        to_kafka({"0-1-v1.log": whole + whole[:kept]})
+        to_kafka({"0-1-v1.log": whole + whole[:kept], "2-1-v1.log": stored(put(2, "c"), 2)})
     assert raised.value.cut
     assert raised.value.position == len(whole)
 
@@ -78,9 +79,7 @@ def test_a_batch_that_is_cut_is_told_with_its_place(kept: int) -> None:
 def test_what_was_being_written_when_the_broker_was_killed_may_be_left_out(kept: int) -> None:
     whole = stored(put(0, "a"), 0)
     cut = whole + stored(put(1, "b"), 1)[:kept]
-    assert to_kafka({"0-1-v1.log": cut}, may_be_cut=True) == put(0, "a", leader_epoch=1)
-    with pytest.raises(CorruptLogError, match="batch is cut"):
-        to_kafka({"0-1-v1.log": cut, "2-1-v1.log": stored(put(2, "c"), 2)}, may_be_cut=True)
+    assert to_kafka({"0-1-v1.log": cut}) == put(0, "a", leader_epoch=1)
 
 
 def test_a_size_that_cannot_be_is_told() -> None:

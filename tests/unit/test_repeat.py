@@ -17,11 +17,14 @@ from harness.command_line.request import OPTIONS, command_line
 from harness.host.nodes import Access, Node
 from harness.plan.schedule import Schedule, write_schedule
 from harness.plan.timers import TIMERS
-from harness.run import begin, start
+from harness.run import start
+from harness.run.begin import begin
+from harness.run.lifecycle import Job
 from harness.run.options import RunOptions
+from harness.run_folder import store
 from harness.run_folder.manifest import HIDDEN
 from harness.run_folder.store import RunFolder
-from harness.runtimes import Choice, choose, docker
+from harness.runtimes import choose, docker
 from harness.runtimes.base import Ready, Wanted
 from harness.targets import TARGETS, WITH_JARS, find_target
 from nemesis import NEMESES
@@ -132,13 +135,12 @@ def test_every_field_that_decides_is_drawn_and_rendered(folder: Path) -> None:
     )
 
 
-def assembled(options: RunOptions, **more: Any) -> start.Assembly:
+def assembled(options: RunOptions, **more: Any) -> Job:
     """Return a run that is about to begin: a stand-in for what was found on the machine."""
     nothing: Any = SimpleNamespace()
     ready = Ready({"name": "local"}, lambda _: nothing)
     test = start.test_of(options)
-    made = start.Assembly(options, find_target(options.target), test, nothing, "local", ready, None, (), None)
-    return replace(made, **more)
+    return replace(Job(options, find_target(options.target), test, nothing, "local", ready), **more)
 
 
 def test_what_was_left_open_is_written_as_it_was_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,10 +161,10 @@ def test_what_was_left_open_is_written_as_it_was_decided(tmp_path: Path, monkeyp
 def test_a_schedule_is_that_of_the_run_folder(tmp_path: Path, requests: list[RunOptions]) -> None:
     folder = RunFolder(tmp_path / "run")
     options = RunOptions("kafka-4.4", "", schedule=SCHEDULE, schedule_path=Path("gone.json"))
-    write_schedule(folder.schedule_path, SCHEDULE)
+    write_schedule(folder.path / store.SCHEDULE, SCHEDULE)
     again = parsed(command_line(start.repeatable(assembled(options), folder)), requests)
     assert again.schedule == SCHEDULE
-    assert again.schedule_path == folder.schedule_path
+    assert again.schedule_path == folder.path / store.SCHEDULE
 
 
 def test_secrets_are_not_in_the_command(tmp_path: Path) -> None:
@@ -182,11 +184,8 @@ def test_redpanda_keeps_what_is_special_in_its_exact_name(tmp_path: Path) -> Non
 
 def test_the_manifest_has_the_command(tmp_path: Path) -> None:
     java: Any = SimpleNamespace(version_text="17")
-    made = assembled(RunOptions("kafka-4.4", "stuck-lso"))
-    told = begin.begin(
-        RunFolder(tmp_path), target=made.target, anomaly="stuck-lso", test=made.test, java=java,
-        runtime=made.ready.facts, jars=None, command="harness run …",
-    )  # fmt: skip
+    made = assembled(RunOptions("kafka-4.4", "stuck-lso"), java=java)
+    told = begin(RunFolder(tmp_path), made, "harness run …")
     assert told.content["command"] == "harness run …"
 
 
@@ -214,16 +213,16 @@ def test_auto_says_what_it_chose_and_why(
 ) -> None:
     monkeypatch.setattr("harness.runtimes.may_have_engine", lambda: True)
     monkeypatch.setattr(docker, "why_not_at_hand", lambda _: engine)
-    chosen = choose("auto", asked)
-    assert (chosen.name, chosen.reason) == (name, reason)
-    assert choose("local", asked).reason is None
+    assert choose("auto", asked) == (name, reason)
+    assert choose("local", asked) == ("local", None)
 
 
 def test_the_choice_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     ready = Ready({"name": "local"}, lambda _: pytest.fail("nothing is made"), None)
     monkeypatch.setattr(start, "find_java", lambda: None)
     monkeypatch.setattr(start, "find_archive", lambda _: None)
-    monkeypatch.setattr(start, "choose", lambda *_: Choice("local", lambda _: ready, "there is no engine"))
+    monkeypatch.setattr(start, "choose", lambda *_: ("local", "there is no engine"))
+    monkeypatch.setattr(start, "find_runtime", lambda _: lambda _: ready)
     progress = FakeProgress()
     start.assemble(RunOptions("kafka-4.4", "stuck-lso"), progress)
     assert progress.stages == ["runtime local (there is no engine)"]

@@ -14,9 +14,7 @@ from harness.brokers.protocol.replica import (
     DEBUG_REPLICA_ID,
     OpenTransaction,
     ReplicaState,
-    end_of,
-    fetch_all,
-    open_transactions,
+    WireReader,
     partitions_at_end,
 )
 from harness.brokers.segments.batches import CorruptLogError, Record
@@ -32,14 +30,14 @@ def batch(offset: int, value: bytes = b"v") -> bytes:
 
 
 def fetched(connection: SegmentConnection, *partitions: tuple[str, int], **more: int) -> dict[tuple[str, int], Any]:
-    return dict(fetch_all(connection, partitions or (TP,), **more))
+    return WireReader(connection).read(partitions or (TP,), **more)
 
 
 def test_a_log_of_several_segments_is_read_to_its_end() -> None:
     connection = SegmentConnection({TP: [(2, batch(0) + batch(1)), (3, batch(2))]})
     state = fetched(connection)[TP]
     assert state.records == batch(0) + batch(1) + batch(2)
-    assert end_of(state) == 3
+    assert state.log_end == 3
     assert (state.log_start, state.high_watermark, state.last_stable_offset) == (0, 9, 8)
     assert connection.asked == [(DEBUG_REPLICA_ID, 0), (DEBUG_REPLICA_ID, 2), (DEBUG_REPLICA_ID, 3)]
 
@@ -67,7 +65,7 @@ def test_one_partition_that_is_not_served_does_not_hide_another() -> None:
 def test_an_empty_log_ends_where_it_starts() -> None:
     state = fetched(SegmentConnection())[TP]
     assert state.records == b""
-    assert end_of(ReplicaState(7, 7, 7, (), b"")) == 7
+    assert ReplicaState(7, 7, 7, (), b"").log_end == 7
 
 
 def test_aborted_transactions_of_every_answer_are_told_once() -> None:
@@ -90,10 +88,10 @@ def test_an_error_does_not_tell_that_nothing_follows() -> None:
 def test_only_producers_with_a_transaction_hold_one_open() -> None:
     producers = (OpenTransaction(5, 0, 10), OpenTransaction(6, 2, -1), OpenTransaction(7, 1, 0))
     connection = SegmentConnection(held=Held(9, 8, open=producers))
-    assert open_transactions(connection, [TP]) == {TP: (OpenTransaction(5, 0, 10), OpenTransaction(7, 1, 0))}
+    assert WireReader(connection).open_transactions([TP]) == {TP: (OpenTransaction(5, 0, 10), OpenTransaction(7, 1, 0))}
 
 
 def test_a_replica_that_cannot_be_described_is_named() -> None:
     connection = SegmentConnection(errors={OTHER: NOT_HERE})
     with pytest.raises(HarnessError, match=r"t-1 at 127\.0\.0\.1:9092: NotLeaderForPartitionError"):
-        open_transactions(connection, [TP, OTHER])
+        WireReader(connection).open_transactions([TP, OTHER])

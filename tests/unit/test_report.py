@@ -255,7 +255,7 @@ def edges(folder: RunFolder) -> set[tuple[str, str, str, tuple[int, ...]]]:
     story = read_story(folder)
     (found,) = side_by_side(folder, MANIFEST, [], story)
     graph = transactions(found, story.seen["t", 0])
-    return {(a, b, told["kind"], tuple(told["brokers"])) for a, b, told in graph.edges(data=True)}
+    return {(*edge, tuple(brokers)) for edge, brokers in graph.items()}
 
 
 def test_the_transaction_graph_shows_who_takes_what_for_the_end(folder: RunFolder) -> None:

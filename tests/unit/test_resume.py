@@ -6,18 +6,19 @@ import json
 import os
 import tempfile
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
 from harness import cli
 from harness.errors import EXIT_USAGE, UsageError
 from harness.host import leftovers
-from harness.run import begin, resume, start
+from harness.run import resume, start
+from harness.run.begin import begin
+from harness.run.lifecycle import Job
 from harness.run.options import RunOptions
 from harness.run_folder import manifest
 from harness.run_folder.store import RunFolder
-from harness.runtimes import Choice
 from harness.runtimes.base import Ready, Wanted
 from harness.targets import find_target
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from harness.run.lifecycle import Job
     from harness.run.runner import Test
 
 RUN_ID = "2026-11-21T18-06-51Z-548a"
@@ -44,6 +44,14 @@ def made(**options: Any) -> Test:
     return start.test_of(RunOptions("kafka-4.4", "stuck-lso", **{**LONG, **options}))
 
 
+class GoingOn(NamedTuple):
+    """A run that is about to go on."""
+
+    job: Job
+    folder: RunFolder
+    begin: Callable[[], object]
+
+
 class CutOff:
     """A run that was cut off in its window: its folder, and its work directory with an owner that is gone."""
 
@@ -55,16 +63,9 @@ class CutOff:
         self.folder.history_path.touch()
         java: Any = SimpleNamespace(version_text="17.0.9")
         jars: Any = SimpleNamespace(digests={}, pinned=True)
-        target = find_target("kafka-4.4")
-        begin.begin(
-            self.folder,
-            target=target,
-            anomaly="stuck-lso",
-            test=self.test,
-            java=java,
-            runtime={"name": "local"},
-            jars=jars,
-        )
+        ready = Ready({"name": "local"}, lambda _: pytest.fail("no run is conducted"))
+        run = RunOptions("kafka-4.4", "stuck-lso")
+        begin(self.folder, Job(run, find_target(run.target), self.test, java, "local", ready, jars))
         self.work_dir = leftovers.claim_work_dir(RUN_ID, self.folder.path)
         self.own(resumable=True, started_s=0.0)
         self.tell(owner={**self.told["owner"], "started_s": 0.0})
@@ -105,12 +106,13 @@ def refusal(path: Path, *more: str) -> str:
 
 
 @pytest.fixture(autouse=True)
-def jobs(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[GoingOn]:
     """Go as far as the first broker: the job is written down, and nothing is started."""
-    found: list[Job] = []
+    found: list[GoingOn] = []
 
-    def conduct(job: Job, *_: Any) -> Any:
-        found.append(job)
+    def conduct(job: Job, folder: RunFolder, begun: Any, *_: Any, is_resumed: bool) -> Any:
+        assert is_resumed
+        found.append(GoingOn(job, folder, begun))
         nothing: dict[str, Any] = {
             "scenarios": [],
             "findings": [],
@@ -119,7 +121,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
             "partial": [],
             "notes": [],
         }
-        return SimpleNamespace(verdict={"verdict": "clean", **nothing}, folder=job.folder, kept={})
+        return SimpleNamespace(verdict={"verdict": "clean", **nothing}, folder=folder, kept={})
 
     def prepare(wanted: Wanted) -> Ready:
         WANTED.append(wanted)
@@ -129,8 +131,13 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
     monkeypatch.setattr(resume, "conduct", conduct)
     monkeypatch.setattr(start, "find_java", lambda: None)
     monkeypatch.setattr(start, "find_archive", lambda _: None)
-    monkeypatch.setattr(start, "choose", lambda name, _wanted: Choice(name, prepare))
+    monkeypatch.setattr(start, "find_runtime", lambda _: prepare)
     return found
+
+
+def classpath(going_on: GoingOn) -> str:
+    assert going_on.job.jars is not None
+    return going_on.job.jars.classpath
 
 
 def go_on(path: Path, *more: str) -> None:
@@ -138,22 +145,22 @@ def go_on(path: Path, *more: str) -> None:
 
 
 @pytest.mark.parametrize("nemesis", ["kill", "join", "catch-up", "none"])
-def test_a_run_goes_on_as_it_was(tmp_path: Path, jobs: list[Job], nemesis: str) -> None:
+def test_a_run_goes_on_as_it_was(tmp_path: Path, runs: list[GoingOn], nemesis: str) -> None:
     shape = {"brokers": 5, "replication_factor": 4, "partitions": 3, "absent": 2}
     settings = {"topic_settings": {"segment.ms": "9000"}, "broker_settings": {"num.io.threads": "2"}}
     subject = CutOff(tmp_path, nemesis=nemesis, client="java", **shape, **settings)
     go_on(subject.folder.path)
-    (job,) = jobs
-    assert job.is_resumed
+    (going_on,) = runs
+    job = going_on.job
     assert job.test == subject.test
-    assert job.folder == subject.folder
-    assert job.classpath == find_target("kafka-4.4").version
+    assert going_on.folder == subject.folder
+    assert classpath(going_on) == find_target("kafka-4.4").version
 
 
-def test_the_version_stays_the_one_that_was_tested(subject: CutOff, jobs: list[Job]) -> None:
+def test_the_version_stays_the_one_that_was_tested(subject: CutOff, runs: list[GoingOn]) -> None:
     subject.tell(target={"name": "kafka-4.4", "version": "4.4.7", "note": ""})
     go_on(subject.folder.path)
-    assert jobs[0].classpath == "4.4.7"
+    assert classpath(runs[0]) == "4.4.7"
 
 
 @pytest.mark.parametrize("image", [None, "registry.example/kafka:mine"])
@@ -164,18 +171,18 @@ def test_the_image_stays_the_one_that_was_tested(subject: CutOff, image: str | N
     assert WANTED[-1].image == image
 
 
-def test_the_newest_run_can_be_given_by_its_link(subject: CutOff, jobs: list[Job]) -> None:
+def test_the_newest_run_can_be_given_by_its_link(subject: CutOff, runs: list[GoingOn]) -> None:
     latest = subject.folder.path.parent / "latest"
     latest.symlink_to(RUN_ID)
     go_on(latest)
-    assert jobs[0].folder.run_id == RUN_ID
+    assert runs[0].folder.run_id == RUN_ID
 
 
-def test_the_manifest_tells_who_goes_on_and_since_when(subject: CutOff, jobs: list[Job]) -> None:
+def test_the_manifest_tells_who_goes_on_and_since_when(subject: CutOff, runs: list[GoingOn]) -> None:
     subject.tell(status="interrupted", failure="interrupted")
     for times in (1, 2):
         go_on(subject.folder.path)
-        jobs[-1].begin()
+        runs[-1].begin()
         assert subject.told["status"] == "running"
         assert subject.told["failure"] is None
         assert subject.told["owner"]["pid"] == os.getpid()
@@ -184,10 +191,10 @@ def test_the_manifest_tells_who_goes_on_and_since_when(subject: CutOff, jobs: li
 
 
 @pytest.mark.parametrize("status", ["running", "failed", "interrupted", "time-limit"])
-def test_however_it_was_cut_off_it_can_go_on(subject: CutOff, jobs: list[Job], status: str) -> None:
+def test_however_it_was_cut_off_it_can_go_on(subject: CutOff, runs: list[GoingOn], status: str) -> None:
     subject.tell(status=status)
     go_on(subject.folder.path)
-    assert len(jobs) == 1
+    assert len(runs) == 1
 
 
 def half_a_manifest(path: Path) -> None:
@@ -278,17 +285,21 @@ def test_what_the_run_folder_tells_is_not_said_again(subject: CutOff, more: tupl
     assert refusal(subject.folder.path, *more) == f"--resume takes everything else from the run folder; {told}"
 
 
-def test_how_it_goes_on_can_be_said(tmp_path: Path, jobs: list[Job], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.plan.placement.free_ports", lambda count, base: [base + n for n in range(count)])
+def test_how_it_goes_on_can_be_said(tmp_path: Path, runs: list[GoingOn], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.run.start.free_ports", lambda count, base: [base + n for n in range(count)])
     subject = CutOff(tmp_path, partitions=3)
     options = ("--time-limit", "60", "--keep", "--aftermath", "--port-base", "20000", "--format", "json")
     go_on(subject.folder.path, *options)
-    assert (jobs[0].keep, jobs[0].aftermath, jobs[0].ports) == (True, True, [20_000, 20_001, 20_002, 20_003])
+    job = runs[0].job
+    assert (job.options.keep, job.options.aftermath) == (True, True)
+    assert job.ports == [20_000, 20_001, 20_002, 20_003]
 
 
-def test_an_aftermath_without_partitions_for_it_is_refused_as_for_a_new_run(subject: CutOff, jobs: list[Job]) -> None:
+def test_an_aftermath_without_partitions_for_it_is_refused_as_for_a_new_run(
+    subject: CutOff, runs: list[GoingOn]
+) -> None:
     assert "give --partitions 3 or more" in refusal(subject.folder.path, "--aftermath")
-    assert jobs == []
+    assert runs == []
 
 
 def test_a_cluster_that_was_kept_is_not_taken_over(subject: CutOff) -> None:

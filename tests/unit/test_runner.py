@@ -32,7 +32,7 @@ def waited(cluster: FakeCluster, *unseen: Critical) -> list[str]:
     told: list[str] = []
     nothing: Any = None
     test = start.test_of(RunOptions("kafka-4.4", "stuck-lso"))
-    run = Run(test, nothing, nothing, nothing, clock=cluster.clock, progress=told.append)
+    run = Run(test, nothing, nothing, nothing, cluster.clock, told.append)
     parts: Any = SimpleNamespace(cluster=cluster, payloads=[FakePayload(*unseen)])
     run._wait_removed(parts)
     return told

@@ -8,23 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.brokers.protocol.replica import ReplicaState
-from harness.brokers.segments.encode import encode_batch, encode_marker
+from harness.brokers.segments.markers import ABORT, COMMIT, marker_record
 from harness.brokers.segments.records import Record
-from harness.clients.simulated import SimulatedClient, SimulatedProducer, deliver
+from harness.clients.simulated import SimulatedClient, SimulatedProducer
 from harness.errors import UsageError
-from harness.systems.simulated_reader import open_in
+from models.batch import Batch
 from models.cleaner import Cleaning
 from models.clock import VirtualClock
 from models.cluster.cleaning import due_later_ms, is_due
 from models.cluster.cluster import ClusterRules, SimCluster
-from models.cluster.partition import Sizes, begins_segment
+from models.cluster.partition import begins_segment
 from models.cluster.settings import BROKER, TOPIC, numbers
 from models.cluster.transactions import Coordinator
+from models.delivery import batches_up_to, delivered, listed_aborts
 from models.replica import Replica
 
 if TYPE_CHECKING:
-    from models.batch import Batch
     from models.cluster.partition import SimPartition
 
 TP = ("t", 0)
@@ -158,7 +157,7 @@ def test_a_marker_that_a_leader_failed_with_is_written_anew(subject: Subject) ->
     subject.cluster.network.clear()
     subject.wait(lambda: not subject.client.coordinator.ending())
     assert subject.held(2) == [(0, "a"), (1, "commit")]
-    assert open_in(subject.partition.replica(2)) == ()
+    assert subject.partition.replica(2).open_transactions == []
 
 
 def test_the_next_transaction_begins_once_the_markers_of_the_last_one_are_stored(subject: Subject) -> None:
@@ -211,7 +210,7 @@ def test_replicas_clean_each_by_itself(subject: Subject) -> None:
 
 
 def test_replicas_that_compact_together_keep_the_tombstone() -> None:
-    subject = Subject(ClusterRules(coordinated=True, reports_s=0.1))
+    subject = Subject(ClusterRules(coordinated=True))
     producer = subject.producer()
     subject.put(producer, "a")
     subject.wait(subject.is_replicated)
@@ -250,9 +249,7 @@ def replica_of(*batches: Batch) -> Replica:
 
 
 def batch(offset: int, at_ms: int, size: int = 10) -> Batch:
-    from models.batch import Batch as Made  # noqa: PLC0415
-
-    return Made(offset, offset, (Record(offset, at_ms, b"k%d" % offset, b"v" * size),), at_ms)
+    return Batch(offset, offset, (Record(offset, at_ms, b"k%d" % offset, b"v" * size),), at_ms)
 
 
 CLEANING = Cleaning(delete_retention_ms=1000, producer_expiration_ms=1000)
@@ -270,14 +267,14 @@ CLEANING = Cleaning(delete_retention_ms=1000, producer_expiration_ms=1000)
 def test_a_pass_begins_where_much_is_dirty_or_has_been_for_long(settings: dict[str, float], *, due: bool) -> None:
     replica = replica_of(batch(0, 0, 1000), batch(1, 500), batch(2, 600))
     replica.cleaned_to = 1
-    assert is_due(replica, CLEANING, {**TOPIC, **settings}, 1000, Sizes()) is due
+    assert is_due(replica, CLEANING, {**TOPIC, **settings}, 1000) is due
 
 
 def test_nothing_dirty_is_no_reason_for_a_pass() -> None:
     replica = replica_of(batch(0, 0), batch(1, 500))
     replica.cleaned_to = 1
     topic = {**TOPIC, "min.cleanable.dirty.ratio": 0.0, "max.compaction.lag.ms": 0}
-    assert not is_due(replica, CLEANING, topic, 1000, Sizes())
+    assert not is_due(replica, CLEANING, topic, 1000)
     assert due_later_ms(replica, topic, 1000) is None
 
 
@@ -295,9 +292,9 @@ def test_segments_end_by_the_time_of_their_batches_and_by_size(
     at_ms: int, segment_bytes: float, *, begins: bool
 ) -> None:
     replica = Replica(1)
-    assert not begins_segment(100, 1, Sizes(), replica, batch(0, 0))
+    assert not begins_segment(100, 1, replica, batch(0, 0))
     replica.append(batch(0, 0))
-    assert begins_segment(100, segment_bytes, Sizes(), replica, batch(1, at_ms)) is begins
+    assert begins_segment(100, segment_bytes, replica, batch(1, at_ms)) is begins
 
 
 @pytest.mark.parametrize("given", [{"segment.colour": "1"}, {"segment.ms": "soon"}])
@@ -308,24 +305,27 @@ def test_settings_without_a_rule_are_refused(given: dict[str, str]) -> None:
 
 
 def test_a_consumer_is_given_what_its_broker_does_not_call_aborted() -> None:
-    def data(offset: int, key: bytes, producer_id: int = -1) -> bytes:
-        return encode_batch(
-            base_offset=offset, records=[Record(offset, 0, key, b"v")], producer_id=producer_id,
-            is_transactional=producer_id >= 0,
-        )  # fmt: skip
-
-    def end(offset: int, producer_id: int, *, commit: bool) -> bytes:
-        return encode_marker(
-            base_offset=offset, producer_id=producer_id, producer_epoch=0, commit=commit, timestamp_ms=0
+    def data(offset: int, key: bytes, producer_id: int = -1) -> Batch:
+        return Batch(
+            offset, offset, (Record(offset, 0, key, b"v"),), 0, producer_id=producer_id, transactional=producer_id >= 0
         )
 
-    records = b"".join(
-        [
-            data(0, b"plain"), data(1, b"aborted", 7), data(2, b"other", 8), end(3, 7, commit=False),
-            data(4, b"next", 7), end(5, 7, commit=True), end(6, 8, commit=True),
-        ]
-    )  # fmt: skip
-    state = ReplicaState(log_start=0, high_watermark=7, last_stable_offset=7, aborted=((7, 1),), records=records)
-    delivered, position = deliver(state)
-    assert [record["key"] for record in delivered] == ["plain", "other", "next"]
-    assert position == 7
+    def end(offset: int, producer_id: int, outcome: str) -> Batch:
+        records = (marker_record(offset, 0, outcome),)
+        return Batch(offset, offset, records, 0, producer_id=producer_id, transactional=True, control=True)
+
+    replica = Replica(1)
+    for one in (
+        data(0, b"plain"), data(1, b"aborted", 7), data(2, b"other", 8), end(3, 7, ABORT),
+        data(4, b"next", 7), end(5, 7, COMMIT), end(6, 8, COMMIT), data(7, b"open", 7), data(8, b"later"),
+    ):  # fmt: skip
+        replica.append(one, roll=True)
+    replica.advance_high_watermark(9)
+    assert listed_aborts(replica) == ((7, 1),)
+    assert [record.key for record in delivered(replica)] == [b"plain", b"other", b"next"]
+    assert [one.base_offset for one in batches_up_to(replica, replica.last_stable_offset)] == [0, 1, 2, 3, 4, 5, 6]
+    replica.delete_before(2)
+    assert listed_aborts(replica) == ((7, 1),), "its marker is still ahead of the log start"
+    assert [record.key for record in delivered(replica)] == [b"other", b"next"]
+    replica.delete_before(4)
+    assert listed_aborts(replica) == ()

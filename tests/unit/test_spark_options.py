@@ -13,7 +13,7 @@ from harness.errors import UsageError
 from harness.host import leftovers
 from harness.host.leftovers import SPARK_MARKER
 from harness.judge import session
-from harness.spark.flags import DRIVER_MEMORY
+from harness.spark.jvm import DRIVER_MEMORY
 from harness.spark.options import LOCAL, SparkOptions, parse_spark
 from harness.spark.probe import unseen
 from harness.spark.spec import SparkSpec, options_of, public, set_environment

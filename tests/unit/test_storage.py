@@ -8,11 +8,18 @@ from typing import Any, cast
 
 import pytest
 from fakes.storage import InMemoryStorage
-from metadata_logs import FOLDER, change, encode_log, encode_snapshot, partition, snapshot_name, topic
+from metadata_logs import (
+    FOLDER,
+    change,
+    encode_log,
+    encode_snapshot,
+    partition,
+    read_metadata_log,
+    snapshot_name,
+    topic,
+)
 
-from harness.brokers.segments.ends import end_of_segment
-from harness.brokers.segments.folder import live_segments
-from harness.brokers.segments.metadata_join import read_metadata_log
+from harness.brokers.segments.folder import end_of_segment, live_segments
 from harness.brokers.storage import place
 from harness.brokers.storage.remote import READ_AHEAD_BYTES, RemotePath, Tree
 from harness.brokers.storage.s3 import S3
@@ -98,7 +105,14 @@ def test_no_more_is_read_than_is_asked_for_or_the_read_ahead(storage: InMemorySt
         file.seek(90)
         assert file.read(5) == b"x" * 5
         assert file.read(1) == b"x"
-    assert storage.asked == [30, READ_AHEAD_BYTES]
+    assert storage.asked == [30, 10]
+
+
+def test_a_whole_file_takes_a_request_for_each_read_ahead() -> None:
+    content = bytes(range(256)) * (READ_AHEAD_BYTES // 256) + b"end"
+    storage = InMemoryStorage({"/b/x": content})
+    assert at(storage, "/b/x").read_bytes() == content
+    assert storage.asked == [READ_AHEAD_BYTES, 3]
 
 
 def test_errors_name_the_path_and_what_to_look_at() -> None:

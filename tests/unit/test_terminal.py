@@ -98,8 +98,8 @@ LIVE = ("audit", "live", "--topic", "t", "--bootstrap-server", "h:1")
 @pytest.mark.parametrize(
     ("place", "arguments", "words"),
     [
-        ("audit.live.audit_live", LIVE, "nothing of what was read is kept (--keep DIR keeps it)"),
-        ("audit.live.audit_live", (*LIVE, "--keep", "kept"), "what was read is kept in kept/"),
+        ("audit.live.audit_live", LIVE, "nothing of what was read is kept (--save DIR keeps it)"),
+        ("audit.live.audit_live", (*LIVE, "--save", "kept"), "what was read is kept in kept/"),
         ("audit.live.audit_quickly", (*LIVE, "--quick"), "there is no result"),
         ("audit.disk.audit_disk", ("audit", "disk", "--topic", "t", "--broker", "1=."), "there is no result"),
         ("report.site.write_site", ("report", "--out", "site"), "the site in site is not complete: run this again"),

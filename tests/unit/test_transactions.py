@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from stored_markers import encode_marker
 
 from harness.brokers.segments.batches import Record, iter_batches
-from harness.brokers.segments.encode import encode_batch, encode_marker
+from harness.brokers.segments.encode import encode_batch
 from harness.brokers.segments.transactions import transaction_version
 
 

@@ -8,12 +8,11 @@ import pytest
 
 from checkers.evidence.parse import DISK, log_rows
 from checkers.evidence.schemas import ABORTS, ENTRIES, HISTORY, OBSERVATIONS, SETTINGS, STATES
-from harness.brokers.segments.batches import iter_batches
-from harness.cluster import observe
 from harness.explore.schedule_generator import NO_OUTAGE, Odds, draw
-from harness.explore.witness import Witness, delivered, read_back, watch
+from harness.explore.witness import Witness, watch
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from models.batch import encode
+from models.delivery import delivered
 from models.world import Rules
 
 if TYPE_CHECKING:
@@ -44,15 +43,6 @@ def test_rows_are_those_of_log_files(tmp_path: Path) -> None:
             path.write_bytes(b"".join(map(encode, replica.batches())))
             mine = [row[6:] for row in witness.entries if row[0] == AFTER_REJOIN and row[2] == broker]
             assert mine == list(log_rows(path, may_be_cut=False)), f"seed {seed}, broker {broker}"
-
-
-def test_an_observer_sees_what_one_of_brokers_sees() -> None:
-    for seed in SEEDS:
-        for replica in seen(seed).world.replicas.values():
-            for batch in replica.batches():
-                (parsed,) = iter_batches(encode(batch), source="a test")
-                told = tuple((offset, kind) for offset, kind, _ in read_back(batch).seen)
-                assert told == observe._content(parsed)
 
 
 def test_rows_have_the_columns_of_their_tables() -> None:
@@ -119,4 +109,4 @@ def test_a_run_without_an_outage_has_both_snapshots() -> None:
 def test_a_consumer_is_delivered_what_was_committed_up_to_the_stable_offset() -> None:
     steps = ("t puts K", "p puts L", "t aborts", "u puts M", "u commits", "t puts N", "p puts O")
     world = watch(Rules(), steps).world
-    assert [told["key"] for told in delivered(world.replicas[3])] == ["L", "M"]
+    assert [told.key for told in delivered(world.replicas[3])] == [b"L", b"M"]

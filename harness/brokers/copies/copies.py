@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from harness.brokers.copies.identity import PARTITION_METADATA, verify_identity
-from harness.brokers.copies.metadata import CLUSTER_METADATA, find_metadata
-from harness.brokers.copies.notes import Note, in_sentences
+from harness.brokers.copies.identity import PARTITION_METADATA, topic_id, verify_identity
+from harness.brokers.copies.notes import Note, in_sentences, listed
 from harness.brokers.segments.batches import CorruptLogError
 from harness.brokers.segments.folder import live_segments
+from harness.brokers.segments.metadata_join import JoinedLog, read_metadata_logs
 from harness.brokers.segments.tombstones import BY_NULL
 from harness.errors import UsageError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from harness.brokers.segments.metadata_log import ClusterMetadata
     from harness.brokers.segments.tombstones import Tombstones
 
-TRANSACTION_STATE = "__transaction_state"
+TRANSACTION_STATE, CLUSTER_METADATA = "__transaction_state", "__cluster_metadata"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 NO_EPOCHS = "records that a deposed leader never replicated are recognized by their epochs alone"
 
@@ -31,7 +31,6 @@ _PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)")
 _SET_ASIDE = re.compile(r"(?P<topic>.+)-\d+\.[0-9A-Za-z_-]+-(delete|future|stray)")
 """A folder that is being deleted, moving in from another disk, or stray (`LocalLog`)."""
 _SEGMENT = re.compile(r"\d{20}\.log")
-_TOPIC_ID = re.compile(r"^topic_id: *(\S+)", re.MULTILINE)
 _SHOWN = 10
 
 
@@ -43,7 +42,7 @@ class ReplicaCopy:
     topic: str
     partition: int
     folder: Path
-    segments: tuple[Segment, ...]
+    segments: tuple[Segment, ...] = ()
 
     @property
     def place(self) -> tuple[str, int]:
@@ -76,13 +75,6 @@ class Copies:
     metadata: ClusterMetadata | None = None
 
 
-@dataclass(frozen=True)
-class _Place:
-    topic: str
-    partition: int
-    folder: Path
-
-
 def find_copies(
     brokers: Mapping[int, Sequence[Path]], topics: Sequence[str], run_id: str, tombstones: Tombstones = BY_NULL
 ) -> Copies:
@@ -101,23 +93,17 @@ def find_copies(
     for broker, folders in brokers.items():
         paths = [path for folder in folders for path in _folders(broker, folder)]
         log_dirs[broker] = list(dict.fromkeys(path.parent for path in paths))
-        places = [_Place(named["topic"], int(named["partition"]), path) for path, named in _partitions(broker, paths)]
-        _raise_if_twice(broker, places)
-        wanted = [place for place in places if _is_wanted(place.topic, topics)]
+        found = list(_partitions(broker, paths))
+        _raise_if_twice(found)
+        wanted = [copy for copy in found if _is_wanted(copy.topic, topics)]
         if not wanted:
-            topics_found = sorted({place.topic for place in places})
-            more = f" and {len(topics_found) - _SHOWN} more" if len(topics_found) > _SHOWN else ""
-            raise UsageError(
-                f"broker {broker} has no replica of {', '.join(topics)} in {', '.join(map(str, folders))}; "
-                + (
-                    f"there are {', '.join(topics_found[:_SHOWN])}{more}"
-                    if topics_found
-                    else "there is no partition folder at all"
-                )
-            )
-        replicas += (_copy(broker, place, notes) for place in wanted)
-        states += (_copy(broker, place, notes) for place in places if place.topic == TRANSACTION_STATE)
-        metadata_logs.update((broker, place.folder) for place in places if place.topic == CLUSTER_METADATA)
+            topics_found = sorted({copy.topic for copy in found})
+            there = f"are {listed(topics_found, _SHOWN)}" if topics_found else "is no partition folder at all"
+            given = ", ".join(map(str, folders))
+            raise UsageError(f"broker {broker} has no replica of {', '.join(topics)} in {given}; there {there}")
+        replicas += (_with_segments(copy, notes) for copy in wanted)
+        states += (_with_segments(copy, notes) for copy in found if copy.topic == TRANSACTION_STATE)
+        metadata_logs.update((broker, copy.folder) for copy in found if copy.topic == CLUSTER_METADATA)
         notes += (
             Note(broker, str(path), "no replica in use: left out")
             for path in paths
@@ -125,7 +111,7 @@ def find_copies(
         )
     identities = verify_identity(brokers, log_dirs, [*replicas, *states])
     _raise_if_other_topics(replicas)
-    metadata = find_metadata(metadata_logs, [(copy.broker, copy.topic, copy.folder) for copy in replicas])
+    metadata = _metadata_of(metadata_logs, replicas)
     return Copies(
         run_id,
         tuple(replicas),
@@ -142,27 +128,34 @@ def _is_wanted(topic: str, patterns: Iterable[str]) -> bool:
     )
 
 
-def _partitions(broker: int, paths: Iterable[Path]) -> Iterator[tuple[Path, re.Match[str]]]:
+def _partitions(broker: int, paths: Iterable[Path]) -> Iterator[ReplicaCopy]:
     for path in paths:
         named = _PARTITION_FOLDER.fullmatch(path.name)
         if named and _has_segments(broker, path):
-            yield path, named
+            yield ReplicaCopy(broker, named["topic"], int(named["partition"]), path)
 
 
-def _copy(broker: int, place: _Place, notes: list[Note]) -> ReplicaCopy:
-    """Return the replica in a folder, and note the other files in it."""
+def _with_segments(copy: ReplicaCopy, notes: list[Note]) -> ReplicaCopy:
+    """Return the replica with the segments in its folder, and note the other files in it."""
     try:
-        live = live_segments(place.folder)
+        live = live_segments(copy.folder)
     except OSError as error:
-        raise UsageError(f"the folder of broker {broker} cannot be read: {place.folder}: {error.strerror}") from error
+        raise UsageError(_unreadable(copy.broker, copy.folder, error)) from error
     except CorruptLogError as error:
-        raise UsageError(f"the log of broker {broker} cannot be distinguished from its leftovers: {error}") from error
+        raise UsageError(
+            f"the log of broker {copy.broker} cannot be distinguished from its leftovers: {error}"
+        ) from error
     if not live.segments:
-        raise UsageError(f"broker {broker}: {place.folder} has no segment that is in use")
-    notes += (Note(broker, place.folder.name, f"{why}: left out", name) for name, why in live.left_out.items())
-    if not (place.folder / LEADER_EPOCHS).exists():
-        notes.append(Note(broker, place.folder.name, f"no {LEADER_EPOCHS}: {NO_EPOCHS}"))
-    return ReplicaCopy(broker, place.topic, place.partition, place.folder, tuple(live.segments))
+        raise UsageError(f"broker {copy.broker}: {copy.folder} has no segment that is in use")
+    name = copy.folder.name
+    notes += (Note(copy.broker, name, f"{why}: left out", file) for file, why in live.left_out.items())
+    if not (copy.folder / LEADER_EPOCHS).exists():
+        notes.append(Note(copy.broker, name, f"no {LEADER_EPOCHS}: {NO_EPOCHS}"))
+    return replace(copy, segments=tuple(live.segments))
+
+
+def _unreadable(broker: int, folder: Path, error: OSError) -> str:
+    return f"the folder of broker {broker} cannot be read: {folder}: {error.strerror}"
 
 
 def _folders(broker: int, folder: Path) -> list[Path]:
@@ -179,18 +172,40 @@ def _listed(broker: int, folder: Path) -> list[Path]:
     try:
         return sorted(folder.iterdir())
     except OSError as error:
-        raise UsageError(f"the folder of broker {broker} cannot be read: {folder}: {error.strerror}") from error
+        raise UsageError(_unreadable(broker, folder, error)) from error
 
 
-def _raise_if_twice(broker: int, places: Iterable[_Place]) -> None:
-    seen: dict[tuple[str, int], Path] = {}
-    for place in places:
-        replica = (place.topic, place.partition)
-        if replica in seen:
-            raise UsageError(
-                f"broker {broker} has {place.topic}-{place.partition} twice: {seen[replica]} and {place.folder}"
+def _metadata_of(logs: Mapping[int, Path], replicas: Iterable[ReplicaCopy]) -> JoinedLog:
+    """Read the metadata logs, by broker, of the cluster of these replicas.
+
+    A topic has no history where the ``partition.metadata`` of a replica is missing or has another topic id (KIP-516):
+    a topic that was created after another of the same name was deleted. Raises ``OSError``.
+    """
+    joined = read_metadata_logs(logs, {copy.topic for copy in replicas})
+    if joined.metadata is None:
+        return joined
+    ids = {topic: history.topic_id for (topic, _), history in joined.metadata.histories.items()}
+    notes: dict[str, str] = {}
+    for copy in replicas:
+        own_id = topic_id(copy.folder)
+        if copy.topic in ids and own_id != ids[copy.topic]:
+            has = f"is of topic id {own_id}" if own_id else "has no topic id"
+            notes[copy.topic] = (
+                f"{copy.folder.name} of broker {copy.broker} {has}, the metadata log has topic id {ids[copy.topic]}: "
+                f"the history of {copy.topic} is left out"
             )
-        seen[replica] = place.folder
+    kept = {place: history for place, history in joined.metadata.histories.items() if place[0] not in notes}
+    return JoinedLog(replace(joined.metadata, histories=kept), (*joined.notes, *notes.values()))
+
+
+def _raise_if_twice(copies: Iterable[ReplicaCopy]) -> None:
+    """Raise where one broker's folders contain a partition twice."""
+    seen: dict[tuple[str, int], Path] = {}
+    for copy in copies:
+        if copy.place in seen:
+            both = f"{seen[copy.place]} and {copy.folder}"
+            raise UsageError(f"broker {copy.broker} has {copy.topic}-{copy.partition} twice: {both}")
+        seen[copy.place] = copy.folder
 
 
 def _raise_if_other_topics(copies: Iterable[ReplicaCopy]) -> None:
@@ -199,14 +214,14 @@ def _raise_if_other_topics(copies: Iterable[ReplicaCopy]) -> None:
     for copy in copies:
         path = copy.folder / PARTITION_METADATA
         try:
-            topic_id = _TOPIC_ID.search(path.read_text(errors="replace")) if path.exists() else None
+            own_id = topic_id(copy.folder)
         except OSError as error:
             raise UsageError(f"broker {copy.broker}: {path} cannot be read: {error.strerror}") from error
-        if topic_id is None:
+        if own_id is None:
             continue
-        first_id, first_path = ids.setdefault(copy.topic, (topic_id[1], path))
-        if topic_id[1] != first_id:
+        first_id, first_path = ids.setdefault(copy.topic, (own_id, path))
+        if own_id != first_id:
             raise UsageError(
-                f"two topics were named {copy.topic}: {first_path} says {first_id}, {path} says {topic_id[1]}; "
+                f"two topics were named {copy.topic}: {first_path} says {first_id}, {path} says {own_id}; "
                 "compare copies that were taken together"
             )

@@ -7,12 +7,14 @@ The topic's id is in ``partition.metadata`` of each partition folder (KIP-516); 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 import javaproperties
 
+from harness.brokers.copies.notes import listed
 from harness.brokers.storage import lineage
 from harness.errors import UsageError
 
@@ -29,7 +31,7 @@ NODE_ID = {"0": "broker.id", "1": "node.id"}
 CLUSTER_ID = "cluster.id"
 DIRECTORY_ID = "directory.id"
 
-_SHOWN = 3
+_TOPIC_ID = re.compile(r"^topic_id: *(\S+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,13 @@ def verify_identity(
         for broker in brokers
         if (missing := [*_missing_ids(broker, directories), *_missing_topic_ids(broker, replicas)])
     ]
+
+
+def topic_id(folder: Path) -> str | None:
+    """Return the id of the topic of a partition's folder; None where the folder has none. Raises OSError."""
+    path = folder / PARTITION_METADATA
+    match = _TOPIC_ID.search(path.read_text(errors="replace")) if path.exists() else None
+    return match[1] if match else None
 
 
 def _read(broker: int, path: Path) -> LogDirectory:
@@ -190,5 +199,4 @@ def _missing_topic_ids(broker: int, replicas: Iterable[ReplicaCopy]) -> Iterator
         if copy.broker == broker and not (copy.folder / PARTITION_METADATA).exists()
     ]
     if missing:
-        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
-        yield f"{', '.join(missing[:_SHOWN])}{more} without {PARTITION_METADATA}"
+        yield f"{listed(missing)} without {PARTITION_METADATA}"

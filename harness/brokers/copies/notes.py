@@ -29,10 +29,10 @@ def in_sentences(notes: Iterable[Note]) -> tuple[str, ...]:
     return tuple(f"{_subject(group)}: {what}" for (what, _), group in alike.items())
 
 
-def listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str], most: int = MOST_NAMED) -> str:
     """Return the first names, and the number of the others."""
-    more = len(names) - MOST_NAMED
-    return ", ".join(names) if more <= 0 else f"{', '.join(names[:MOST_NAMED])} and {more} more"
+    more = len(names) - most
+    return ", ".join(names) if more <= 0 else f"{', '.join(names[:most])} and {more} more"
 
 
 def _subject(notes: Sequence[Note]) -> str:

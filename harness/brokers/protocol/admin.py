@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import kafka.errors
 from kafka.protocol.admin import (
     AlterPartitionReassignmentsRequest,
     CreateTopicsRequest,
@@ -246,5 +245,4 @@ def _describe(address: wire.Address, kind: int, names: Sequence[str]) -> dict[st
 
 def _raise_for(code: int, message: str | None, action: str) -> None:
     if code:
-        reason = message or kafka.errors.for_code(code).__name__
-        raise HarnessError(f"{action}: {reason}")
+        raise HarnessError(f"{action}: {message or wire.error_name(code)}")

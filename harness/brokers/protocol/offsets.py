@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import kafka.errors
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from harness.brokers.protocol.replica import CONSUMER_REPLICA_ID, DEBUG_REPLICA_ID, READ_UNCOMMITTED
+from harness.brokers.protocol.wire import error_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,7 +47,7 @@ def list_offsets(
     ]
     request = ListOffsetsRequest[4](replica_id=replica_id, isolation_level=READ_UNCOMMITTED, topics=topics)
     return {
-        (topic.name, p.partition_index): kafka.errors.for_code(p.error_code).__name__ if p.error_code else p.offset
+        (topic.name, p.partition_index): error_name(p.error_code) if p.error_code else p.offset
         for topic in broker.call(request).topics
         for p in topic.partitions
     }

@@ -5,8 +5,7 @@ Calls follow Redpanda's documentation and source of 25.3; here they were run aga
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import requests
 
@@ -24,27 +23,13 @@ COORDINATED_COMPACTION = "coordinated_compaction"
 ACTIVE = "active"
 TX_BATCH_REMOVAL = "log_compaction_tx_batch_removal_enabled"
 
-REMOVABLE_TOMBSTONE = ("max_tombstone_removable_offset", "max_tombstone_removal_offset")
-"""Both names occur."""
-
-
-@dataclass(frozen=True)
-class CompactionState:
-    """The compaction state of a replica: exclusive Raft offsets; zero or less stands for never.
-
-    ``high_watermark`` and ``last_stable_offset`` are Kafka's, ``committed`` is the Raft offset of the high watermark.
-    ``cleanly_compacted`` (MCCO), ``tombstone_removable`` (MTRO), ``transaction_free`` (MXFO) and
-    ``transaction_removable`` (MXRO) are None where the version lacks them.
-    """
-
-    broker: int
-    high_watermark: int
-    last_stable_offset: int
-    committed: int
-    cleanly_compacted: int | None
-    tombstone_removable: int | None
-    transaction_free: int | None
-    transaction_removable: int | None
+_OPTIONAL_OFFSETS: Final[Mapping[str, tuple[str, ...]]] = {
+    "cleanly_compacted": ("max_cleanly_compacted_offset",),
+    "tombstone_removable": ("max_tombstone_removable_offset", "max_tombstone_removal_offset"),
+    "transaction_free": ("max_transaction_free_offset",),
+    "transaction_removable": ("max_transaction_removable_offset",),
+}
+"""Offsets that some versions lack, and the names that they have in others."""
 
 
 class RedpandaAdmin:
@@ -54,20 +39,9 @@ class RedpandaAdmin:
         """Store how to find live brokers; nothing is connected yet."""
         self._addresses = addresses
 
-    def is_ready(self, broker: int) -> bool:
-        """Whether this broker reports that it is ready."""
-        try:
-            return bool(self._get_from(broker, "/v1/status/ready")["status"] == "ready")
-        except HarnessError:
-            return False
-
     def brokers(self) -> set[int]:
         """Return the node ids of the cluster's brokers that are alive."""
         return {broker["node_id"] for broker in self._get("/v1/brokers") if broker.get("is_alive", True)}
-
-    def is_healthy(self) -> bool:
-        """Whether no broker is down and no partition is without a leader."""
-        return bool(self._get("/v1/cluster/health_overview")["is_healthy"])
 
     def leader(self, partition: TopicPartition, namespace: str = KAFKA) -> int | None:
         """Return the leader of a partition; None while there is none."""
@@ -106,29 +80,31 @@ class RedpandaAdmin:
         """Return the cluster's properties."""
         return dict(self._get("/v1/cluster_config"))
 
-    def features(self) -> dict[str, str]:
-        """Return every feature's state by its name."""
-        return {feature["name"]: feature["state"] for feature in self._get("/v1/features")["features"]}
-
     def coordinates_compaction(self) -> bool:
         """Whether replicas coordinate their removals: the feature is active."""
-        return self.features().get(COORDINATED_COMPACTION) == ACTIVE
+        states: dict[str, str] = {
+            feature["name"]: feature["state"] for feature in self._get("/v1/features")["features"]
+        }
+        return states.get(COORDINATED_COMPACTION) == ACTIVE
 
     def removes_markers(self) -> bool:
         """Whether markers are ever removed: otherwise a clean verdict on transactions means nothing."""
         return bool(self.config().get(TX_BATCH_REMOVAL))
 
-    def compaction(self, partition: TopicPartition) -> dict[int, CompactionState]:
-        """Return the compaction state of each replica of a partition, by broker."""
+    def compaction(self, partition: TopicPartition) -> dict[int, dict[str, Any]]:
+        """Return the compaction state of each replica of a partition, by broker.
+
+        Offsets are exclusive Raft offsets; zero or less stands for never. ``high_watermark`` and ``last_stable_offset``
+        are Kafka's, ``committed`` is the Raft offset of the high watermark. ``cleanly_compacted`` (MCCO),
+        ``tombstone_removable`` (MTRO), ``transaction_free`` (MXFO) and ``transaction_removable`` (MXRO) are None where
+        the version lacks them.
+        """
         answer = self._get(f"/v1/debug/partition/{KAFKA}/{partition[0]}/{partition[1]}")
         states = [_state(replica) for replica in answer["replicas"]]
-        return {state.broker: state for state in states}
+        return {state["broker"]: state for state in states}
 
     def _get(self, path: str) -> Any:
         return self._call("GET", None, path)
-
-    def _get_from(self, broker: int, path: str) -> Any:
-        return self._call("GET", broker, path)
 
     def _call(self, method: str, broker: int | None, path: str, body: Any = None) -> Any:
         """Ask one broker, or each in turn until one answers. Redirects to the leader are followed."""
@@ -154,17 +130,15 @@ def _path(namespace: str, partition: TopicPartition) -> str:
     return f"/v1/partitions/{namespace}/{partition[0]}/{partition[1]}"
 
 
-def _state(replica: Mapping[str, Any]) -> CompactionState:
-    def offset(*names: str) -> int | None:
-        return next((int(replica[name]) for name in names if replica.get(name) is not None), None)
-
-    return CompactionState(
-        broker=int(replica["raft_state"]["node_id"]),
-        high_watermark=int(replica["high_watermark"]),
-        last_stable_offset=int(replica["last_stable_offset"]),
-        committed=int(replica["committed_offset"]) + 1,
-        cleanly_compacted=offset("max_cleanly_compacted_offset"),
-        tombstone_removable=offset(*REMOVABLE_TOMBSTONE),
-        transaction_free=offset("max_transaction_free_offset"),
-        transaction_removable=offset("max_transaction_removable_offset"),
-    )
+def _state(replica: Mapping[str, Any]) -> dict[str, Any]:
+    offsets = {
+        ours: next((int(replica[name]) for name in names if replica.get(name) is not None), None)
+        for ours, names in _OPTIONAL_OFFSETS.items()
+    }
+    return {
+        "broker": int(replica["raft_state"]["node_id"]),
+        "high_watermark": int(replica["high_watermark"]),
+        "last_stable_offset": int(replica["last_stable_offset"]),
+        "committed": int(replica["committed_offset"]) + 1,
+        **offsets,
+    }

@@ -8,14 +8,14 @@ transactions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-import kafka.errors
 from kafka.protocol.admin import DescribeProducersRequest
 from kafka.protocol.consumer import FetchRequest
 
-from harness.brokers.segments.batches import CorruptLogError, iter_batches
+from harness.brokers.protocol.wire import error_name
+from harness.brokers.segments.batches import iter_batches, until_cut
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kafka.protocol.api_message import ApiMessage
 
     from harness.brokers.protocol.wire import Connection
+    from harness.brokers.segments.batches import Batch
 
 CONSUMER_REPLICA_ID = -1
 DEBUG_REPLICA_ID = -2
@@ -60,7 +61,7 @@ class Reader(Protocol):
     def read(
         self, partitions: Iterable[TopicPartition], *, replica_id: int = DEBUG_REPLICA_ID
     ) -> dict[TopicPartition, ReplicaState | str]:
-        """Return each replica from its start to its end, or an error by its name; see `fetch_all`."""
+        """Return each replica from its start to its end, or an error by its name."""
         ...
 
     def open_transactions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, OpenTransactions]:
@@ -84,6 +85,13 @@ class ReplicaState:
     last_stable_offset: int
     aborted: tuple[tuple[int, int], ...]
     records: bytes
+    batches: tuple[Batch, ...] = field(default=(), compare=False, repr=False)
+    """Of a replica that was read whole: ``records``, parsed."""
+
+    @property
+    def log_end(self) -> int:
+        """The log end offset of a replica that was read whole."""
+        return self.batches[-1].last_offset + 1 if self.batches else self.log_start
 
 
 @dataclass(frozen=True)
@@ -105,51 +113,43 @@ class WireReader:
     def read(
         self, partitions: Iterable[TopicPartition], *, replica_id: int = DEBUG_REPLICA_ID
     ) -> dict[TopicPartition, ReplicaState | str]:
-        """Fetch each replica until no more records come."""
-        return fetch_all(self.connection, partitions, replica_id=replica_id)
+        """Read each partition of the broker from its start to its end; an error is given by its name.
+
+        One answer never crosses a segment's end (`LocalLog.read`), so reading continues until an answer has no new
+        records. With a consumer's replica id it ends at the last stable offset, and the aborted list is filled; with
+        the debugging consumer's id it ends at the log end offset, and the list is empty. Watermarks are those of the
+        last answer. Raises `CorruptLogError` where a broker serves bytes that are no record batch.
+        """
+        offsets = dict.fromkeys(partitions, 0)
+        states: dict[TopicPartition, ReplicaState | str] = {}
+        while offsets:
+            for tp, answer in fetch(self.connection, offsets, replica_id=replica_id).items():
+                if isinstance(answer, str):
+                    states[tp] = answer
+                    del offsets[tp]
+                    continue
+                batches = tuple(until_cut(iter_batches(answer.records, source=f"Fetch answer of {tp[0]}-{tp[1]}")))
+                states[tp] = _joined(states.get(tp), answer, batches)
+                if batches and batches[-1].last_offset >= offsets[tp]:
+                    offsets[tp] = batches[-1].last_offset + 1
+                else:
+                    del offsets[tp]
+        return states
 
     def open_transactions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, OpenTransactions]:
-        """Ask for the producers of each replica (KIP-664); followers answer, too."""
-        return open_transactions(self.connection, partitions) if self.lists_open else dict.fromkeys(partitions)
+        """Ask for the producers of each replica (KIP-664); followers answer, too. Raises `HarnessError`."""
+        if not self.lists_open:
+            return dict.fromkeys(partitions)
+        opened: dict[TopicPartition, OpenTransactions] = {}
+        for (topic, partition), transactions in describe_producers(self.connection, partitions).items():
+            if isinstance(transactions, str):
+                raise HarnessError(f"{topic}-{partition} at {self.connection.address}: {transactions}")
+            opened[topic, partition] = transactions
+        return opened
 
     def close(self) -> None:
         """Close the connection."""
         self.connection.close()
-
-
-def fetch_all(
-    connection: Connection, partitions: Iterable[TopicPartition], *, replica_id: int = DEBUG_REPLICA_ID
-) -> dict[TopicPartition, ReplicaState | str]:
-    """Read each partition of this broker from its start to its end; an error is given by its name.
-
-    One answer never crosses a segment's end (`LocalLog.read`), so reading continues until an answer has no new records.
-    With a consumer's replica id it ends at the last stable offset, and the aborted list is filled; with the debugging
-    consumer's id it ends at the log end offset, and the list is empty. Watermarks are those of the last answer. Raises
-    `CorruptLogError` where a broker serves bytes that are no record batch.
-    """
-    offsets = dict.fromkeys(partitions, 0)
-    states: dict[TopicPartition, ReplicaState | str] = {}
-    while offsets:
-        for tp, answer in fetch(connection, offsets, replica_id=replica_id).items():
-            before = states.get(tp)
-            if isinstance(answer, str):
-                states[tp] = answer
-                del offsets[tp]
-                continue
-            whole, last_offset = _whole_batches(answer.records, tp)
-            chunk = replace(answer, records=whole)
-            states[tp] = _joined(before, chunk) if isinstance(before, ReplicaState) else chunk
-            if last_offset is None or last_offset < offsets[tp]:
-                del offsets[tp]
-            else:
-                offsets[tp] = last_offset + 1
-    return states
-
-
-def end_of(state: ReplicaState) -> int:
-    """Return the log end offset of a replica that was read whole."""
-    batches = iter_batches(state.records, source="a Fetch answer", verify_crc=False)
-    return max((batch.last_offset + 1 for batch in batches), default=state.log_start)
 
 
 def partitions_at_end(connection: Connection, offsets: Mapping[TopicPartition, int]) -> set[TopicPartition]:
@@ -158,21 +158,13 @@ def partitions_at_end(connection: Connection, offsets: Mapping[TopicPartition, i
     return {tp for tp, answer in answers.items() if isinstance(answer, ReplicaState) and not answer.records}
 
 
-def _joined(before: ReplicaState, answer: ReplicaState) -> ReplicaState:
+def _joined(before: ReplicaState | str | None, answer: ReplicaState, batches: tuple[Batch, ...]) -> ReplicaState:
+    """Add the complete batches of an answer, which may end inside a batch, to the answers before."""
+    records = answer.records[: batches[-1].position + batches[-1].size_bytes] if batches else b""
+    if not isinstance(before, ReplicaState):
+        return replace(answer, records=records, batches=batches)
     aborted = tuple(dict.fromkeys((*before.aborted, *answer.aborted)))
-    return replace(answer, aborted=aborted, records=before.records + answer.records)
-
-
-def _whole_batches(records: bytes, partition: TopicPartition) -> tuple[bytes, int | None]:
-    """Return the complete batches, and the last offset of the last; an answer may end inside a batch."""
-    end, last_offset = 0, None
-    try:
-        for batch in iter_batches(records, source=f"Fetch answer of {partition[0]}-{partition[1]}"):
-            end, last_offset = batch.position + batch.size_bytes, batch.last_offset
-    except CorruptLogError as error:
-        if not error.cut:
-            raise
-    return records[:end], last_offset
+    return replace(answer, aborted=aborted, records=before.records + records, batches=before.batches + batches)
 
 
 def fetch(
@@ -220,24 +212,10 @@ def fetch(
         )
     )
     return {
-        (topic.topic, p.partition_index): _state(p)
-        if p.error_code == 0
-        else kafka.errors.for_code(p.error_code).__name__
+        (topic.topic, p.partition_index): error_name(p.error_code) if p.error_code else _state(p)
         for topic in answer.responses
         for p in topic.partitions
     }
-
-
-def open_transactions(
-    connection: Connection, partitions: Sequence[TopicPartition]
-) -> dict[TopicPartition, tuple[OpenTransaction, ...]]:
-    """Return this broker's open transactions in each partition. Raises `HarnessError`."""
-    open_by_partition: dict[TopicPartition, tuple[OpenTransaction, ...]] = {}
-    for (topic, partition), transactions in describe_producers(connection, partitions).items():
-        if isinstance(transactions, str):
-            raise HarnessError(f"{topic}-{partition} at {connection.address}: {transactions}")
-        open_by_partition[topic, partition] = transactions
-    return open_by_partition
 
 
 def describe_producers(
@@ -248,7 +226,7 @@ def describe_producers(
     wanted = [Topic(name=topic, partition_indexes=[partition]) for topic, partition in partitions]
     answer = connection.call(DescribeProducersRequest[0](topics=wanted))
     return {
-        (topic.name, p.partition_index): kafka.errors.for_code(p.error_code).__name__
+        (topic.name, p.partition_index): error_name(p.error_code)
         if p.error_code
         else tuple(
             OpenTransaction(q.producer_id, q.producer_epoch, q.current_txn_start_offset)

@@ -67,12 +67,12 @@ class Security:
     @cached_property
     def trusted(self) -> str | None:
         """The trusted certificates, as PEM; None for the system's."""
-        return _certificates(self, "ssl.truststore")
+        return _pem_of(self, "ssl.truststore", "certificates", has_key=False)
 
     @cached_property
     def own(self) -> str | None:
         """The client's own certificate chain and its key, as PEM; None without one."""
-        return _key_and_chain(self)
+        return _pem_of(self, "ssl.keystore", "key", "certificate.chain", has_key=True)
 
     def for_librdkafka(self) -> dict[str, str]:
         """Return the login as librdkafka's properties."""
@@ -162,27 +162,18 @@ def _raise_for_sasl(security: Security) -> None:
         raise UsageError(f"{security.source}: {problem}; give {example}") from None
 
 
-def _certificates(security: Security, store: str) -> str | None:
-    inline = security.properties.get(f"{store}.certificates")
+def _pem_of(security: Security, store: str, *inline: str, has_key: bool) -> str | None:
+    """Return the content of a store as PEM, from its ``inline`` properties or from its file; None without a store."""
+    given = [value for name in inline if (value := security.properties.get(f"{store}.{name}"))]
     location = security.properties.get(f"{store}.location")
-    if inline is not None or location is None:
-        return inline
-    kind, content, password = _open_store(security, store, location)
-    return (
-        content.decode() if kind == PEM else _unpacked(security, f"{store}.location {location}", content, password)[1]
-    )
-
-
-def _key_and_chain(security: Security) -> str | None:
-    store = "ssl.keystore"
-    inline = [security.properties.get(f"{store}.{part}") for part in ("key", "certificate.chain")]
-    location = security.properties.get(f"{store}.location")
-    if all(inline) or location is None:
-        return "\n".join(part for part in inline if part) or None
+    if len(given) == len(inline) or location is None:
+        return "\n".join(given) or None
     kind, content, password = _open_store(security, store, location)
     if kind == PEM:
         return content.decode()
     key, chain = _unpacked(security, f"{store}.location {location}", content, password)
+    if not has_key:
+        return chain
     if key is None:
         raise UsageError(f"{security.source}: {store}.location {location} holds no key")
     return key + chain

@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import kafka.errors
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
@@ -109,6 +110,11 @@ class Connection:
     def close(self) -> None:
         """Close the socket."""
         self._socket.close()
+
+
+def error_name(code: int) -> str:
+    """Return the name of an error in an answer."""
+    return str(kafka.errors.for_code(code).__name__)
 
 
 def call(address: Address, request: ApiMessage, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Any:

@@ -23,8 +23,8 @@ import pyarrow as pa
 from harness.brokers.segments.batches import APPEND_TIME, CODEC_MASK, CONTROL, DELETE_HORIZON, TRANSACTIONAL
 from harness.brokers.segments.blocks import BLOCK_BYTES, iter_blocks, unpack
 from harness.brokers.segments.codecs import CODECS
+from harness.brokers.segments.columns import MARKER_NAMES
 from harness.brokers.segments.tombstones import BY_NULL, are_tombstones
-from harness.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -76,7 +76,6 @@ RECORDS: Final = pa.schema(
 )
 SCHEMAS: Final[dict[str, pa.Schema]] = {"batches": BATCHES, "records": RECORDS}
 
-_MARKERS = ("abort", "commit", "other")
 _OF_OLD_ENTRIES = frozenset({"magic", "position", "size_bytes", "last_offset", "crc"})
 _LOG = logging.getLogger(__name__)
 
@@ -97,20 +96,12 @@ def read_table(
     a null value, or with ``kip-87`` bit 5 of the record's attributes. Payloads are unpacked for `RECORDS` alone, and
     keys, values and headers copied where their column is requested.
 
-    Raises ``UsageError`` for an unknown column, and ``CorruptLogError`` as ``blocks`` does, after yielding the rows
-    before the error.
+    Raises ``CorruptLogError`` as ``blocks`` does, after yielding the rows before the error.
     """
-    schema = chosen_schema(table, columns)
+    whole = SCHEMAS[table]
+    schema = whole if columns is None else pa.schema([whole.field(name) for name in columns])
     blocks = iter_blocks(file, source=source, block_bytes=block_bytes, verify_crc=verify_crc)
     return _batches(blocks, schema) if table == "batches" else _records(blocks, schema, tombstones, source)
-
-
-def chosen_schema(table: Table, columns: Sequence[str] | None) -> pa.Schema:
-    """Return a table's schema, or that of some of its columns. Raises ``UsageError`` for an unknown column."""
-    schema = SCHEMAS[table]
-    if unknown := sorted(set(columns or ()) - set(schema.names)):
-        raise UsageError(f"table {table} has no column {', '.join(unknown)}: it has {', '.join(schema.names)}")
-    return schema if columns is None else pa.schema([schema.field(name) for name in columns])
 
 
 # A row a batch
@@ -139,7 +130,7 @@ def _of_batch(field: pa.Field, rows: Batches) -> pa.Array:  # noqa: PLR0911
         case "timestamp_type":
             return _names_by_index((attributes & APPEND_TIME != 0).astype(np.int8), ("create", "append"))
         case "marker":
-            return _names_by_index(rows["marker"], _MARKERS)
+            return _names_by_index(rows["marker"], MARKER_NAMES)
         case "base_timestamp_ms":
             return pa.array(rows["timestamp_base_ms"], mask=has_horizon)
         case "delete_horizon_ms":

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 from crc32c import crc32c
 
 from harness.brokers.segments.codecs import CODECS, Codec, decompress
+from harness.brokers.segments.markers import Marker, read_marker
 from harness.brokers.segments.old_entries import LEAST_BYTES, OLD_MAGICS, OldEntry, read_old_entry
 from harness.brokers.segments.records import MAX_INT64, Record, read_record
 from harness.errors import HarnessError
@@ -47,10 +48,9 @@ DELETE_HORIZON: Final = 0x40
 _MAGIC_AT = 16
 _LENGTH = struct.Struct(">i")
 _LENGTH_AT = 8
-_CONTROL_KEY = struct.Struct(">hh")
-_CONTROL_VALUE = struct.Struct(">hi")
 _ZERO_CHUNK_BYTES = 1 << 20
 
+DIGEST_MODULUS: Final = 65_521
 
 T = TypeVar("T")
 
@@ -138,14 +138,6 @@ class Batch:
     def is_empty(self) -> bool:
         """Compaction removed every record and kept the header for the producer's sequence numbers."""
         return self.record_count == 0
-
-
-@dataclass(frozen=True, slots=True)
-class Marker:
-    """The content of a control batch; ``coordinator_epoch`` is None for types that end no transaction."""
-
-    type: str
-    coordinator_epoch: int | None
 
 
 def iter_batches(buffer: BytesLike, *, source: str, verify_crc: bool = True) -> Iterator[Batch]:
@@ -288,20 +280,20 @@ def iter_records(batch: Batch, *, source: str) -> Iterator[Record]:
 def marker(batch: Batch, *, source: str) -> Marker | None:
     """Read the marker of a control batch; None for data, and for a control batch that compaction has emptied.
 
-    Raises ``CorruptLogError`` where ``ControlRecordType`` or ``EndTransactionMarker`` would refuse it.
+    Raises ``CorruptLogError`` where `read_marker` refuses the record.
     """
     if not batch.is_control or batch.is_empty:
         return None
     record = next(iter_records(batch, source=source))
     try:
-        version, number = _CONTROL_KEY.unpack_from(record.key or b"")
-        if version < 0:
-            raise ValueError(f"version {version}")  # noqa: TRY301
-        if number not in (0, 1):
-            return Marker(type=f"control-{number}", coordinator_epoch=None)
-        version, coordinator_epoch = _CONTROL_VALUE.unpack_from(record.value or b"")
-        if version < 0:
-            raise ValueError(f"version {version}")  # noqa: TRY301
-    except (struct.error, ValueError) as error:
+        return read_marker(record)
+    except ValueError as error:
         raise CorruptLogError(source, batch.position, f"malformed control record: {error}") from error
-    return Marker(type="commit" if number else "abort", coordinator_epoch=coordinator_epoch)
+
+
+def batch_digest(base_offset: int, crc: int) -> int:
+    """Return one batch's share of a log's digest: the exclusive or of all shares, which is equal for equal logs.
+
+    Order does not matter and nothing overflows 63 bits, so SQL computes the same without sorting.
+    """
+    return crc * (base_offset % DIGEST_MODULUS + 1)

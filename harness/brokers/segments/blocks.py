@@ -31,7 +31,8 @@ from harness.brokers.segments.batches import (
     marker,
 )
 from harness.brokers.segments.codecs import CODECS, MAX_DECOMPRESSED_BYTES, decompress_into
-from harness.brokers.segments.columns import ABORT, ASK, COMMIT, HEADERS, NO_MARKER, OTHER_CONTROL
+from harness.brokers.segments.columns import ASK, HEADERS, NO_MARKER, OTHER_CONTROL
+from harness.brokers.segments.markers import MARKERS
 from harness.brokers.segments.old_entries import CRC_FROM as OLD_CRC_FROM
 from harness.brokers.segments.old_entries import LEAST_BYTES
 
@@ -50,7 +51,7 @@ half a second to start, and four more when its loops are compiled for the first 
 
 _ROWS = 1 << 17
 _UNPACKED_BYTES = 8 << 20
-_MARKERS = {"abort": ABORT, "commit": COMMIT}
+_MARKERS = {kind: number for number, kind in enumerate(MARKERS)}
 
 
 class Readable(Protocol):

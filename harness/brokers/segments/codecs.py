@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 import struct
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 import cramjam
 
@@ -21,17 +21,18 @@ MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = len(_XERIAL_MAGIC) + 8  # then version and oldest compatible version, an int32 each
-_XERIAL_BLOCK_BYTES = 32 * 1024
 _INT32 = struct.Struct(">i")
-_LZ4_HEADER = bytes.fromhex("04224d18 60 40 82")  # magic, independent blocks, of 64 KiB at most, checksum
-_LZ4_BLOCK_BYTES = 64 * 1024
-_LZ4_STORED = 1 << 31
-_LZ4_INT32 = struct.Struct("<I")
 
 _STREAMS: dict[Codec, Callable[[memoryview, memoryview], int]] = {
     "gzip": cramjam.gzip.decompress_into,
     "lz4": cramjam.lz4.decompress_into,
     "zstd": cramjam.zstd.decompress_into,
+}
+_PACK: dict[Codec, Callable[[bytes], Any]] = {
+    "gzip": cramjam.gzip.compress,
+    "snappy": cramjam.snappy.compress_raw,
+    "lz4": cramjam.lz4.compress,
+    "zstd": cramjam.zstd.compress,
 }
 
 
@@ -66,18 +67,8 @@ def decompress_into(codec: Codec, payload: memoryview, out: memoryview) -> int:
 
 
 def compress(codec: Codec, data: bytes) -> bytes:
-    """Pack as a Kafka producer does: gzip member, xerial snappy blocks, lz4 frame or zstd frame."""
-    match codec:
-        case "none":
-            return data
-        case "gzip":
-            return bytes(cramjam.gzip.compress(data))
-        case "lz4":
-            return _compress_lz4(data)
-        case "zstd":
-            return bytes(cramjam.zstd.compress(data))
-        case "snappy":
-            return _compress_xerial(data)
+    """Pack as librdkafka does: a gzip member, a raw snappy block, an lz4 frame or a zstd frame."""
+    return data if codec == "none" else bytes(_PACK[codec](data))
 
 
 def _decompress_snappy(payload: memoryview, out: memoryview) -> int:
@@ -105,24 +96,3 @@ def _snappy_block(block: memoryview, out: memoryview) -> int:
         raise ValueError(f"snappy announces more than {MAX_DECOMPRESSED_BYTES} bytes")
     cramjam.snappy.decompress_raw_into(block, out[:size])
     return size
-
-
-def _compress_xerial(data: bytes) -> bytes:
-    parts = [_XERIAL_MAGIC, _INT32.pack(1), _INT32.pack(1)]
-    for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
-        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK_BYTES]))
-        parts += _INT32.pack(len(block)), block
-    return b"".join(parts)
-
-
-def _compress_lz4(data: bytes) -> bytes:
-    # Framed here: the library links blocks to each other, which Kafka's Lz4BlockInputStream refuses.
-    parts = [_LZ4_HEADER]
-    for start in range(0, len(data), _LZ4_BLOCK_BYTES):
-        raw = data[start : start + _LZ4_BLOCK_BYTES]
-        block = bytes(cramjam.lz4.compress_block(raw, store_size=False))
-        stored = len(block) >= len(raw)
-        parts.append(_LZ4_INT32.pack(len(raw) | _LZ4_STORED if stored else len(block)))
-        parts.append(raw if stored else block)
-    parts.append(_LZ4_INT32.pack(0))
-    return b"".join(parts)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from harness.brokers.segments.markers import MARKERS
+
 if TYPE_CHECKING:
     from typing import TypeAlias
 
@@ -41,8 +43,10 @@ HEADERS: Final = np.dtype(
 A row of an entry of magic 0 or 1 has its position, size, CRC32 and offset; the rest of it is zero.
 """
 
-NO_MARKER, ABORT, COMMIT, OTHER_CONTROL = -1, 0, 1, 2
-"""Values of ``marker``: data, or a control batch that compaction has emptied; then what ``batches.marker`` gives."""
+MARKER_NAMES: Final = (*MARKERS, "other")
+"""By value of ``marker``: what ``batches.marker`` gives, with one name for the types that end no transaction."""
+NO_MARKER, OTHER_CONTROL = -1, len(MARKERS)
+"""Values of ``marker``: data, or a control batch that compaction has emptied; and the other types."""
 ASK: Final = -2
 """A ``marker`` while a block is being read: the bytes are unusual, and the reference must read them."""
 

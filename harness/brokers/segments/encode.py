@@ -12,20 +12,22 @@ from harness.brokers.segments.batches import (
     CONTROL,
     CRC_FROM,
     DELETE_HORIZON,
+    HEADER,
     LOG_OVERHEAD,
     MAGIC,
     TRANSACTIONAL,
 )
 from harness.brokers.segments.codecs import CODECS, Codec, compress
-from harness.brokers.segments.records import Record, encode_record
+from harness.brokers.segments.records import encode_record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from harness.brokers.segments.records import Record
+
 _NO_TIMESTAMP = -1
-_AFTER_CRC = struct.Struct(">hiqqqhii")
-_BEFORE_CRC = struct.Struct(">qiib")
 _CRC = struct.Struct(">I")
+_CRC_AT = CRC_FROM - _CRC.size
 
 
 def encode_batch(
@@ -39,7 +41,6 @@ def encode_batch(
     is_control: bool = False,
     leader_epoch: int = 0,
     codec: Codec = "none",
-    base_timestamp_ms: int | None = None,
     max_timestamp_ms: int | None = None,
     append_time: bool = False,
     delete_horizon_ms: int | None = None,
@@ -48,18 +49,15 @@ def encode_batch(
     """Encode one batch with a right CRC.
 
     Offsets come from the records, which may leave gaps; ``last_offset`` is needed where compaction
-    removed the last record or all of them, and else is the last record's. ``base_timestamp_ms`` is the
-    first record's timestamp unless given; a delete horizon takes its field, as the cleaner does. With
-    ``append_time``, readers take ``max_timestamp_ms`` for every record's timestamp. An empty batch has
-    no payload, whatever the codec: ``DefaultRecordBatch.writeEmptyHeader`` writes none.
+    removed the last record or all of them, and else is the last record's. A delete horizon takes the field
+    of the first record's timestamp, as the cleaner does. With ``append_time``, readers take
+    ``max_timestamp_ms`` for every record's timestamp. An empty batch has no payload, whatever the codec:
+    ``DefaultRecordBatch.writeEmptyHeader`` writes none.
 
     Raises ``struct.error`` for a number that its field cannot hold.
     """
     timestamps = [record.timestamp_ms for record in records] or [_NO_TIMESTAMP]
-    if delete_horizon_ms is not None:
-        base_timestamp_ms = delete_horizon_ms
-    elif base_timestamp_ms is None:
-        base_timestamp_ms = timestamps[0]
+    base_timestamp_ms = timestamps[0] if delete_horizon_ms is None else delete_horizon_ms
     if last_offset is None:
         last_offset = records[-1].offset if records else base_offset
     packed = b"".join(encode_record(record, base_offset, base_timestamp_ms) for record in records)
@@ -70,45 +68,12 @@ def encode_batch(
         | (CONTROL if is_control else 0)
         | (DELETE_HORIZON if delete_horizon_ms is not None else 0)
     )
-    covered = _AFTER_CRC.pack(
-        attributes,
-        last_offset - base_offset,
-        base_timestamp_ms,
-        max(timestamps) if max_timestamp_ms is None else max_timestamp_ms,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        len(records),
-    ) + (compress(codec, packed) if records else b"")
-    length = CRC_FROM + len(covered) - LOG_OVERHEAD
-    return _BEFORE_CRC.pack(base_offset, length, leader_epoch, MAGIC) + _CRC.pack(crc32c(covered)) + covered
-
-
-def encode_marker(
-    *,
-    base_offset: int,
-    producer_id: int,
-    producer_epoch: int,
-    commit: bool,
-    timestamp_ms: int,
-    coordinator_epoch: int = 0,
-    leader_epoch: int = 0,
-    delete_horizon_ms: int | None = None,
-) -> bytes:
-    """Encode the control batch that ends a transaction: COMMIT, or else ABORT (EndTransactionMarker)."""
-    record = Record(
-        offset=base_offset,
-        timestamp_ms=timestamp_ms,
-        key=struct.pack(">hh", 0, int(commit)),
-        value=struct.pack(">hi", 0, coordinator_epoch),
-    )
-    return encode_batch(
-        base_offset=base_offset,
-        records=[record],
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        is_transactional=True,
-        is_control=True,
-        leader_epoch=leader_epoch,
-        delete_horizon_ms=delete_horizon_ms,
-    )
+    payload = compress(codec, packed) if records else b""
+    head = (base_offset, HEADER.size - LOG_OVERHEAD + len(payload), leader_epoch, MAGIC)
+    times_ms = (base_timestamp_ms, max(timestamps) if max_timestamp_ms is None else max_timestamp_ms)
+    producer = (producer_id, producer_epoch, base_sequence)
+    no_crc = 0
+    fields = (*head, no_crc, attributes, last_offset - base_offset, *times_ms, *producer, len(records))
+    batch = bytearray(HEADER.pack(*fields)) + payload
+    _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CRC_FROM:]))
+    return bytes(batch)

@@ -10,11 +10,13 @@ files are named after their segment and take part; of them only ``.txnindex`` is
 from __future__ import annotations
 
 import re
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from harness.brokers.segments.batches import iter_entries
+from harness.brokers.segments.batches import HEADER, LOG_OVERHEAD, MAGIC, iter_entries
 from harness.brokers.segments.blocks import WORTH_COMPILING_BYTES, iter_blocks
+from harness.brokers.segments.old_entries import OLD_MAGICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
 _NAME: Final = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex)(?:\.(deleted|cleaned|swap))?")
 _BEFORE_ALL = -1
+_HEAD: Final = struct.Struct(">qiib")
+"""Base offset, length, leader epoch or CRC, magic: the same in every format."""
+_LAST_OFFSET_DELTA = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,33 @@ def next_offset(path: Path) -> int | None:
                     last, *(int(rows["last_offset"][-1]) for rows in (block.batches, block.skipped) if len(rows))
                 )
     return None if last == _BEFORE_ALL else last + 1
+
+
+def end_of_segment(path: Path) -> int:
+    """Return the offset after the last whole batch, or the segment's first offset where there is none.
+
+    Reads the headers of batches alone. Stops at bytes that are no batch: the zeros of a preallocated file, a batch that
+    is cut, or damage, which the reader of the file reports.
+    """
+    end = int(path.name.partition(".")[0])
+    size_bytes = path.stat().st_size
+    position = 0
+    with path.open("rb") as file:
+        while position + _HEAD.size <= size_bytes:
+            file.seek(position)
+            header = file.read(HEADER.size)
+            base_offset, length, _, magic = _HEAD.unpack_from(header)
+            position += LOG_OVERHEAD + length
+            if position > size_bytes or length <= 0:
+                break
+            if magic == MAGIC and len(header) == HEADER.size:
+                last_offset_delta = HEADER.unpack(header)[_LAST_OFFSET_DELTA]
+                end = base_offset + last_offset_delta + 1
+            elif magic in OLD_MAGICS:
+                end = base_offset + 1
+            else:
+                break
+    return end
 
 
 def _file(name: str) -> _File | None:

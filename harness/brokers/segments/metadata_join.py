@@ -34,14 +34,6 @@ class JoinedLog:
     notes: tuple[str, ...]
 
 
-def read_metadata_log(folder: Path, topics: Collection[str] | None = None) -> ClusterMetadata:
-    """Read one copy of the metadata log, with the histories of these topics, or of all.
-
-    Raises ``CorruptLogError`` where the copy is unusable, and ``OSError``.
-    """
-    return _replayed(read_copy(folder), (), topics, [])
-
-
 def read_metadata_logs(folders: Mapping[int, Path], topics: Collection[str] | None = None) -> JoinedLog:
     """Read the copies of several brokers as one log, with the histories of these topics, or of all.
 
@@ -128,7 +120,6 @@ def _replayed(
         topics=frozenset(replayed.existing),
         start_offset=start_offset,
         end_offset=last.end_offset,
-        metadata_version=replayed.metadata_version,
     )
 
 

@@ -22,7 +22,6 @@ NO_LEADER: Final = -1
 
 _RECOVERING = 1
 _UNCHANGED_RECOVERY = -1
-_METADATA_VERSION = "metadata.version"
 _MIGRATING = uuid_text(None)
 """``DirectoryId.MIGRATING``: the directory of a replica is unknown."""
 
@@ -42,8 +41,6 @@ class PartitionState:
     partition_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
-    adding: tuple[int, ...] = ()
-    removing: tuple[int, ...] = ()
     recovering: bool = False
     directories: tuple[str, ...] = ()
 
@@ -70,7 +67,7 @@ class ClusterMetadata:
     ``source``: the folder of the copy that ends last. ``histories``: by topic and partition; where a topic was deleted
     and created again, those of the last topic of that name. ``topics``: those that exist at the end.
     ``registrations``: by broker, the metadata offsets at which a process of the broker first registered, which are
-    its broker epochs. ``metadata_version``: its feature level (12 is 3.6-IV0); None where the log has no such record.
+    its broker epochs.
     """
 
     source: Path
@@ -79,7 +76,6 @@ class ClusterMetadata:
     topics: frozenset[str]
     start_offset: int
     end_offset: int
-    metadata_version: int | None
 
 
 @dataclass
@@ -96,7 +92,6 @@ class Replayed:
     last_ids: dict[str, str] = field(default_factory=dict)
     states: dict[tuple[str, int], list[PartitionState]] = field(default_factory=dict)
     registrations: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
-    metadata_version: int | None = None
 
     def histories(self) -> dict[tuple[str, int], PartitionHistory]:
         """Return the history of each partition of the last topic of its name."""
@@ -160,8 +155,6 @@ def _partition(replayed: Replayed, offset: int, fields: Mapping[str, Any]) -> No
         partition_epoch=fields["partition_epoch"],
         replicas=tuple(fields["replicas"]),
         isr=tuple(fields["isr"]),
-        adding=tuple(fields["adding_replicas"]),
-        removing=tuple(fields["removing_replicas"]),
         recovering=fields.get("leader_recovery_state") == _RECOVERING,
         directories=_directories(fields.get("directories")) or (),
     )
@@ -173,7 +166,9 @@ def _change_partition(replayed: Replayed, offset: int, fields: Mapping[str, Any]
     if states is None:
         return
     last = states[-1]
-    changed: dict[str, Any] = {name: tuple(fields[of]) for name, of in _LISTS.items() if fields.get(of) is not None}
+    changed: dict[str, Any] = {
+        name: tuple(fields[name]) for name in ("replicas", "isr") if fields.get(name) is not None
+    }
     directories = _directories(fields.get("directories"))
     if directories is not None:
         changed["directories"] = directories
@@ -192,20 +187,12 @@ def _register(replayed: Replayed, _: int, fields: Mapping[str, Any]) -> None:
     replayed.registrations[fields["broker_id"]].add(fields["broker_epoch"])
 
 
-def _set_feature(replayed: Replayed, _: int, fields: Mapping[str, Any]) -> None:
-    if fields["name"] == _METADATA_VERSION:
-        replayed.metadata_version = fields["feature_level"]
-
-
-_LISTS: Final = {"replicas": "replicas", "isr": "isr", "adding": "adding_replicas", "removing": "removing_replicas"}
-
 _RULES: Final[Mapping[RecordType, Callable[[Replayed, int, Mapping[str, Any]], None]]] = {
     RecordType.TOPIC: _topic,
     RecordType.REMOVE_TOPIC: _remove_topic,
     RecordType.PARTITION: _partition,
     RecordType.PARTITION_CHANGE: _change_partition,
     RecordType.REGISTER_BROKER: _register,
-    RecordType.FEATURE_LEVEL: _set_feature,
 }
 
 

@@ -1,4 +1,4 @@
-"""Records of ``__cluster_metadata`` (KIP-631) about topics, partitions, brokers and features.
+"""Records of ``__cluster_metadata`` (KIP-631) about topics, partitions and brokers.
 
 A record's value is a frame: version of the frame, type and version of the message as unsigned varints, then the message
 (``AbstractApiMessageSerde``). The tables below have the fields of ``metadata/src/main/resources/common/metadata`` in
@@ -37,7 +37,6 @@ class RecordType(IntEnum):
     PARTITION = 3
     PARTITION_CHANGE = 5
     REMOVE_TOPIC = 9
-    FEATURE_LEVEL = 12
     BEGIN_TRANSACTION = 23
     END_TRANSACTION = 24
     ABORT_TRANSACTION = 25
@@ -182,9 +181,6 @@ SCHEMAS: Final[Mapping[RecordType, Schema]] = {
         _field("Directories", "[]uuid", since=1, tag=8, default=_NULL),
     ),
     RecordType.REMOVE_TOPIC: _schema("RemoveTopicRecord", 0, _field("TopicId", "uuid")),
-    RecordType.FEATURE_LEVEL: _schema(
-        "FeatureLevelRecord", 0, _field("Name", "string"), _field("FeatureLevel", "int16")
-    ),
     RecordType.BEGIN_TRANSACTION: Schema(0, None),
     RecordType.END_TRANSACTION: Schema(0, None),
     RecordType.ABORT_TRANSACTION: Schema(0, None),

@@ -6,7 +6,7 @@ The layout is that of ``ProducerStateManager`` (``PRODUCER_SNAPSHOT_ENTRY_SCHEMA
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING
 
 from crc32c import crc32c
@@ -73,17 +73,8 @@ def _entry(*fields: int) -> ProducerEntry:
 
 def encode_producer_snapshot(entries: Sequence[ProducerEntry]) -> bytes:
     """Write what ``read_producer_snapshot`` reads, with a right CRC."""
-    covered = struct.pack(">i", len(entries)) + b"".join(
-        _ENTRY.pack(
-            entry.producer_id,
-            entry.producer_epoch,
-            entry.last_sequence,
-            entry.last_offset,
-            entry.offset_delta,
-            entry.timestamp_ms,
-            entry.coordinator_epoch,
-            _NO_OFFSET if entry.current_txn_first_offset is None else entry.current_txn_first_offset,
-        )
-        for entry in entries
-    )
+    covered = struct.pack(">i", len(entries))
+    for entry in entries:
+        *fields, open_from = astuple(entry)
+        covered += _ENTRY.pack(*fields, _NO_OFFSET if open_from is None else open_from)
     return struct.pack(">hI", _VERSION, crc32c(covered)) + covered

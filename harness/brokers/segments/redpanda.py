@@ -36,12 +36,12 @@ def is_segment(name: str) -> bool:
     return SEGMENT.fullmatch(name) is not None
 
 
-def to_kafka(segments: Mapping[str, bytes], *, may_be_cut: bool = False) -> bytes:
+def to_kafka(segments: Mapping[str, bytes]) -> bytes:
     """Return the Kafka batches of a partition, from all of its segments by their names; leader epochs are terms.
 
     The log has to be whole from its start: how many offsets a removed part took is unknown. Raises
     `CorruptLogError` with the segment and the byte for data that no broker writes, also where a batch is cut; but
-    ``may_be_cut`` lets the last segment end in a batch that a broker was writing when it was killed.
+    the last segment may end in a batch that a broker was writing when it was killed.
     """
     written = bytearray()
     try:
@@ -49,7 +49,7 @@ def to_kafka(segments: Mapping[str, bytes], *, may_be_cut: bool = False) -> byte
             written += part
     except CorruptLogError as error:
         *_, last = _ordered(segments)
-        if not (may_be_cut and error.cut and error.source == last[-1]):
+        if not (error.cut and error.source == last[-1]):
             raise
     return bytes(written)
 

@@ -21,6 +21,8 @@ Tombstones: TypeAlias = Literal["null", "kip-87"]
 BY_NULL: Final[Tombstones] = "null"
 BY_FLAG: Final[Tombstones] = "kip-87"
 TOMBSTONES: Final[tuple[Tombstones, ...]] = get_args(Tombstones)
+DATA: Final = ("value", "tombstone")
+"""The kinds of clients' records, as observations and checkers name them."""
 FLAG: Final = 0x20
 """Bit 5 of a record's attributes."""
 

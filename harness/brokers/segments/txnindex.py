@@ -46,11 +46,6 @@ def iter_txnindex(data: BytesLike, *, source: str) -> Iterator[AbortedTxn]:
         raise CorruptLogError(source, whole, f"entry is cut: {left} of {_ENTRY.size} bytes", cut=True)
 
 
-def read_txnindex(data: BytesLike, *, source: str) -> list[AbortedTxn]:
-    """Read a whole file; raises as ``iter_txnindex`` does."""
-    return list(iter_txnindex(data, source=source))
-
-
 def encode_txnindex(entries: Iterable[AbortedTxn]) -> bytes:
-    """Write what ``read_txnindex`` reads."""
+    """Write what ``iter_txnindex`` reads."""
     return b"".join(_ENTRY.pack(_VERSION, *astuple(entry)) for entry in entries)

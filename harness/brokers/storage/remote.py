@@ -8,15 +8,19 @@ import re
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import PurePosixPath
 
 _PATTERN = re.compile(r"[*?\[]")
 READ_AHEAD_BYTES: Final = 4 << 20
 """The least to request at once where a reader asks for little: each request takes milliseconds."""
+
+
+ReadAt: TypeAlias = "Callable[[int, memoryview], int]"
+"""Reads a file from an offset on into a buffer that ends before the file does; returns the number of bytes."""
 
 
 class Storage(Protocol):
@@ -39,8 +43,8 @@ class Storage(Protocol):
         """Return the content of a folder by name: the size of files in bytes, None for folders."""
         ...
 
-    def opened(self, path: str) -> Any:
-        """Open a file for reading: ``readinto``, ``seek`` and ``tell``, unbuffered."""
+    def opened(self, path: str) -> tuple[ReadAt, int]:
+        """Open a file for reading; return its size in bytes, too."""
         ...
 
 
@@ -155,7 +159,7 @@ class RemotePath:
         if mode != "rb":
             raise ValueError(f"mode {mode}: {self} is only read")
         with errors_with_path(self):
-            raw = _FileWithPathInErrors(self, self.tree.storage.opened(str(self.pure)))
+            raw = _RemoteFile(self, *self.tree.storage.opened(str(self.pure)))
         return raw if buffering == 0 else io.BufferedReader(raw, READ_AHEAD_BYTES)
 
     def read_bytes(self) -> bytes:
@@ -183,11 +187,11 @@ class RemotePath:
         return self.name in siblings, siblings.get(self.name)
 
 
-class _FileWithPathInErrors(io.RawIOBase):
-    """An open file whose errors include its path: a reader has the file only."""
+class _RemoteFile(io.RawIOBase):
+    """An open file, unbuffered, whose errors include its path: a reader has the file only."""
 
-    def __init__(self, path: RemotePath, file: Any) -> None:
-        self._path, self._file = path, file
+    def __init__(self, path: RemotePath, read_at: ReadAt, size_bytes: int) -> None:
+        self._path, self._read_at, self._size_bytes, self._position = path, read_at, size_bytes, 0
 
     def readable(self) -> bool:
         return True
@@ -196,20 +200,22 @@ class _FileWithPathInErrors(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any, /) -> int:
-        with errors_with_path(self._path):
-            return int(self._file.readinto(buffer))
+        view = memoryview(buffer).cast("B")[: max(self._size_bytes - self._position, 0)]
+        if view:
+            with errors_with_path(self._path):
+                count = self._read_at(self._position, view)
+            self._position += count
+            return count
+        return 0
+
+    def readall(self) -> bytes:
+        """Return the rest of the file; Python's own method sends a request for each 8 KiB."""
+        return b"".join(iter(lambda: self.read(READ_AHEAD_BYTES) or b"", b""))
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        with errors_with_path(self._path):
-            return int(self._file.seek(offset, whence))
-
-    def tell(self) -> int:
-        return int(self._file.tell())
-
-    def close(self) -> None:
-        if not self.closed:
-            self._file.close()
-        super().close()
+        starts = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size_bytes}
+        self._position = starts[whence] + offset
+        return self._position
 
 
 @contextmanager

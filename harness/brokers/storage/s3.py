@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from urllib.parse import SplitResult
 
+    from harness.brokers.storage.remote import ReadAt
+
 SETTINGS = {
     "endpoint": "endpoint",
     "endpoint.region": "region",
@@ -29,6 +31,7 @@ SETTINGS = {
 """Names after ``spark.hadoop.fs.s3a.``, or after ``spark.hadoop.fs.s3a.bucket.BUCKET.`` for one bucket, which win."""
 
 _PREFIX = "spark.hadoop.fs.s3a."
+_IS_FLAG = ("path_style", "tls")
 _FLAGS = {"true": True, "false": False}
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _CONNECT_TIMEOUT_S = 10
@@ -61,9 +64,15 @@ class S3:
         entries = _file_system(self).get_file_info(FileSelector(f"{self.bucket}{folder}"))
         return {one.base_name: one.size if one.is_file else None for one in entries}
 
-    def opened(self, path: str) -> Any:
+    def opened(self, path: str) -> tuple[ReadAt, int]:
         """See `remote.Storage`; one request for the size, and one for each read."""
-        return _file_system(self).open_input_file(f"{self.bucket}{path}")
+        file = _file_system(self).open_input_file(f"{self.bucket}{path}")
+
+        def read_at(offset: int, buffer: memoryview) -> int:
+            file.seek(offset)
+            return int(file.readinto(buffer))
+
+        return read_at, file.size()
 
 
 def storage_of(url: SplitResult, conf: Mapping[str, str]) -> S3:
@@ -75,18 +84,14 @@ def storage_of(url: SplitResult, conf: Mapping[str, str]) -> S3:
     for name, ours in SETTINGS.items():
         value = conf.get(f"{_PREFIX}bucket.{bucket}.{name}", conf.get(f"{_PREFIX}{name}"))
         if value is not None:
-            options[ours] = value
-    for name in ("path_style", "tls"):
-        if name in options:
-            options[name] = _flag(name, options[name])
+            options[ours] = _flag(name, value) if ours in _IS_FLAG else value
     if bool(options.get("access_key")) != bool(options.get("secret_key")):
         raise UsageError(f"{url.geturl()}: give both {_PREFIX}access.key and {_PREFIX}secret.key, or neither")
     return S3(f"{url.scheme}://{bucket}", bucket, **options)
 
 
-def _flag(ours: str, text: str) -> bool:
+def _flag(name: str, text: str) -> bool:
     if text.lower() not in _FLAGS:
-        (name,) = (name for name, field_ in SETTINGS.items() if field_ == ours)
         raise UsageError(f"{_PREFIX}{name} is {text}: give true or false")
     return _FLAGS[text.lower()]
 

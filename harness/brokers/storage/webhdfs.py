@@ -6,10 +6,9 @@ The user is HADOOP_USER_NAME, else the user of this process. Kerberos and delega
 from __future__ import annotations
 
 import getpass
-import io
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import requests
@@ -19,6 +18,8 @@ from harness.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from urllib.parse import SplitResult
+
+    from harness.brokers.storage.remote import ReadAt
 
 HTTP_ADDRESS = "spark.hadoop.dfs.namenode.http-address"
 HTTPS_ADDRESS = "spark.hadoop.dfs.namenode.https-address"
@@ -49,13 +50,15 @@ class WebHdfs:
             if one["pathSuffix"]  # empty where the path itself is a file
         }
 
-    def opened(self, path: str) -> Any:
-        """See `remote.Storage`; one request for the size, and one for each read."""
-        return _File(self, path, self._ask("GETFILESTATUS", path).json()["FileStatus"]["length"])
+    def opened(self, path: str) -> tuple[ReadAt, int]:
+        """See `remote.Storage`; one request for the size, and one for each read, to a datanode."""
 
-    def read(self, path: str, offset: int, length_bytes: int) -> bytes:
-        """Return a part of a file, from the datanode that the namenode names."""
-        return self._ask("OPEN", path, offset=offset, length=length_bytes).content
+        def read_at(offset: int, buffer: memoryview) -> int:
+            content = self._ask("OPEN", path, offset=offset, length=len(buffer)).content
+            buffer[: len(content)] = content
+            return len(content)
+
+        return read_at, self._ask("GETFILESTATUS", path).json()["FileStatus"]["length"]
 
     def _ask(self, operation: str, path: str, **parameters: int) -> requests.Response:
         query: dict[str, str | int] = {"op": operation, "user.name": self.user, **parameters}
@@ -69,31 +72,6 @@ class WebHdfs:
         if answer.status_code == requests.codes.not_found and message is not None:
             raise FileNotFoundError(message)
         raise OSError(message or f"HTTP {answer.status_code} {answer.reason}")
-
-
-class _File(io.RawIOBase):
-    """A file; each read is a request."""
-
-    def __init__(self, storage: WebHdfs, path: str, size_bytes: int) -> None:
-        self._storage, self._path, self._size_bytes, self._position = storage, path, size_bytes, 0
-
-    def readinto(self, buffer: Any, /) -> int:
-        view = memoryview(buffer).cast("B")
-        wanted = min(len(view), self._size_bytes - self._position)
-        if wanted <= 0:
-            return 0
-        content = self._storage.read(self._path, self._position, wanted)
-        view[: len(content)] = content
-        self._position += len(content)
-        return len(content)
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        starts = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size_bytes}
-        self._position = starts[whence] + offset
-        return self._position
-
-    def tell(self) -> int:
-        return self._position
 
 
 def storage_of(url: SplitResult, conf: Mapping[str, str]) -> WebHdfs:

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import kafka.errors
 
+from fakes.clock import TickingClock
 from harness.audit.cluster import Cluster, Topic
+from harness.audit.connection import ClusterClient
 from harness.brokers.protocol.admin import PartitionState
 from harness.brokers.protocol.wire import Address
 from harness.brokers.segments.batches import iter_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from harness.audit.coordinators import TransactionDescription
     from harness.brokers.protocol.replica import OpenTransaction
+    from harness.host.clock import Clock
 
 OUT_OF_RANGE = kafka.errors.OffsetOutOfRangeError.errno
 NOT_LEADER = kafka.errors.NotLeaderForPartitionError.errno
@@ -214,17 +215,18 @@ def _named(topic: Any, partitions: list[Any]) -> Any:
     return SimpleNamespace(name=topic.name, partitions=partitions)
 
 
-def cluster_of(
+def client_of(
     brokers: dict[int, FakeBroker],
     *,
     settings: dict[str, str] | None = None,
     absent: tuple[int, ...] = (),
     isr: tuple[int, ...] | None = None,
-) -> tuple[Cluster, Callable[..., Any]]:
-    """Return a cluster with partition `TP` on all of these and the absent, led by the first, and how to dial them."""
+    clock: Clock | None = None,
+) -> ClusterClient:
+    """Return a client of a cluster with partition `TP` on all of these and the absent, led by the first."""
     replicas = (*brokers, *absent)
     state = PartitionState(leader=replicas[0], replicas=replicas, isr=tuple(brokers) if isr is None else isr)
     addresses = {broker: Address("127.0.0.1", 9000 + broker) for broker in brokers}
     by_port = {address.port: brokers[broker] for broker, address in addresses.items()}
     cluster = Cluster("id", addresses, {TP[0]: Topic(TP[0], {TP[1]: state}, settings)})
-    return cluster, lambda address, _clock: by_port[address.port]
+    return ClusterClient(cluster, clock or TickingClock(), lambda address, _clock: by_port[address.port])  # type: ignore[arg-type, return-value]

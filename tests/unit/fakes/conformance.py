@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from harness.conformance.producer import RefusedError
 from harness.conformance.simulated import Simulated
+from harness.conformance.topic import RefusedError
 from harness.errors import WaitTimeoutError
 from models.rules import rules_of
 
@@ -16,20 +16,21 @@ if TYPE_CHECKING:
 
     from harness.conformance.lockstep import Key
     from harness.conformance.picture import Picture
-    from harness.conformance.steps import CommonStep, LocalStep, Schedule, Step
+    from harness.conformance.schedules import Schedule
 
 OLD = rules_of("3.9.2")
 
 
 @dataclass
 class ModelBrokers:
-    """Implements `Cluster` by a second model. ``wrong``: topic and broker whose picture is wrong from a step on.
+    """What `lockstep` needs of `harness.conformance.brokers.Brokers`, by a second model.
 
-    ``refuses``: topic and the step that is refused there.
+    ``wrong``: topic and broker whose picture is wrong from a step on. ``refuses``: topic
+    and the step that is refused there.
     """
 
     wrong: dict[Key, int] = field(default_factory=dict)
-    refuses: dict[str, Step] = field(default_factory=dict)
+    refuses: dict[str, str] = field(default_factory=dict)
     will_age: bool = False
     kept_until_ms: set[int] = field(default_factory=set)
     topics: dict[str, ModelTopic] = field(default_factory=dict)
@@ -42,7 +43,7 @@ class ModelBrokers:
         pass
 
     @contextmanager
-    def during(self, step: CommonStep) -> Iterator[None]:
+    def during(self, step: str) -> Iterator[None]:
         self.aged.append(self.will_age)
         for topic in self.topics.values():
             topic.model.take(step)
@@ -73,7 +74,7 @@ class ModelTopic:
     name: str
     steps: int = 0
 
-    def take(self, step: LocalStep) -> None:
+    def take(self, step: str) -> None:
         if self.cluster.refuses.get(self.name) == step:
             raise RefusedError("a batch is refused with OutOfOrderSequenceNumberError")
         self.model.take(step)

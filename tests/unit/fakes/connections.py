@@ -63,12 +63,12 @@ class SegmentConnection(Connection):
 
 @dataclass
 class FailingConnection(Connection):
-    """Fails ``failures`` times, then answers. To be called in place of `connect`: it is every connection in turn."""
+    """Fails ``failures`` times, then answers. To be called in place of `Connection`: it is every connection in turn."""
 
     failures: int
     dials: int = 0
 
-    def __call__(self, _address: Address) -> Connection:
+    def __call__(self, _address: Address, **_timeout_s: float) -> Connection:
         self.dials += 1
         return self
 

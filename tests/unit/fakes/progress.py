@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from harness.nightly.ledger import Attempt
-    from harness.nightly.matrix import Outage
 
 
 NO_FOLDER = RunFolder(Path("no-folder"))
@@ -36,21 +35,24 @@ class FakeProgress:
 
 
 @dataclass
-class FakeNightProgress:
-    """Implements `NightProgress`; its time passes where a run ends, by how long the run took.
+class NightOfRuns:
+    """Runs that end as given, by outage and number; time passes where a run ends, by how long the run took.
 
-    ``begun``: index of the outage and number of the attempt; ``limits``: of the runs, for whoever runs them.
+    ``begun``: index of the outage and number of the attempt; ``limits``: of the runs. ``lines``: of progress.
     """
 
+    attempts: Mapping[tuple[int, int], Attempt]
     now: float = 0.0
+    lines: list[str] = field(default_factory=list)
     begun: list[tuple[int, int]] = field(default_factory=list)
     limits: list[float | None] = field(default_factory=list)
 
-    def begin(self, index: int, number: int, _outage: Outage) -> None:
+    def run_one(self, index: int, number: int, limit_s: float | None) -> Attempt:
         self.begun.append((index, number))
-
-    def end(self, attempt: Attempt) -> None:
+        self.limits.append(limit_s)
+        attempt = self.attempts[index, number]
         self.now += attempt.took_s
+        return attempt
 
 
 @dataclass

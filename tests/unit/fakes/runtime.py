@@ -24,6 +24,10 @@ class FakeRuntime:
     down: set[int] = field(default_factory=set)
     admin_ports: Mapping[int, int] = field(default_factory=dict)
 
+    @property
+    def abilities(self) -> tuple[FakeRuntime]:
+        return (self,)
+
     def start_cluster(self) -> None:
         """Every broker is up from the beginning."""
 

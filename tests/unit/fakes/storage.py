@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-
-class CountingFile(io.BytesIO):
-    """A file that keeps how much it was asked for."""
-
-    def __init__(self, content: bytes, asked: list[int]) -> None:
-        super().__init__(content)
-        self._asked = asked
-
-    def readinto(self, buffer: Any, /) -> int:
-        self._asked.append(len(buffer))
-        return super().readinto(buffer)
+    from harness.brokers.storage.remote import ReadAt
 
 
 @dataclass(frozen=True)
@@ -43,7 +32,15 @@ class InMemoryStorage:
             raise FileNotFoundError(folder)
         return {name.partition("/")[0]: None if "/" in name else len(data) for name, data in inside.items()}
 
-    def opened(self, path: str) -> CountingFile:
+    def opened(self, path: str) -> tuple[ReadAt, int]:
         if path not in self.files:
             raise FileNotFoundError(path)
-        return CountingFile(self.files[path], self.asked)
+        content = self.files[path]
+
+        def read_at(offset: int, buffer: memoryview) -> int:
+            self.asked.append(len(buffer))
+            part = content[offset : offset + len(buffer)]
+            buffer[: len(part)] = part
+            return len(part)
+
+        return read_at, len(content)

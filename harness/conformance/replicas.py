@@ -1,0 +1,156 @@
+"""A real broker's replicas: its answers about them, and its files."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from kafka.protocol.admin import DescribeProducersRequest
+
+from harness.brokers.protocol.replica import ReplicaState, fetch
+from harness.brokers.protocol.wire import Connection
+from harness.brokers.segments.batches import CorruptLogError, iter_batches
+from harness.brokers.segments.checkpoints import read_checkpoint, read_leader_epochs
+from harness.brokers.segments.producer_snapshot import read_producer_snapshot
+from harness.brokers.segments.txnindex import iter_txnindex
+from harness.conformance.picture import Picture, aborts_of, entry_of, horizons_of, states_of, stored_batch
+from harness.errors import HarnessError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from harness.conformance.picture import Named, ProducerState
+    from harness.runtimes.base import Runtime
+
+CLEANED, EPOCHS = "cleaner-offset-checkpoint", "leader-epoch-checkpoint"
+
+
+def read_replicas(
+    runtime: Runtime, broker: int, starts: Mapping[str, int], named: Mapping[str, Named], scratch: Path
+) -> dict[str, Picture]:
+    """Return the pictures of a broker's replicas, by topic, as for a consumer that begins to read at ``starts``.
+
+    A replica that the broker does not report, or whose folder is just being changed, is left out. Raises OSError.
+    """
+    with closing(Connection(runtime.address(broker))) as connection:
+        states = _read(connection, starts)
+        producers = _producers(connection, [*states], named)
+    folders = _read_folders(runtime, broker, producers, named, scratch)
+    return {
+        topic: Picture(
+            log_start=state.log_start,
+            high_watermark=state.high_watermark,
+            last_stable_offset=state.last_stable_offset,
+            listed_aborts=aborts_of(aborts, named[topic]),
+            producers=producers[topic],
+            **folders[topic],
+        )
+        for topic, (state, aborts) in states.items()
+        if topic in folders
+    }
+
+
+# Answers.
+
+
+def _read(connection: Connection, starts: Mapping[str, int]) -> dict[str, tuple[ReplicaState, set[tuple[int, int]]]]:
+    """Read each replica to its last stable offset; return the last answer and the aborted transactions of all."""
+    offsets = {(topic, 0): start for topic, start in starts.items()}
+    states: dict[str, tuple[ReplicaState, set[tuple[int, int]]]] = {}
+    while offsets:
+        for tp, answer in fetch(connection, offsets).items():
+            at = offsets.pop(tp)
+            if isinstance(answer, str):
+                states.pop(tp[0], None)
+                continue
+            aborts = states[tp[0]][1] if tp[0] in states else set()
+            states[tp[0]] = answer, aborts | set(answer.aborted)
+            ends = [one.last_offset + 1 for one in iter_batches(answer.records, source="a Fetch answer")]
+            if ends and ends[-1] > at:
+                offsets[tp] = ends[-1]
+    return states
+
+
+def _producers(
+    connection: Connection, topics: Sequence[str], named: Mapping[str, Named]
+) -> dict[str, tuple[ProducerState, ...]]:
+    Topic = DescribeProducersRequest.TopicRequest  # noqa: N806
+    answer = connection.call(DescribeProducersRequest[0](topics=[Topic(name=t, partition_indexes=[0]) for t in topics]))
+    return {
+        topic.name: states_of(
+            (
+                (
+                    one.producer_id,
+                    one.producer_epoch,
+                    one.last_sequence,
+                    one.current_txn_start_offset if one.current_txn_start_offset >= 0 else None,
+                )
+                for one in p.active_producers
+            ),
+            named[topic.name],
+        )
+        for topic in answer.topics
+        for p in topic.partitions
+        if not p.error_code
+    }
+
+
+# Files.
+
+
+def _read_folders(
+    runtime: Runtime, broker: int, topics: Iterable[str], named: Mapping[str, Named], scratch: Path
+) -> dict[str, dict[str, Any]]:
+    """Copy a broker's folders of these topics, and read them; a folder that is just being changed is left out."""
+    folder = scratch / str(broker)
+    folders = {}
+    runtime.copy_checkpoints(broker, folder)
+    try:
+        path = folder / CLEANED
+        cleaned = read_checkpoint(path.read_bytes(), source=path.name) if path.exists() else {}
+        for topic in topics:
+            copied = folder / topic
+            try:
+                runtime.copy_partition(broker, topic, 0, copied)
+                folders[topic] = read_folder(copied, named[topic], cleaned.get((topic, 0)))
+            except (HarnessError, CorruptLogError):
+                continue
+    finally:
+        shutil.rmtree(folder)
+    return folders
+
+
+def read_folder(folder: Path, named: Named, cleaned_to: int | None) -> dict[str, Any]:
+    """Return the fields of a `Picture` that a partition's folder gives. Raises `CorruptLogError`."""
+    logs = sorted(folder.glob("*.log"))
+    batches = [one for path in logs for one in iter_batches(path.read_bytes(), source=path.name)]
+    epochs = folder / EPOCHS
+    return {
+        "batches": tuple(stored_batch(one, named) for one in batches),
+        "segments": tuple(int(path.stem) for path in logs),
+        "txnindex": tuple(
+            entry_of(int(path.stem), one, named)
+            for path in sorted(folder.glob("*.txnindex"))
+            for one in iter_txnindex(path.read_bytes(), source=path.name)
+        ),
+        "cleaned_to": cleaned_to,
+        "epochs": tuple(sorted(read_leader_epochs(epochs.read_bytes(), source=EPOCHS).items()))
+        if epochs.exists()
+        else (),
+        "snapshots": tuple(
+            (int(log.stem), _snapshot(snapshot, named))
+            for log in logs[1:]
+            if (snapshot := log.with_suffix(".snapshot")).exists()
+        ),
+        "horizons_ms": horizons_of(batches),
+    }
+
+
+def _snapshot(path: Path, named: Named) -> tuple[ProducerState, ...]:
+    entries = read_producer_snapshot(path.read_bytes(), source=path.name)
+    return states_of(
+        ((one.producer_id, one.producer_epoch, one.last_sequence, one.current_txn_first_offset) for one in entries),
+        named,
+    )

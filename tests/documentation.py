@@ -1,0 +1,74 @@
+"""The commands of the documentation: fenced blocks ``console`` of README.md and of the pages below docs/.
+
+A line that begins with ``$ `` is a command, continued after a backslash; the lines up to the next one are its output,
+in which ``…`` stands for anything. An HTML comment ``<!-- not run: REASON -->`` just before a block says why the tests
+do not run it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from markdown_it import MarkdownIt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+PAGES: Final = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+_NOT_RUN: Final = re.compile(r"<!-- not run: (.+?) -->")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of a page, with the output that the page shows; ``not_run``: why the tests do not run it, or ""."""
+
+    page: Path
+    line: int
+    text: str
+    output: str
+    not_run: str
+
+    @property
+    def name(self) -> str:
+        """Where it is."""
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def commands(page: Path) -> Iterator[Command]:
+    """Yield the commands of a page, in order."""
+    tokens = MarkdownIt().parse(page.read_text())
+    for before, token in zip([None, *tokens], tokens, strict=False):
+        if token.type != "fence" or token.info.strip() != "console":
+            continue
+        assert token.map is not None
+        is_marked = before is not None and before.type == "html_block"
+        reason = _NOT_RUN.search(before.content) if before is not None and is_marked else None
+        yield from _commands(page, token.map[0] + 2, token.content.splitlines(), reason[1] if reason else "")
+
+
+def _commands(page: Path, first_line: int, lines: Sequence[str], not_run: str) -> Iterator[Command]:
+    starts = [index for index, line in enumerate(lines) if line.startswith("$ ")]
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        after = start + 1
+        while lines[after - 1].endswith("\\"):
+            after += 1
+        text = "\n".join([lines[start].removeprefix("$ "), *lines[start + 1 : after]])
+        yield Command(page, first_line + start, text, "\n".join(lines[after:end]), not_run)
+
+
+def matches(expected: str, actual: str) -> bool:
+    """Whether an output is the one that a page shows: numbers, ids and line breaks may be others."""
+    pieces = [re.escape(_comparable(piece)) for piece in expected.split("…")]
+    return re.fullmatch(r"\s*" + r".*?".join(pieces) + r"\s*", _comparable(actual), re.DOTALL) is not None
+
+
+_RUN_ID: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ-[0-9a-f]{4}")
+_NUMBER: Final = re.compile(r"\d+([.,]\d+)*")
+
+
+def _comparable(text: str) -> str:
+    return " ".join(_NUMBER.sub("0", _RUN_ID.sub("RUN_ID", text)).split())

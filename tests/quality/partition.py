@@ -1,0 +1,260 @@
+"""One partition: clients that write to its leader, replicas that copy it and clean it by their own clocks.
+
+Time is virtual. No belief of a replica is set directly: beliefs follow from the batches that the replica received, and
+from their times. The truth is kept beside the replicas: every record ever written, and how each transaction ended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from harness.brokers.segments.markers import ABORT, COMMIT, marker_record
+from harness.brokers.segments.records import Record
+from models.batch import Batch
+from models.cleaner import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from random import Random
+
+    from harness.brokers.segments.codecs import Codec
+    from models.cleaner import Cleaning
+    from models.replica import Replica
+    from models.replication import Replication
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The random choices of clients and brokers, and the settings of cleaners.
+
+    ``roll_share``: the probability that a replica begins a segment before a batch. ``epoch_bump``: transactions of
+    version 2 (KIP-890), where each end of a transaction raises the producer epoch, also in the marker.
+    """
+
+    cleaning: Cleaning
+    codecs: tuple[Codec, ...] = ("none",)
+    append_time: bool = False
+    roll_share: float = 0.1
+    epoch_bump: bool = False
+    header_share: float = 0.0
+
+
+@dataclass(slots=True)
+class Txn:
+    """The truth about one transaction; ``marker_offset`` and ``outcome`` are None while it is open."""
+
+    number: int
+    producer_id: int
+    first_offset: int
+    marker_offset: int | None = None
+    outcome: str | None = None
+
+
+@dataclass(slots=True)
+class Client:
+    """A producer's own state: its epoch, its next sequence number, its open transaction."""
+
+    producer_id: int
+    transactional: bool
+    epoch: int = 0
+    sequence: int = 0
+    txn: Txn | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One record that the partition accepted permanently."""
+
+    offset: int
+    key: bytes | None
+    tombstone: bool
+    txn: int | None
+
+
+@dataclass(slots=True)
+class Partition:
+    """The state of one partition. ``replication``: the replicas on brokers."""
+
+    topic: str
+    number: int
+    settings: Settings
+    random: Random
+    replication: Replication
+    now_ms: int
+    coordinator_epoch: int = 0
+    next_producer_id: int = 1000
+    written: dict[int, Written] = field(default_factory=dict)
+    txns: list[Txn] = field(default_factory=list)
+    caught_up_ms: dict[int, int] = field(default_factory=dict)
+    """When each replica last had every written record."""
+
+    @property
+    def replicas(self) -> dict[int, Replica]:
+        """The replicas, by broker."""
+        return self.replication.replicas
+
+    @property
+    def leader(self) -> Replica:
+        """The replica that clients write to."""
+        return self.replication.leader
+
+    @property
+    def leader_id(self) -> int:
+        """The broker of the leader."""
+        return self.replication.leader_id
+
+    @property
+    def away(self) -> set[int]:
+        """The brokers that neither fetch nor clean."""
+        return self.replication.away
+
+    def client(self, *, transactional: bool) -> Client:
+        """Return a producer with a new id; transactional, or else idempotent."""
+        self.next_producer_id += 1
+        return Client(self.next_producer_id, transactional)
+
+    def write(
+        self, records: Sequence[tuple[bytes | None, bytes | None]], client: Client | None = None, *, roll: bool = False
+    ) -> Batch:
+        """Append one batch of keys and values, to a new segment with ``roll``. Without a client: no producer id."""
+        base = self.leader.log_end
+        if client and client.transactional and client.txn is None:
+            client.txn = Txn(len(self.txns), client.producer_id, base)
+            self.txns.append(client.txn)
+        txn = client.txn.number if client and client.txn else None
+        batch = self.batch(base, records, client, txn)
+        for record in batch.records:
+            self.written[record.offset] = Written(record.offset, record.key, record.value is None, txn)
+        if client:
+            client.sequence += len(records)
+        self._append(batch, roll=roll)
+        return batch
+
+    def batch(
+        self, base: int, records: Sequence[tuple[bytes | None, bytes | None]], client: Client | None, txn: int | None
+    ) -> Batch:
+        """Return the batch that ``write`` would append, without doing so."""
+        return Batch(
+            base_offset=base,
+            last_offset=base + len(records) - 1,
+            records=tuple(
+                Record(base + index, self.now_ms, key, value, self._headers())
+                for index, (key, value) in enumerate(records)
+            ),
+            max_timestamp_ms=self.now_ms,
+            leader_epoch=self.replication.leader_epoch,
+            producer_id=client.producer_id if client else -1,
+            producer_epoch=client.epoch if client else -1,
+            base_sequence=client.sequence if client else -1,
+            transactional=client is not None and client.transactional,
+            codec=self.random.choice(self.settings.codecs),
+            append_time=self.settings.append_time,
+            txn=txn,
+        )
+
+    def _headers(self) -> tuple[tuple[str, bytes | None], ...]:
+        if self.random.random() >= self.settings.header_share:
+            return ()
+        return (("h", self.random.randbytes(3)), ("", None))
+
+    def end(self, client: Client, outcome: str, *, timed_out: bool = False) -> Batch:
+        """Append the marker of the client's open transaction.
+
+        The epoch rises with transactions of version 2, and when the coordinator itself aborts.
+        """
+        txn = client.txn
+        if txn is None:
+            raise ValueError(f"producer {client.producer_id} has no open transaction")
+        if self.settings.epoch_bump or timed_out:
+            self.bump(client)
+        batch = self.marker(client, outcome, txn.number)
+        txn.marker_offset, txn.outcome = batch.base_offset, outcome
+        client.txn = None
+        self._append(batch)
+        return batch
+
+    def marker(self, client: Client, outcome: str, txn: int | None) -> Batch:
+        """Return the marker that ``end`` would append, without doing so."""
+        base = self.leader.log_end
+        record = marker_record(base, self.now_ms, outcome, self.coordinator_epoch)
+        return Batch(
+            base_offset=base,
+            last_offset=base,
+            records=(record,),
+            max_timestamp_ms=self.now_ms,
+            leader_epoch=self.replication.leader_epoch,
+            producer_id=client.producer_id,
+            producer_epoch=client.epoch,
+            transactional=True,
+            control=True,
+            append_time=self.settings.append_time,
+            txn=txn,
+        )
+
+    def end_elsewhere(self, client: Client) -> None:
+        """End a transaction that registered this partition and wrote no record to it: a marker without data."""
+        if self.settings.epoch_bump:
+            self.bump(client)
+        self._append(self.marker(client, self.random.choice((COMMIT, ABORT)), None))
+
+    @staticmethod
+    def bump(client: Client, by: int = 1) -> None:
+        """Raise the epoch, as ends of transactions in other partitions do; sequence numbers begin at 0 again."""
+        client.epoch += by
+        client.sequence = 0
+
+    def _append(self, batch: Batch, *, roll: bool = False) -> None:
+        self.replication.append(batch, roll=roll)
+        self._record_caught_up()
+
+    def _record_caught_up(self) -> None:
+        for broker, replica in self.replicas.items():
+            if replica.log_end == self.leader.log_end and replica.diverged_from is None:
+                self.caught_up_ms[broker] = self.now_ms
+
+    def fetch(self, broker: int, most: int | None = None) -> None:
+        """Copy up to ``most`` batches from the leader, or all; truncate a diverged tail first."""
+        self.replication.fetch(broker, most)
+        self._record_caught_up()
+
+    def fetch_all(self) -> None:
+        """Let every replica in sync copy all batches, and learn the high watermark."""
+        self.replication.fetch_all()
+        self._record_caught_up()
+
+    def clean(self, broker: int) -> bool:
+        """Run one pass of a broker's cleaner; return whether anything was dirty."""
+        return broker not in self.away and clean(self.replicas[broker], self.settings.cleaning, self.now_ms)
+
+    def leave(self, broker: int) -> None:
+        """Take a broker out of the ISR; a leader must have been replaced first."""
+        self.replication.leave(broker)
+        self._record_caught_up()
+
+    def come_back(self, broker: int) -> None:
+        """Bring a broker back and let it catch up; it joins the ISR."""
+        self.replication.come_back(broker)
+        self._record_caught_up()
+
+    def elect(self, broker: int) -> None:
+        """Make an in-sync replica the leader, after it has caught up."""
+        self.replication.elect(broker)
+        self._record_caught_up()
+
+    def lose_leader(self, successor: int, lost: Sequence[Batch]) -> None:
+        """Let the leader fail with batches that no follower copied; they count as never written.
+
+        The batches must begin at the log end offset of every in-sync replica.
+        """
+        failed = self.leader
+        failed.diverged_from = failed.log_end
+        for batch in lost:
+            failed.append(batch, roll=self.replication.rolls(failed, batch))
+        self.replication._lead(successor)
+        self.replication.leave(failed.broker)
+        self._record_caught_up()
+
+    def delete_records(self, before: int) -> None:
+        """Raise the leader's log start offset; followers learn the new offset with their next fetch."""
+        self.replication.delete_records(before)

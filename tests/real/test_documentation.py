@@ -1,0 +1,115 @@
+"""Every page as a session: its commands run in order in one shell, and each output is compared with the page's.
+
+Commands that take a cluster of the reader's own get one of ours, which diverged: the placeholders of `STAND_INS` are
+replaced in commands and outputs. A TOML block whose first line names a file becomes that file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from documentation import PAGES, ROOT, Command, commands, matches
+from markdown_it import MarkdownIt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from sandbox import Sandbox
+
+PAGE_S: Final = 1500
+MARK: Final = "--- end of command"
+SESSIONS: Final = {page: found for page in PAGES if (found := [one for one in commands(page) if not one.not_run])}
+KEPT: Final = re.compile(r"kept: broker (\d+) at (\S+)")
+
+pytestmark = pytest.mark.timeout(PAGE_S + 300)
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that has run: its exit code, and what it printed to stdout and stderr."""
+
+    command: Command
+    code: int
+    output: str
+
+
+@pytest.fixture(scope="module")
+def stand_ins(make_sandbox: Callable[[str], Sandbox]) -> Iterator[Mapping[str, str]]:
+    """Return what stands for the placeholders: a cluster that diverged, and copies of its log directories."""
+    sandbox = make_sandbox("documented")
+    ran = sandbox.run("kafka-4.4", "--anomaly", "all", "--keep").end()
+    addresses = dict(KEPT.findall(ran.stdout + ran.stderr))
+    assert set(addresses) == {"1", "2", "3"}, ran.stderr
+    run_id, copies = sandbox.latest("kafka-4.4", "all").name, sandbox.root / "copies"
+    for broker in addresses:
+        shutil.copytree(sandbox.work_root / run_id / f"broker-{broker}" / "data", copies / f"broker-{broker}")
+        (copies / broker).symlink_to(copies / f"broker-{broker}")
+    try:
+        yield {
+            "kafka-1:9092": addresses["1"],
+            "/copy/": f"{copies}/",
+            "'orders-*'": "'*'",
+            "/nfs/": f"{copies}/",
+        }
+    finally:
+        sandbox.call("clean", run_id)
+
+
+def play(session: Sequence[Command], folder: Path) -> list[Done]:
+    """Run commands in one shell, each with its streams together; they see this environment's `harness` first."""
+    script = "\n".join(f"{{ {one.text}\n}} 2>&1 </dev/null\nprintf '\\n%s %d\\n' '{MARK}' $?" for one in session)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": path, "TMPDIR": str(folder / "tmp"), "PYTHONSAFEPATH": "1"}
+    (folder / "tmp").mkdir()
+    done = subprocess.run(
+        ["bash"],
+        input=script,
+        cwd=folder,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        timeout=PAGE_S,
+        check=False,
+    )
+    parts = re.split(rf"\n{MARK} (\d+)\n", done.stdout)
+    return [Done(one, int(code), output) for one, output, code in zip(session, parts[::2], parts[1::2], strict=False)]
+
+
+def write_files(page: Path, folder: Path) -> None:
+    """Write the files that a page shows."""
+    for token in MarkdownIt().parse(page.read_text()):
+        if token.type == "fence" and (name := re.match(r"# (\S+\.toml)\n", token.content)):
+            (folder / name[1]).write_text(token.content)
+
+
+def replaced(text: str, stand_ins: Mapping[str, str]) -> str:
+    for placeholder, value in stand_ins.items():
+        text = text.replace(placeholder, value)
+    return text
+
+
+@pytest.mark.parametrize("page", SESSIONS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_does_what_it_says(page: Path, stand_ins: Mapping[str, str], tmp_path: Path) -> None:
+    write_files(page, tmp_path)
+    session = [
+        Command(one.page, one.line, replaced(one.text, stand_ins), replaced(one.output, stand_ins), "")
+        for one in SESSIONS[page]
+    ]
+    done = play(session, tmp_path)
+    assert len(done) == len(session), f"{session[len(done)].name} did not end"
+    failed = [f"{one.command.name}: exit code {one.code}\n{one.output}" for one in done if one.code not in {0, 1, 2}]
+    assert failed == []
+    others = [
+        f"{one.command.name}: the page shows\n{one.command.output}\nand the command printed\n{one.output}"
+        for one in done
+        if one.command.output and not matches(one.command.output, one.output)
+    ]
+    assert others == []

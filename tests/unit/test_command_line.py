@@ -1,0 +1,166 @@
+"""The command line as a whole: groups and examples of every command, completion, lists in JSON, one meaning a name."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shlex
+from typing import TYPE_CHECKING
+
+import click
+import cloup
+import pytest
+from click.shell_completion import ShellComplete
+from click.testing import CliRunner
+from test_documentation import parse
+
+from harness.cli import cli
+from harness.command_line.common import command as make_command
+from harness.command_line.common import verbosity_options
+from harness.command_line.console import ConsoleProgress, show
+from harness.judge.outcome import RunResult
+from harness.run_folder.store import RunFolder
+from harness.terminal import stdout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+def leaves(group: click.Group = cli, name: str = "") -> Iterator[tuple[str, cloup.Command]]:
+    """Yield every command that is no group, with its name."""
+    for part, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from leaves(command, f"{name}{part} ")
+        else:
+            assert isinstance(command, cloup.Command)
+            yield f"{name}{part}", command
+
+
+LEAVES = dict(leaves())
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_a_command_has_two_examples_or_more_that_can_be_parsed(name: str) -> None:
+    head, *examples = (LEAVES[name].epilog or "").split("\n  $ ")
+    assert head == "\b\nExamples:"
+    assert len(examples) >= 2
+    for example in examples:
+        words = shlex.split(example)
+        assert " ".join(words).partition("harness ")[2].startswith(name)
+        parse(words[words.index("harness") + 1 :])
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_every_option_is_in_a_group(name: str) -> None:
+    options = [one for one in LEAVES[name].params if isinstance(one, cloup.Option)]
+    assert [one.opts[0] for one in options if one.group is None] == []
+    assert {one.group.title for one in options if one.group is not None} >= {"Output"}
+
+
+def test_commands_share_no_group() -> None:
+    groups = [id(group) for command in LEAVES.values() for group in command.option_groups]
+    assert len(groups) == len(set(groups))
+
+
+def test_an_option_has_one_meaning_over_all_commands() -> None:
+    forms: dict[str, set[tuple[object, ...]]] = {}
+    for command in LEAVES.values():
+        for one in command.params:
+            if isinstance(one, click.Option):
+                form = (type(one.type), one.is_flag, one.multiple)
+                forms.setdefault(one.opts[0], set()).add(form)
+    assert (
+        {name: found for name, found in forms.items() if len(found) > 1}
+        == {
+            # A run, or a night, that was cut off: folders of different kinds.
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "typed", "completed"),
+    [
+        (["run", "--target"], "kafka-4.", {"kafka-4.0", "kafka-4.1", "kafka-4.2", "kafka-4.3", "kafka-4.4"}),
+        (["run", "--nemesis"], "c", {"catch-up", "clock-skew", "controller-kill"}),
+        (["run", "--anomaly"], "a", {"aborted-to-committed", "all"}),
+        (["run", "--client"], "", {"librdkafka", "java"}),
+        (["run", "--timers"], "d", {"default"}),
+        (["run", "--runtime"], "s", {"ssh", "sim"}),
+        (["nightly", "--targets"], "kafka-3.9,sim-k", {f"kafka-3.9,sim-kafka{line}" for line in ("", "-3.9", "-4.3")}),
+        (["audit", "disk", "--tombstones"], "k", {"kip-87"}),
+        (["explore", "--target"], "sim-r", {"sim-redpanda"}),
+    ],
+)
+def test_the_shell_completes_names(words: list[str], typed: str, completed: set[str]) -> None:
+    found = ShellComplete(cli, {}, "harness", "_HARNESS_COMPLETE").get_completions(words, typed)
+    assert {one.value for one in found} == completed
+
+
+@pytest.mark.parametrize("name", ["targets", "nemeses", "anomalies", "settings"])
+def test_a_list_in_json_has_version_and_time(name: str) -> None:
+    done = CliRunner().invoke(cli, [name, "--format", "json"])
+    content = json.loads(done.output)
+    assert {"schema", "version", "time", name} == set(content)
+    assert len(content[name]) > 3
+    assert content["time"].endswith("+00:00")
+
+
+def test_settings_are_shown_with_their_origin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HARNESS_CONFIG", raising=False)
+    monkeypatch.setenv("TMPDIR", "/scratch")
+    (tmp_path / "harness.toml").write_text('[cluster]\ntopics = ["a", "b"]\n')
+    shown = json.loads(CliRunner().invoke(cli, ["settings", "--format", "json"]).output)["settings"]
+    found = {one["setting"]: (one["value"], one["from"]) for one in shown if one["value"]}
+    assert found["cluster.topics"] == ("a b", str(tmp_path / "harness.toml"))
+    assert found["TMPDIR"] == ("/scratch", "environment")
+
+
+def test_a_wrong_file_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HARNESS_CONFIG", str(tmp_path / "none.toml"))
+    done = CliRunner().invoke(cli, ["targets"])
+    assert "none.toml" in str(done.exception)
+
+
+def test_a_kept_cluster_comes_with_the_command_that_audits_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verdict = {
+        "verdict": "clean", "command": "harness run --target kafka-4.4 --command-config 'a b.properties' --keep",
+        "scenarios": [], "findings": [], "guarantees": [], "aftermath": [], "partial": [], "notes": [],
+    }  # fmt: skip
+    show(RunResult(RunFolder(tmp_path / "id"), verdict, {1: "127.0.0.1:1", 2: "127.0.0.1:2"}), "text")
+    shown = capsys.readouterr().err
+    assert (
+        "audit it with: harness audit live --bootstrap-server 127.0.0.1:1,127.0.0.1:2 --topic '*' "
+        "--command-config 'a b.properties'"
+    ) in shown
+    assert "remove it with: harness clean id" in shown
+
+
+@pytest.mark.parametrize(("words", "has_progress"), [([], True), (["-v"], True), (["-q"], False), (["--quiet"], False)])
+def test_quiet_prints_no_progress(words: list[str], has_progress: bool) -> None:  # noqa: FBT001
+    @make_command("harness work", "harness work -q")
+    @verbosity_options
+    def work() -> int:
+        ConsoleProgress().stage("work")
+        stdout().line("result")
+        return 0
+
+    done = CliRunner().invoke(work, words)
+    assert ("s  work" in done.stderr) is has_progress
+    assert done.stdout == "result\n"
+
+
+def test_verbose_prints_what_is_logged() -> None:
+    log, handler = logging.getLogger("harness"), logging.StreamHandler()
+    handler.setLevel(logging.WARNING)
+    logging.getLogger().addHandler(handler)
+    level = log.level
+    try:
+        CliRunner().invoke(cli, ["anomalies", "-v"])
+        assert (log.level, handler.level) == (logging.DEBUG, logging.DEBUG)
+    finally:
+        logging.getLogger().removeHandler(handler)
+        log.setLevel(level)

@@ -1,0 +1,117 @@
+"""``harness.toml``: which option gets which default, and what is wrong with a file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+import pytest
+
+from harness.command_line.config_file import FILE, VARIABLE, ConfigFile, default_map, read_config_file
+from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(VARIABLE, raising=False)
+    return tmp_path
+
+
+def commands() -> click.Group:
+    servers, config = click.Option(["--bootstrap-server", "bootstrap"]), click.Option(["--command-config", "config"])
+    topics, results = click.Option(["--topic", "topics"], multiple=True), click.Option(["--results"])
+    live = click.Command("live", params=[servers, config, topics])
+    return click.Group(
+        "harness",
+        commands=[
+            click.Group("audit", commands=[live]),
+            click.Command("run", params=[config, results]),
+            click.Command("repair", params=[servers]),
+        ],
+    )
+
+
+@pytest.mark.usefixtures("folder")
+def test_there_need_not_be_a_file() -> None:
+    assert read_config_file() == ConfigFile(None, {})
+
+
+def test_each_setting_is_the_default_of_its_option(folder: Path) -> None:
+    (folder / FILE).write_text(
+        'results = "runs"\n[cluster]\nbootstrap-server = "kafka-1:9092"\ncommand-config = "client.properties"\n'
+        'topics = ["orders-*", "users"]\n[spark]\nconf = { "spark.driver.memory" = "8g" }\n'
+    )
+    config = read_config_file()
+    assert config.path == folder / FILE
+    assert config.values["spark.conf"] == ["spark.driver.memory=8g"]
+    assert default_map(commands(), config) == {
+        "audit": {
+            "live": {
+                "bootstrap": "kafka-1:9092",
+                "config": str(folder / "client.properties"),
+                "topics": ["orders-*", "users"],
+            }
+        },
+        # Neither the brokers' login of a run nor the cluster of a command that changes one comes from a file.
+        "run": {"results": str(folder / "runs")},
+        "repair": {},
+    }
+
+
+def test_the_variable_names_another_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = folder / "deep" / "other.toml"
+    other.parent.mkdir()
+    other.write_text('results = "runs"')
+    (folder / FILE).write_text('results = "elsewhere"')
+    monkeypatch.setenv(VARIABLE, str(other))
+    assert read_config_file().values == {"results": str(folder / "deep" / "runs")}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("results = 3", "results has to be a text"),
+        ("result = 'runs'", "there is no setting 'result'; did you mean results?"),
+        ("[cluster]\ntopics = 'orders'", "cluster.topics has to be a list of texts"),
+        ("[cluster]\ntopics = [3]", "cluster.topics has to be a list of texts"),
+        ("[spark]\nconf = ['a=b']", "spark.conf has to be a table of texts"),
+        ("[spark]\nmasters = 'local'", "there is no setting 'spark.masters'; did you mean spark.master"),
+        ("spark = 'local'", "there is no setting 'spark'"),
+        ("results = ", "Invalid value"),
+    ],
+)
+def test_a_wrong_file_is_named_with_what_is_wrong(folder: Path, text: str, message: str) -> None:
+    (folder / FILE).write_text(text)
+    with pytest.raises(UsageError) as raised:
+        read_config_file()
+    assert str(folder / FILE) in str(raised.value)
+    assert message in str(raised.value)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_named_file_has_to_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "missing.toml")
+    with pytest.raises(UsageError, match=r"missing\.toml"):
+        read_config_file()
+
+
+def test_an_option_on_the_command_line_precedes_the_file(folder: Path) -> None:
+    (folder / FILE).write_text('[cluster]\ntopics = ["orders"]')
+    got: dict[str, Any] = {}
+    group = click.Group("harness")
+    group.add_command(click.Group("audit"))
+
+    @group.commands["audit"].command("live")  # type: ignore[attr-defined]
+    @click.option("--topic", "topics", multiple=True, required=True)
+    def live(topics: tuple[str, ...]) -> None:
+        got["topics"] = topics
+
+    settings = {"default_map": default_map(group, read_config_file())}
+    group.main(["audit", "live"], standalone_mode=False, **settings)
+    assert got == {"topics": ("orders",)}
+    group.main(["audit", "live", "--topic", "users"], standalone_mode=False, **settings)
+    assert got == {"topics": ("users",)}

@@ -1,0 +1,102 @@
+"""Every `harness` command of a page can be parsed: its name, its options, and the form of their values."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+from documentation import PAGES, ROOT, Command, commands, matches
+
+from harness.cli import cli
+from harness.command_line.parameters import FilePath
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMMANDS = [command for page in PAGES for command in commands(page) if "harness " in command.text]
+
+
+def arguments(text: str) -> list[str]:
+    """Return the arguments of the first `harness` of a command."""
+    words = shlex.split(text.replace("\\\n", " "), comments=True)
+    first = next(index for index, word in enumerate(words) if word.endswith("harness"))
+    return words[first + 1 :]
+
+
+def parse(words: list[str]) -> None:
+    """Parse arguments as the command line does, but for files, which need not exist. Raises Click's exceptions."""
+    command: click.Command = cli
+    context = click.Context(cli, info_name="harness")
+    while isinstance(command, click.Group):
+        _, words, _ = command.make_parser(context).parse_args(list(words))
+        name, inner, words = command.resolve_command(context, words)
+        assert inner is not None
+        command, context = inner, click.Context(inner, info_name=name, parent=context)
+    values, rest, _ = command.make_parser(context).parse_args(list(words))
+    assert rest == [], "more arguments than the command has"
+    for parameter in command.params:
+        value = values.get(parameter.name)
+        given = value is not None and not parameter.value_is_missing(value)
+        if given and not isinstance(parameter.type, FilePath):
+            parameter.type_cast_value(context, value)
+        assert not parameter.required or given, f"{parameter.opts[0]} is missing"
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_a_command_of_a_page_can_be_parsed(command: Command) -> None:
+    parse(arguments(command.text))
+
+
+def test_there_are_commands_on_pages() -> None:
+    assert len({command.page for command in COMMANDS}) > 10
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "harness runs --target kafka-3.9",
+        "harness run --target kafka-1.0 --anomaly all",
+        "harness run --targets kafka-3.9",
+        "harness run --target kafka-3.9 --anomaly all --seed x",
+        "harness check",
+        "harness audit disk --broker 1=a",
+        "harness check a b",
+    ],
+)
+def test_a_wrong_command_is_found(text: str) -> None:
+    with pytest.raises((click.ClickException, AssertionError)):
+        parse(arguments(text))
+
+
+def test_a_block_is_read_with_its_output_and_its_reason(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# Title\n\n```console\n$ harness run \\\n    --seed 1\nCLEAN 0.1 s\n$ harness targets\n```\n\n"
+        "<!-- not run: it takes a cluster -->\n```console\n$ harness audit live\n```\n\n```python\n$ no\n```\n"
+    )
+    assert [(one.line, one.text, one.output, one.not_run) for one in commands(page)] == [
+        (4, "harness run \\\n    --seed 1", "CLEAN 0.1 s", ""),
+        (7, "harness targets", "", ""),
+        (12, "harness audit live", "", "it takes a cluster"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "is_same"),
+    [
+        ("boot 0.1 s\n  at 12", "boot 7.25 s at\n3\n", True),
+        ("results/2026-11-21T20-29-10Z-0c7f/", "results/2027-01-01T00-00-00Z-abcd/", True),
+        ("a\n…\nb", "a\nx\ny\nb", True),
+        ("a …", "b", False),
+        ("clean", "unknown", False),
+        ("clean", "clean and more", False),
+    ],
+)
+def test_outputs_are_compared_but_for_numbers(expected: str, actual: str, is_same: bool) -> None:  # noqa: FBT001
+    assert matches(expected, actual) is is_same
+
+
+def test_pages_are_those_of_the_checkout() -> None:
+    assert ROOT / "docs" / "tutorial.md" in PAGES

@@ -1,0 +1,83 @@
+"""The first marker after an offset: in memory for the observer, a Spark window for checkers, arrays for audits."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from checkers.reduction.consistent_partitions import NOWHERE, first_after
+from checkers.replay.batch_outcomes import outcome_of, with_first_marker
+from checkers.replay.first_marker import first_marker
+from harness.brokers.segments.markers import ABORT, COMMIT, MARKERS
+from harness.brokers.segments.tombstones import DATA
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OTHER = "control-2"
+Entries = dict[int, tuple[str, int]]
+
+
+def entries(seed: int) -> Entries:
+    """Return a log of three producers in which some offsets are empty."""
+    random = Random(seed)  # noqa: S311
+    kinds = (*DATA, *DATA, COMMIT, ABORT, OTHER)
+    return {offset: (random.choice(kinds), random.randrange(3)) for offset in range(60) if random.random() < 0.7}
+
+
+LOGS = [entries(seed) for seed in range(20)]
+
+
+def places(log: Entries) -> list[tuple[int, int]]:
+    """Return offset and producer of every record."""
+    return [(offset, producer) for offset, (kind, producer) in log.items() if kind in DATA]
+
+
+def markers(log: Entries) -> list[tuple[int, int, str]]:
+    """Return offset, producer and kind of every marker."""
+    return [(offset, producer, kind) for offset, (kind, producer) in log.items() if kind in MARKERS]
+
+
+def by_rule(log: Entries) -> dict[int, int | None]:
+    marks = [(offset, producer) for offset, producer, _ in markers(log)]
+    return {offset: first_marker(marks, producer, offset) for offset, producer in places(log)}
+
+
+@pytest.mark.parametrize(("at", "producer", "expected"), [(5, 7, 5), (2, 7, None), (5, 8, None)])
+def test_a_transaction_ends_with_a_later_marker_of_its_producer(at: int, producer: int, expected: int | None) -> None:
+    assert first_marker([(1, 7), (at, producer), (9, 8)], 7, 3) == expected
+
+
+def test_the_checkers_have_the_same_rule(spark: SparkSession) -> None:
+    schema = "run string, topic string, partition int, producer_id long, offset long"
+    rows = [(str(run), "t", 0, producer, at) for run, log in enumerate(LOGS) for at, producer in places(log)]
+    marks = [
+        (str(run), "t", 0, producer, at, kind) for run, log in enumerate(LOGS) for at, producer, kind in markers(log)
+    ]
+    seen = spark.createDataFrame(marks, schema.replace("offset", "marker_offset") + ", kind string")
+    found = with_first_marker(
+        spark.createDataFrame(rows, schema), seen.withColumn("outcome", outcome_of("kind")), at="offset"
+    ).collect()
+    assert {(row["run"], row["offset"]): row["first_marker"] for row in found} == {
+        (str(run), at): first for run, log in enumerate(LOGS) for at, first in by_rule(log).items()
+    }
+    assert all(
+        row["marker_outcome"] == {COMMIT: "committed", ABORT: "aborted"}[LOGS[int(row["run"])][row["first_marker"]][0]]
+        for row in found
+        if row["first_marker"] is not None
+    )
+
+
+@pytest.mark.parametrize("log", LOGS)
+def test_the_fast_path_has_the_same_rule(log: Entries) -> None:
+    here, marks = places(log), markers(log)
+    found = first_after(
+        np.array([producer for _, producer in here]),
+        np.array([offset for offset, _ in here]),
+        (np.array([producer for _, producer, _ in marks]), np.array([offset for offset, _, _ in marks])),
+    )
+    firsts = [NOWHERE if first is None else first for first in by_rule(log).values()]
+    assert found.tolist() == firsts
