@@ -261,7 +261,7 @@ def build(target_name: str) -> int:
 @cloup.option("--out", group=OUTPUT, type=FilePath(file_okay=False), required=True, help="Where the site goes.")
 @verbosity_options
 def report(results: Path, out: Path) -> int:
-    """Write a static site over all runs: versions and anomalies, a trend, and a page for each run, anomaly and night."""
+    """Write a static site over all runs: versions and anomalies, a trend, a page for each run, anomaly and night."""
     from harness.report.site import write_site  # noqa: PLC0415  (slow imports, only where needed)
 
     with interruptible(lambda: f"the site in {out} is not complete: run this again"):
