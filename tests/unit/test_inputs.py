@@ -205,7 +205,7 @@ SCHEDULE = (
     '{"schema": 1, "anomaly": "stuck-lso", "found_on": "sim-kafka", "case": "c",'
     ' "steps": ["t puts K", "2 leaves", "t commits", "p puts K", "2 returns"]}'
 )
-NOT_IN_PAIRS = {"run_dir", "output"}
+NOT_IN_PAIRS = {"verbose", "quiet", "run_dir", "output"}
 
 
 def test_no_option_of_a_run_is_dropped_for_another(
@@ -340,6 +340,6 @@ def test_two_topics_in_one_option(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_table_of_a_run_has_every_option_but_those_of_output() -> None:
     """What is not in the table decides nothing but where files go and how results are shown."""
     of_run = {str(p.name) for p in COMMANDS["run",].params}
-    elsewhere = {"results", "port_base", "run_dir", "keep", "spark_master", "spark_conf", "output"}
+    elsewhere = {"results", "port_base", "run_dir", "keep", "spark_master", "spark_conf", "output", "verbose", "quiet"}
     assert {option.parameter for option in OPTIONS} == of_run - elsewhere
     assert command_line(RunOptions("kafka-3.9", "all")).startswith("harness run --target kafka-3.9 --anomaly all ")
