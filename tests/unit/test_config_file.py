@@ -105,13 +105,13 @@ def test_an_option_on_the_command_line_precedes_the_file(folder: Path) -> None:
     group = click.Group("harness")
     group.add_command(click.Group("audit"))
 
-    @group.commands["audit"].command("live")  # type: ignore[attr-defined]
+    @group.commands["audit"].command("live")  # type: ignore[attr-defined, untyped-decorator]
     @click.option("--topic", "topics", multiple=True, required=True)
     def live(topics: tuple[str, ...]) -> None:
         got["topics"] = topics
 
-    settings = {"default_map": default_map(group, read_config_file())}
-    group.main(["audit", "live"], standalone_mode=False, **settings)
+    defaults = default_map(group, read_config_file())
+    group.main(["audit", "live"], standalone_mode=False, default_map=defaults)
     assert got == {"topics": ("orders",)}
-    group.main(["audit", "live", "--topic", "users"], standalone_mode=False, **settings)
+    group.main(["audit", "live", "--topic", "users"], standalone_mode=False, default_map=defaults)
     assert got == {"topics": ("users",)}

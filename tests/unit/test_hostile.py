@@ -303,7 +303,8 @@ def test_the_index_of_runs_that_go_on(tmp_path: Path) -> None:
 def test_explore_and_conform(capsys: Capture) -> None:
     case = {"case": HOSTILE, "states": 1, "transitions": 1, "depth": 1, "verdict": ANOMALY}
     rows = [{"rule": HOSTILE, "kip_87": HOSTILE, "says": ""}]
-    show_walks({"cases": [case], "proposals": {"kip-87": rows}}, {HOSTILE: (SimpleNamespace(), (HOSTILE,))})
+    ways: Any = {HOSTILE: (SimpleNamespace(), (HOSTILE,))}
+    show_walks({"cases": [case], "proposals": {"kip-87": rows}}, ways)
     found = {"runs": 1, "first_seed": 1, "smallest": {"steps": [HOSTILE], "case": HOSTILE}}
     amiss = {HOSTILE: {"times": 1, "first": [HOSTILE]}}
     show_runs(
