@@ -65,7 +65,7 @@ def test_distributions_are_fit_to_be_published(project: Path, wheel: Path) -> No
     files = [str(path) for path in (project / "dist").iterdir()]
     assert len(files) == 2
     call(sys.executable, "-m", "twine", "check", "--strict", *files)
-    call(sys.executable, "-m", "check_wheel_contents", str(wheel))
+    call(sys.executable, "-m", "check_wheel_contents", str(wheel), cwd=ROOT)
 
 
 def test_the_wheel_has_all_that_is_no_python(project: Path, wheel: Path) -> None:
