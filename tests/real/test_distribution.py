@@ -133,6 +133,9 @@ def test_the_image_audits_mounted_folders_without_rights(image: str, sandbox: Sa
     assert done.returncode == ran.code == 1, done.stderr
     assert "ANOMALY stuck-lso: broker 2, stuck-lso-0, offset 0: read_committed is frozen at 0" in done.stdout
     user = subprocess.run(
-        ["docker", "run", "--rm", "--entrypoint", "id", image, "--user"], capture_output=True, text=True, check=True
+        ["docker", "run", "--rm", "--network", "none", "--entrypoint", "id", image, "--user"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert int(user.stdout) != 0
