@@ -45,7 +45,7 @@ def lint(linter: Path, workflow: Path) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", ["ci.yml", "nightly.yml"])
+@pytest.mark.parametrize("name", ["ci.yml", "nightly.yml", "release.yml", "action.yml"])
 def test_the_workflow_is_right(linter: Path, name: str) -> None:
     code, said = lint(linter, GITHUB / "workflows" / name)
     assert code == 0, said
