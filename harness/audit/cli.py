@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from harness.brokers.segments.records import MAX_INT64
 from harness.brokers.segments.tombstones import BY_NULL, TOMBSTONES
-from harness.command_line.common import command, format_option
+from harness.command_line.common import command, format_option, listing
 from harness.command_line.console import JSON, MB, TEXT, ConsoleProgress, show_findings
 from harness.command_line.parameters import TOPIC, FilePath, Number, Text, file_to_read
 from harness.command_line.spark import PARAMETERS, spark_options
@@ -274,7 +274,7 @@ def exposure_(topics: tuple[str, ...], bootstrap: str, config: Path | None, outp
     ConsoleProgress().stage("ask the cluster")
     result = exposure(ClusterClient(describe(addresses(bootstrap, config), topics), RealClock()))
     if output == JSON:
-        stdout().json(exposure_json(result))
+        stdout().json(listing(**exposure_json(result)))
     else:
         out = stdout()
         out.table(exposure_table(result))
