@@ -23,3 +23,6 @@ Data goes one way, and so do imports (`[tool.importlinter]` in pyproject.toml):
 Beside the folders: ``cli`` (the commands), ``doctor``, and what every folder may use: ``errors``, ``escape``,
 ``suggest``, ``terminal``.
 """
+
+DISTRIBUTION = "compaction-harness"
+"""The name under which the project is installed."""

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 import cloup
-from click.core import ParameterSource
 
+from harness import DISTRIBUTION
 from harness.audit.cli import audit
 from harness.command_line.common import (
-    DISTRIBUTION,
     OUTPUT,
     command,
     format_option,
+    given_on_command_line,
     listing,
     results_option,
     verbosity_options,
@@ -94,7 +94,7 @@ def run(context: click.Context, /, output: str, run_dir: Path | None, **paramete
     from harness.run.resume import GIVEN_ANEW, resume  # noqa: PLC0415  (slow imports, only where needed)
     from harness.run.start import run as go  # noqa: PLC0415
 
-    given = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    given = given_on_command_line(context)
     progress = ConsoleProgress()
     try:
         if run_dir is None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from harness import DISTRIBUTION
 from harness.errors import HarnessError
 from harness.host import java
 from harness.runtimes import local
@@ -31,8 +32,6 @@ MIN_DISK_BYTES = 2 * 1024**3
 MIN_MEMORY_BYTES = 4 * 1024**3
 _PORTS = 4
 """A client listener for each of three brokers, and one for the controller."""
-
-DISTRIBUTION = "compaction-harness"
 
 Found = tuple[str, str]
 """What was found, and what to do."""

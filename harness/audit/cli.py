@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import cloup
-from click.core import ParameterSource
 
 from harness.brokers.segments.records import MAX_INT64
 from harness.brokers.segments.tombstones import BY_NULL, TOMBSTONES
-from harness.command_line.common import command, format_option, listing
+from harness.command_line.common import command, format_option, given_on_command_line, listing
 from harness.command_line.console import JSON, MB, TEXT, ConsoleProgress, show_findings
 from harness.command_line.parameters import TOPIC, FilePath, Number, Text, file_to_read
 from harness.command_line.spark import PARAMETERS, spark_options
@@ -216,9 +215,7 @@ def live(  # noqa: PLR0917
     from harness.audit.live import Request, audit_live, audit_quickly  # noqa: PLC0415
     from harness.audit.show import prefiltered_json, replica_table  # noqa: PLC0415
 
-    context = click.get_current_context()
-    given = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
-    if quick and given & NEEDS_DATA:
+    if quick and given_on_command_line(click.get_current_context()) & NEEDS_DATA:
         raise UsageError(
             "--quick reads no data: leave out --rate-limit-mb, --since, --until, --save, --tombstones, --spark-master"
             " and --spark-conf"

@@ -105,4 +105,4 @@ def find_client(name: str) -> Client:
 
     if name not in CLIENTS:
         raise UsageError(nearest("client", name, CLIENTS))
-    return dict(zip(CLIENTS, (Client(librdkafka.opened), Client(java.opened, needs_jars=True)), strict=True))[name]
+    return Client(java.opened, needs_jars=True) if name == "java" else Client(librdkafka.opened)

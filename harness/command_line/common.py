@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 import cloup
+from click.core import ParameterSource
 
+from harness import DISTRIBUTION
 from harness.command_line.console import JSON, QUIET, TEXT
 from harness.command_line.parameters import FilePath
 
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 
 Callback = TypeVar("Callback", bound="Callable[..., Any]")
 
-DISTRIBUTION: Final = "compaction-harness"
 LISTING_SCHEMA: Final = 1
 """Of what `listing` returns."""
 
@@ -80,6 +81,13 @@ results_option = cloup.option(
     "--results", type=FilePath(file_okay=False), default=Path("results"), show_default=True, group=OUTPUT,
     help="Where run folders are.",
 )  # fmt: skip
+
+
+def given_on_command_line(context: click.Context) -> frozenset[str]:
+    """Return the names of the parameters that the command line itself has: no defaults, and nothing of harness.toml."""
+    return frozenset(
+        name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    )
 
 
 def listing(**content: Any) -> dict[str, Any]:

@@ -129,6 +129,7 @@ def _value(path: Path, name: str, value: Any) -> Any:
 
 def default_map(group: click.Group, config: ConfigFile) -> dict[str, Any]:
     """Return the settings as Click's default map: by command, then by parameter."""
+    given = [setting for setting in SETTINGS if setting.name in config.values]
 
     def defaults(command: click.Command, name: str) -> dict[str, Any]:
         if isinstance(command, click.Group):
@@ -137,8 +138,8 @@ def default_map(group: click.Group, config: ConfigFile) -> dict[str, Any]:
             str(option.name): config.values[setting.name]
             for option in command.params
             if isinstance(option, click.Option)
-            for setting in SETTINGS
-            if setting.name in config.values and setting.applies_to(name, option)
+            for setting in given
+            if setting.applies_to(name, option)
         }
 
     return defaults(group, "")

@@ -25,6 +25,17 @@ MB = 1_000_000
 STYLES = {ANOMALY: "bold red", CLEAN: "bold green", UNKNOWN: "bold yellow"}
 
 
+def _is_quiet() -> bool:
+    context = click.get_current_context(silent=True)
+    return context is not None and QUIET in context.meta
+
+
+def print_progress(text: str) -> None:
+    """Print a line of progress to stderr; nothing with ``--quiet``."""
+    if not _is_quiet():
+        stderr().line(text)
+
+
 class ConsoleProgress:
     """Stages as lines on stderr, with the seconds since the start; bars on a terminal only."""
 
@@ -34,8 +45,7 @@ class ConsoleProgress:
         self._started_s = time.monotonic()
         self._bar: Bar | None = None
         self._fetches = False
-        context = click.get_current_context(silent=True)
-        self._is_quiet = context is not None and QUIET in context.meta
+        self._is_quiet = _is_quiet()
 
     def stage(self, text: str) -> None:
         """Print the stage's line."""

@@ -11,7 +11,7 @@ import math
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -29,7 +29,7 @@ from harness.targets import TARGETS, find_target
 from nemesis import NEMESES, find_nemesis
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
 LONGEST_TIME_S = 366 * 86_400.0
 """The bound on a run or a night: longer than any of them, and short enough for every timer of the platform."""
@@ -52,12 +52,12 @@ class Text(click.ParamType[Any]):
 
     def __init__(self, check: Callable[[str], object] = lambda _: None, known: Iterable[str] = ()) -> None:
         """Store the further check and the names."""
-        self._check = check
-        self._known = tuple(known)
+        self.check = check
+        self.known = tuple(known)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
         """Return the known names that begin with what is typed."""
-        return [CompletionItem(name) for name in self._known if name.startswith(incomplete)]
+        return [CompletionItem(name) for name in self.known if name.startswith(incomplete)]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the text unchanged."""
@@ -75,13 +75,17 @@ class Text(click.ParamType[Any]):
 
     def _checked(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> None:
         try:
-            self._check(text)
+            self.check(text)
         except UsageError as error:
             self.fail(str(error), param, ctx)
 
 
 class Names(Text):
     """Names separated by commas, each of which is checked; a command gets a list."""
+
+    def __init__(self, one: Text) -> None:
+        """Take the check and the known names of a type of one name."""
+        super().__init__(one.check, one.known)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Return the known names for what is typed after the last comma."""
@@ -180,14 +184,10 @@ RUN_FOLDER = FilePath(
     "give a run folder, such as results/kafka-3.9/stuck-lso/latest", holds=MANIFEST, exists=True, file_okay=False
 )
 
-CHECKS: Final[Mapping[str, tuple[Callable[[str], object], tuple[str, ...]]]] = {
-    "target": (find_target, tuple(TARGETS)),
-    "anomaly": (scenarios_for, (*Anomaly, ALL)),
-    "nemesis": (find_nemesis, tuple(NEMESES)),
-    "client": (find_client, tuple(CLIENTS)),
-    "runtime": (find_runtime, (AUTO, *RUNTIMES)),
-    "timers": (find_timers, tuple(ALL_TIMERS)),
-}
-"""What checks a name, and the names that the shell completes."""
-TARGET, ANOMALIES, NEMESIS, CLIENT, RUNTIME, TIMERS = (Text(*check) for check in CHECKS.values())
+TARGET = Text(find_target, TARGETS)
+ANOMALIES = Text(scenarios_for, (*Anomaly, ALL))
+NEMESIS = Text(find_nemesis, NEMESES)
+CLIENT = Text(find_client, CLIENTS)
+RUNTIME = Text(find_runtime, (AUTO, *RUNTIMES))
+TIMERS = Text(find_timers, ALL_TIMERS)
 TOPIC = Text(topic_pattern)

@@ -10,7 +10,7 @@ import cloup
 from harness.command_line.common import command, format_option
 from harness.command_line.console import JSON, STYLES, ConsoleProgress
 from harness.command_line.parameters import MOST_SEED, TARGET, Count
-from harness.judge.verdict import ANOMALY, CLEAN, EXIT_CODES, UNKNOWN
+from harness.judge.verdict import ANOMALY, CLEAN, EXIT_CODES, decide
 from harness.terminal import stdout, styled
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ def conform(*, target: str, schedules: int, seed: int, transactions: int, output
         outcomes, failure = go(target, Path.cwd(), progress, schedules=schedules, seed=seed, transactions=transactions)
     finally:
         progress.close()
-    verdict = ANOMALY if any(one.disagreements for one in outcomes) else UNKNOWN if failure else CLEAN
+    disagreeing = [one.schedule.name for one in outcomes if one.disagreements]
+    verdict, _ = decide(disagreeing, [failure] if failure else [], "every step agrees")
     if output == JSON:
         stdout().json(outcomes_json(verdict, target, outcomes, failure))
     else:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import cloup
-from click.core import ParameterSource
 
-from harness.command_line.common import OUTPUT, command, format_option
-from harness.command_line.console import JSON, STYLES
+from harness.command_line.common import OUTPUT, command, format_option, given_on_command_line
+from harness.command_line.console import JSON, STYLES, print_progress
 from harness.command_line.parameters import MOST_SEED, Count, FilePath, Text
 from harness.command_line.spark import spark_options
 from harness.errors import UsageError
 from harness.judge.verdict import EXIT_CODES
-from harness.terminal import Table, stderr, stdout, styled
+from harness.targets import SIMULATED
+from harness.terminal import Table, stdout, styled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ _RUN_OPTIONS = {"seed": "--seed", "spark_master": "--spark-master", "spark_conf"
     "--target",
     group=MODEL,
     required=True,
-    type=Text(known=("sim-kafka", "sim-redpanda", "sim-cloud-topics")),
+    type=Text(known=SIMULATED),
     metavar="NAME",
     help="The simulated target: sim-kafka, sim-redpanda, sim-cloud-topics.",
 )
@@ -147,13 +147,14 @@ def explore(
 
 def _refuse_others(context: click.Context, names: Mapping[str, str], why: str) -> None:
     """Raise `UsageError` for an option that was given but does not apply."""
+    given = given_on_command_line(context)
     for name, option in names.items():
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+        if name in given:
             raise UsageError(f"{option} {why}")
 
 
 def _print_progress(one: WalkResult) -> None:
-    stderr().line(f"{one.explored.states:>12,} states in {one.took_s:.1f} s: {one.case.title}")
+    print_progress(f"{one.explored.states:>12,} states in {one.took_s:.1f} s: {one.case.title}")
 
 
 def _show(content: dict[str, Any], ways: Mapping[str, tuple[Case | CloudCase, tuple[str, ...]]]) -> None:

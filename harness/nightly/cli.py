@@ -11,14 +11,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import cloup
-from click.core import ParameterSource
 
-from harness.command_line.common import OUTPUT, command, format_option, results_option
-from harness.command_line.console import JSON
-from harness.command_line.parameters import CHECKS, LONGEST_TIME_S, Count, FilePath, Names, Number, file_to_read
+from harness.command_line.common import OUTPUT, command, format_option, given_on_command_line, results_option
+from harness.command_line.console import JSON, print_progress
+from harness.command_line.parameters import (
+    ANOMALIES,
+    CLIENT,
+    LONGEST_TIME_S,
+    NEMESIS,
+    RUNTIME,
+    TARGET,
+    Count,
+    FilePath,
+    Names,
+    Number,
+    file_to_read,
+)
 from harness.errors import UsageError, interruptible
 from harness.escape import to_json
-from harness.terminal import Table, stderr, stdout, styled
+from harness.terminal import Table, stdout, styled
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +41,8 @@ FILE = FilePath(dir_okay=False)
 
 
 MOST_REPEATS = 1000
-MATRIX, NIGHT = cloup.OptionGroup("Matrix, instead of the file's"), cloup.OptionGroup("Night")
+NIGHT = cloup.OptionGroup("Night")
+matrix_option = partial(cloup.option, group=cloup.OptionGroup("Matrix, instead of the file's"))
 
 
 @command(
@@ -38,27 +50,13 @@ MATRIX, NIGHT = cloup.OptionGroup("Matrix, instead of the file's"), cloup.Option
     "harness nightly matrix.toml --latest --time-budget 7200",
 )
 @cloup.argument("matrix_file", metavar="[MATRIX.toml]", required=False, type=file_to_read())
-@cloup.option(
-    "--targets",
-    group=MATRIX,
-    type=Names(*CHECKS["target"]),
-    metavar="T,…",
-    help="Instead of the file's; see `harness targets`.",
-)
-@cloup.option(
-    "--anomalies",
-    group=MATRIX,
-    type=Names(*CHECKS["anomaly"]),
-    metavar="A,…",
-    help="all, or some: see `harness anomalies`.",
-)
-@cloup.option("--clients", group=MATRIX, type=Names(*CHECKS["client"]), metavar="C,…", help="librdkafka, java.")
-@cloup.option("--nemeses", group=MATRIX, type=Names(*CHECKS["nemesis"]), metavar="N,…", help="See `harness nemeses`.")
-@cloup.option("--runtimes", group=MATRIX, type=Names(*CHECKS["runtime"]), metavar="R,…", help="local, docker.")
-@cloup.option("--repeats", group=MATRIX, type=Count(1, MOST_REPEATS), metavar="N", help="How often each cell is run.")
-@cloup.option(
-    "--latest", group=MATRIX, is_flag=True, help="Also run the newest patch of each line, in a column of its own."
-)
+@matrix_option("--targets", type=Names(TARGET), metavar="T,…", help="Instead of the file's; see `harness targets`.")
+@matrix_option("--anomalies", type=Names(ANOMALIES), metavar="A,…", help="all, or some: see `harness anomalies`.")
+@matrix_option("--clients", type=Names(CLIENT), metavar="C,…", help="librdkafka, java.")
+@matrix_option("--nemeses", type=Names(NEMESIS), metavar="N,…", help="See `harness nemeses`.")
+@matrix_option("--runtimes", type=Names(RUNTIME), metavar="R,…", help="local, docker.")
+@matrix_option("--repeats", type=Count(1, MOST_REPEATS), metavar="N", help="How often each cell is run.")
+@matrix_option("--latest", is_flag=True, help="Also run the newest patch of each line, in a column of its own.")
 @cloup.option(
     "--expectations",
     group=NIGHT,
@@ -114,11 +112,11 @@ def nightly(
     else:
         if matrix_file or given or expectations or latest:
             raise UsageError("--resume goes on with the plan that there is: leave out the matrix and what is expected")
-        if click.get_current_context().get_parameter_source("results") is ParameterSource.COMMANDLINE:
+        if "results" in given_on_command_line(click.get_current_context()):
             raise UsageError(f"--resume goes on where {night} is: leave out --results")
         ledger = Ledger.reopen(night.absolute())
         results = ledger.path.parent.parent
-    say = stderr().line
+    say = print_progress
     say(f"{ledger.path}: {len(ledger.plan.matrix.cells)} cells, {len(ledger.plan.matrix.outages)} runs")
     run_one = partial(nights.run_process, ledger, results.absolute())
     kept_text = f"what ran is kept in {ledger.path}/; go on with `harness nightly --resume {ledger.path}`"

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness import DISTRIBUTION
 from harness.errors import HarnessError
 from harness.host import commands, leftovers
 from harness.plan.catalog import CONTROL
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from harness.run.lifecycle import Job
 
 PACKAGES = ("confluent-kafka", "kafka-python", "pyspark", "pyarrow")
-DISTRIBUTION = "compaction-harness"
 SCHEDULE = "schedule"
 """Stands for the anomaly where a schedule was given."""
 SECRET = re.compile(r"password|secret|jaas\.config|keystore\.key$|certificate\.chain$")

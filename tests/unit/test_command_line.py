@@ -153,6 +153,16 @@ def test_quiet_prints_no_progress(words: list[str], has_progress: bool) -> None:
     assert done.stdout == "result\n"
 
 
+@pytest.mark.parametrize(("words", "has_progress"), [([], True), (["-q"], False)])
+def test_quiet_holds_for_lines_of_commands_with_a_progress_of_their_own(
+    words: list[str],
+    has_progress: bool,  # noqa: FBT001
+) -> None:
+    done = CliRunner().invoke(cli, ["explore", "--target", "sim-cloud-topics", "--processes", "1", "--first", *words])
+    assert ("states in" in done.stderr) is has_progress
+    assert "case" in done.stdout
+
+
 def test_verbose_prints_what_is_logged() -> None:
     log, handler = logging.getLogger("harness"), logging.StreamHandler()
     handler.setLevel(logging.WARNING)

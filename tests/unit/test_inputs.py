@@ -147,7 +147,7 @@ def is_illegal(type_: click.ParamType[Any], value: str) -> bool:
     if isinstance(type_, FilePath):
         return value == LONG
     assert isinstance(type_, Text), f"no type of harness.command_line.parameters: {type_}"
-    is_checked = isinstance(type_, Names) or type_._check is not Text()._check
+    is_checked = isinstance(type_, Names) or type_.check is not Text().check
     return value in UNSEEN or (is_checked and value in {UNKNOWN, LONG})
 
 
