@@ -57,7 +57,8 @@ class ConsoleProgress:
     def jars(self, done: int, total: int) -> None:
         """Update the bar of fetching jars; without a terminal, print one line when they are fetched."""
         if self._is_quiet or not self._terminal.console.is_terminal:
-            if not self._fetches:
+            # Steps may be reported again when all are done: they begin nothing.
+            if done < total and not self._fetches:
                 self.stage("fetch jars")
             self._fetches = done < total
             return
