@@ -115,15 +115,15 @@ def command(data: Data, workers: int = 0) -> Took:
         *data.brokers,
     ]
     started_s = time.monotonic()
-    with tempfile.TemporaryFile("w+") as said:
-        process = subprocess.Popen([*line, *options], stdout=subprocess.PIPE, stderr=said, text=True)
+    with tempfile.TemporaryFile("w+") as file:
+        process = subprocess.Popen([*line, *options], stdout=subprocess.PIPE, stderr=file, text=True)
         peak = Peak(process.pid)
         out, _ = process.communicate()
         took_s = time.monotonic() - started_s
         peak_gib = peak.stop_gib()
         if process.returncode != EXIT_CODES[CLEAN]:
-            said.seek(0)
-            raise SystemExit(f"{data.what} x {data.times} ended with {process.returncode}:\n{out}{said.read()}")
+            file.seek(0)
+            raise SystemExit(f"{data.what} x {data.times} ended with {process.returncode}:\n{out}{file.read()}")
     return Took(took_s, json.loads(out)["timings_s"]["check"], peak_gib)
 
 

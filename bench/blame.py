@@ -163,8 +163,8 @@ def run(  # noqa: PLR0917
                 with played(Round(target, number, partitions), folder) as round_:
                     store(folder, LIVE, audit_live(round_.bootstrap))
                 raise_if_served_otherwise(round_.served, replicas_of(folder))
-                told = {"target": target, "version": round_.version, "seed": number, "partitions": partitions}
-                (folder / "round.json").write_text(json.dumps({**told, "steps": round_.steps}, indent=1))
+                actual = {"target": target, "version": round_.version, "seed": number, "partitions": partitions}
+                (folder / "round.json").write_text(json.dumps({**actual, "steps": round_.steps}, indent=1))
             except (HarnessError, ClientError) as error:
                 print(f"{folder.name}: this round does not count: {error}", file=sys.stderr, flush=True)
     finish(evidence, output)

@@ -53,8 +53,8 @@ def one_run(cell: Cell, results: Path) -> dict[str, Any]:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     took_s = time.monotonic() - started_s
-    said = json.loads(done.stdout) if done.stdout else {}
-    findings = said.get("findings", [])
+    actual = json.loads(done.stdout) if done.stdout else {}
+    findings = actual.get("findings", [])
     found = sorted({f["topic"] for f in findings if is_planted(f)})
     wanted = [] if cell.nemesis == HEALTHY else sorted(PAYLOADS)
     code = EXIT_ANOMALY if wanted else EXIT_CLEAN
@@ -62,12 +62,12 @@ def one_run(cell: Cell, results: Path) -> dict[str, Any]:
     return {
         **cell._asdict(),
         "commit": commit(),
-        "run_id": said.get("run_id"),
-        "verdict": said.get("verdict", f"exit code {done.returncode}"),
+        "run_id": actual.get("run_id"),
+        "verdict": actual.get("verdict", f"exit code {done.returncode}"),
         "found": found,
         "others": sum(not is_planted(finding) for finding in findings),
         "ok": ok,
-        "reason": None if ok else said.get("reason", done.stderr[-1500:]),
+        "reason": None if ok else actual.get("reason", done.stderr[-1500:]),
         "took_s": round(took_s, 1),
     }
 
@@ -116,9 +116,9 @@ def main(runs: int, results: Path, log: Path, **chosen: tuple[str, ...]) -> None
             had[cell].append(run)
             with log.open("a") as file:
                 file.write(json.dumps(run) + "\n")
-            told = "" if run["ok"] else f"  NOT AS IT SHOULD BE: {run['run_id']} {run['reason']}"
-            said = f"{run['verdict']}, {len(run['found'])} payloads, {run['took_s']} s"
-            print(f"{number + 1:3} {' '.join(cell)}: {said}{told}", flush=True)
+            actual = "" if run["ok"] else f"  NOT AS IT SHOULD BE: {run['run_id']} {run['reason']}"
+            message = f"{run['verdict']}, {len(run['found'])} payloads, {run['took_s']} s"
+            print(f"{number + 1:3} {' '.join(cell)}: {message}{actual}", flush=True)
             if run["ok"]:
                 shutil.rmtree(results / cell.target / "all" / run["run_id"])
     _print(had)
@@ -129,12 +129,12 @@ def _print(had: dict[Cell, list[dict[str, Any]]]) -> None:
     names = [s.name for s in SCENARIOS]
     table = Table(*Cell._fields, "runs", "ok", "anomaly", "clean", "unknown", *names, "median s", "commits")
     for cell, of_cell in had.items():
-        said = [sum(run["verdict"] == word for run in of_cell) for word in ("anomaly", "clean", "unknown")]
+        actual = [sum(run["verdict"] == word for run in of_cell) for word in ("anomaly", "clean", "unknown")]
         payloads = [sum(name in run["found"] for run in of_cell) for name in names]
         ok = sum(run["ok"] for run in of_cell)
         seconds = median(run["took_s"] for run in of_cell)
         commits = " ".join(sorted({run["commit"] for run in of_cell}))
-        table.add_row(*cell, *map(str, (len(of_cell), ok, *said, *payloads)), f"{seconds:.1f}", commits)
+        table.add_row(*cell, *map(str, (len(of_cell), ok, *actual, *payloads)), f"{seconds:.1f}", commits)
     Console(width=240).print(table)
 
 

@@ -264,7 +264,7 @@ def _outage(rig: _Rig, broker: int, how: str) -> None:
 def _removers(rig: _Rig) -> int:
     """Return how many deletes and ABORT markers the brokers that are there still have."""
     return sum(
-        told.type == "abort" if (told := marker(batch, source=SOURCE)) else _deletes(batch)
+        result.type == "abort" if (result := marker(batch, source=SOURCE)) else _deletes(batch)
         for broker in live_brokers(rig.runtime)
         for state in _read(rig, broker).values()
         for batch in iter_batches(state.records, source=SOURCE)

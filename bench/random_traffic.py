@@ -1,7 +1,7 @@
 """Random writes and transactions on a real cluster, and what their clients know of each.
 
-Records carry the number of their write, in a header that no checker knows of. What a client was not told of, a write
-without an acknowledgement or a transaction without an acknowledged end, stays unknown: it may be either.
+Records carry the number of their write, in a header that no checker knows of. A write without an
+acknowledgement, or a transaction without an acknowledged end, stays unknown: it may be either.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Write:
 
 @dataclass
 class Transaction:
-    """One transaction; its ``outcome`` is unknown until a client was told of its end."""
+    """One transaction; its ``outcome`` is unknown until its end was acknowledged to a client."""
 
     number: int
     transactional_id: str

@@ -88,7 +88,7 @@ class Truth:
     outcomes: Mapping[int, str]
     """Of transactions, as clients know it."""
     at: Mapping[tuple[TopicPartition, int], Write]
-    """The write at each offset, as any replica has it or a client was told."""
+    """The write at each offset, as any replica has it or as it was acknowledged to a client."""
 
     @property
     def diverged(self) -> set[TopicPartition]:

@@ -43,8 +43,8 @@ class Served:
         for batch in until_cut(iter_batches(answer.records, source=SOURCE)):
             while waiting and waiting[-1][1] <= batch.last_offset:
                 hidden.add(waiting.pop()[0])
-            said = marker(batch, source=SOURCE)
-            if said is not None and said.type == "abort":
+            result = marker(batch, source=SOURCE)
+            if result is not None and result.type == "abort":
                 hidden.discard(batch.producer_id)
             elif not (batch.is_control or (batch.is_transactional and batch.producer_id in hidden)):
                 for record in iter_records(batch, source=SOURCE):

@@ -106,11 +106,11 @@ def run_s(target: str, row: Row) -> tuple[float, float]:
             text=True,
         )
         peak = Peak(process.pid)
-        said, _ = process.communicate()
+        result, _ = process.communicate()
         took_s = time.monotonic() - started_s
         peak_gib = peak.stop_gib()
     if process.returncode != EXIT_ANOMALY:
-        raise SystemExit(f"{target} {row} ended with {process.returncode}:\n{said}")
+        raise SystemExit(f"{target} {row} ended with {process.returncode}:\n{result}")
     return took_s, peak_gib
 
 

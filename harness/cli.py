@@ -100,8 +100,8 @@ def run(context: click.Context, /, output: str, run_dir: Path | None, **paramete
         if run_dir is None:
             result = go(request_of(parameters, given), progress, command_line)
         else:
-            told = given - GIVEN_ANEW - PARAMETERS - {"output", "run_dir"}
-            refused = [parameter.opts[0] for parameter in context.command.params if parameter.name in told]
+            repeated = given - GIVEN_ANEW - PARAMETERS - {"output", "run_dir"}
+            refused = [parameter.opts[0] for parameter in context.command.params if parameter.name in repeated]
             if refused:
                 raise UsageError(f"--resume takes everything else from the run folder; leave out {', '.join(refused)}")
             result = resume(run_dir, progress, **{name: parameters[name] for name in GIVEN_ANEW})

@@ -40,7 +40,7 @@ def check(observed: ObservedRemovals) -> DataFrame:
     """Return `checkers.finding.results`; the offset is the marker's."""
     rows = _removed_before_data(observed).unionByName(_removed_too_early(observed)).unionByName(_refilled(observed))
     return results(
-        colocated(rows), NAME, violation="why IS NOT NULL", explanation=f.col("why"), witness={"told": f.col("why")}
+        colocated(rows), NAME, violation="why IS NOT NULL", explanation=f.col("why"), witness={"reason": f.col("why")}
     )
 
 

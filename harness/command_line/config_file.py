@@ -12,8 +12,8 @@
     conf = { "spark.driver.memory" = "8g" }
 
 The file is `FILE` of the current folder, or the one that the variable `VARIABLE` names. An option on the command line
-precedes the file. ``[cluster]`` is for the commands of `READ_CLUSTERS`: a command that changes a cluster has to be told
-on the command line which one.
+precedes the file. ``[cluster]`` is for the commands of `READ_CLUSTERS`: a command that changes a cluster takes its name
+from the command line only.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def _option(
     value: Callable[[RunOptions], Any] | None = None,
     **options: Any,
 ) -> RunOption:
-    """Return the option whose parameter and value have the flag's name, where nothing else is said."""
+    """Return the option whose parameter and value have the flag's name, unless others are given."""
     parameter = parameter or flag.removeprefix("--").replace("-", "_")
     return RunOption(flag, parameter, value or attrgetter(parameter), {"group": group, **options})
 

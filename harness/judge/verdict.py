@@ -282,7 +282,7 @@ _RETURNED: _Conditions = (
 _SHOWS_OUTCOME: _Conditions = (
     # After a transaction is gone from a log without a trace, nothing shows whether it was hidden before.
     (
-        "no longer holds the transaction: what it took its outcome for cannot be told",
+        "no longer holds the transaction, so nothing shows which outcome it assumed",
         lambda row: row["kind"] != Critical.MARKER or row["has_payload"],
     ),
 )

@@ -2,7 +2,7 @@
 
 results/nightly/<id>/
   plan.json       the matrix, the expected verdict of each cell, commit, owner
-  attempts.jsonl  began: outage, number, pid, started_s; ended: `Attempt`, with ``said`` for ``scenario_results``
+  attempts.jsonl  began: outage, number, pid, started_s; ended: `Attempt`
   outages/        the output of each run
   summary.json  summary.md  junit.xml
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 NIGHTLY = "nightly"
 """The folder of all nights among the results."""
 PLAN, ATTEMPTS = "plan.json", "attempts.jsonl"
-SCHEMA = 1
+SCHEMA = 2
 _BEGAN, _ENDED = "began", "ended"
 _END_TIMEOUT_S = 60.0
 
@@ -102,11 +102,13 @@ class Ledger:
         """
         try:
             content = json.loads((path / PLAN).read_text())
+            if content["schema"] != SCHEMA:
+                raise UsageError(f"{path / PLAN} has schema {content['schema']}, not {SCHEMA}: begin another night")
             expected = {
                 Cell(*cell): Expectation(patterns={}, verdict=verdict, why=why)
                 for *cell, verdict, why in content["expected"]
             }
-            plan = Plan(Matrix.of_json(content["matrix"]), expected, content["told"])
+            plan = Plan(Matrix.of_json(content["matrix"]), expected, content["details"])
             owner = leftovers.Owner(**content["owner"])
         except FileNotFoundError:
             raise UsageError(f"{path} is no night: it has no {PLAN}; give a folder such as results/nightly/…") from None
@@ -130,9 +132,7 @@ class Ledger:
 
     def end(self, attempt: Attempt) -> None:
         """Record that a run ended."""
-        fields = asdict(attempt)
-        fields["said"] = fields.pop("scenario_results")
-        self._append({"event": _ENDED, **fields})
+        self._append({"event": _ENDED, **asdict(attempt)})
 
     def log_path(self, outage: int, number: int) -> Path:
         """The file for a run's output."""
@@ -141,7 +141,7 @@ class Ledger:
     def _own(self) -> None:
         cells = [[*cell, one.verdict, one.why] for cell, one in self.plan.expected.items()]
         owner = leftovers.owner_of_this_process(self.path.name, self.path)
-        content = {"schema": SCHEMA, "owner": owner, "told": dict(self.plan.details)}
+        content = {"schema": SCHEMA, "owner": owner, "details": dict(self.plan.details)}
         content |= {"matrix": asdict(self.plan.matrix), "expected": cells}
         RunFolder(self.path).write_json(self.path / PLAN, content)
 
@@ -176,5 +176,5 @@ class Ledger:
 
 
 def _attempt(line: dict[str, Any]) -> Attempt:
-    results = tuple(ScenarioResult(**{**one, "found": tuple(one["found"])}) for one in line.pop("said"))
+    results = tuple(ScenarioResult(**{**one, "found": tuple(one["found"])}) for one in line.pop("scenario_results"))
     return Attempt(**{**line, "scenario_results": results, "strays": tuple(line["strays"])})

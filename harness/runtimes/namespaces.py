@@ -26,7 +26,7 @@ class NamespaceFaults:
     """Implements `Firewalls`, `LossyLinks` and `SlowLinks` of `harness.runtimes.abilities`.
 
     ``inside`` gives what a command line begins with to run in a broker's namespace, ``address`` where others see it.
-    ``reach`` is told which links are blocked.
+    ``reach`` receives the links that are blocked.
     """
 
     brokers: Sequence[int]

@@ -167,7 +167,7 @@ def ivy_reason(log: Iterable[str]) -> str:
     lines = [line.strip() for line in log if line.strip()]
     matches = (match for reason in _REASONS for line in lines if (match := re.search(reason, line)))
     first = next(matches, None)
-    return first[0] if first else (lines or ["Ivy said nothing"])[-1]
+    return first[0] if first else (lines or ["Ivy printed nothing"])[-1]
 
 
 def _lines(ivy: subprocess.Popen[bytes]) -> Iterator[str]:

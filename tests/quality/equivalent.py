@@ -32,6 +32,7 @@ EQUIVALENT: Final[dict[str, str]] = {
     "committed_to_aborted._records: max -> min": "one replica has all records of a transaction end at one marker",
     "doubts._delivery_differs: f = 'poll' AND type = 'ok' -> type = 'ok'": "only polls have records",
     "doubts._delivery_differs: offset < open_from -> offset <= open_from": "what is open is not committed",
+    "exposure._held: max -> min": "a snapshot of a replica has an offset once",
     "exposure.criticals: .where(f.col('f') == 'produce') -> nothing": "only what was produced has a partition",
     "control_batches._removed_before_data: data_at < offset -> data_at <= offset": NO_DATA_THERE,
     "control_batches._removed_before_data: decided_by > offset -> decided_by >= offset": "that marker is gone",

@@ -227,9 +227,9 @@ def _changed_sql(sql: str, *, is_dropped: bool) -> Iterator[tuple[str, str, str]
     for node in list(whole.this.walk()):
         negated = not (isinstance(node.parent, exp.Connector) or (is_dropped and _is_whole(node)))
         for changed in _changes_of_sql(node, negated=negated):
-            told = node.sql("spark"), changed.sql("spark")
+            actual = node.sql("spark"), changed.sql("spark")
             node.replace(changed)
-            yield *told, whole.this.sql("spark")
+            yield *actual, whole.this.sql("spark")
             changed.replace(node)
 
 

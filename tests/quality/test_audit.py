@@ -99,15 +99,15 @@ def _brokers(finding: dict[str, Any]) -> frozenset[int]:
     return frozenset(broker for group in disagreeing for broker in group["brokers"]) or frozenset({finding["broker"]})
 
 
-def key_of(told: dict[str, str] | None) -> bytes | None:
+def key_of(content: dict[str, str] | None) -> bytes | None:
     """Return the key of a finding."""
-    if told is None:
+    if content is None:
         return None
-    return told["text"].encode() if "text" in told else base64.b64decode(told["base64"])
+    return content["text"].encode() if "text" in content else base64.b64decode(content["base64"])
 
 
 def is_missed_marker(kind: str, found: Found) -> bool:
-    """A marker was missed, and the next one said the same: the log alone shows the former, and may be told of."""
+    """A marker was missed, and the next one agrees: the log alone shows the former, which may be reported."""
     return kind == SAME_OUTCOME and found.anomaly == UNEXPLAINED_DIVERGENCE and bool(found.candidates)
 
 
@@ -132,15 +132,15 @@ def test_nothing_contradicts_itself(whole: Verdicts) -> None:
 
 
 def test_the_reduction_leaves_what_the_checkers_need(whole: Verdicts, reduced: Verdicts) -> None:
-    def said(verdict: dict[str, Any]) -> list[tuple[Any, ...]]:
+    def answer(verdict: dict[str, Any]) -> list[tuple[Any, ...]]:
         return sorted(
             (f["topic"], f["partition"], f["broker"], f["offset"], f["anomaly"], f["candidates"], f["effect"])
             for f in verdict["findings"]
         )
 
     differ = [
-        (name, said(verdict), said(reduced[name]))
+        (name, answer(verdict), answer(reduced[name]))
         for name, verdict in whole.items()
-        if (verdict["verdict"], said(verdict)) != (reduced[name]["verdict"], said(reduced[name]))
+        if (verdict["verdict"], answer(verdict)) != (reduced[name]["verdict"], answer(reduced[name]))
     ]
     assert differ == []

@@ -1,6 +1,6 @@
 """The model's rules on logs of a few batches, written out: what the cleaner keeps and what a broker believes.
 
-Each batch is its own segment unless said otherwise, and the last one is active, so never cleaned.
+Each batch is its own segment unless stated otherwise, and the last one is active, so never cleaned.
 """
 
 from __future__ import annotations
@@ -408,8 +408,8 @@ def test_an_open_transaction_from_before_the_log_start() -> None:
 
 
 def test_rules_of_versions() -> None:
-    told = {version: rules_of(version) for version in ("3.9.2", "4.3.1", "4.4.0", "5.0.0")}
-    assert {version: (one.last_of_pass_stays, one.stable_at_batch) for version, one in told.items()} == {
+    actual = {version: rules_of(version) for version in ("3.9.2", "4.3.1", "4.4.0", "5.0.0")}
+    assert {version: (one.last_of_pass_stays, one.stable_at_batch) for version, one in actual.items()} == {
         "3.9.2": (True, False),
         "4.3.1": (True, True),
         "4.4.0": (False, True),

@@ -136,11 +136,11 @@ def test_a_test_fails_for_each_mutant(stand: Stand, chosen: list[Mutant]) -> Non
         LOG.info("%s: %s", mutant.name, failure or "no test fails")
         if failure is None:
             survivors.add(mutant.name)
-    told = {
+    actual = {
         "no test fails for": survivors - EQUIVALENT.keys(),
         "not equivalent": {mutant.name for mutant in chosen} & EQUIVALENT.keys() - survivors,
     }
-    wrong = [f"{what}: {name}" for what, names in told.items() for name in sorted(names)]
+    wrong = [f"{what}: {name}" for what, names in actual.items() for name in sorted(names)]
     assert not wrong, "\n".join(wrong)
 
 

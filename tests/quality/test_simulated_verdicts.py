@@ -64,13 +64,13 @@ def name_of(target: str, options: Mapping[str, Any]) -> str:
 def verdicts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """Return the verdict of every run, by its name."""
     top = tmp_path_factory.mktemp("simulated")
-    told: dict[str, tuple[RunFolder, dict[str, Any]]] = {}
+    actual: dict[str, tuple[RunFolder, dict[str, Any]]] = {}
     for target, options in RUNS:
         name = name_of(target, options)
-        told[name] = _run(top / name, target, options)
-    results = run_checkers(prepare(spark, [folder for folder, _ in told.values()]))
+        actual[name] = _run(top / name, target, options)
+    results = run_checkers(prepare(spark, [folder for folder, _ in actual.values()]))
     shares = _by_run(results)
-    return {name: verdict.assemble(content, shares[name]) for name, (_, content) in told.items()}
+    return {name: verdict.assemble(content, shares[name]) for name, (_, content) in actual.items()}
 
 
 def _run(path: Path, target: str, options: Mapping[str, Any]) -> tuple[RunFolder, dict[str, Any]]:
@@ -92,11 +92,13 @@ def _by_run(results: Results) -> defaultdict[str, Results]:
 
 @pytest.mark.parametrize("options", WRONG, ids=lambda options: name_of("", options))
 def test_everything_is_found_on_who_was_away(options: dict[str, Any], verdicts: dict[str, dict[str, Any]]) -> None:
-    said = verdicts[name_of("sim-kafka", options)]
-    assert {one["scenario"]: one["verdict"] for one in said["scenarios"]} == {one.name: "anomaly" for one in SCENARIOS}
-    assert {one["broker"] for one in said["findings"]} == set(range(2, 2 + options.get("absent", 1)))
+    actual = verdicts[name_of("sim-kafka", options)]
+    assert {one["scenario"]: one["verdict"] for one in actual["scenarios"]} == {
+        one.name: "anomaly" for one in SCENARIOS
+    }
+    assert {one["broker"] for one in actual["findings"]} == set(range(2, 2 + options.get("absent", 1)))
     topics = {scenario.name: str(scenario.anomaly) for scenario in SCENARIOS}
-    assert all(one["anomaly"] == topics[one["topic"]] for one in said["findings"])
+    assert all(one["anomaly"] == topics[one["topic"]] for one in actual["findings"])
 
 
 def test_older_versions_are_wrong_in_the_same_way(verdicts: dict[str, dict[str, Any]]) -> None:
@@ -109,14 +111,14 @@ def test_older_versions_are_wrong_in_the_same_way(verdicts: dict[str, dict[str, 
 def test_what_has_nothing_wrong_is_clean(
     target: str, options: dict[str, Any], verdicts: dict[str, dict[str, Any]]
 ) -> None:
-    said = verdicts[name_of(target, options)]
+    actual = verdicts[name_of(target, options)]
     assert {
-        one["scenario"]: (one["verdict"], one["reason"]) for one in said["scenarios"] if one["verdict"] != "clean"
+        one["scenario"]: (one["verdict"], one["reason"]) for one in actual["scenarios"] if one["verdict"] != "clean"
     } == {}
 
 
 @pytest.mark.parametrize("name", [name_of(*run) for run in RIGHT])
 def test_guarantees_hold_where_nothing_is_wrong(name: str, verdicts: dict[str, dict[str, Any]]) -> None:
-    told = {one["guarantee"]: one["holds"] for one in verdicts[name]["guarantees"]}
-    assert not [guarantee for guarantee, holds in told.items() if holds is False]
-    assert [told[one] for one in ("last-value", "order", "offsets")] == [True] * 3
+    actual = {one["guarantee"]: one["holds"] for one in verdicts[name]["guarantees"]}
+    assert not [guarantee for guarantee, holds in actual.items() if holds is False]
+    assert [actual[one] for one in ("last-value", "order", "offsets")] == [True] * 3

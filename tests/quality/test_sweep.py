@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 RUNS = 600
 WITHOUT = Odds(coordinated=True, without=frozenset({"markers-wait", "tombstones-wait"}))
 ONCE_APART = (5339, 7101, 8114, 11541)
-"""Seeds of which the two judges once said different things: what a .txnindex tells, and of what."""
+"""Seeds on which the two judges once disagreed: what a .txnindex shows, and about what."""
 SPANNED = (
     "p puts K; t deletes K; 2 leaves; t aborts; t deletes K; t commits; 1 cleans; time passes; 1 cleans; 1 cleans; "
     "time passes; t deletes K; t aborts; 1 cleans; 2 returns"

@@ -279,8 +279,8 @@ def _failed_runs(stand: Stand, mutant: Mutant, code: Code) -> str | None:
     rows = _rows_of(stand, mutant, code, RUNS)
     by_run = test_checkers.by_run
     findings = [row for name in FINDERS for row in rows.get(name, [])]
-    said = test_checkers.Said(by_run(findings), by_run(rows["doubts"]), by_run(rows["exposure"]))
-    return _failing(test_checkers, said=said) or _failing(test_guarantees, guaranteed=by_run(rows["guarantees"]))
+    results = test_checkers.Results(by_run(findings), by_run(rows["doubts"]), by_run(rows["exposure"]))
+    return _failing(test_checkers, results=results) or _failing(test_guarantees, guaranteed=by_run(rows["guarantees"]))
 
 
 def _failed_copies(stand: Stand, mutant: Mutant, code: Code) -> str | None:
@@ -312,7 +312,7 @@ def _failed_reduced(stand: Stand, _: Mutant, code: Code) -> str | None:
         return failure
     failure = _failing(
         test_audit_reduced,
-        said=test_audit_reduced.said_of(stand.given, lambda one: reduced([one]), code.copies.judge_reduced),
+        results=test_audit_reduced.said_of(stand.given, lambda one: reduced([one]), code.copies.judge_reduced),
     )
     if failure is not None:
         return failure
@@ -332,8 +332,8 @@ def _verdicts(stand: Stand, code: Code, rows: Rows) -> Verdicts:
 
 def _complaint(stand: Stand, verdicts: Verdicts, let_go: set[str], *, alone: Verdicts) -> str | None:
     both = dict.fromkeys((test_audit_checkers.WHOLE, test_audit_checkers.REDUCED), verdicts)
-    said = test_audit_checkers.Said(stand.top, both, let_go, alone)
-    failure = _failing(test_audit_checkers, said=said) or _failing(test_audit_spooled, verdicts=verdicts)
+    results = test_audit_checkers.Results(stand.top, both, let_go, alone)
+    failure = _failing(test_audit_checkers, results=results) or _failing(test_audit_spooled, verdicts=verdicts)
     if failure is not None:
         return failure
     for case in stand.cases:

@@ -175,7 +175,7 @@ def wait_for_replication(auditor: list[wire.Address]) -> None:
             return False  # ACLs reach brokers one after the other
         ends = {tp: {(one.log_end, one.high_watermark) for one in looks.of(tp).values()} for tp in (TOPIC, SECOND)}
         seen = all(len(looks.of(tp)) == len(BROKERS) for tp in ends)
-        return seen and all(len(told) == 1 and len(set(*told)) == 1 for told in ends.values())
+        return seen and all(len(positions) == 1 and len(set(*positions)) == 1 for positions in ends.values())
 
     clock.wait_until(is_level, BOUND_S, "the replicas to be level")
 

@@ -62,8 +62,8 @@ class Ran:
     stderr: str
 
     @property
-    def said(self) -> str:
-        """All that it said, for the message of an assertion."""
+    def output(self) -> str:
+        """The exit code and everything printed, for the message of an assertion."""
         return f"exit code {self.code}\n{self.stdout}\n{self.stderr}"
 
     @property
@@ -81,8 +81,8 @@ class Going:
     def __init__(self, sandbox: Sandbox, arguments: tuple[str, ...]) -> None:
         """Start it, the first of a process group of its own, as a shell does."""
         self._arguments = arguments
-        said = sandbox.root / f"{arguments[0]}-{os.urandom(4).hex()}"
-        self._out, self._err = said.with_suffix(".out"), said.with_suffix(".err")
+        actual = sandbox.root / f"{arguments[0]}-{os.urandom(4).hex()}"
+        self._out, self._err = actual.with_suffix(".out"), actual.with_suffix(".err")
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.process = subprocess.Popen(
                 harness_command(*arguments),
@@ -114,7 +114,7 @@ class Going:
 
 @dataclass(frozen=True)
 class Sandbox:
-    """Where commands run whose leftovers are to be told from everybody else's."""
+    """Where commands run whose leftovers are to be distinguished from everybody else's."""
 
     root: Path
 
@@ -143,7 +143,7 @@ class Sandbox:
         return Going(self, arguments)
 
     def run(self, target: str, *arguments: str) -> Going:
-        """Start ``harness run`` here, on local processes unless told otherwise, its results where they go."""
+        """Start ``harness run`` here, on local processes unless the arguments differ, its results where they go."""
         runtime = () if {"--runtime", "--resume"} & set(arguments) else ("--runtime", "local")
         return self.start("run", "--target", target, *runtime, *arguments)
 

@@ -127,9 +127,9 @@ class MiniHdfs:
 
     def ask(self, method: str, path: str, operation: str, data: bytes = b"", **more: str) -> None:
         """Change something there, as the one who may."""
-        told = {"op": operation, "user.name": getpass.getuser(), **more}
+        actual = {"op": operation, "user.name": getpass.getuser(), **more}
         where = f"http://{self.address}/webhdfs/v1{path}"
-        answer = requests.request(method, where, params=told, data=data, timeout=END_S)
+        answer = requests.request(method, where, params=actual, data=data, timeout=END_S)
         answer.raise_for_status()
 
 
@@ -138,30 +138,30 @@ def mini_hdfs(work: Path) -> Iterator[MiniHdfs]:
     """Boot an HDFS of one datanode on free ports, and end it."""
     digests = {coordinate: sha256 for sha256, coordinate in map(str.split, HADOOP_JARS.strip().splitlines())}
     classpath = materialise(digests, cache_root() / "jars" / "hadoop-minicluster-3.5.0", fetch_locked).classpath
-    told, log = work / "hdfs-site.xml", work / "hdfs.log"
+    actual, log = work / "hdfs-site.xml", work / "hdfs.log"
     flags = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", f"-Dtest.build.data={work}")
-    arguments = ("-format", "-datanodes", "1", "-nnport", "0", "-httpport", "0", "-writeConfig", str(told))
-    with log.open("wb") as said:
+    arguments = ("-format", "-datanodes", "1", "-nnport", "0", "-httpport", "0", "-writeConfig", str(actual))
+    with log.open("wb") as file:
         process = subprocess.Popen(
             [find_java().path, *flags, "-cp", classpath, MINI_HDFS, *arguments],
             stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
+            stdout=file,
+            stderr=file,
             cwd=work,
         )
     try:
-        RealClock().wait_until(lambda: _http_address(told, process, log), BOOT_S, "the namenode to be up")
-        yield MiniHdfs(_http_address(told, process, log) or "")
+        RealClock().wait_until(lambda: _http_address(actual, process, log), BOOT_S, "the namenode to be up")
+        yield MiniHdfs(_http_address(actual, process, log) or "")
     finally:
         process.kill()
         process.wait(END_S)
 
 
-def _http_address(told: Path, process: subprocess.Popen[bytes], log: Path) -> str | None:
+def _http_address(settings_path: Path, process: subprocess.Popen[bytes], log: Path) -> str | None:
     """Return what the cluster wrote down once it was up, None before."""
     assert process.poll() is None, log.read_text()
     try:
-        settings = ET.parse(told).getroot()  # noqa: S314  (written here)
+        settings = ET.parse(settings_path).getroot()  # noqa: S314  (written here)
     except (FileNotFoundError, ET.ParseError):
         return None
     found = [one.findtext("value") for one in settings if one.findtext("name") == "dfs.namenode.http-address"]

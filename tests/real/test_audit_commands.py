@@ -83,7 +83,7 @@ def test_an_audit_changes_nothing_and_needs_no_more_than_to_read_and_describe(
 ) -> None:
     before = everything(audited)
     ran = audit(sandbox, audited, "live", "--topic", "audited", "--rate-limit-mb", "50")
-    assert ran.code == EXIT_CLEAN, ran.said
+    assert ran.code == EXIT_CLEAN, ran.output
     assert (ran.verdict["notes"], ran.verdict["doubts"]) == ([], [])
     assert ran.verdict["target"]["brokers"] == [1, 2, 3]
     assert [(one["topic"], one["partition"], one["verdict"]) for one in ran.verdict["scenarios"]] == [
@@ -91,9 +91,9 @@ def test_an_audit_changes_nothing_and_needs_no_more_than_to_read_and_describe(
         (*SECOND, "clean"),
     ]
     quick = audit(sandbox, audited, "live", "--topic", "audited", "--quick")
-    assert (quick.code, quick.verdict["findings"]) == (EXIT_UNKNOWN, []), quick.said
+    assert (quick.code, quick.verdict["findings"]) == (EXIT_UNKNOWN, []), quick.output
     exposed = audit(sandbox, audited, "exposure", "--topic", "audited")
-    assert (exposed.code, exposed.verdict["level"]) == (EXIT_CLEAN, "ok"), exposed.said
+    assert (exposed.code, exposed.verdict["level"]) == (EXIT_CLEAN, "ok"), exposed.output
     assert everything(audited) == before
     sandbox.wait_until_nothing_is_left()
 
@@ -102,7 +102,7 @@ def test_what_was_written_in_a_span_of_time_is_never_clean(sandbox: Sandbox, aud
     kept = sandbox.root / "kept"
     span = ("--since", "2020-01-01", "--until", "2100-01-01T00:00Z", "--save", str(kept))
     ran = audit(sandbox, audited, "live", "--topic", "audited", *span)
-    assert ran.code == EXIT_UNKNOWN, ran.said
+    assert ran.code == EXIT_UNKNOWN, ran.output
     assert "between --since and --until" in ran.verdict["reason"]
     assert len(list(kept.glob("reading-1/fetched/*/after-rejoin/*/state.json"))) == 6
     sandbox.wait_until_nothing_is_left()
@@ -113,11 +113,11 @@ def test_producers_and_cleaners_at_work_are_no_finding(sandbox: Sandbox, audited
     with writing(audited):
         for more in ((), ("--quick",)):
             ran = audit(sandbox, audited, "live", "--topic", BUSY[0], *more)
-            assert ran.code in {EXIT_CLEAN, EXIT_UNKNOWN}, ran.said
+            assert ran.code in {EXIT_CLEAN, EXIT_UNKNOWN}, ran.output
             assert ran.verdict["findings"] == []
     ended = audit(sandbox, audited, "live", "--topic", BUSY[0])
-    assert ended.verdict["findings"] == [], ended.said
-    assert ended.code == EXIT_CLEAN, ended.said
+    assert ended.verdict["findings"] == [], ended.output
+    assert ended.code == EXIT_CLEAN, ended.output
 
 
 def test_an_audit_that_is_interrupted_leaves_nothing(sandbox: Sandbox, audited: Audited) -> None:
@@ -134,10 +134,10 @@ def test_a_broker_that_is_away_makes_its_partitions_unknown(sandbox: Sandbox, au
     try:
         RealClock().wait_until(lambda: 3 not in audited.admin.brokers(), BOUND_S, "the broker to be fenced")
         ran = audit(sandbox, audited, "live", "--topic", "audited")
-        assert ran.code == EXIT_UNKNOWN, ran.said
+        assert ran.code == EXIT_UNKNOWN, ran.output
         assert all("the replica of broker 3 was not read" in one["reason"] for one in ran.verdict["scenarios"])
         exposed = audit(sandbox, audited, "exposure", "--topic", "audited")
-        assert (exposed.code, exposed.verdict["level"]) == (EXIT_UNKNOWN, "at risk"), exposed.said
+        assert (exposed.code, exposed.verdict["level"]) == (EXIT_UNKNOWN, "at risk"), exposed.output
     finally:
         audited.runtime.start(3)
         wait_for_replication(audited.auditor)

@@ -47,29 +47,29 @@ def kept(make_sandbox: Callable[[str], Sandbox], request: pytest.FixtureRequest)
     target, sandbox = request.param, make_sandbox("kept")
     ran = sandbox.run(target, "--anomaly", "all", "--keep").end()
     try:
-        assert ran.code == EXIT_ANOMALY, ran.said
+        assert ran.code == EXIT_ANOMALY, ran.output
         verdict = json.loads((sandbox.latest(target, "all") / "verdict.json").read_text())
         run_id = sandbox.latest(target, "all").name
         log_dirs = {broker: sandbox.work_root / run_id / f"broker-{broker}" / "data" for broker in (1, 2, 3)}
         yield Kept(",".join(re.findall(r"kept: broker \d+ at (\S+)", ran.stderr)), verdict, log_dirs)
     finally:
         cleaned = sandbox.call("clean", sandbox.latest(target, "all").name)
-    assert cleaned.code == EXIT_CLEAN, cleaned.said
+    assert cleaned.code == EXIT_CLEAN, cleaned.output
     sandbox.wait_until_nothing_is_left()
 
 
 def test_a_diverged_cluster_is_found_out(kept: Kept, sandbox: Sandbox) -> None:
     live = sandbox.call("audit", "live", "--bootstrap-server", kept.bootstrap, "--topic", "*", "--format", "json")
-    assert live.code == EXIT_ANOMALY, live.said
+    assert live.code == EXIT_ANOMALY, live.output
     assert {"stuck-lso", "tombstone-divergence", "aborted-to-committed"} <= wrong_topics(live.verdict)
     # Who led before is not known here: where that matters, nobody is accused.
-    assert {one["broker"] for one in live.verdict["findings"] if one["decided"]} == {2}, live.said
+    assert {one["broker"] for one in live.verdict["findings"] if one["decided"]} == {2}, live.output
     deleted = [one for one in live.verdict["findings"] if one["topic"] == "aborted-to-committed-delete"]
-    assert all("aborted-to-committed" in (one["anomaly"], *one["candidates"]) for one in deleted), live.said
+    assert all("aborted-to-committed" in (one["anomaly"], *one["candidates"]) for one in deleted), live.output
     assert wrong_topics(live.verdict) <= wrong_topics(kept.verdict)
     # Its aborted list alone may tell what a broker takes a transaction for: no finding, and not clean either.
     sound = {one["topic"] for one in live.verdict["scenarios"] if one["verdict"] == "clean"}
-    assert sound == {"control"}, live.said
+    assert sound == {"control"}, live.output
     (stuck,) = (one for one in live.verdict["findings"] if one["topic"] == "stuck-lso")
     assert (stuck["anomaly"], stuck["effect"]) == ("stuck-lso", "visible")
     sandbox.wait_until_nothing_is_left()
@@ -81,8 +81,8 @@ def wrong_topics(verdict: dict[str, Any]) -> set[str]:
 
 def test_a_stuck_replica_is_found_without_reading_data(kept: Kept, sandbox: Sandbox) -> None:
     client = ClusterClient(describe(parse_bootstrap(kept.bootstrap), ["stuck*"]), RealClock())
-    told = prefilter(client)
-    (found,) = told.suspicions
+    filtered = prefilter(client)
+    (found,) = filtered.suspicions
     judged = [
         (one["anomaly"], one["broker"], one["offset"])
         for one in kept.verdict["findings"]
@@ -92,34 +92,34 @@ def test_a_stuck_replica_is_found_without_reading_data(kept: Kept, sandbox: Sand
     assert found.decided_on == (1, 3)
     assert found.coordinator is not None
     assert found.coordinator.state == "CompleteCommit"
-    assert told.notes == ()
-    exposed = exposure(client, prefiltered=told)
+    assert filtered.notes == ()
+    exposed = exposure(client, prefiltered=filtered)
     assert exposed.level == Level.TOO_LATE
     ((frozen,),) = (topic.replicas for topic in exposed.topics)
     assert (frozen.kind, frozen.broker) == (Kind.FROZEN, 2)
     asked = sandbox.call("audit", "exposure", "--bootstrap-server", kept.bootstrap, "--topic", "stuck*")
-    assert (asked.code, "frozen" in asked.stdout) == (EXIT_UNKNOWN, True), asked.said
+    assert (asked.code, "frozen" in asked.stdout) == (EXIT_UNKNOWN, True), asked.output
 
 
 def test_folders_with_the_metadata_log_decide_who_is_wrong(kept: Kept, sandbox: Sandbox) -> None:
     folders = [f"--broker={broker}={data}" for broker, data in kept.log_dirs.items()]
     whole = sandbox.call("audit", "disk", "--topic", "*", *folders, "--format", "json")
-    assert whole.code == EXIT_ANOMALY, whole.said
-    # All six payloads: the broker that was away is wrong, and nobody else is said to be.
+    assert whole.code == EXIT_ANOMALY, whole.output
+    # All six payloads: the broker that was away is wrong, and nobody else is.
     assert wrong_topics(whole.verdict) == wrong_topics(kept.verdict)
-    assert {(one["decided"], one["broker"]) for one in whole.verdict["findings"]} == {(True, 2)}, whole.said
-    assert all(1 in one["right"] or 3 in one["right"] for one in whole.verdict["findings"]), whole.said
+    assert {(one["decided"], one["broker"]) for one in whole.verdict["findings"]} == {(True, 2)}, whole.output
+    assert all(1 in one["right"] or 3 in one["right"] for one in whole.verdict["findings"]), whole.output
     text = sandbox.call("audit", "disk", "--topic", "aborted-to-committed-delete", *folders)
-    assert "ANOMALY aborted-to-committed: broker 2, aborted-to-committed-delete-0" in text.stdout, text.said
-    assert "decided by: broker 1 led leader epoch 0" in text.stdout, text.said
+    assert "ANOMALY aborted-to-committed: broker 2, aborted-to-committed-delete-0" in text.stdout, text.output
+    assert "decided by: broker 1 led leader epoch 0" in text.stdout, text.output
     sandbox.wait_until_nothing_is_left()
 
 
 def test_folders_without_the_metadata_log_accuse_nobody_who_is_right(kept: Kept, sandbox: Sandbox) -> None:
     folders = [f"--broker={broker}={data}" for broker, data in kept.without_metadata(sandbox.root / "copies").items()]
     bare = sandbox.call("audit", "disk", "--topic", "*", *folders, "--format", "json")
-    assert bare.code == EXIT_ANOMALY, bare.said
-    assert {one["broker"] for one in bare.verdict["findings"] if one["decided"]} <= {2}, bare.said
+    assert bare.code == EXIT_ANOMALY, bare.output
+    assert {one["broker"] for one in bare.verdict["findings"] if one["decided"]} <= {2}, bare.output
     (deleted,) = (one for one in bare.verdict["findings"] if one["topic"] == "aborted-to-committed-delete")
     assert not deleted["decided"]
     assert [group["brokers"] for group in deleted["disagree"]] == [[1, 3], [2]]

@@ -41,10 +41,10 @@ THROTTLES = ("leader.replication.throttled.rate", "follower.replication.throttle
 def spooled(audited: Audited, folder: RunFolder, **how: Any) -> tuple[ClusterClient, ReplicaStatuses]:
     client = audited.client()
     looks = replica_statuses(client)
-    told = spool(client, looks, folder, SpoolOptions(**how))
-    assert told.failures == {}
-    assert told.readings.keys() == {(broker, tp) for broker in BROKERS for tp in (TOPIC, SECOND)}
-    assert all(reading.is_settled for reading in told.readings.values())
+    result = spool(client, looks, folder, SpoolOptions(**how))
+    assert result.failures == {}
+    assert result.readings.keys() == {(broker, tp) for broker in BROKERS for tp in (TOPIC, SECOND)}
+    assert all(reading.is_settled for reading in result.readings.values())
     return client, looks
 
 
@@ -67,15 +67,15 @@ def test_the_cluster_is_described(audited: Audited) -> None:
     ("pattern", "words"),
     [("hidden", "may not describe"), ("audted", "may not describe"), ("nothing*", "no topic matches")],
 )
-def test_a_topic_that_cannot_be_audited_is_told_in_one_sentence(audited: Audited, pattern: str, words: str) -> None:
+def test_a_topic_that_cannot_be_audited_is_reported_in_one_sentence(audited: Audited, pattern: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         audited.describe(pattern)
 
 
 def test_a_spool_is_what_is_on_disk(audited: Audited, tmp_path: Path) -> None:
-    told: list[tuple[float, int]] = []
+    messages: list[tuple[float, int]] = []
     folder = RunFolder(tmp_path / "audit")
-    spooled(audited, folder, on_progress=lambda *done: told.append(done), piece_bytes=1 << 19)
+    spooled(audited, folder, on_progress=lambda *done: messages.append(done), piece_bytes=1 << 19)
     for broker in BROKERS:
         for topic, partition in (TOPIC, SECOND):
             copied = tmp_path / f"disk-{broker}-{partition}"
@@ -90,8 +90,8 @@ def test_a_spool_is_what_is_on_disk(audited: Audited, tmp_path: Path) -> None:
             assert (state["read_to"], state["settled"]) == (state["high_watermark"], True)
             assert len(state["aborted"]) == 2
             assert len(state["open"]) == (1 if partition == TOPIC[1] else 0)
-    assert told[-1] == (1.0, sum(path.stat().st_size for path in folder.path.rglob("*.log")))
-    assert all(fraction < 1.0 for fraction, _ in told[:-1])
+    assert messages[-1] == (1.0, sum(path.stat().st_size for path in folder.path.rglob("*.log")))
+    assert all(fraction < 1.0 for fraction, _ in messages[:-1])
 
 
 def test_a_span_of_time_is_read_alone(audited: Audited, tmp_path: Path) -> None:
@@ -104,8 +104,8 @@ def test_a_span_of_time_is_read_alone(audited: Audited, tmp_path: Path) -> None:
     until = batches[len(batches) * 2 // 3].max_timestamp_ms
     spans = spans_between(client, since, until)
     folder = RunFolder(tmp_path / "audit")
-    told = spool(client, looks, folder, SpoolOptions(spans=spans), [(3, TOPIC)])
-    assert told.readings.keys() == {(3, TOPIC)}
+    result = spool(client, looks, folder, SpoolOptions(spans=spans), [(3, TOPIC)])
+    assert result.readings.keys() == {(3, TOPIC)}
     served = list(iter_batches(logs(folder.fetched_snapshot(3, "after-rejoin") / "audited-0"), source="served"))
     start, stop = spans[TOPIC].start, spans[TOPIC].stop
     assert stop is not None
@@ -115,13 +115,13 @@ def test_a_span_of_time_is_read_alone(audited: Audited, tmp_path: Path) -> None:
 
 
 def test_a_transaction_that_goes_on_is_seen_and_not_suspected(audited: Audited) -> None:
-    told = prefilter(audited.client())
-    assert (told.suspicions, told.notes) == ((), ())
-    held = {look.open for (_, tp), look in told.statuses.replicas.items() if tp == TOPIC}
+    filtered = prefilter(audited.client())
+    assert (filtered.suspicions, filtered.notes) == ((), ())
+    held = {look.open for (_, tp), look in filtered.statuses.replicas.items() if tp == TOPIC}
     (same,) = held
     assert same is not None
     (transaction,) = same
-    word = told.coordinator_answers.by_producer[transaction.producer_id]
+    word = filtered.coordinator_answers.by_producer[transaction.producer_id]
     assert (word.transactional_id, word.state, word.producer_epoch) == ("open", "Ongoing", transaction.producer_epoch)
     assert word.partitions == {TOPIC}
     assert word.start_time_ms > 0
@@ -131,10 +131,10 @@ def test_nothing_is_changed_by_a_user_who_may_change_nothing(audited: Audited, t
     """What the auditor may do is in `MAY`, and everything works with that alone."""
     before = everything(audited)
     client, _ = spooled(audited, RunFolder(tmp_path / "audit"))
-    said = prefilter(client)
-    assert said.notes == ()
-    told = exposure(client, prefiltered=said)
-    assert (told.level, told.notes) == (Level.OK, ())
+    filtered = prefilter(client)
+    assert filtered.notes == ()
+    result = exposure(client, prefiltered=filtered)
+    assert (result.level, result.notes) == (Level.OK, ())
     assert everything(audited) == before
     with pytest.raises(HarnessError, match="Authorization failed"):
         Admin(lambda: audited.auditor).create_topics({("made", 0): (1,)}, {})
@@ -154,8 +154,8 @@ def test_a_copy_that_is_slower_than_the_retention_is_seen(audited: Audited) -> N
         BOUND_S,
         "the third replica",
     )
-    told = exposure(audited.client("audited-copy"))
-    ((copy,),) = (topic.replicas for topic in told.topics)
+    result = exposure(audited.client("audited-copy"))
+    ((copy,),) = (topic.replicas for topic in result.topics)
     assert copy.broker == 3
     assert copy.level > Level.OK
     assert copy.left_s is not None
@@ -171,9 +171,9 @@ def test_a_broker_that_is_away_is_named_and_the_others_are_read(audited: Audited
     try:
         clock.wait_until(lambda: 3 not in audited.admin.brokers(), BOUND_S, "the broker to be fenced")
         client = audited.client()
-        told = spool(client, replica_statuses(client), RunFolder(tmp_path / "audit"), SpoolOptions())
-        assert told.readings.keys() == {(broker, tp) for broker in (1, 2) for tp in (TOPIC, SECOND)}
-        assert told.failures.keys() == {(3, TOPIC), (3, SECOND)}
+        result = spool(client, replica_statuses(client), RunFolder(tmp_path / "audit"), SpoolOptions())
+        assert result.readings.keys() == {(broker, tp) for broker in (1, 2) for tp in (TOPIC, SECOND)}
+        assert result.failures.keys() == {(3, TOPIC), (3, SECOND)}
         exposed = exposure(client)
         assert exposed.level == Level.AT_RISK
         assert [(one.broker, one.partition) for topic in exposed.topics for one in topic.replicas] == [(3, 0), (3, 1)]

@@ -30,10 +30,10 @@ def understood(path: Path, *names: str) -> dict[str, Any]:
     for name in names:
         (path / name).write_text((files("compose") / name).read_text())
         given += ["--file", str(path / name)]
-    said = commands.run(
+    result = commands.run(
         *engine.find_compose(), *given, "config", timeout_s=60, variables={**engine.OWN_MODULES, **VARIABLES}
     )
-    understood: dict[str, Any] = yaml.safe_load(said)
+    understood: dict[str, Any] = yaml.safe_load(result)
     return understood
 
 
@@ -61,9 +61,9 @@ def published(service: dict[str, Any]) -> set[tuple[str, int, int]]:
 def test_the_compose_tool_understands_it(
     tmp_path: Path, names: tuple[str, ...], beside: set[str], *, admin: bool
 ) -> None:
-    told = understood(tmp_path, *names)
-    assert set(told["services"]) == BROKERS | beside
-    for name, service in told["services"].items():
+    result = understood(tmp_path, *names)
+    assert set(result["services"]) == BROKERS | beside
+    for name, service in result["services"].items():
         assert service["labels"] == {engine.LABEL: "2026-A-Run"}, name
         for volume in service["volumes"]:
             is_bind = volume.startswith(("/", ".", "~")) if isinstance(volume, str) else volume["type"] == "bind"
@@ -76,7 +76,7 @@ def test_the_compose_tool_understands_it(
         else:
             assert not published(service), "the store is for the brokers alone"
     for kind in ("networks", "volumes"):
-        for name, made in told[kind].items():
+        for name, made in result[kind].items():
             assert made["labels"] == {engine.LABEL: "2026-A-Run"}, f"{kind} {name}"
 
 

@@ -24,7 +24,7 @@ SEED = "1"
 def test_the_model_does_what_real_brokers_do(sandbox: Sandbox, target: str, transactions: int) -> None:
     options = ("--target", target, "--transactions", str(transactions), "--schedules", str(RANDOM), "--seed", SEED)
     ran = sandbox.call("conform", *options, "--format", "json")
-    assert ran.code == EXIT_CLEAN, ran.said
+    assert ran.code == EXIT_CLEAN, ran.output
     schedules = ran.verdict["schedules"]
     assert [one["name"] for one in schedules] == [*WAYS, *(f"random-{n}" for n in range(RANDOM))]
     for one in schedules:

@@ -41,7 +41,7 @@ def _images(client: DockerClient, make_sandbox: Callable[[str], Sandbox]) -> Non
     sandbox = make_sandbox("images")
     for target in TARGETS:
         ran = sandbox.call("images", "build", target)
-        assert ran.code == EXIT_CLEAN, ran.said
+        assert ran.code == EXIT_CLEAN, ran.output
         assert "compaction-harness/kafka:" in ran.stdout
 
 
@@ -73,7 +73,7 @@ def everything(client: DockerClient) -> list[str]:
 def test_every_anomaly_in_containers(sandbox: Sandbox, target: str, nemesis: str) -> None:
     chosen = ("--runtime", "docker", "--anomaly", "all", "--nemesis", nemesis, "--format", "json")
     ran = sandbox.run(target, *chosen).end()
-    assert ran.code == EXIT_ANOMALY, ran.said
+    assert ran.code == EXIT_ANOMALY, ran.output
     assert {finding["topic"] for finding in ran.verdict["findings"]} == ALL_TOPICS
     assert {finding["broker"] for finding in ran.verdict["findings"]} == {2}
     folder = sandbox.latest(target, "all")
@@ -85,7 +85,7 @@ def test_every_anomaly_in_containers(sandbox: Sandbox, target: str, nemesis: str
 
 def test_a_healthy_run_in_containers_is_clean(sandbox: Sandbox) -> None:
     ran = sandbox.run("kafka-4.4", "--runtime", "auto", "--anomaly", "all", "--nemesis", "none").end()
-    assert ran.code == EXIT_CLEAN, ran.said
+    assert ran.code == EXIT_CLEAN, ran.output
     manifest = json.loads((sandbox.latest("kafka-4.4", "all") / "manifest.json").read_text())
     assert manifest["runtime"]["name"] == "docker", "auto takes containers where there is an image"
 
@@ -107,7 +107,7 @@ def test_clean_finds_by_label_what_a_crash_left(sandbox: Sandbox, client: Docker
     going.process.wait()
     assert everything(client)
     ran = sandbox.call("clean")
-    assert ran.code == EXIT_CLEAN, ran.said
+    assert ran.code == EXIT_CLEAN, ran.output
     assert f"removed {sandbox.latest(TARGET, 'stuck-lso').name}" in ran.stdout
 
 
@@ -123,7 +123,7 @@ def test_a_container_that_is_killed_by_somebody_else(sandbox: Sandbox, client: D
     wait_until(third, GONE_S, "broker 3 to run")
     third()[0].kill()
     ran = going.end()
-    assert ran.code == EXIT_FAILED, ran.said
+    assert ran.code == EXIT_FAILED, ran.output
     assert "broker 3 ended by itself (exit code 137)" in ran.stderr
 
 
@@ -137,7 +137,7 @@ def test_a_container_that_runs_out_of_memory(sandbox: Sandbox, client: DockerCli
     (third,) = client.containers.list(filters={"label": labels})
     squeeze(third)
     ran = going.end()
-    assert ran.code == EXIT_UNKNOWN, ran.said
+    assert ran.code == EXIT_UNKNOWN, ran.output
     assert "broker 3 ended by itself (out of memory)" in ran.verdict["reason"]
     assert (folder / "history.jsonl").stat().st_size > 0
     assert (folder / "observations.jsonl").stat().st_size > 0
@@ -163,7 +163,7 @@ def test_a_run_in_containers_that_is_cut_off_in_its_window_goes_on(sandbox: Sand
     wait_until(lambda: not client.containers.list(filters=dict(mine)), GONE_S, "the containers to be ended")
     assert len(client.containers.list(all=True, filters=dict(mine))) == 3
     resumed = sandbox.call("run", "--resume", str(folder), "--format", "json")
-    assert resumed.code == EXIT_ANOMALY, resumed.said
+    assert resumed.code == EXIT_ANOMALY, resumed.output
     assert {finding["topic"] for finding in resumed.verdict["findings"]} == {"stuck-lso"}
     sandbox.wait_until_nothing_is_left()
 
@@ -209,10 +209,10 @@ def own_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dock
 
 def test_an_engine_without_a_free_subnet(sandbox: Sandbox, own_engine: DockerClient) -> None:
     built = sandbox.call("images", "build", TARGET)
-    assert built.code == EXIT_CLEAN, built.said
+    assert built.code == EXIT_CLEAN, built.output
     own_engine.networks.create("takes-the-only-one")
     ran = sandbox.run(TARGET, "--runtime", "docker", "--anomaly", "stuck-lso").end()
-    assert ran.code == EXIT_FAILED, ran.said
+    assert ran.code == EXIT_FAILED, ran.output
     assert ran.stdout == ""
     (error,) = [line for line in ran.stderr.splitlines() if line.startswith("harness: ")]
     assert "the engine has no free subnet for the run's network: remove networks that nobody uses" in error
@@ -222,7 +222,7 @@ def test_an_engine_without_a_free_subnet(sandbox: Sandbox, own_engine: DockerCli
 
 
 @pytest.mark.parametrize(
-    ("variables", "arguments", "told"),
+    ("variables", "arguments", "expected"),
     [
         ({"DOCKER_HOST": "unix:///nowhere/engine.sock"}, ("kafka-3.9",), "no container engine can be used"),
         ({}, ("kafka-4.1", "--image", "compaction-harness/kafka:none"), "`harness images build kafka-4.1`"),
@@ -231,14 +231,18 @@ def test_an_engine_without_a_free_subnet(sandbox: Sandbox, own_engine: DockerCli
     ],
     ids=["no engine", "no image", "no clock", "no disk"],
 )
-def test_what_is_missing_is_told_before_anything_starts(
-    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], arguments: tuple[str, ...], told: str
+def test_what_is_missing_is_reported_before_anything_starts(
+    sandbox: Sandbox,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    arguments: tuple[str, ...],
+    expected: str,
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     ran = sandbox.run(*arguments, "--runtime", "docker", "--anomaly", "stuck-lso").end()
-    assert ran.code == EXIT_USAGE, ran.said
-    assert told in ran.stderr
+    assert ran.code == EXIT_USAGE, ran.output
+    assert expected in ran.stderr
     assert "Traceback" not in ran.stderr
     assert not sandbox.results.exists()
 
@@ -250,4 +254,4 @@ def test_two_runs_in_containers_at_once(sandbox: Sandbox) -> None:
     ]
     for going in both:
         ran = going.end()
-        assert ran.code == EXIT_ANOMALY, ran.said
+        assert ran.code == EXIT_ANOMALY, ran.output

@@ -47,11 +47,16 @@ def _nothing_is_left(sandbox: Sandbox) -> Any:
 def left_on_host(run_id: str) -> list[str]:
     """Describe what of a run is left outside of its folders: namespaces, links, disks, rules, processes."""
     bridge = network._bridge(run_id)
-    lines = [*said("ip", "netns"), *said("ip", "-oneline", "link"), *said("mount"), *said("iptables", "-S", "FORWARD")]
+    lines = [
+        *output_lines("ip", "netns"),
+        *output_lines("ip", "-oneline", "link"),
+        *output_lines("mount"),
+        *output_lines("iptables", "-S", "FORWARD"),
+    ]
     return [line for line in lines if run_id in line or bridge in line] + [str(p) for p in processes_of(run_id)]
 
 
-def said(*command: str) -> list[str]:
+def output_lines(*command: str) -> list[str]:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
@@ -64,11 +69,11 @@ def test_every_payload_is_found_on_who_was_away(
     sandbox: Sandbox, target: str, nemesis: str, shape: tuple[str, ...], absent: set[int]
 ) -> None:
     ran = start(sandbox, target, nemesis, *shape).end()
-    assert ran.code == EXIT_ANOMALY, ran.said
+    assert ran.code == EXIT_ANOMALY, ran.output
     has_shape = NEMESES[nemesis].shape is not None
     assert any(sandbox.results.glob("*/all/2*/topology.svg")) is has_shape
     found = {(finding["broker"], finding["topic"]) for finding in ran.verdict["findings"]}
-    assert found == {(broker, topic) for broker in absent for topic in ALL_TOPICS}, ran.said
+    assert found == {(broker, topic) for broker in absent for topic in ALL_TOPICS}, ran.output
 
 
 def test_a_lossy_link_loses_packets(sandbox: Sandbox) -> None:
@@ -80,7 +85,7 @@ def test_a_lossy_link_loses_packets(sandbox: Sandbox) -> None:
         """Packets that each rule has dropped so far."""
         rules = [
             line.split() for chain in ("INPUT", "OUTPUT")
-            for line in said("ip", "netns", "exec", namespace, "iptables", "-vnxL", chain)
+            for line in output_lines("ip", "netns", "exec", namespace, "iptables", "-vnxL", chain)
         ]  # fmt: skip
         return [int(words[0]) for words in rules if words[2:3] == ["DROP"]]
 
@@ -89,14 +94,14 @@ def test_a_lossy_link_loses_packets(sandbox: Sandbox) -> None:
     # Nobody is away. But TCP may take longer than the retention to bring something across: what was deleted on the
     # others meanwhile is then alive on this broker, and on no other.
     # And what takes longer than a wait is given ends the run: then it says so, and judges nothing.
-    assert ran.code in {EXIT_CLEAN, EXIT_ANOMALY, EXIT_UNKNOWN}, ran.said
-    assert ran.verdict["reason"], ran.said
-    assert {finding["broker"] for finding in ran.verdict["findings"]} <= {2}, ran.said
+    assert ran.code in {EXIT_CLEAN, EXIT_ANOMALY, EXIT_UNKNOWN}, ran.output
+    assert ran.verdict["reason"], ran.output
+    assert {finding["broker"] for finding in ran.verdict["findings"]} <= {2}, ran.output
 
 
 def test_a_clock_that_is_ahead_for_a_while_harms_nobody(sandbox: Sandbox) -> None:
     ran = start(sandbox, "kafka-3.9", "clock-skew").end()
-    assert ran.code == EXIT_CLEAN, ran.said
+    assert ran.code == EXIT_CLEAN, ran.output
     folder = sandbox.latest("kafka-3.9", "all")
     jumps = {broker: jumps_of_clock(folder / "logs" / str(broker) / "server.log") for broker in (1, 2, 3)}
     assert jumps == {1: set(), 2: {1, 23}, 3: set()}, "an hour ahead, and an hour back"
@@ -123,10 +128,10 @@ def has_netem() -> bool:
 def test_a_slow_link_is_had_where_the_kernel_has_it(sandbox: Sandbox) -> None:
     ran = start(sandbox, "kafka-4.4", "slow").end()
     if has_netem():
-        assert ran.code == EXIT_CLEAN, ran.said
+        assert ran.code == EXIT_CLEAN, ran.output
         manifest = json.loads((sandbox.latest("kafka-4.4", "all") / "manifest.json").read_text())
         assert manifest["nemesis"] == "slow"
     else:
-        assert ran.code == EXIT_USAGE, ran.said
+        assert ran.code == EXIT_USAGE, ran.output
         assert "this nemesis takes the kernel's network emulator: this kernel has none:" in ran.stderr
         assert not sandbox.results.exists()

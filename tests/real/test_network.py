@@ -254,7 +254,7 @@ def test_clean_finds_a_network_that_outlived_its_run(sandbox: Sandbox) -> None:
         process = stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE))
         stack.callback(process.kill)
         cleaned = sandbox.call("clean")
-        assert f"removed the network of {orphan}" in cleaned.stdout, cleaned.said
+        assert f"removed the network of {orphan}" in cleaned.stdout, cleaned.output
         assert left_of(orphan) == []
         assert len(left_of(living)) == 7
     assert left_of(living) == []

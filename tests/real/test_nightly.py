@@ -55,7 +55,7 @@ def night(make_sandbox: Callable[[str], Sandbox]) -> tuple[Ran, Path, Sandbox]:
 
 def test_what_is_not_as_expected_fails_and_is_named(night: tuple[Ran, Path, Sandbox]) -> None:
     ran, folder, _ = night
-    assert ran.code == EXIT_ANOMALY, ran.said
+    assert ran.code == EXIT_ANOMALY, ran.output
     assert f"FIXED UPSTREAM {CELLS['none']}: expected anomaly: every replica had it and removed it" in ran.stdout
     assert CELLS["kill"] not in ran.stdout
     assert str(folder) in ran.stdout
@@ -72,11 +72,11 @@ def test_a_night_that_was_killed_goes_on_where_it_was(night: tuple[Ran, Path, Sa
 
 def test_summaries_say_the_same(night: tuple[Ran, Path, Sandbox]) -> None:
     _, folder, sandbox = night
-    said = json.loads((folder / "summary.json").read_text())
-    assert [(cell["cell"]["nemesis"], cell["status"]) for cell in said["cells"]] == [
+    content = json.loads((folder / "summary.json").read_text())
+    assert [(cell["cell"]["nemesis"], cell["status"]) for cell in content["cells"]] == [
         ("kill", "as expected"), ("none", "fixed upstream"),
     ]  # fmt: skip
-    (right, _) = said["cells"]
+    (right, _) = content["cells"]
     assert re.search(r"read_committed is frozen at \d+, high watermark", right["witness"])
     for run in right["runs"]:
         assert json.loads((sandbox.results / run / "verdict.json").read_text())["verdict"] == "anomaly"
@@ -106,8 +106,8 @@ def test_a_finished_night_runs_nothing_again(night: tuple[Ran, Path, Sandbox]) -
         (["--resume", "none", "--targets", "kafka-3.9"], "--resume goes on with the plan that there is"),
     ],
 )
-def test_what_is_wrong_is_said_before_the_first_run(arguments: list[str], says: str, sandbox: Sandbox) -> None:
+def test_what_is_wrong_is_reported_before_the_first_run(arguments: list[str], says: str, sandbox: Sandbox) -> None:
     ran = sandbox.call("nightly", *arguments)
-    assert ran.code == EXIT_USAGE, ran.said
+    assert ran.code == EXIT_USAGE, ran.output
     assert says in ran.stderr
-    assert not list(sandbox.results.glob("nightly/*")), ran.said
+    assert not list(sandbox.results.glob("nightly/*")), ran.output

@@ -55,13 +55,13 @@ def look(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Page]:
     (width, height), scheme = request.param
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
     page = context.new_page()
-    said: list[str] = []
+    messages: list[str] = []
     asked: list[str] = []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("console", lambda message: messages.append(message.text))
+    page.on("pageerror", lambda error: messages.append(str(error)))
     page.on("request", lambda sent: asked.append(sent.url))
     yield page
-    assert said == []
+    assert messages == []
     assert not [url for url in asked if not url.startswith(("file:", "data:"))]
     context.close()
 
@@ -97,7 +97,7 @@ def results(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def site(run: Run, results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("site") / "site"
     ran = run.sandbox.call("report", "--results", str(results), "--out", str(out))
-    assert ran.code == EXIT_CLEAN, ran.said
+    assert ran.code == EXIT_CLEAN, ran.output
     return out
 
 
@@ -234,9 +234,9 @@ def test_hostile_text_is_nothing_but_text(look: Page, tmp_path: Path) -> None:
 
     look.on("dialog", dismiss)
     look.goto((tmp_path / "hostile.html").as_uri())
-    said = r"""<script>alert(1)</script>\x00\u202e\x1b[31m&"'"""
-    assert said in look.get_by_role("region", name="Logs of t-0").inner_text()
-    assert said in look.locator("#finding-1").inner_text()
+    message = r"""<script>alert(1)</script>\x00\u202e\x1b[31m&"'"""
+    assert message in look.get_by_role("region", name="Logs of t-0").inner_text()
+    assert message in look.locator("#finding-1").inner_text()
     assert look.get_by_text("… (1,048,576 bytes)").first.is_visible()
     assert look.locator("script").all_inner_texts() == [(TEMPLATES / "copy.js").read_text().rstrip("\n")]
     assert look.locator("img[onerror]").count() == 0

@@ -91,18 +91,18 @@ def test_the_verdict_is_that_of_folders(
     reduced = judge_reduced(reduce_copies(spark, list(copies.values()), tasks=2))
     for rows in (whole, reduced):
         assert rows["raised"] == []
-        said = {key: assemble(one, rows, timings_s={}) for key, one in copies.items()}
-        for (name, where), verdict in said.items():
-            assert without_places(verdict) == without_places(said[name, HERE]), (name, where)
-        found = {name for (name, _), verdict in said.items() if verdict["verdict"] == ANOMALY}
+        actual = {key: assemble(one, rows, timings_s={}) for key, one in copies.items()}
+        for (name, where), verdict in actual.items():
+            assert without_places(verdict) == without_places(actual[name, HERE]), (name, where)
+        found = {name for (name, _), verdict in actual.items() if verdict["verdict"] == ANOMALY}
         assert found == {f"{kind}-{seed}" for kind, seed in CASES if kind != LEGAL}
-        assert all(one["exposure"]["replicas"] for verdict in said.values() for one in verdict["scenarios"])
+        assert all(one["exposure"]["replicas"] for verdict in actual.values() for one in verdict["scenarios"])
 
 
 def without_places(verdict: dict[str, Any]) -> dict[str, Any]:
     """Return a verdict without its run, and its notes without the paths of log directories."""
     notes = [re.sub(r"\S+(?=/meta\.properties| has no meta\.properties)", "…", note) for note in verdict["notes"]]
-    return {name: told for name, told in {**verdict, "notes": notes}.items() if name != "run_id"}
+    return {name: value for name, value in {**verdict, "notes": notes}.items() if name != "run_id"}
 
 
 def test_an_audit_of_all_three_at_the_command_line(
@@ -111,10 +111,10 @@ def test_an_audit_of_all_three_at_the_command_line(
     brokers = [word for broker in places[f"{STUCK_LSO}-0", MIXED] for word in ("--broker", broker)]
     settings = [word for name, value in conf.items() for word in ("--spark-conf", f"{name}={value}")]
     ran = sandbox.call("audit", "disk", "--topic", "*", *brokers, *settings, "--format", "json")
-    assert ran.code == EXIT_ANOMALY, ran.said
+    assert ran.code == EXIT_ANOMALY, ran.output
     (planted,) = generate(0, STUCK_LSO).expected
-    told = [(one["anomaly"], one["broker"], one["offset"]) for one in ran.verdict["findings"]]
-    assert told == [(planted.anomaly, planted.broker, planted.offset)]
+    actual = [(one["anomaly"], one["broker"], one["offset"]) for one in ran.verdict["findings"]]
+    assert actual == [(planted.anomaly, planted.broker, planted.offset)]
     sandbox.wait_until_nothing_is_left()
 
 
@@ -178,7 +178,7 @@ def refused(brokers: list[str], conf: Mapping[str, str]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("uri", "told"),
+    ("uri", "expected"),
     [
         (f"s3a://{BUCKET}/away", f"broker 4 cannot be read: s3a://{BUCKET}/away: No such file or directory$"),
         ("s3://no-bucket/x", "broker 4 cannot be read: s3://no-bucket/x: .*The specified bucket does not exist"),
@@ -187,11 +187,11 @@ def refused(brokers: list[str], conf: Mapping[str, str]) -> str:
         ("gs://bucket/x", "gs://bucket/x: give a folder, or a URI that begins with s3a://, s3://, hdfs://"),
     ],
 )
-def test_what_is_not_there_is_one_sentence(uri: str, told: str, conf: dict[str, str]) -> None:
-    assert re.search(told, refused([f"4={uri}"], conf))
+def test_what_is_not_there_is_one_sentence(uri: str, expected: str, conf: dict[str, str]) -> None:
+    assert re.search(expected, refused([f"4={uri}"], conf))
 
 
-def test_who_may_not_read_is_told(
+def test_who_may_not_read_is_reported(
     s3: MotoS3, hdfs: MiniHdfs, conf: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     s3.ask_for_keys(known_only=True)
@@ -211,22 +211,22 @@ def test_who_may_not_read_is_told(
 
 
 @pytest.mark.parametrize(
-    ("uri", "setting", "told"),
+    ("uri", "setting", "expected"),
     [
         (f"s3a://{BUCKET}/x", f"{S3A}endpoint", "onnect.* \\(http://127.0.0.1:1 was asked"),
         ("hdfs://nn:8020/x", HTTP_ADDRESS, "Connection refused \\(WebHDFS was asked at http://127.0.0.1:1"),
     ],
 )
-def test_nobody_there_is_told(uri: str, setting: str, told: str, s3: MotoS3) -> None:
+def test_nobody_there_is_reported(uri: str, setting: str, expected: str, s3: MotoS3) -> None:
     address = "127.0.0.1:1" if setting == HTTP_ADDRESS else "http://127.0.0.1:1"
     sentence = refused([f"2={uri}"], {**s3.conf, setting: address})
-    assert re.search(rf"the folder of broker 2 cannot be read: {uri}: .*{told}", sentence)
+    assert re.search(rf"the folder of broker 2 cannot be read: {uri}: .*{expected}", sentence)
 
 
 def test_the_command_says_it_before_spark_is_started(sandbox: Sandbox) -> None:
     setting = f"{HTTP_ADDRESS}=127.0.0.1:1"
     ran = sandbox.call("audit", "disk", "--topic", "t", "--broker", "1=hdfs://nn/x", "--spark-conf", setting)
-    assert ran.code == EXIT_USAGE, ran.said
+    assert ran.code == EXIT_USAGE, ran.output
     assert ran.stdout == ""
     (sentence,) = ran.stderr.splitlines()
     assert sentence.startswith("harness: the folder of broker 1 cannot be read: hdfs://nn/x: ")

@@ -111,7 +111,7 @@ def test_other_faults_and_clients_show_the_same(
 def test_every_partition_and_every_absent_broker_is_judged(sandbox: Sandbox) -> None:
     shape = ("--brokers", "4", "--replication-factor", "3", "--partitions", "2", "--absent", "2")
     ran = sandbox.run("kafka-4.4", "--anomaly", "tombstone-divergence", *shape, "--format", "json").end()
-    assert ran.code == EXIT_ANOMALY, ran.said
+    assert ran.code == EXIT_ANOMALY, ran.output
     found = [(finding["anomaly"], finding["partition"], finding["broker"]) for finding in ran.verdict["findings"]]
     assert found == [("tombstone-divergence", p, broker) for p in (0, 1) for broker in (2, 3)]
     (scenario,) = ran.verdict["scenarios"]
@@ -124,9 +124,9 @@ def test_a_stuck_lso_outlives_the_producers_expiry_and_a_restart(sandbox: Sandbo
     ran = sandbox.run(
         "kafka-4.4", "--anomaly", "stuck-lso", "--partitions", "3", "--aftermath", "--format", "json"
     ).end()
-    assert ran.code == EXIT_ANOMALY, ran.said
-    told = ran.verdict["aftermath"]
-    stuck = {step["step"]: [replica["partition"] for replica in step["stuck"]] for step in told}
+    assert ran.code == EXIT_ANOMALY, ran.output
+    actual = ran.verdict["aftermath"]
+    stuck = {step["step"]: [replica["partition"] for replica in step["stuck"]] for step in actual}
     assert stuck == {
         "found": [0, 1, 2],
         "expiries": [0, 1, 2],
@@ -135,14 +135,14 @@ def test_a_stuck_lso_outlives_the_producers_expiry_and_a_restart(sandbox: Sandbo
         "admin-abort": [2],
         "re-replication": [],
     }
-    assert {replica["broker"] for step in told for replica in step["stuck"]} == {ABSENT}
-    assert told[1]["after_s"] >= 7, "ten times producer.id.expiration.ms"
-    ended = {replica["partition"]: replica for replica in told[-1]["ended"]}
+    assert {replica["broker"] for step in actual for replica in step["stuck"]} == {ABSENT}
+    assert actual[1]["after_s"] >= 7, "ten times producer.id.expiration.ms"
+    ended = {replica["partition"]: replica for replica in actual[-1]["ended"]}
     assert [ended[p]["outcome"] for p in range(3)] == ["committed", "aborted", "committed"]
     assert all(replica["last_stable_offset"] == replica["high_watermark"] for replica in ended.values())
     folder = sandbox.latest("kafka-4.4", "stuck-lso")
     again = sandbox.call("check", str(folder), "--format", "json")
-    assert again.verdict["aftermath"] == told
+    assert again.verdict["aftermath"] == actual
     sandbox.wait_until_nothing_is_left()
 
 
@@ -159,7 +159,7 @@ def test_two_runs_at_once_do_not_disturb_each_other(make_sandbox: Callable[[str]
 
 
 def assert_every_payload_is_found(ran: Ran) -> None:
-    assert ran.code == EXIT_ANOMALY, ran.said
+    assert ran.code == EXIT_ANOMALY, ran.output
     verdict = ran.verdict
     assert verdict["verdict"] == "anomaly"
     found = [
@@ -258,7 +258,7 @@ def test_a_run_leaves_nothing_behind(killed: Run) -> None:
 
 
 def test_the_healthy_control_earns_clean(healthy: Run) -> None:
-    assert healthy.ran.code == EXIT_CLEAN, healthy.ran.said
+    assert healthy.ran.code == EXIT_CLEAN, healthy.ran.output
     verdict = healthy.ran.verdict
     assert verdict["verdict"] == "clean"
     assert verdict["findings"] == verdict["doubts"] == []
@@ -281,7 +281,7 @@ def test_check_says_the_same_again(killed_39: Run, sandbox: Sandbox, *, elsewher
     folder = killed_39.copy(sandbox.root / "sent by mail") if elsewhere else killed_39.folder
     (folder / "verdict.json").unlink()
     ran = sandbox.call("check", str(folder), "--format", "json")
-    assert ran.code == EXIT_ANOMALY, ran.said
+    assert ran.code == EXIT_ANOMALY, ran.output
     assert but_timings(ran.verdict) == but_timings(killed_39.ran.verdict)
     assert json.loads((folder / "verdict.json").read_text()) == ran.verdict
     sandbox.wait_until_nothing_is_left()
@@ -290,11 +290,11 @@ def test_check_says_the_same_again(killed_39: Run, sandbox: Sandbox, *, elsewher
 def test_copies_of_real_brokers_say_whose_they_are(killed: Run) -> None:
     folders = {broker: [killed.folder / "brokers" / str(broker) / "after-rejoin"] for broker in (1, 2, 3)}
     assert find_copies(folders, ["*"], "run").notes == ()
-    for others, said in (
+    for others, value in (
         ({1: folders[1], 2: folders[1]}, "one folder was given for brokers 1 and 2"),
         ({1: folders[1], 2: folders[3]}, "says node.id=3 and was given for broker 2"),
     ):
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=value):
             find_copies(others, ["*"], "run")
 
 
@@ -308,7 +308,7 @@ def test_swapped_evidence_is_a_contradiction(killed_39: Run, sandbox: Sandbox, s
                 shutil.copytree(folder / source / str(OTHER) / snapshot / path.name, path)
     list_anew(folder)
     ran = sandbox.call("check", str(folder), "--format", "json")
-    assert ran.code == EXIT_UNKNOWN, ran.said
+    assert ran.code == EXIT_UNKNOWN, ran.output
     verdict = ran.verdict
     assert verdict["findings"] == []
     contradictions = [d for d in verdict["doubts"] if d["kind"] == "contradiction" and d["broker"] == ABSENT]
@@ -348,7 +348,7 @@ def test_clean_is_not_earned_without_exposure_evidence(
     damage(folder)
     list_anew(folder)
     ran = sandbox.call("check", str(folder), "--format", "json")
-    assert ran.code == EXIT_UNKNOWN, ran.said
+    assert ran.code == EXIT_UNKNOWN, ran.output
     assert ran.verdict["findings"] == []
     for scenario in ran.verdict["scenarios"]:
         assert scenario["verdict"] == "unknown"
@@ -365,7 +365,7 @@ def test_lost_evidence_loses_no_verdict(killed_39: Run, sandbox: Sandbox, damage
     before = (folder / "verdict.json").read_bytes()
     damage(folder)
     ran = sandbox.call("check", str(folder))
-    assert ran.code == EXIT_USAGE, ran.said
+    assert ran.code == EXIT_USAGE, ran.output
     lost: dict[Any, str] = {
         delete_answers: "fetched is missing",
         delete_first_snapshot: "brokers/1/before-return is missing",
@@ -381,7 +381,7 @@ def test_partial_evidence_is_judged_where_it_is_asked_for(killed_39: Run, sandbo
     delete_answers(folder)
     delete_observations(folder)
     ran = sandbox.call("check", str(folder), "--partial", "--format", "json")
-    assert ran.code in {EXIT_ANOMALY, EXIT_UNKNOWN}, ran.said
+    assert ran.code in {EXIT_ANOMALY, EXIT_UNKNOWN}, ran.output
     assert {one["path"] for one in ran.verdict["partial"]} == {"fetched", "observations.jsonl"}
     assert "clean" not in {one["verdict"] for one in ran.verdict["scenarios"]}
     (former,) = folder.glob("verdict-*.json")
@@ -396,9 +396,9 @@ def test_a_tombstone_that_stays_earns_nothing(sandbox: Sandbox) -> None:
     setting = "topic.delete.retention.ms=600000"
     going = sandbox.run(TARGET, "--anomaly", "tombstone-divergence", "--set", setting, "--format", "json")
     ran = going.end()
-    assert ran.code == EXIT_UNKNOWN, ran.said
+    assert ran.code == EXIT_UNKNOWN, ran.output
     lacking = r"tombstone at offset \d+: broker [13] (still held it|was not seen to remove it)"
-    assert re.search(lacking, ran.verdict["reason"]), ran.said
+    assert re.search(lacking, ran.verdict["reason"]), ran.output
     sandbox.wait_until_nothing_is_left()
 
 
@@ -406,7 +406,7 @@ def test_the_time_limit_ends_in_unknown(sandbox: Sandbox) -> None:
     started_s = time.monotonic()
     ran = sandbox.run(TARGET, "--anomaly", "stuck-lso", "--time-limit", "3", "--format", "json").end()
     took_s = time.monotonic() - started_s
-    assert ran.code == EXIT_UNKNOWN, ran.said
+    assert ran.code == EXIT_UNKNOWN, ran.output
     assert "time limit of 3 s" in ran.verdict["reason"]
     assert took_s < 30
     manifest = json.loads((sandbox.latest(TARGET, "stuck-lso") / "manifest.json").read_text())
@@ -415,27 +415,27 @@ def test_the_time_limit_ends_in_unknown(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "told"),
+    ("setting", "expected"),
     [
         ("broker.replica.fetch.wait.max.ms=60000", "replica.fetch.wait.max.ms"),
         ("broker.authorizer.class.name=no.such.Authorizer", "no.such.Authorizer"),
     ],
     ids=["refused by format", "refused at boot"],
 )
-def test_a_broker_that_dies_at_boot(sandbox: Sandbox, setting: str, told: str) -> None:
+def test_a_broker_that_dies_at_boot(sandbox: Sandbox, setting: str, expected: str) -> None:
     ran = sandbox.run(TARGET, "--anomaly", "stuck-lso", "--set", setting).end()
-    assert ran.code == EXIT_FAILED, ran.said
+    assert ran.code == EXIT_FAILED, ran.output
     assert "Traceback" not in ran.stderr
     assert ran.stdout == ""
     error = ran.stderr[ran.stderr.index("harness: ") :]
     assert re.match(r"harness: broker [123]", error)
-    assert told in error
+    assert expected in error
     sandbox.wait_until_nothing_is_left()
 
 
 def test_a_topic_setting_that_brokers_refuse(sandbox: Sandbox) -> None:
     ran = sandbox.run(TARGET, "--anomaly", "stuck-lso", "--set", "topic.min.compaction.lag.ms=9000").end()
-    assert ran.code == EXIT_FAILED, ran.said
+    assert ran.code == EXIT_FAILED, ran.output
     assert "Traceback" not in ran.stderr
     assert re.search(r"^harness: .*min\.compaction\.lag\.ms", ran.stderr, re.MULTILINE)
     sandbox.wait_until_nothing_is_left()
@@ -476,7 +476,7 @@ def test_ended_in_mid_outage(  # noqa: PLR0917  (a table's columns)
     assert marked(sandbox, folder.name), "no broker carries the run's marker"
     send(psutil.Process(going.process.pid))
     ran = going.end()
-    assert ran.code == code, ran.said
+    assert ran.code == code, ran.output
     assert "Traceback" not in ran.stderr
     sandbox.wait_until_nothing_is_left()
     assert namespaces(folder.name) == []
@@ -486,7 +486,7 @@ def test_ended_in_mid_outage(  # noqa: PLR0917  (a table's columns)
     if status == "interrupted":
         assert f"/{folder.name}/, without a verdict" in ran.stderr
     judged = sandbox.call("check", str(folder))
-    assert judged.code == checked, judged.said
+    assert judged.code == checked, judged.output
     assert ("half-written" in judged.stderr) == (checked == EXIT_USAGE)
 
 
@@ -520,7 +520,7 @@ def test_clean_removes_what_a_crash_left_and_spares_a_live_run(sandbox: Sandbox,
     living.wait_for_stage("boot")
     alive = sandbox.latest(TARGET, "stuck-lso").name
     ran = sandbox.call("clean")
-    assert ran.code == EXIT_CLEAN, ran.said
+    assert ran.code == EXIT_CLEAN, ran.output
     assert f"removed {dead}" in ran.stdout
     assert f"spared {alive}" in ran.stdout
     wait_until(lambda: not marked(sandbox, dead), GONE_S, "the dead run's processes to end")
@@ -530,7 +530,7 @@ def test_clean_removes_what_a_crash_left_and_spares_a_live_run(sandbox: Sandbox,
     assert living.process.poll() is None
 
     ran = living.end()
-    assert ran.code == EXIT_UNKNOWN, ran.said
+    assert ran.code == EXIT_UNKNOWN, ran.output
     assert "time limit" in ran.stdout
     sandbox.wait_until_nothing_is_left()
 
@@ -544,7 +544,7 @@ def test_a_run_that_is_cut_off_in_its_window_goes_on(sandbox: Sandbox) -> None:
     wait_until(lambda: not sandbox.processes(), GONE_S, "the run's processes to end")
 
     judged = sandbox.call("check", str(folder))
-    assert judged.code == EXIT_USAGE, judged.said
+    assert judged.code == EXIT_USAGE, judged.output
     assert f"harness run --resume {folder}" in judged.stderr
     spared = sandbox.call("clean")
     assert f"spared {folder.name}: it can go on with `harness run --resume {folder}`" in spared.stdout
@@ -558,16 +558,16 @@ def test_a_run_that_is_cut_off_in_its_window_goes_on(sandbox: Sandbox) -> None:
     sandbox.wait_until_nothing_is_left()
 
     again = sandbox.call("run", "--resume", str(folder))
-    assert again.code == EXIT_USAGE, again.said
+    assert again.code == EXIT_USAGE, again.output
     assert "went to its end" in again.stderr
 
 
 def test_a_kept_cluster_answers_until_it_is_removed(sandbox: Sandbox) -> None:
     ran = sandbox.run(TARGET, "--anomaly", "stuck-lso", "--keep").end()
     try:
-        assert ran.code == EXIT_ANOMALY, ran.said
+        assert ran.code == EXIT_ANOMALY, ran.output
         kept = re.findall(r"^kept: broker (\d) at ([\d.]+):(\d+)$", ran.stderr, re.MULTILINE)
-        assert [broker for broker, _, _ in kept] == ["1", "2", "3"], ran.said
+        assert [broker for broker, _, _ in kept] == ["1", "2", "3"], ran.output
         run_id = sandbox.latest(TARGET, "stuck-lso").name
         assert f"harness clean {run_id}" in ran.stderr
         for _, host, port in kept:
@@ -575,11 +575,11 @@ def test_a_kept_cluster_answers_until_it_is_removed(sandbox: Sandbox) -> None:
             assert Admin([address].copy).brokers() == {1, 2, 3}
 
         spared = sandbox.call("clean")
-        assert spared.code == EXIT_CLEAN, spared.said
+        assert spared.code == EXIT_CLEAN, spared.output
         assert f"spared {run_id}: kept" in spared.stdout
         wait_until(lambda: len(marked(sandbox, run_id)) == 3, GONE_S, "only the brokers to be left")
     finally:
         removed = sandbox.call("clean", sandbox.latest(TARGET, "stuck-lso").name)
-    assert removed.code == EXIT_CLEAN, removed.said
+    assert removed.code == EXIT_CLEAN, removed.output
     assert "removed" in removed.stdout
     sandbox.wait_until_nothing_is_left()

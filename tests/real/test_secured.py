@@ -82,7 +82,7 @@ def test_every_client_logs_in_and_no_secret_is_stored(
     path = client_file(sandbox.root, *login)
     chosen = ("--anomaly", "stuck-lso", "--client", client, "--command-config", str(path))
     ran = sandbox.run(target, *chosen, *settings).end()
-    assert ran.code == EXIT_ANOMALY, ran.said
+    assert ran.code == EXIT_ANOMALY, ran.output
     folder = sandbox.latest(target, "stuck-lso")
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["security"] == {"protocol": "SASL_SSL", "mechanism": login[0]}
@@ -90,14 +90,14 @@ def test_every_client_logs_in_and_no_secret_is_stored(
     files = [file for file in folder.rglob("*") if file.is_file()]
     leaks = [file for file in files if any(s.encode() in file.read_bytes() for s in (USER_SECRET, STORE_SECRET))]
     assert leaks == []
-    assert USER_SECRET not in ran.said
+    assert USER_SECRET not in ran.output
 
 
-def test_a_truststore_that_is_missing_is_told_before_anything_starts(sandbox: Sandbox) -> None:
+def test_a_truststore_that_is_missing_is_reported_before_anything_starts(sandbox: Sandbox) -> None:
     settings = make_stores(sandbox.root)
     path = client_file(sandbox.root, *SCRAM)
     path.write_text(path.read_text().replace("ca.pem", "nowhere.pem"))
     ran = sandbox.run("kafka-3.9", "--anomaly", "stuck-lso", "--command-config", str(path), *settings).end()
-    assert ran.code == EXIT_USAGE, ran.said
+    assert ran.code == EXIT_USAGE, ran.output
     assert "nowhere.pem: No such file" in ran.stderr
-    assert USER_SECRET not in ran.said
+    assert USER_SECRET not in ran.output

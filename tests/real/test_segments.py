@@ -264,9 +264,9 @@ def record_line(batch: Batch, record: Record, source: str) -> Line:
         sequence=sequence(batch, record.offset),
         headerKeys=f"[{','.join(name for name, _ in record.headers)}]",
     )
-    told = marker(batch, source=source)
-    if told is not None:
-        return line | words(endTxnMarker=told.type.upper(), coordinatorEpoch=told.coordinator_epoch)
+    result = marker(batch, source=source)
+    if result is not None:
+        return line | words(endTxnMarker=result.type.upper(), coordinatorEpoch=result.coordinator_epoch)
     if record.key is not None:
         line["key"] = record.key.decode()
     if record.value is not None:
@@ -318,11 +318,11 @@ def test_the_compiled_reader_reads_the_same(dumps: list[Dump]) -> None:
             if not batch.is_control
             for record in iter_records(batch, source=str(dump.path))
         ]
-        told = [marker(batch, source=str(dump.path)) for batch in batches]
+        actual = [marker(batch, source=str(dump.path)) for batch in batches]
         assert arrow_rows(dump.path, "records", "offset", "timestamp_ms", "key", "value", "headers") == records
         assert arrow_rows(dump.path, "batches", "position", "crc", "delete_horizon_ms", "marker") == [
             (batch.position, batch.crc, batch.delete_horizon_ms, its.type if its else None)
-            for batch, its in zip(batches, told, strict=True)
+            for batch, its in zip(batches, actual, strict=True)
         ]
 
 

@@ -71,10 +71,10 @@ def test_executors_find_what_was_planted(diverged: Diverged, *, is_big: bool) ->
     wait_until(lambda: len(diverged.executors()) == EXECUTORS, EXECUTORS_S, "the executors to be there")
     assert all(SPARK_MARKER in command_line(one) for one in diverged.executors())
     ran = going.end()
-    assert ran.code == EXIT_ANOMALY, ran.said
+    assert ran.code == EXIT_ANOMALY, ran.output
     (planted,) = generate(0, STUCK_LSO).expected
-    told = [(one["anomaly"], one["broker"], one["offset"]) for one in ran.verdict["findings"]]
-    assert told == [(planted.anomaly, planted.broker, planted.offset)]
+    actual = [(one["anomaly"], one["broker"], one["offset"]) for one in ran.verdict["findings"]]
+    assert actual == [(planted.anomaly, planted.broker, planted.offset)]
     diverged.sandbox.wait_until_nothing_is_left()
 
 
@@ -88,9 +88,9 @@ def test_executors_go_with_an_audit_that_is_cut_off(diverged: Diverged, how: sig
     diverged.sandbox.wait_until_nothing_is_left()
 
 
-def test_executors_that_cannot_work_are_told_of(diverged: Diverged) -> None:
+def test_executors_that_cannot_work_are_reported(diverged: Diverged) -> None:
     ran = diverged.audit("--spark-conf", "spark.pyspark.python=/usr/bin/false").end()
-    assert ran.code == EXIT_USAGE, ran.said
-    (told,) = [line for line in ran.stderr.splitlines() if line.startswith("harness: ")]
-    assert "executors on local-cluster[2,1,1024] cannot run this (each needs its wheel" in told
+    assert ran.code == EXIT_USAGE, ran.output
+    (actual,) = [line for line in ran.stderr.splitlines() if line.startswith("harness: ")]
+    assert "executors on local-cluster[2,1,1024] cannot run this (each needs its wheel" in actual
     diverged.sandbox.wait_until_nothing_is_left()

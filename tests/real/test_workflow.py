@@ -47,16 +47,16 @@ def lint(linter: Path, workflow: Path) -> tuple[int, str]:
 
 @pytest.mark.parametrize("name", ["ci.yml", "nightly.yml", "release.yml", "action.yml"])
 def test_the_workflow_is_right(linter: Path, name: str) -> None:
-    code, said = lint(linter, GITHUB / "workflows" / name)
-    assert code == 0, said
+    code, result = lint(linter, GITHUB / "workflows" / name)
+    assert code == 0, result
 
 
 def test_a_wrong_one_is_found(linter: Path, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.yml"
     wrong.write_text((GITHUB / "workflows" / "nightly.yml").read_text().replace("needs: matrix", "needs: nobody"))
-    code, said = lint(linter, wrong)
+    code, result = lint(linter, wrong)
     assert code == 1
-    assert 'needs job "nobody" which does not exist' in said
+    assert 'needs job "nobody" which does not exist' in result
 
 
 def test_no_test_is_left_out_of_every_part() -> None:

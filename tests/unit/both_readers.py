@@ -79,12 +79,12 @@ def assert_same(data: bytes, block_bytes: int = 1 << 16, *, verify_crc: bool = T
     assert got.records == [without_headers(record) for record in expected.records]
     # The batch at fault is given by one reader or the other, and a block's other batches before its records are read.
     sound = [
-        (batch, told)
-        for batch, told in expected.batches
+        (batch, outcome)
+        for batch, outcome in expected.batches
         if expected.error is None or batch.position < expected.error.position
     ]
     assert [batch for batch, _ in got.batches[: len(sound)]] == [batch for batch, _ in sound]
-    assert markers[: len(sound)] == [MARKERS.get(told.type if told else None, 2) for _, told in sound]
+    assert markers[: len(sound)] == [MARKERS.get(outcome.type if outcome else None, 2) for _, outcome in sound]
     if expected.error is None:
         assert len(got.batches) == len(sound)
         assert got.old == expected.old

@@ -59,9 +59,9 @@ class Copy:
         return max((entry.records[-1].offset + 1 for entry in self.log), default=self.log_start)
 
 
-def copy(broker: int, *log: Entry, **said: Any) -> Copy:
-    """Return a replica; ``said`` are fields of `Copy`."""
-    return Copy(broker, log, **said)
+def copy(broker: int, *log: Entry, **fields: Any) -> Copy:
+    """Return a replica; ``fields`` are those of `Copy`."""
+    return Copy(broker, log, **fields)
 
 
 def write_copies(top: Path, *copies: Copy) -> dict[int, list[Path]]:
@@ -101,8 +101,8 @@ def _write(log_dir: Path, one: Copy, replicated: int) -> None:
         states.mkdir()
         (states / PARTITION_METADATA).write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg\n")
         log = b"".join(
-            encode_batch(base_offset=offset, records=[state_record(*told, offset=offset)])
-            for offset, told in enumerate(one.coordinator)
+            encode_batch(base_offset=offset, records=[state_record(*state, offset=offset)])
+            for offset, state in enumerate(one.coordinator)
         )
         (states / segment_name(0)).write_bytes(log)
 

@@ -197,14 +197,14 @@ def emptied_marker(offset: int, txn: Txn) -> Entry:
     return Entry(EMPTIED_MARKER, offset, txn)
 
 
-def replica(broker: int, *log: Entry, **said: Any) -> Replica:
-    """Return a replica that is up; ``said`` are fields of `Replica`."""
-    return Replica(broker, log, **said)
+def replica(broker: int, *log: Entry, **fields: Any) -> Replica:
+    """Return a replica that is up; ``fields`` are those of `Replica`."""
+    return Replica(broker, log, **fields)
 
 
-def absent(broker: int, *log: Entry, **said: Any) -> Replica:
+def absent(broker: int, *log: Entry, **fields: Any) -> Replica:
     """Return a replica whose broker is down: only its files tell, and its checkpoints may lag."""
-    return Replica(broker, log, up=False, **{"high_watermark": 0, **said})
+    return Replica(broker, log, up=False, **{"high_watermark": 0, **fields})
 
 
 def aborted(txn: Txn, first_offset: int, marker_offset: int) -> AbortedTxn:
@@ -212,14 +212,14 @@ def aborted(txn: Txn, first_offset: int, marker_offset: int) -> AbortedTxn:
     return AbortedTxn(txn.producer_id, first_offset, marker_offset, marker_offset + 1)
 
 
-def appeared(broker: int, entry: Entry, *, at_ms: int = 100, **said: int) -> Seen:
+def appeared(broker: int, entry: Entry, *, at_ms: int = 100, **fields: int) -> Seen:
     """Return that the observer saw a batch for the first time."""
-    return Seen(broker, "appeared", entry, at_ms, **said)
+    return Seen(broker, "appeared", entry, at_ms, **fields)
 
 
-def removed(broker: int, entry: Entry, *, at_ms: int = 200, **said: int) -> Seen:
+def removed(broker: int, entry: Entry, *, at_ms: int = 200, **fields: int) -> Seen:
     """Return that the observer saw it gone."""
-    return Seen(broker, "removed", entry, at_ms, **said)
+    return Seen(broker, "removed", entry, at_ms, **fields)
 
 
 def write_run(top: Path, history: History) -> RunFolder:
@@ -286,8 +286,8 @@ def _write_side_files(
         ("log-start-offset", one.log_start),
     ):
         (disk / f"{name}-checkpoint").write_text(f"0\n1\n{TOPIC} 0 {offset}\n")
-    told = "" if directory is None else f"directory.id={directory}\n"
-    (disk / "meta.properties").write_text(f"#\nnode.id={one.broker}\n{told}version=1\n")
+    actual = "" if directory is None else f"directory.id={directory}\n"
+    (disk / "meta.properties").write_text(f"#\nnode.id={one.broker}\n{actual}version=1\n")
 
 
 def transactions(
@@ -384,7 +384,7 @@ def _client_events(history: History) -> Iterable[dict[str, Any]]:
             events += [_operation(history, phase, entry) for batch in log for entry in batch.records]
         read = next((one for one in history.after if one.broker == READER and one.up), None)
         if read is not None:
-            told = [entry.offset for entry in _delivered(read)] if history.delivered is None else history.delivered
+            actual = [entry.offset for entry in _delivered(read)] if history.delivered is None else history.delivered
             poll = {
                 "f": "poll",
                 "part": "reader",
@@ -393,7 +393,7 @@ def _client_events(history: History) -> Iterable[dict[str, Any]]:
                 "partition": 0,
                 "broker": READER,
             }
-            records = [{"offset": offset, "key": "?", "value": "?"} for offset in told]
+            records = [{"offset": offset, "key": "?", "value": "?"} for offset in actual]
             got = {"records": records, "position": read.log_end}
             events.append(("ok", poll, got) if history.answered else ("info", poll, {}))
     lines: list[dict[str, Any]] = []
@@ -443,8 +443,8 @@ def _observations(history: History) -> Iterable[dict[str, Any]]:
         noted: dict[str, Any] = {"offset": entry.offset, "kind": kind}
         if seen.what == "appeared":
             noted["producer_id"] = entry.txn.producer_id if entry.txn else -1
-        said = {"log_start": seen.log_start, "high_watermark": seen.high_watermark, "log_end": seen.log_end}
-        yield {**_look(seen.broker, (), seen.at_ms), **said, seen.what: [noted]}
+        actual = {"log_start": seen.log_start, "high_watermark": seen.high_watermark, "log_end": seen.log_end}
+        yield {**_look(seen.broker, (), seen.at_ms), **actual, seen.what: [noted]}
     for one in history.after:
         if one.up and one.watched:
             whole = one.log if one.last_seen is None else one.last_seen

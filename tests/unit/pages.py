@@ -1,4 +1,4 @@
-"""What pages are made of in tests: a run that is told in full, and one in which everything that is told is hostile."""
+"""Runs for tests of pages: one with every kind of content, and one whose content is all hostile."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ FINDING: dict[str, Any] = {
 
 
 def verdict(*findings: dict[str, Any]) -> dict[str, Any]:
-    said = ANOMALY if findings else CLEAN
-    scenario = {"scenario": "t", "topic": "t", "verdict": said, "reason": "it is"}
-    return {"verdict": said, "reason": f"because {HOSTILE}", "scenarios": [scenario], "findings": list(findings)}
+    actual = ANOMALY if findings else CLEAN
+    scenario = {"scenario": "t", "topic": "t", "verdict": actual, "reason": "it is"}
+    return {"verdict": actual, "reason": f"because {HOSTILE}", "scenarios": [scenario], "findings": list(findings)}
 
 
 def write_night(results: Path, name: str, run: str, **more: Any) -> None:

@@ -27,11 +27,11 @@ OF_BROKERS = ("brokers", "fetched", "history.jsonl", "observations.jsonl")
 
 @dataclass(frozen=True)
 class Simulated:
-    """A run that went to its end: ``told`` are its stages, ``took_s`` of virtual time it took."""
+    """A run that went to its end: ``stages`` as they were printed, ``took_s`` of virtual time it took."""
 
     folder: RunFolder
     test: Test
-    told: list[str]
+    stages: list[str]
     took_s: float
 
     def digest(self) -> str:
@@ -53,8 +53,8 @@ def simulate(path: Path, target: str, anomaly: str = "all", **options: Any) -> S
     spec = ClusterSpec(
         "run", path, path / "logs", test.broker_settings, brokers=test.placement.brokers, clock=clock, seed=test.seed
     )
-    told: list[str] = []
+    messages: list[str] = []
     runtime = SimRuntime(spec, rules_for(find_target(target)))
     with closing(runtime), test.system.client(runtime, test.client).opened(NOBODY) as make:
-        Run(test, runtime, make, RunFolder(path), clock=clock, progress=told.append).run()
-    return Simulated(RunFolder(path), test, told, clock.now_s())
+        Run(test, runtime, make, RunFolder(path), clock=clock, progress=messages.append).run()
+    return Simulated(RunFolder(path), test, messages, clock.now_s())

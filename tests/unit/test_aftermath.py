@@ -84,8 +84,8 @@ def test_it_waits_for_the_expiration_that_brokers_have(
     ],
 )
 def test_compaction_goes_on_as_before_the_freeze(timers: str, before: dict[str, str | None]) -> None:
-    told: list[Any] = []
+    messages: list[Any] = []
     nothing: Any = None
-    admin: Any = SimpleNamespace(alter_topics=lambda topics, settings: told.append((topics, settings)))
+    admin: Any = SimpleNamespace(alter_topics=lambda topics, settings: messages.append((topics, settings)))
     KafkaControl(nothing, admin).thaw(["stuck-lso", "control"], asked(timers=timers).topic_settings)
-    assert told == [(["stuck-lso", "control"], before)]
+    assert messages == [(["stuck-lso", "control"], before)]

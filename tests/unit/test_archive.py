@@ -186,7 +186,7 @@ def test_the_archive_is_made_at_once_the_rest_at_the_lowest_priority_and_all_of_
     lines = done.stdout.splitlines()
     is_idle_already = os.sched_getscheduler(0) == os.SCHED_IDLE
     assert lines[:2] == [f"{is_idle_already} {background.LIMIT_S}", "True True"]
-    # Of a kernel without autogroups there is nothing to be said.
+    # Of a kernel without autogroups there is nothing to report.
     assert lines[2] == "False" or lines[2].endswith("nice 19")
 
 

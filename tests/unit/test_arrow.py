@@ -73,7 +73,7 @@ def test_tables_are_what_the_reference_reads(seed: int, monkeypatch: pytest.Monk
     expected = read_by_reference(data)
     words = {None: None, "commit": "commit", "abort": "abort"}
     assert rows(data, "batches", block_bytes=5000) == [
-        batch_row(batch, words.get(told.type if told else None, "other")) for batch, told in expected.batches
+        batch_row(batch, words.get(outcome.type if outcome else None, "other")) for batch, outcome in expected.batches
     ]
     of = [batch for batch, _ in expected.batches if not batch.is_control for _ in range(batch.record_count)]
     wanted = [record_row(record, batch) for record, batch in zip(expected.records, of, strict=True)]

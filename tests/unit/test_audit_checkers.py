@@ -1,4 +1,4 @@
-"""What audits say of hand-written logs without any client: what must be found, and what is legal or cannot be told.
+"""What audits say of hand-written logs without any client: what must be found, and what is legal or cannot be decided.
 
 One case a set of copied log directories, and all of them judged in one Spark job, twice: by all that they hold, and by
 what is left of them after the reduction. Both have to say the same, and each case states all of it.
@@ -62,7 +62,7 @@ Verdicts = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Said:
+class Results:
     """Verdicts by name of the case, each way to judge.
 
     ``let_go``: the cases that the reduction let go without a judgement; ``alone``: verdicts of `ALONE`, each reduced in
@@ -76,7 +76,7 @@ class Said:
 
 
 @pytest.fixture(scope="module")
-def said(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Said:
+def results(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Results:
     top = tmp_path_factory.mktemp("copies")
     every = []
     for case in CASES:
@@ -85,10 +85,13 @@ def said(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Said:
         every.append(find_copies(brokers, ["t"], case.name))
     reduced = reduce_copies(spark, every, tasks=2)
     rows = {WHOLE: judge_whole(load_copies(spark, every)), REDUCED: judge_reduced(reduced)}
-    assert {way: told["raised"] for way, told in rows.items()} == {WHOLE: [], REDUCED: []}
-    return Said(
+    assert {way: value["raised"] for way, value in rows.items()} == {WHOLE: [], REDUCED: []}
+    return Results(
         top,
-        {way: {copies.run_id: assemble(copies, told, timings_s={}) for copies in every} for way, told in rows.items()},
+        {
+            way: {copies.run_id: assemble(copies, value, timings_s={}) for copies in every}
+            for way, value in rows.items()
+        },
         {run for run, *_ in reduced.cleared},
         judged_alone(every, lambda one: judge_reduced(reduce_copies(spark, [one], tasks=2))),
     )
@@ -105,8 +108,8 @@ EVERY_CASE = pytest.mark.parametrize("case", [pytest.param(case, id=case.name) f
 
 @BOTH_WAYS
 @EVERY_CASE
-def test_findings(case: Case, way: str, said: Said) -> None:
-    findings = said.verdicts[way][case.name]["findings"]
+def test_findings(case: Case, way: str, results: Results) -> None:
+    findings = results.verdicts[way][case.name]["findings"]
     assert [_facts(found) for found in findings] == [
         (
             w.anomaly,
@@ -145,26 +148,26 @@ def _facts(found: dict[str, Any]) -> tuple[Any, ...]:
 
 @BOTH_WAYS
 @EVERY_CASE
-def test_verdicts(case: Case, way: str, said: Said) -> None:
-    verdict = said.verdicts[way][case.name]
+def test_verdicts(case: Case, way: str, results: Results) -> None:
+    verdict = results.verdicts[way][case.name]
     (partition,) = verdict["scenarios"]
     assert (verdict["verdict"], partition["verdict"]) == (case.verdict, case.verdict), partition["reason"]
-    assert case.says.format(top=said.top / case.name) in partition["reason"]
+    assert case.says.format(top=results.top / case.name) in partition["reason"]
     assert partition["reason"] in verdict["reason"]
 
 
 @EVERY_CASE
-def test_both_ways_say_the_same(case: Case, said: Said) -> None:
-    assert said.verdicts[REDUCED][case.name] == said.verdicts[WHOLE][case.name]
+def test_both_ways_say_the_same(case: Case, results: Results) -> None:
+    assert results.verdicts[REDUCED][case.name] == results.verdicts[WHOLE][case.name]
 
 
 @pytest.mark.parametrize("name", ALONE)
-def test_one_reason_to_look_closer_is_enough(name: str, said: Said) -> None:
-    assert said.alone[name] == said.verdicts[WHOLE][name]
+def test_one_reason_to_look_closer_is_enough(name: str, results: Results) -> None:
+    assert results.alone[name] == results.verdicts[WHOLE][name]
 
 
-def test_what_leaves_no_doubt_is_let_go(said: Said) -> None:
-    assert said.let_go == LET_GO
+def test_what_leaves_no_doubt_is_let_go(results: Results) -> None:
+    assert results.let_go == LET_GO
 
 
 def test_names_are_unique() -> None:

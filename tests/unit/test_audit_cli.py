@@ -30,7 +30,7 @@ def refusal(*arguments: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         ((*LIVE,), "no broker answers"),
         ((*LIVE, "--quick"), "no broker answers"),
@@ -44,8 +44,8 @@ def refusal(*arguments: str) -> str:
         ((*LIVE, "--save", "/proc"), "--save /proc: there is something in it already"),
     ],
 )
-def test_what_cannot_be_used_is_told_in_one_sentence(arguments: tuple[str, ...], told: str) -> None:
-    assert told in refusal(*arguments)
+def test_what_cannot_be_used_is_reported_in_one_sentence(arguments: tuple[str, ...], expected: str) -> None:
+    assert expected in refusal(*arguments)
 
 
 @pytest.mark.parametrize(
@@ -67,16 +67,16 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Prefiltered:
     """Replace the cluster by two brokers, of which the second holds open what the first has decided."""
     stuck = Held(3, 0, open=(OpenTransaction(7, 0, 0),))
     client = client_of({1: FakeBroker({TP: [Held(3, 3)]}), 2: FakeBroker({TP: [stuck]})})
-    told = prefilter(client)
+    filtered = prefilter(client)
     monkeypatch.setattr(live, "describe", lambda *_: client.cluster)
-    monkeypatch.setattr(live, "prefilter", lambda *_: told)
-    return told
+    monkeypatch.setattr(live, "prefilter", lambda *_: filtered)
+    return filtered
 
 
 def test_what_brokers_say_is_a_finding_with_advice(asked: Prefiltered, capsys: pytest.CaptureFixture[str]) -> None:
-    said, told = live.audit_quickly(live.Request([], ["t"]), FakeProgress())
-    assert told is asked
-    (found,) = said["findings"]
+    result, actual = live.audit_quickly(live.Request([], ["t"]), FakeProgress())
+    assert actual is asked
+    (found,) = result["findings"]
     assert {name: found[name] for name in ("anomaly", "broker", "offset", "producer_id")} == {
         "anomaly": "stuck-lso",
         "broker": 2,
@@ -85,19 +85,19 @@ def test_what_brokers_say_is_a_finding_with_advice(asked: Prefiltered, capsys: p
     }
     assert "no other replica is shown to be right" in found["do"]
     assert not any("reassign" in command for command in found["commands"])
-    assert show(said, JSON) == EXIT_ANOMALY
-    assert json.loads(capsys.readouterr().out) == said
-    assert show(said, TEXT) == EXIT_ANOMALY
+    assert show(result, JSON) == EXIT_ANOMALY
+    assert json.loads(capsys.readouterr().out) == result
+    assert show(result, TEXT) == EXIT_ANOMALY
     assert "ANOMALY stuck-lso: broker 2, t-0, offset 0" in capsys.readouterr().out
-    assert len(replica_table(told.statuses).rows) == 2
+    assert len(replica_table(actual.statuses).rows) == 2
 
 
 def test_nothing_suspicious_is_unknown_until_data_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     client = client_of({broker: FakeBroker({TP: [Held(3, 3)]}) for broker in (1, 2)})
-    told = prefilter(client)
+    filtered = prefilter(client)
     monkeypatch.setattr(live, "describe", lambda *_: client.cluster)
-    monkeypatch.setattr(live, "prefilter", lambda *_: told)
-    said: dict[str, Any] = live.audit_quickly(live.Request([], ["t"]), FakeProgress())[0]
-    assert (said["verdict"], said["reason"]) == ("unknown", "t-0: no replica was read")
-    assert live.NOT_READ in said["notes"]
-    assert show(said, JSON) == EXIT_UNKNOWN
+    monkeypatch.setattr(live, "prefilter", lambda *_: filtered)
+    actual: dict[str, Any] = live.audit_quickly(live.Request([], ["t"]), FakeProgress())[0]
+    assert (actual["verdict"], actual["reason"]) == ("unknown", "t-0: no replica was read")
+    assert live.NOT_READ in actual["notes"]
+    assert show(actual, JSON) == EXIT_UNKNOWN

@@ -1,4 +1,4 @@
-"""A cluster described from its metadata: which topics match, and what is said where they cannot be had."""
+"""A cluster described from its metadata: which topics match, and the message where they cannot be read."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_names_and_globs_match_internal_topics_only_where_they_name_them(
 
 
 @pytest.mark.usefixtures("refused")
-def test_who_holds_what_is_told_of_brokers_that_are_down_too() -> None:
+def test_who_holds_what_is_reported_of_brokers_that_are_down_too() -> None:
     cluster = described("users")
     assert cluster.brokers == {1: Address("b1", 9092), 2: Address("b2", 9092)}
     assert cluster.partitions == dict.fromkeys(

@@ -181,7 +181,7 @@ def test_leftovers_of_the_cleaner_are_noted(tmp_path: Path) -> None:
     assert sorted(found.notes) == sorted(f"broker 1: t-0/{name}: {why}: left out" for name, why in gone.items())
 
 
-def test_what_is_said_of_many_files_is_one_note(tmp_path: Path) -> None:
+def test_what_is_reported_of_many_files_is_one_note(tmp_path: Path) -> None:
     for broker, deleted in ((1, 70), (2, 3)):
         for partition in range(2):
             names = [segment_name(number, "log.deleted") for number in range(deleted)]

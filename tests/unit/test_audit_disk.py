@@ -48,7 +48,7 @@ def audit(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (["--broker", "1=a"], "--topic"),
         (["--topic", "t"], "--broker"),
@@ -59,13 +59,13 @@ def audit(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         (["--topic", "u", "--broker", "1=1"], "broker 1 has no replica of u in 1; there are t"),
     ],
 )
-def test_bad_input_is_one_sentence(arguments: list[str], told: str, tmp_path: Path) -> None:
+def test_bad_input_is_one_sentence(arguments: list[str], expected: str, tmp_path: Path) -> None:
     write_copies(tmp_path, copy(1, END))
     done = audit(tmp_path, *arguments)
     assert done.returncode == EXIT_USAGE, done.stderr
     errors = [line for line in done.stderr.splitlines() if line.startswith("harness: ")]
     assert len(errors) == 1
-    assert told in errors[0]
+    assert expected in errors[0]
     assert done.stdout == ""
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1"]
 
@@ -131,17 +131,17 @@ def test_diverged_copies_as_json(command: Command, tmp_path: Path) -> None:
     write_copies(tmp_path, *DIFFER)
     code, text = command("--format", "json")
     assert code == EXIT_ANOMALY
-    said: dict[str, Any] = json.loads(text)
-    assert (said["schema"], said["verdict"], said["notes"]) == (1, "anomaly", [])
-    assert said["reason"].startswith("tombstone-divergence: broker 2, t-0, offset 0: deleted key K is alive")
-    assert said["target"] == {"name": "copies", "brokers": [1, 2]}
-    assert said["timings_s"].keys() == {"check"}
-    (partition,) = said["scenarios"]
+    content: dict[str, Any] = json.loads(text)
+    assert (content["schema"], content["verdict"], content["notes"]) == (1, "anomaly", [])
+    assert content["reason"].startswith("tombstone-divergence: broker 2, t-0, offset 0: deleted key K is alive")
+    assert content["target"] == {"name": "copies", "brokers": [1, 2]}
+    assert content["timings_s"].keys() == {"check"}
+    (partition,) = content["scenarios"]
     assert {name: partition[name] for name in ("scenario", "anomaly", "payload", "verdict")} == {
         "scenario": "t-0", "anomaly": None, "payload": None, "verdict": "anomaly",
     }  # fmt: skip
     assert [replica["bound"] for replica in partition["exposure"]["replicas"]] == [10, 10]
-    (finding,) = said["findings"]
+    (finding,) = content["findings"]
     facts = ("anomaly", "candidates", "broker", "topic", "partition", "offset", "key", "producer_id", "effect")
     assert [finding[name] for name in facts] == [
         "tombstone-divergence", [], 2, "t", 0, 0, {"text": "K"}, -1, "visible",
@@ -152,7 +152,7 @@ def test_diverged_copies_as_json(command: Command, tmp_path: Path) -> None:
     assert "remove broker 2 from the replicas" in finding["do"]
 
 
-def test_what_cannot_be_told_of_one_partition_of_two(command: Command, tmp_path: Path) -> None:
+def test_what_cannot_be_reported_of_one_partition_of_two(command: Command, tmp_path: Path) -> None:
     write_copies(tmp_path, copy(1, put(0, "K", T1), END), copy(2, put(0, "K", T1), END))
     (tmp_path / "1" / "t-0").rename(tmp_path / "1" / "t2-3")
     (tmp_path / "2" / "t-0").rename(tmp_path / "2" / "t2-3")

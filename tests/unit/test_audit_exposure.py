@@ -68,31 +68,31 @@ def judged(time_ms: int | None, now_ms: int, settings: Settings = DAILY) -> Repl
 
 class TestLags:
     def test_one_that_lacks_less_than_the_window_is_at_risk(self) -> None:
-        told = judged(DAY_MS, DAY_MS + DAY_MS - 1)
-        assert (told.level, told.since_ms) == (Level.AT_RISK, DAY_MS)
-        assert told.sentence.startswith(
+        result = judged(DAY_MS, DAY_MS + DAY_MS - 1)
+        assert (result.level, result.since_ms) == (Level.AT_RISK, DAY_MS)
+        assert result.sentence.startswith(
             "broker 2 is out of the ISR of t-0 and misses the records since 1970-01-02 00:00:00 UTC (24.0 h ago, by"
             " producers' clocks); tombstones and markers stay for at least 24.0 h: until the ISR is full, no removal"
         )
 
     def test_one_that_lacks_what_is_as_old_as_the_window_may_be_too_late(self) -> None:
-        told = judged(DAY_MS, DAY_MS + DAY_MS)
-        assert told.level == Level.TOO_LATE
-        assert "some that it never fetched may be gone" in told.sentence
+        result = judged(DAY_MS, DAY_MS + DAY_MS)
+        assert result.level == Level.TOO_LATE
+        assert "some that it never fetched may be gone" in result.sentence
 
     def test_the_compaction_lag_belongs_to_the_window(self) -> None:
         assert judged(0, 119_999, SETTINGS).level == Level.AT_RISK
         assert judged(0, 120_000, SETTINGS).level == Level.TOO_LATE
 
-    def test_whose_clock_it_is_is_said(self) -> None:
-        told = judge_lag(lag(1000, is_append_time=True), DAILY, 2000)
-        assert told.by_brokers_clock
-        assert "by the broker's clock" in told.sentence
+    def test_whose_clock_it_is_is_reported(self) -> None:
+        result = judge_lag(lag(1000, is_append_time=True), DAILY, 2000)
+        assert result.by_brokers_clock
+        assert "by the broker's clock" in result.sentence
 
     def test_one_that_lacks_nothing_is_fine(self) -> None:
-        told = judged(None, 0)
-        assert told.level == Level.OK
-        assert told.sentence == "broker 2 is out of the ISR of t-0, and misses no record of its leader"
+        result = judged(None, 0)
+        assert result.level == Level.OK
+        assert result.sentence == "broker 2 is out of the ISR of t-0, and misses no record of its leader"
 
     @pytest.mark.parametrize(
         ("away", "words"),
@@ -103,20 +103,20 @@ class TestLags:
         ],
     )
     def test_where_nothing_tells_since_when_it_is_at_risk(self, away: Lag, words: str) -> None:
-        told = judge_lag(away, DAILY, DAY_MS * 99)
-        assert (told.level, told.since_ms) == (Level.AT_RISK, None)
-        assert words in told.sentence
+        result = judge_lag(away, DAILY, DAY_MS * 99)
+        assert (result.level, result.since_ms) == (Level.AT_RISK, None)
+        assert words in result.sentence
 
     def test_without_a_known_retention_nothing_is_too_late_for_certain(self) -> None:
-        told = judged(0, DAY_MS * 99, read_settings(None))
-        assert told.level == Level.AT_RISK
-        assert "the retention of tombstones and markers is unknown" in told.sentence
+        result = judged(0, DAY_MS * 99, read_settings(None))
+        assert result.level == Level.AT_RISK
+        assert "the retention of tombstones and markers is unknown" in result.sentence
 
-    def test_what_goes_first_of_what_it_lacks_is_said(self) -> None:
+    def test_what_goes_first_of_what_it_lacks_is_reported(self) -> None:
         away = Lag(2, TP, 5, (header(5, max_timestamp_ms=0), header(6, attributes=0x40, timestamp_base_ms=7_000)), None)
-        told = judge_lag(away, DAILY, 0)
-        assert told.at_stake == NextRemoval(6, TOMBSTONES, 7_000, is_stamped=True)
-        assert "the tombstones at offset 6 may be removed from 1970-01-01 00:00:07 UTC on" in told.sentence
+        result = judge_lag(away, DAILY, 0)
+        assert result.at_stake == NextRemoval(6, TOMBSTONES, 7_000, is_stamped=True)
+        assert "the tombstones at offset 6 may be removed from 1970-01-01 00:00:07 UTC on" in result.sentence
 
 
 class TestCopies:
@@ -135,15 +135,15 @@ class TestCopies:
     def test_the_whole_copy_has_to_fit_into_the_window(self, done: int, total: int, pace: float, level: Level) -> None:
         assert judge_copy(Copy(2, TP, BYTES, done, total, pace), SETTINGS).level == level
 
-    def test_how_long_it_takes_is_said(self) -> None:
-        told = judge_copy(Copy(2, TP, BYTES, 600, 1200, 10.0), SETTINGS)
-        assert told.left_s == pytest.approx(60)
-        assert "600 of 1200 bytes, about 60.0 s so far and 60.0 s to go; " in told.sentence
+    def test_how_long_it_takes_is_reported(self) -> None:
+        result = judge_copy(Copy(2, TP, BYTES, 600, 1200, 10.0), SETTINGS)
+        assert result.left_s == pytest.approx(60)
+        assert "600 of 1200 bytes, about 60.0 s so far and 60.0 s to go; " in result.sentence
 
     def test_one_that_stands_still_says_so(self) -> None:
-        told = judge_copy(Copy(2, TP, BYTES, 600, 1200, 0.0), SETTINGS)
-        assert told.left_s is None
-        assert "and it did not grow" in told.sentence
+        result = judge_copy(Copy(2, TP, BYTES, 600, 1200, 0.0), SETTINGS)
+        assert result.left_s is None
+        assert "and it did not grow" in result.sentence
 
 
 class TestStake:
@@ -172,28 +172,28 @@ LEADER = Held(10, 10, batches=tuple(written(n, NOW_MS - 130_000 + n * 1000) for 
 
 class TestClusters:
     def test_a_full_isr_is_fine(self) -> None:
-        told = exposed({1: FakeBroker({TP: [LEADER]}), 2: FakeBroker({TP: [LEADER]})})
-        (topic,) = told.topics
-        assert (told.level, topic.settings, topic.replicas, told.notes) == (Level.OK, SETTINGS, (), ())
+        verdict = exposed({1: FakeBroker({TP: [LEADER]}), 2: FakeBroker({TP: [LEADER]})})
+        (topic,) = verdict.topics
+        assert (verdict.level, topic.settings, topic.replicas, verdict.notes) == (Level.OK, SETTINGS, (), ())
         assert topic.sentence == ("t: every replica is in the ISR; tombstones and markers stay for at least 2.0 min")
 
     def test_a_replica_out_of_the_isr_lacks_what_its_leader_shows_from_its_log_end_on(self) -> None:
         behind = Held(4, 4, log_end=5, batches=LEADER.batches[:5])
-        told = exposed({1: FakeBroker({TP: [LEADER]}), 2: FakeBroker({TP: [behind]})}, isr=(1,))
-        ((one,),) = (topic.replicas for topic in told.topics)
+        verdict = exposed({1: FakeBroker({TP: [LEADER]}), 2: FakeBroker({TP: [behind]})}, isr=(1,))
+        ((one,),) = (topic.replicas for topic in verdict.topics)
         assert (one.broker, one.level, one.since_ms) == (2, Level.TOO_LATE, NOW_MS - 125_000)
 
     def test_a_broker_that_is_down_is_at_risk(self) -> None:
-        told = exposed({1: FakeBroker({TP: [LEADER]})}, absent=(2,))
-        ((one,),) = (topic.replicas for topic in told.topics)
+        verdict = exposed({1: FakeBroker({TP: [LEADER]})}, absent=(2,))
+        ((one,),) = (topic.replicas for topic in verdict.topics)
         assert (one.broker, one.level) == (2, Level.AT_RISK)
         assert "it is not registered with the cluster" in one.sentence
 
     def test_a_copy_is_measured_by_bytes(self) -> None:
         leader = FakeBroker({TP: [LEADER]}, adding={TP: [2]}, sizes={TP: 3000})
         added = FakeBroker({TP: [Held(3, 3)]}, sizes={TP: 300}, growth_bytes=30)
-        told = exposed({1: leader, 2: added}, isr=(1,))
-        ((one,),) = (topic.replicas for topic in told.topics)
+        verdict = exposed({1: leader, 2: added}, isr=(1,))
+        ((one,),) = (topic.replicas for topic in verdict.topics)
         assert (one.broker, one.level) == (2, Level.AT_RISK)
         assert one.left_s == pytest.approx((3000 - 360) / 10)
 
@@ -203,11 +203,11 @@ class TestClusters:
         ((one,),) = (topic.replicas for topic in exposed({1: leader, 2: added}, isr=(1,)).topics)
         assert one.left_s == pytest.approx(3 / (6 / 9))
 
-    def test_or_by_offsets_where_no_sizes_are_told(self) -> None:
+    def test_or_by_offsets_where_no_sizes_are_reported(self) -> None:
         leader = FakeBroker({TP: [LEADER]}, adding={TP: [2]})
         added = FakeBroker({TP: [*[Held(1, 1)] * 3, Held(4, 4)]})
-        told = exposed({1: leader, 2: added}, isr=(1,))
-        ((one,),) = (topic.replicas for topic in told.topics)
+        verdict = exposed({1: leader, 2: added}, isr=(1,))
+        ((one,),) = (topic.replicas for topic in verdict.topics)
         assert one.left_s == pytest.approx(6.0)
         assert f"4 of 10 {OFFSETS}" in one.sentence
 
@@ -216,8 +216,8 @@ class TestClusters:
         client = client_of(brokers, settings=COMPACTED)
         seen = prefilter(client)
         brokers[1].error = kafka.errors.ClusterAuthorizationFailedError.errno
-        told = exposure(client, prefiltered=seen)
-        assert told.notes == ("reassignments are unknown: ClusterAuthorizationFailedError",)
+        result = exposure(client, prefiltered=seen)
+        assert result.notes == ("reassignments are unknown: ClusterAuthorizationFailedError",)
 
     def test_a_topic_that_is_not_compacted_loses_no_tombstones(self) -> None:
         client = client_of({1: FakeBroker({TP: [LEADER]})}, settings={"cleanup.policy": "delete"}, absent=(2,))
@@ -242,33 +242,33 @@ def frozen(
 
 class TestFrozen:
     def test_a_replica_that_holds_open_what_was_decided_elsewhere_is_not_ok(self) -> None:
-        told = frozen(LEADER, HELD, LEADER, words=(replace(WORD, state="CompleteCommit"),))
-        ((one,),) = (topic.replicas for topic in told.topics)
-        assert (told.level, one.kind, one.broker) == (Level.TOO_LATE, Kind.FROZEN, 2)
+        verdict = frozen(LEADER, HELD, LEADER, words=(replace(WORD, state="CompleteCommit"),))
+        ((one,),) = (topic.replicas for topic in verdict.topics)
+        assert (verdict.level, one.kind, one.broker) == (Level.TOO_LATE, Kind.FROZEN, 2)
         assert one.sentence == (
             "broker 2 holds the transaction of producer 7 open from offset 4 of t-0, and brokers 1, 3 decided it; the"
             " coordinator of tx\\x1b[31m says CompleteCommit; read_committed consumers of broker 2 get nothing from"
             " offset 4 on (high watermark 10): `harness audit live` reads what is there"
         )
-        assert told.topics[0].sentence.startswith("t: 1 replica is frozen; every replica is in the ISR; tombstones")
+        assert verdict.topics[0].sentence.startswith("t: 1 replica is frozen; every replica is in the ISR; tombstones")
 
     def test_so_is_a_transaction_that_hangs_everywhere(self) -> None:
-        told = frozen(HELD, HELD, words=(replace(WORD, state="CompleteAbort"),))
-        assert [(one.kind, one.level) for one in told.topics[0].replicas] == [(Kind.FROZEN, Level.TOO_LATE)] * 2
-        assert told.topics[0].sentence.startswith("t: 2 replicas are frozen")
+        verdict = frozen(HELD, HELD, words=(replace(WORD, state="CompleteAbort"),))
+        assert [(one.kind, one.level) for one in verdict.topics[0].replicas] == [(Kind.FROZEN, Level.TOO_LATE)] * 2
+        assert verdict.topics[0].sentence.startswith("t: 2 replicas are frozen")
 
     def test_also_in_a_topic_that_is_not_compacted(self) -> None:
-        told = frozen(HELD, words=(replace(WORD, state="Dead"),), settings={"cleanup.policy": "delete"})
-        assert (told.level, told.topics[0].sentence) == (Level.TOO_LATE, "t: 1 replica is frozen; not compacted")
+        verdict = frozen(HELD, words=(replace(WORD, state="Dead"),), settings={"cleanup.policy": "delete"})
+        assert (verdict.level, verdict.topics[0].sentence) == (Level.TOO_LATE, "t: 1 replica is frozen; not compacted")
 
     def test_a_transaction_that_goes_on_is_fine(self) -> None:
-        told = frozen(HELD, HELD)
-        assert (told.level, told.topics[0].replicas, told.notes) == (Level.OK, (), ())
+        verdict = frozen(HELD, HELD)
+        assert (verdict.level, verdict.topics[0].replicas, verdict.notes) == (Level.OK, (), ())
 
     def test_unless_it_goes_on_for_longer_than_it_may(self) -> None:
         began_ms = NOW_MS - 960_100
-        told = frozen(HELD, words=(replace(WORD, start_time_ms=began_ms),))
-        (one,) = told.topics[0].replicas
+        verdict = frozen(HELD, words=(replace(WORD, start_time_ms=began_ms),))
+        (one,) = verdict.topics[0].replicas
         assert (one.kind, one.level, one.since_ms) == (Kind.FROZEN, Level.AT_RISK, began_ms)
         assert "(16.0 min ago, by its coordinator's clock), and a transaction is aborted after 15.0 min" in one.sentence
 
@@ -280,15 +280,15 @@ class TestFrozen:
     @pytest.mark.parametrize(("age_ms", "level"), [(900_000, Level.OK), (970_000, Level.AT_RISK)])
     def test_where_no_coordinator_tells_its_record_does(self, age_ms: int, level: Level) -> None:
         old = tuple(written(n, NOW_MS - age_ms) for n in range(10))
-        told = frozen(replace(HELD, batches=old), words=())
-        assert told.level == level
-        assert told.notes == (NOTHING_SEEN,)
+        verdict = frozen(replace(HELD, batches=old), words=())
+        assert verdict.level == level
+        assert verdict.notes == (NOTHING_SEEN,)
 
     def test_one_that_is_too_far_behind_to_tell_is_a_note(self) -> None:
         behind = Held(6, 4, log_end=6, open=(OPEN,), batches=LEADER.batches[:6])
-        told = frozen(LEADER, behind, words=(replace(WORD, state="CompleteCommit"),))
-        assert told.level == Level.OK
-        (note,) = told.notes
+        verdict = frozen(LEADER, behind, words=(replace(WORD, state="CompleteCommit"),))
+        assert verdict.level == Level.OK
+        (note,) = verdict.notes
         assert note.endswith("too far behind to tell")
 
 
@@ -298,11 +298,11 @@ def printed(table: Table, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_it_can_be_printed_and_is_json(capsys: pytest.CaptureFixture[str]) -> None:
-    told = exposed({1: FakeBroker({TP: [LEADER]})}, absent=(2,))
-    text = printed(exposure_table(told), capsys)
+    verdict = exposed({1: FakeBroker({TP: [LEADER]})}, absent=(2,))
+    text = printed(exposure_table(verdict), capsys)
     assert "at risk" in text
     assert "(it is not registered with the cluster)" in text
-    parsed = json.loads(json.dumps(exposure_json(told)))
+    parsed = json.loads(json.dumps(exposure_json(verdict)))
     assert parsed["level"] == parsed["topics"][0]["replicas"][0]["level"] == "at risk"
     assert parsed["topics"][0]["settings"]["delete_retention_ms"] == 100_000
 
@@ -310,8 +310,8 @@ def test_it_can_be_printed_and_is_json(capsys: pytest.CaptureFixture[str]) -> No
 def test_so_can_what_the_prefilter_says(capsys: pytest.CaptureFixture[str]) -> None:
     held = Held(20, 10, open=(OpenTransaction(7, 3, 10),))
     client = client_of({1: FakeBroker({TP: [Held(20, 20)]}), 2: FakeBroker({TP: [held]})})
-    told = prefilter(client)
-    assert "producer 7 from 10" in printed(replica_table(told.statuses), capsys)
-    parsed = json.loads(json.dumps(prefiltered_json(told)))
+    filtered = prefilter(client)
+    assert "producer 7 from 10" in printed(replica_table(filtered.statuses), capsys)
+    parsed = json.loads(json.dumps(prefiltered_json(filtered)))
     assert [one["broker"] for one in parsed["suspicions"]] == [2]
     assert parsed["replicas"][1]["open"] == [{"producer_id": 7, "producer_epoch": 3, "first_offset": 10}]

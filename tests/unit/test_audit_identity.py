@@ -94,9 +94,9 @@ def test_a_node_under_another_id(two: dict[int, list[Path]], lines: tuple[str, .
 
 def test_a_node_under_two_ids(two: dict[int, list[Path]]) -> None:
     path = write_ids(two[2][0], "version=1", "node.id=1", "cluster.id=literal")
-    told = refusal(two)
-    assert f"{two[1][0] / META_PROPERTIES} says node.id=1 and was given for broker 1; " in told
-    assert f"{path} says node.id=1 and was given for broker 2; give {two[2][0]} with --broker 1=…" in told
+    message = refusal(two)
+    assert f"{two[1][0] / META_PROPERTIES} says node.id=1 and was given for broker 1; " in message
+    assert f"{path} says node.id=1 and was given for broker 2; give {two[2][0]} with --broker 1=…" in message
 
 
 def test_a_node_id_of_the_other_version_does_not_count(two: dict[int, list[Path]]) -> None:
@@ -107,8 +107,8 @@ def test_a_node_id_of_the_other_version_does_not_count(two: dict[int, list[Path]
 
 def test_partition_folders_of_another_broker(two: dict[int, list[Path]]) -> None:
     """Given bare, they still lie in a log directory that says whose they are."""
-    told = refusal({1: [two[1][0] / "t-0"], 3: [two[2][0] / "t-0"]})
-    assert f"{two[2][0] / META_PROPERTIES} says node.id=2 and was given for broker 3" in told
+    message = refusal({1: [two[1][0] / "t-0"], 3: [two[2][0] / "t-0"]})
+    assert f"{two[2][0] / META_PROPERTIES} says node.id=2 and was given for broker 3" in message
 
 
 def test_two_clusters(two: dict[int, list[Path]]) -> None:
@@ -138,15 +138,15 @@ def test_copies_of_one_log_directory(two: dict[int, list[Path]]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "expected"),
     [
         (("version=2", "node.id=1"), "has version=2; known versions are 0, 1"),
         (("version=1", "node.id=one"), "says node.id=one, which is not the id of a broker"),
         (("version=1", "node.id=\\uXYZ"), "cannot be read: "),
     ],
 )
-def test_ids_that_cannot_be_read(two: dict[int, list[Path]], lines: tuple[str, ...], said: str) -> None:
-    assert f"broker 1: {write_ids(two[1][0], *lines)} {said}" in refusal(two)
+def test_ids_that_cannot_be_read(two: dict[int, list[Path]], lines: tuple[str, ...], expected: str) -> None:
+    assert f"broker 1: {write_ids(two[1][0], *lines)} {expected}" in refusal(two)
 
 
 def test_bare_folders_are_noted_once_for_each_broker(tmp_path: Path) -> None:

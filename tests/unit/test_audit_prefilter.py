@@ -40,15 +40,15 @@ def filtered_of(brokers: dict[int, FakeBroker], absent: tuple[int, ...] = ()) ->
     return prefilter(client_of(brokers, absent=absent))
 
 
-def test_a_quiet_cluster_is_looked_at_and_nothing_is_said() -> None:
-    told = filtered({1: [PAST], 2: [PAST], 3: [PAST]})
-    assert (told.suspicions, told.notes) == ((), ())
-    assert told.statuses.replicas[2, TP].log_end == 20
+def test_a_quiet_cluster_is_looked_at_and_nothing_is_reported() -> None:
+    result = filtered({1: [PAST], 2: [PAST], 3: [PAST]})
+    assert (result.suspicions, result.notes) == ((), ())
+    assert result.statuses.replicas[2, TP].log_end == 20
 
 
 def test_a_transaction_that_others_decided_is_stuck() -> None:
-    told = filtered({1: [PAST], 2: [HOLDS], 3: [PAST]}, (replace(WORD, state="CompleteCommit"),))
-    (found,) = told.suspicions
+    result = filtered({1: [PAST], 2: [HOLDS], 3: [PAST]}, (replace(WORD, state="CompleteCommit"),))
+    (found,) = result.suspicions
     assert (found.anomaly, found.broker, found.offset, found.decided_on) == (STUCK_LSO, 2, FIRST, (1, 3))
     assert found.transaction == OPEN[0]
     assert "broker 2 holds the transaction of producer 7 open from offset 10 of t-0" in found.explanation
@@ -73,9 +73,9 @@ def test_a_follower_that_stays_stuck_once_it_has_caught_up_is() -> None:
 
 
 def test_a_follower_that_never_catches_up_is_named_and_not_suspected() -> None:
-    told = filtered({1: [PAST], 2: [replace(HOLDS, high_watermark=12)]}, (replace(WORD, state="CompleteCommit"),))
-    assert told.suspicions == ()
-    (note,) = told.notes
+    result = filtered({1: [PAST], 2: [replace(HOLDS, high_watermark=12)]}, (replace(WORD, state="CompleteCommit"),))
+    assert result.suspicions == ()
+    (note,) = result.notes
     assert "broker 2 holds the transaction" in note
     assert note.endswith("too far behind to tell")
 
@@ -107,18 +107,18 @@ def test_a_transaction_that_goes_on_or_is_being_ended_is_not_suspicious(state: s
 def test_a_transaction_that_is_open_everywhere_and_over_for_its_coordinator_hangs(
     word: TransactionDescription, words: str
 ) -> None:
-    told = filtered({1: [HOLDS], 2: [HOLDS]}, (word,))
-    assert [(one.anomaly, one.broker) for one in told.suspicions] == [
+    result = filtered({1: [HOLDS], 2: [HOLDS]}, (word,))
+    assert [(one.anomaly, one.broker) for one in result.suspicions] == [
         (HANGING_TRANSACTION, 1),
         (HANGING_TRANSACTION, 2),
     ]
-    assert words in told.suspicions[0].explanation
+    assert words in result.suspicions[0].explanation
 
 
 def test_a_transaction_that_ends_while_it_is_looked_at_does_not_hang() -> None:
     ended = replace(PAST, high_watermark=21, last_stable_offset=21)
-    told = filtered({1: [HOLDS, ended], 2: [HOLDS, HOLDS, ended]}, (replace(WORD, state="CompleteCommit"),))
-    assert told.suspicions == ()
+    result = filtered({1: [HOLDS, ended], 2: [HOLDS, HOLDS, ended]}, (replace(WORD, state="CompleteCommit"),))
+    assert result.suspicions == ()
 
 
 def test_a_transaction_that_began_after_the_coordinators_were_asked_does_not_hang() -> None:
@@ -126,26 +126,26 @@ def test_a_transaction_that_began_after_the_coordinators_were_asked_does_not_han
 
 
 def test_a_coordinator_that_does_not_tell_may_know_better() -> None:
-    told = filtered({1: [HOLDS], 2: [HOLDS]}, error=kafka.errors.CoordinatorLoadInProgressError.errno)
-    assert told.suspicions == ()
-    assert any("broker 1 does not list transactions: CoordinatorLoadInProgressError" in note for note in told.notes)
+    result = filtered({1: [HOLDS], 2: [HOLDS]}, error=kafka.errors.CoordinatorLoadInProgressError.errno)
+    assert result.suspicions == ()
+    assert any("broker 1 does not list transactions: CoordinatorLoadInProgressError" in note for note in result.notes)
 
 
 def test_a_coordinator_that_nobody_leads_may_know_better() -> None:
     another = (replace(WORD, producer_id=99),)
-    told = filtered({1: [HOLDS], 2: [HOLDS]}, another, coordinators=(1, -1))
-    assert told.suspicions == ()
-    assert told.notes == ("partition 1 of __transaction_state has no leader",)
+    result = filtered({1: [HOLDS], 2: [HOLDS]}, another, coordinators=(1, -1))
+    assert result.suspicions == ()
+    assert result.notes == ("partition 1 of __transaction_state has no leader",)
     assert len(filtered({1: [HOLDS], 2: [HOLDS]}, another, coordinators=(1, 2)).suspicions) == 2
 
 
 def test_a_user_who_sees_no_transactional_ids_suspects_nobody_for_it() -> None:
-    told = filtered({1: [HOLDS], 2: [HOLDS]})
-    assert told.suspicions == ()
-    assert told.notes == (NOTHING_SEEN,)
+    result = filtered({1: [HOLDS], 2: [HOLDS]})
+    assert result.suspicions == ()
+    assert result.notes == (NOTHING_SEEN,)
 
 
-def test_what_is_open_on_a_follower_alone_is_told_by_the_coordinator() -> None:
+def test_what_is_open_on_a_follower_alone_is_reported_by_the_coordinator() -> None:
     """Where retention has taken its offset from the leader, nobody else is left to compare with."""
     leader = Held(20, 20, log_start=15)
     (found,) = filtered({1: [leader], 2: [HOLDS]}, (replace(WORD, state="CompleteCommit"),)).suspicions
@@ -153,11 +153,11 @@ def test_what_is_open_on_a_follower_alone_is_told_by_the_coordinator() -> None:
 
 
 def test_brokers_that_are_down_are_named() -> None:
-    told = filtered({1: [PAST], 2: [PAST]}, absent=(3,))
-    assert told.notes == ("broker 3 does not answer: it is not registered with the cluster",)
+    result = filtered({1: [PAST], 2: [PAST]}, absent=(3,))
+    assert result.notes == ("broker 3 does not answer: it is not registered with the cluster",)
 
 
-def test_a_user_who_may_not_read_is_told_so() -> None:
+def test_a_user_who_may_not_read_is_reported() -> None:
     with pytest.raises(UsageError, match="may not read topic t: an audit needs Describe and Read"):
         filtered({1: [PAST]}, error=kafka.errors.TopicAuthorizationFailedError.errno)
 
@@ -169,11 +169,11 @@ class TestRedpanda:
         return {1: FakeBroker({TP: [PAST]}), 2: FakeBroker({TP: list(follower)}, is_redpanda_follower=True)}
 
     def test_a_follower_is_looked_at_where_the_leader_starts(self) -> None:
-        told = filtered_of(self.brokers(PAST))
-        assert told.suspicions == ()
-        look = told.statuses.replicas[2, TP]
+        result = filtered_of(self.brokers(PAST))
+        assert result.suspicions == ()
+        look = result.statuses.replicas[2, TP]
         assert (look.high_watermark, look.log_end, look.open) == (20, None, None)
-        (note,) = told.notes
+        (note,) = result.notes
         assert note.startswith("broker 2 did not list the open transactions")
 
     def test_a_last_stable_offset_that_stays_behind_is_suspicious(self) -> None:
@@ -186,6 +186,6 @@ class TestRedpanda:
         assert filtered_of(self.brokers(lags, lags, lags, lags, PAST)).suspicions == ()
 
     def test_one_whose_replica_is_behind_is_named(self) -> None:
-        told = filtered_of(self.brokers(Held(12, FIRST)))
-        assert told.suspicions == ()
-        assert any("too far behind" in note for note in told.notes)
+        result = filtered_of(self.brokers(Held(12, FIRST)))
+        assert result.suspicions == ()
+        assert any("too far behind" in note for note in result.notes)

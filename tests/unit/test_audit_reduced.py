@@ -41,7 +41,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Said:
+class Results:
     """Broker, offset and key (None: batches without their records) of what is left, how many keys are not, verdicts."""
 
     few: set[tuple[int, int, str | None]]
@@ -75,9 +75,11 @@ def _many(top: Path) -> Copies:
     return find_copies(write_copies(top, copy(1, *log(1)), copy(2, *log(2))), ["t"], "many")
 
 
-def said_of(given: Given, reduce_one: Callable[[Copies], Reduced], judge: Callable[[Reduced], dict[str, Any]]) -> Said:
+def said_of(
+    given: Given, reduce_one: Callable[[Copies], Reduced], judge: Callable[[Reduced], dict[str, Any]]
+) -> Results:
     few, many = reduce_one(given.few), reduce_one(given.many)
-    return Said(
+    return Results(
         _left(few),
         _left(many),
         list(many.left_out.values()),
@@ -93,28 +95,28 @@ def _left(reduced: Reduced) -> set[tuple[int, int, str | None]]:
 
 
 @pytest.fixture(scope="module")
-def said(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Said:
+def results(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Results:
     def reduce_one(copies: Copies) -> Reduced:
         return reduce_copies(spark, [copies], tasks=2)
 
     return said_of(given(tmp_path_factory.mktemp("copies")), reduce_one, judge_reduced)
 
 
-def test_what_is_in_doubt_is_left_and_no_more(said: Said) -> None:
+def test_what_is_in_doubt_is_left_and_no_more(results: Results) -> None:
     differing = {(2, 0, "K"), (1, 9, "K"), (1, 7, "E"), (2, 7, "E")}
     markers = {(2, 8, None)}
     still_open = {(1, 6, None), (2, 6, None), (1, BOUND, None)}
-    assert said.few == differing | markers | still_open
+    assert results.few == differing | markers | still_open
 
 
-def test_keys_that_differ_first_are_judged_by_all_their_records(said: Said) -> None:
+def test_keys_that_differ_first_are_judged_by_all_their_records(results: Results) -> None:
     alive = {(1 if at % 2 else 2, at, f"k{at}") for at in range(KEYS_A_BUCKET)}
     deleted = {(2 if at % 2 else 1, KEYS + at, f"k{at}") for at in range(KEYS_A_BUCKET)}
-    assert said.many == alive | deleted
-    assert {found["anomaly"] for found in said.verdict["findings"]} == {"tombstone-divergence"}
-    assert {found["key"]["text"] for found in said.verdict["findings"]} == {f"k{at}" for at in range(KEYS_A_BUCKET)}
+    assert results.many == alive | deleted
+    assert {found["anomaly"] for found in results.verdict["findings"]} == {"tombstone-divergence"}
+    assert {found["key"]["text"] for found in results.verdict["findings"]} == {f"k{at}" for at in range(KEYS_A_BUCKET)}
 
 
-def test_the_others_are_counted(said: Said) -> None:
-    assert said.left_out == [TOO_MANY]
-    assert f"t-0: {TOO_MANY} more keys may differ, and were not compared one by one" in said.verdict["notes"]
+def test_the_others_are_counted(results: Results) -> None:
+    assert results.left_out == [TOO_MANY]
+    assert f"t-0: {TOO_MANY} more keys may differ, and were not compared one by one" in results.verdict["notes"]

@@ -45,9 +45,9 @@ def test_what_agrees_is_read_once() -> None:
 
 def test_what_is_found_twice_is_reported_as_it_was_seen_last() -> None:
     script = Script(reading(row(A, 1), row(A, 5)), reading(row(A, 1, log_end=7)))
-    told = repeated(script)
-    assert told.rows["stuck_lso"] == [row(A, 1, log_end=7)]
-    assert told.unknown == {}
+    result = repeated(script)
+    assert result.rows["stuck_lso"] == [row(A, 1, log_end=7)]
+    assert result.unknown == {}
     assert script.asked == [None, {A}]
 
 
@@ -59,9 +59,9 @@ def test_what_is_found_once_is_not_reported() -> None:
 
 def test_what_moves_on_is_unknown_after_so_many_readings() -> None:
     script = Script(*(reading(row(A, number)) for number in range(ROUNDS)))
-    told = repeated(script)
-    assert told.rows["stuck_lso"] == []
-    assert told.unknown == {A: (CHANGING,)}
+    result = repeated(script)
+    assert result.rows["stuck_lso"] == []
+    assert result.unknown == {A: (CHANGING,)}
     assert script.readings == []
 
 
@@ -74,13 +74,13 @@ def test_only_partitions_in_doubt_are_read_again_and_the_others_stay_as_they_are
     replicas = [row(A, 0), row(B, 0)]
     first = reading(row(A, 1), replicas=replicas, unknown={A: ("busy",), B: ("busy",)})
     script = Script(first, reading(row(A, 1), replicas=[row(A, 9)]))
-    told = repeated(script)
-    assert told.rows["replicas"] == [row(B, 0), row(A, 9)]
-    assert told.unknown == {B: ("busy",)}
+    result = repeated(script)
+    assert result.rows["replicas"] == [row(B, 0), row(A, 9)]
+    assert result.unknown == {B: ("busy",)}
     assert script.asked == [None, {A}]
 
 
-def test_a_doubt_that_goes_away_is_forgotten_and_one_that_stays_is_told() -> None:
+def test_a_doubt_that_goes_away_is_forgotten_and_one_that_stays_is_reported() -> None:
     doubts = [row(A, 0, reason="?"), row(B, 0, reason="?")]
     script = Script(reading(doubts=doubts), reading(doubts=doubts[1:]), reading(doubts=doubts[1:]))
     assert repeated(script).rows["doubts"] == doubts[1:]

@@ -53,14 +53,14 @@ def stored(tmp_path: Path, broker: int = 1) -> dict[str, bytes]:
 
 def state(tmp_path: Path, broker: int = 1) -> dict[str, Any]:
     path = tmp_path / "fetched" / str(broker) / "after-rejoin" / "t-0" / "state.json"
-    told: dict[str, Any] = json.loads(path.read_text())
-    return told
+    content: dict[str, Any] = json.loads(path.read_text())
+    return content
 
 
 def test_a_replica_is_read_in_pieces_of_bounded_size(tmp_path: Path) -> None:
     broker = FakeBroker({TP: [WHOLE]}, answer_bytes=2 * len(BATCHES[0]))
-    told = read(tmp_path, {1: broker}, piece_bytes=5 * len(BATCHES[0]))
-    assert told.failures == {}
+    result = read(tmp_path, {1: broker}, piece_bytes=5 * len(BATCHES[0]))
+    assert result.failures == {}
     pieces = stored(tmp_path)
     assert list(pieces) == [f"{0:020}.log", f"{4:020}.log", f"{8:020}.log"]
     assert b"".join(pieces.values()) == b"".join(BATCHES)
@@ -88,9 +88,9 @@ def test_what_is_undecided_is_read_too_and_aborted_transactions_are_those_below_
 
 def test_what_is_appended_meanwhile_is_read_in_another_turn(tmp_path: Path) -> None:
     early = Held(4, 4, batches=BATCHES[:4])
-    told = read(tmp_path, {1: FakeBroker({TP: [early, WHOLE]})})
+    result = read(tmp_path, {1: FakeBroker({TP: [early, WHOLE]})})
     assert b"".join(stored(tmp_path).values()) == b"".join(BATCHES)
-    assert told.readings[1, TP].is_settled
+    assert result.readings[1, TP].is_settled
 
 
 def test_a_transaction_that_was_undecided_when_it_was_read_is_among_the_aborted_ones_later(tmp_path: Path) -> None:
@@ -103,17 +103,17 @@ def test_a_transaction_that_was_undecided_when_it_was_read_is_among_the_aborted_
 
 def test_a_producer_that_never_pauses_does_not_keep_the_reader_for_ever(tmp_path: Path) -> None:
     growing = [Held(n, n, batches=BATCHES[:n]) for n in range(1, 11)]
-    told = read(tmp_path, {1: FakeBroker({TP: growing})})
-    assert not told.readings[1, TP].is_settled
-    assert told.readings[1, TP].read_to == TURNS
+    result = read(tmp_path, {1: FakeBroker({TP: growing})})
+    assert not result.readings[1, TP].is_settled
+    assert result.readings[1, TP].read_to == TURNS
     assert state(tmp_path)["settled"] is False
 
 
 def test_gaps_are_passed(tmp_path: Path) -> None:
     held = Held(10, 10, log_start=2, batches=(batch(3), batch(6, 7)))
-    told = read(tmp_path, {1: FakeBroker({TP: [held]})})
+    result = read(tmp_path, {1: FakeBroker({TP: [held]})})
     assert b"".join(stored(tmp_path).values()) == batch(3) + batch(6, 7)
-    reading = told.readings[1, TP]
+    reading = result.readings[1, TP]
     assert (reading.read_from, reading.read_to, reading.is_settled) == (2, 10, True)
 
 
@@ -124,8 +124,8 @@ def test_retention_may_take_what_was_to_be_read_next(tmp_path: Path) -> None:
     looks = replica_statuses(client)
     broker.now[TP] = moved
     broker.states[TP] = [moved]
-    told = spool(client, looks, RunFolder(tmp_path), SpoolOptions())
-    assert told.failures == {}
+    result = spool(client, looks, RunFolder(tmp_path), SpoolOptions())
+    assert result.failures == {}
     assert list(stored(tmp_path)) == [f"{6:020}.log"]
 
 
@@ -135,16 +135,16 @@ def test_a_replica_that_was_cut_back_is_a_failure_and_leaves_nothing(tmp_path: P
     looks = replica_statuses(client)
     broker.now[TP] = Held(4, 4, batches=BATCHES[:4])
     broker.states[TP] = [broker.now[TP]]
-    told = spool(client, looks, RunFolder(tmp_path), SpoolOptions(spans={TP: Span(6)}))
-    assert told.failures == {(1, TP): "t-0 was truncated below offset 6 while it was read"}
+    result = spool(client, looks, RunFolder(tmp_path), SpoolOptions(spans={TP: Span(6)}))
+    assert result.failures == {(1, TP): "t-0 was truncated below offset 6 while it was read"}
     assert stored(tmp_path) == {}
 
 
 def test_a_span_is_read_in_whole_batches(tmp_path: Path) -> None:
     held = Held(10, 10, batches=(batch(0, 1), batch(2, 3, 4), batch(5, 6), batch(7, 8, 9)))
-    told = read(tmp_path, {1: FakeBroker({TP: [held]})}, spans={TP: Span(3, 6)})
+    result = read(tmp_path, {1: FakeBroker({TP: [held]})}, spans={TP: Span(3, 6)})
     assert b"".join(stored(tmp_path).values()) == batch(2, 3, 4) + batch(5, 6)
-    assert (told.readings[1, TP].read_from, told.readings[1, TP].read_to) == (3, 7)
+    assert (result.readings[1, TP].read_from, result.readings[1, TP].read_to) == (3, 7)
 
 
 def test_spans_are_what_the_leader_says_of_times() -> None:
@@ -164,43 +164,43 @@ def test_a_leader_that_does_not_tell_times_is_an_error() -> None:
 
 def test_a_broker_that_goes_away_is_named_and_the_others_are_read(tmp_path: Path) -> None:
     brokers = {1: FakeBroker({TP: [WHOLE]}), 2: FakeBroker({TP: [WHOLE]}, dies_after=7)}
-    told = read(tmp_path, brokers)
-    assert told.readings.keys() == {(1, TP)}
-    assert told.failures == {(2, TP): "gone"}
+    result = read(tmp_path, brokers)
+    assert result.readings.keys() == {(1, TP)}
+    assert result.failures == {(2, TP): "gone"}
     assert stored(tmp_path, 2) == {}
 
 
 def test_brokers_that_were_not_seen_are_failures(tmp_path: Path) -> None:
     client = client_of({1: FakeBroker({TP: [WHOLE]})}, absent=(3,))
     looks = replica_statuses(client)
-    told = spool(client, looks, RunFolder(tmp_path), SpoolOptions())
-    assert told.failures == {(3, TP): "it is not registered with the cluster"}
+    result = spool(client, looks, RunFolder(tmp_path), SpoolOptions())
+    assert result.failures == {(3, TP): "it is not registered with the cluster"}
 
 
 def test_single_replicas_are_read_again_elsewhere(tmp_path: Path) -> None:
     brokers = {number: FakeBroker({TP: [WHOLE]}) for number in (1, 2)}
     client = client_of(brokers)
     looks = replica_statuses(client)
-    told = spool(client, looks, RunFolder(tmp_path / "again"), SpoolOptions(), [(2, TP)])
-    assert told.readings.keys() == {(2, TP)}
+    result = spool(client, looks, RunFolder(tmp_path / "again"), SpoolOptions(), [(2, TP)])
+    assert result.readings.keys() == {(2, TP)}
     assert stored(tmp_path / "again") == {}
     with pytest.raises(HarnessError, match="holds a replica already"):
         Pieces(tmp_path / "again" / "fetched" / "2" / "after-rejoin" / "t-0")
 
 
-def test_progress_is_told_in_bytes_where_brokers_tell_sizes(tmp_path: Path) -> None:
+def test_progress_is_reported_in_bytes_where_brokers_tell_sizes(tmp_path: Path) -> None:
     total = sum(map(len, BATCHES))
-    told: list[tuple[float, int]] = []
+    messages: list[tuple[float, int]] = []
     broker = FakeBroker({TP: [WHOLE]}, sizes={TP: total}, answer_bytes=total // 2)
-    read(tmp_path, {1: broker}, on_progress=lambda *done: told.append(done))
-    assert told == [(0.5, total // 2), (1.0, total)]
+    read(tmp_path, {1: broker}, on_progress=lambda *done: messages.append(done))
+    assert messages == [(0.5, total // 2), (1.0, total)]
 
 
-def test_progress_is_told_in_offsets_where_they_do_not(tmp_path: Path) -> None:
-    told: list[tuple[float, int]] = []
+def test_progress_is_reported_in_offsets_where_they_do_not(tmp_path: Path) -> None:
+    messages: list[tuple[float, int]] = []
     broker = FakeBroker({TP: [WHOLE]}, answer_bytes=5 * len(BATCHES[0]))
-    read(tmp_path, {1: broker}, on_progress=lambda *done: told.append(done))
-    assert told == [(0.5, 5 * len(BATCHES[0])), (1.0, 10 * len(BATCHES[0]))]
+    read(tmp_path, {1: broker}, on_progress=lambda *done: messages.append(done))
+    assert messages == [(0.5, 5 * len(BATCHES[0])), (1.0, 10 * len(BATCHES[0]))]
 
 
 def test_a_disk_that_is_too_small_is_found_before_anything_is_read(tmp_path: Path) -> None:
@@ -223,8 +223,8 @@ class TestRedpanda:
 
     def test_a_follower_is_read_to_its_high_watermark(self, tmp_path: Path) -> None:
         follower = FakeBroker({TP: [WHOLE]}, is_redpanda_follower=True)
-        told = read(tmp_path, {1: FakeBroker({TP: [WHOLE]}), 2: follower})
-        assert told.failures == {}
+        result = read(tmp_path, {1: FakeBroker({TP: [WHOLE]}), 2: follower})
+        assert result.failures == {}
         assert b"".join(stored(tmp_path, 2).values()) == b"".join(BATCHES)
         assert (state(tmp_path, 2)["open"], state(tmp_path, 2)["settled"]) == (None, True)
         assert all(request.rack_id == "x" for request in follower.named("Fetch"))
@@ -297,10 +297,10 @@ def test_fetch_is_asked_for_in_a_version_that_names_topics(spoken: tuple[int, in
 
 
 def test_a_broker_without_such_a_version_is_refused(tmp_path: Path) -> None:
-    told = read(tmp_path, {1: FakeBroker({TP: [WHOLE]}, fetch_versions=(13, 17))})
-    assert "supports no version of Fetch that names topics" in told.failures[1, TP]
+    result = read(tmp_path, {1: FakeBroker({TP: [WHOLE]}, fetch_versions=(13, 17))})
+    assert "supports no version of Fetch that names topics" in result.failures[1, TP]
 
 
 def test_a_replica_that_is_not_served_is_a_failure(tmp_path: Path) -> None:
-    told = read(tmp_path, {1: FakeBroker({TP: [WHOLE]}), 2: FakeBroker({TP: [WHOLE]}, error=NOT_LEADER)})
-    assert told.failures == {(2, TP): "NotLeaderForPartitionError"}
+    result = read(tmp_path, {1: FakeBroker({TP: [WHOLE]}), 2: FakeBroker({TP: [WHOLE]}, error=NOT_LEADER)})
+    assert result.failures == {(2, TP): "NotLeaderForPartitionError"}

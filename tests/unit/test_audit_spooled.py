@@ -85,7 +85,7 @@ CASES = {
         held(3, *STUCK), held(3, *STUCK, **OPEN), "unknown", "broker 1: the broker says that producer 5 has no open"
     ),
     "words-about-more": Case(held(3, *WHOLE), growing(held(3, *WHOLE, **OPEN)), "clean", "agree"),
-    "hidden-by-the-told-list": Case(
+    "hidden-by-the-aborted-list": Case(
         held(5, *TWO_ENDS, aborted=((P, 2),)),
         held(5, *TWO_ENDS[2:], aborted=((P, 0),)),
         "anomaly",
@@ -99,13 +99,13 @@ CASES = {
         "unknown",
         "broker 2: it counts what producer 5 wrote from offset 0 to 3 as aborted, broker 1 only from 2 on",
     ),
-    "aborted-and-not-told": Case(
+    "aborted-and-not-listed": Case(
         held(5, *TWO_ENDS, aborted=((P, 2),)),
         held(5, *TWO_ENDS),
         "unknown",
         "the broker does not have the batch at offset 2 among aborted transactions",
     ),
-    "aborted-and-not-yet-to-be-told": Case(
+    "aborted-and-not-yet-to-be-listed": Case(
         held(5, *TWO_ENDS, aborted=((P, 2),)), held(5, *TWO_ENDS, last_stable_offset=2), "clean", "agree"
     ),
     "aborted-twice": Case(
@@ -175,8 +175,8 @@ def spooled(name: str, case: Case, folder: RunFolder) -> Copies:
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_was_read_is_judged(verdicts: dict[str, dict[str, Any]], name: str) -> None:
-    case, said = CASES[name], verdicts[name]
-    assert said["checker_errors"] == {}
-    assert (said["verdict"], case.reason in said["reason"]) == (case.verdict, True), said["reason"]
-    found = [(one["anomaly"], one["broker"], one["offset"], one["effect"]) for one in said["findings"]]
+    case, actual = CASES[name], verdicts[name]
+    assert actual["checker_errors"] == {}
+    assert (actual["verdict"], case.reason in actual["reason"]) == (case.verdict, True), actual["reason"]
+    found = [(one["anomaly"], one["broker"], one["offset"], one["effect"]) for one in actual["findings"]]
     assert found[:1] == ([] if case.finding is None else [(*case.finding, case.effect)])

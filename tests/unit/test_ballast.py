@@ -60,7 +60,7 @@ def test_it_is_written_plainly_and_belongs_to_the_outage(tmp_path: Path) -> None
     with closing(History(tmp_path / "history.jsonl", TickingClock())) as history:
         write_ballast(PARTITIONS, FAST, 1, library.make, history)
     with closing(History(tmp_path / "history.jsonl", TickingClock(), resumed=True)) as history:
-        told = {(event["part"], event["phase"], event.get("transactional_id")) for event in history.past}
+        actual = {(event["part"], event["phase"], event.get("transactional_id")) for event in history.past}
         ends = [event["type"] for event in history.past]
-    assert told == {("ballast", "outage", None)}
+    assert actual == {("ballast", "outage", None)}
     assert ends.count("ok") == ends.count("invoke")

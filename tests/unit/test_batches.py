@@ -341,7 +341,7 @@ def test_impossible_headers(at: int, new: bytes, reason: str) -> None:
     assert (str(error), error.cut) == (f"{SOURCE} at byte 78: {reason}", False)
 
 
-def test_entries_of_older_formats_are_told_and_skipped() -> None:
+def test_entries_of_older_formats_are_reported_and_skipped() -> None:
     old = [old_entry(3, 0), old_entry(9, 1, b"", b"")]
     new = encode_batch(base_offset=10, records=[Record(10, 0, b"k", b"v")])
     data = b"".join([*old, new])

@@ -154,11 +154,11 @@ def test_a_copy_of_what_is_wrong_over_what_is_right_is_harmful(tmp_path: Path, l
     carried_out = read_replica(replica(tmp_path / "2", DELETE, end(2, commit=True)))
     truth = compare(clients(ABORTED), {(1, TP): right, (2, TP): carried_out, (3, TP): right})
     plan = {"partitions": [{"topic": "t", "partition": 0, "replicas": [leader]}]}
-    told = finding(3, commands=["kafka-configs.sh …", f"echo '{json.dumps(plan)}' > without.json"])
-    assert tally(truth, audited([told])).counts["harmful copies"] == harmful
+    result = finding(3, commands=["kafka-configs.sh …", f"echo '{json.dumps(plan)}' > without.json"])
+    assert tally(truth, audited([result])).counts["harmful copies"] == harmful
 
 
-def test_a_missed_marker_that_said_the_same_is_right_by_luck(tmp_path: Path) -> None:
+def test_a_missed_marker_that_agrees_is_right_by_luck(tmp_path: Path) -> None:
     """Two transactions of a client end by the marker of the second one, and both were committed."""
     log = clients(COMMITTED)
     log.writes[3], log.transactions[10] = Write(3, *TP, "o", False, 10, 3), Transaction(10, "id", COMMITTED)

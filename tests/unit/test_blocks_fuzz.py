@@ -130,19 +130,19 @@ import json, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]),) * 2)
 from harness.brokers.segments.batches import CorruptLogError
 from harness.brokers.segments.blocks import iter_blocks, unpack
-said = []
+errors = []
 for path in sys.argv[2:]:
     try:
         with open(path, "rb") as file:
             for block in iter_blocks(file, source=path):
                 for records in unpack(block):
                     pass
-        said.append(None)
+        errors.append(None)
     except CorruptLogError as error:
-        said.append(str(error))
+        errors.append(str(error))
 with open("/proc/self/status") as file:
     (peak,) = (line for line in file if line.startswith("VmHWM:"))
-print(json.dumps([said, int(peak.split()[1]) * 1024]))
+print(json.dumps([errors, int(peak.split()[1]) * 1024]))
 """
 """Its peak is `VmHWM`: `ru_maxrss` begins with what the parent had at the fork."""
 
@@ -180,11 +180,11 @@ def test_bombs_and_huge_numbers_take_no_memory(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    said, peak_bytes = json.loads(done.stdout)
+    content, peak_bytes = json.loads(done.stdout)
     wanted = {
         name: reason and f"{tmp_path / name} at byte {len(small) if name == 'zeros' else 0}: {reason}"
         for name, (_, reason) in files.items()
     }
-    got = dict(zip(files, said, strict=True))
+    got = dict(zip(files, content, strict=True))
     assert {name: message and message[: len(wanted[name] or "")] for name, message in got.items()} == wanted
     assert peak_bytes < RESIDENT_BYTES, peak_bytes

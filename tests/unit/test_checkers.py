@@ -35,8 +35,8 @@ Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Said:
-    """All that the checkers said, by name of the run."""
+class Results:
+    """All rows of the checkers, by name of the run."""
 
     findings: dict[str, Rows]
     doubts: dict[str, Rows]
@@ -57,9 +57,9 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Jud
 
 
 @pytest.fixture(scope="session")
-def said(judged: Judged) -> Said:
+def results(judged: Judged) -> Results:
     findings = [row for checker in CHECKERS for row in _rows(checker.check(judged))]
-    return Said(by_run(findings), by_run(_rows(doubts.check(judged))), by_run(_rows(exposure.check(judged))))
+    return Results(by_run(findings), by_run(_rows(doubts.check(judged))), by_run(_rows(exposure.check(judged))))
 
 
 def _rows(frame: DataFrame) -> Rows:
@@ -74,8 +74,8 @@ def by_run(rows: Rows) -> dict[str, Rows]:
 
 
 @pytest.mark.parametrize("case", PARAMETERS)
-def test_findings(case: Case, said: Said) -> None:
-    rows = said.findings.get(case.history.name, [])
+def test_findings(case: Case, results: Results) -> None:
+    rows = results.findings.get(case.history.name, [])
     assert [_facts(row) for row in rows] == [
         (w.anomaly, w.broker, "t", 0, w.offset, w.key, w.producer_id, w.effect, list(w.candidates))
         for w in case.findings
@@ -102,8 +102,8 @@ def _facts(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("case", PARAMETERS)
-def test_doubts(case: Case, said: Said) -> None:
-    rows = said.doubts.get(case.history.name, [])
+def test_doubts(case: Case, results: Results) -> None:
+    rows = results.doubts.get(case.history.name, [])
     assert [(row["kind"], row["broker"]) for row in rows] == [(w.kind, w.broker) for w in case.doubts], rows
     for row, wanted in zip(rows, case.doubts, strict=True):
         assert wanted.says in row["reason"]
@@ -114,16 +114,16 @@ def test_names_are_unique() -> None:
     assert len(set(names)) == len(names)
 
 
-def _exposure(said: Said, run: str, *names: str) -> dict[tuple[str, int], tuple[Any, ...]]:
+def _exposure(results: Results, run: str, *names: str) -> dict[tuple[str, int], tuple[Any, ...]]:
     """Return the named facts by (kind, broker)."""
-    rows = said.exposure[run]
+    rows = results.exposure[run]
     facts = {(row["kind"], row["broker"]): tuple(row[name] for name in names) for row in rows}
     assert len(facts) == len(rows)
     return facts
 
 
-def test_exposure_names_the_payload_and_what_must_vanish(said: Said) -> None:
-    offsets = _exposure(said, "exposed by a kill", "payload_offset", "critical_offset")
+def test_exposure_names_the_payload_and_what_must_vanish(results: Results) -> None:
+    offsets = _exposure(results, "exposed by a kill", "payload_offset", "critical_offset")
     assert offsets == {
         **{(TOMBSTONE, broker): (0, 3) for broker in (1, 2, 3)},
         **{(MARKER, broker): (1, 4) for broker in (1, 2, 3)},
@@ -131,9 +131,9 @@ def test_exposure_names_the_payload_and_what_must_vanish(said: Said) -> None:
 
 
 @pytest.mark.parametrize("kind", [TOMBSTONE, MARKER])
-def test_exposure_by_a_kill(said: Said, kind: str) -> None:
+def test_exposure_by_a_kill(results: Results, kind: str) -> None:
     facts = _exposure(
-        said,
+        results,
         "exposed by a kill",
         "had_payload",
         "has_payload",
@@ -154,9 +154,9 @@ def test_exposure_by_a_kill(said: Said, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [TOMBSTONE, MARKER])
-def test_exposure_without_a_fault(said: Said, kind: str) -> None:
+def test_exposure_without_a_fault(results: Results, kind: str) -> None:
     facts = _exposure(
-        said,
+        results,
         "removed everywhere without a fault",
         "seen_there",
         "removed_at_ms",
@@ -169,9 +169,9 @@ def test_exposure_without_a_fault(said: Said, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [TOMBSTONE, MARKER])
-def test_exposure_of_what_was_kept(said: Said, kind: str) -> None:
+def test_exposure_of_what_was_kept(results: Results, kind: str) -> None:
     facts = _exposure(
-        said,
+        results,
         "kept while it was away",
         "had_payload",
         "held_critical",
@@ -186,9 +186,9 @@ def test_exposure_of_what_was_kept(said: Said, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [TOMBSTONE, MARKER])
-def test_exposure_of_what_was_removed_together(said: Said, kind: str) -> None:
+def test_exposure_of_what_was_removed_together(results: Results, kind: str) -> None:
     facts = _exposure(
-        said,
+        results,
         "kept together and removed together",
         "had_payload",
         "held_critical",
@@ -206,24 +206,24 @@ def test_exposure_of_what_was_removed_together(said: Said, kind: str) -> None:
     assert facts[kind, 3] == (True, True, False, past[1], False, 903, True, True, 7)
 
 
-def test_exposure_of_a_marker_that_was_never_seen(said: Said) -> None:
-    assert _exposure(said, "the marker was never seen", "payload_offset", "critical_offset", "seen_there") == {
+def test_exposure_of_a_marker_that_was_never_seen(results: Results) -> None:
+    assert _exposure(results, "the marker was never seen", "payload_offset", "critical_offset", "seen_there") == {
         (MARKER, 1): (0, None, False),
         (MARKER, 2): (0, None, False),
     }
 
 
-def test_exposure_of_a_marker_that_was_emptied_before_it_was_removed(said: Said) -> None:
+def test_exposure_of_a_marker_that_was_emptied_before_it_was_removed(results: Results) -> None:
     run = "only what was left of the marker was seen on one of two"
-    assert _exposure(said, run, "critical_offset", "seen_there", "removed_at_ms") == {
+    assert _exposure(results, run, "critical_offset", "seen_there", "removed_at_ms") == {
         (MARKER, 1): (1, True, 4),
         (MARKER, 2): (1, False, 4),
     }
 
 
-def test_exposure_is_to_what_the_payload_deleted_and_ended_while_it_was_away(said: Said) -> None:
+def test_exposure_is_to_what_the_payload_deleted_and_ended_while_it_was_away(results: Results) -> None:
     facts = _exposure(
-        said, "what else was written", "payload_offset", "critical_offset", "was_served", "same_directory"
+        results, "what else was written", "payload_offset", "critical_offset", "was_served", "same_directory"
     )
     assert facts == {
         (TOMBSTONE, 1): (2, 10, True, False),
@@ -233,20 +233,20 @@ def test_exposure_is_to_what_the_payload_deleted_and_ended_while_it_was_away(sai
     }
 
 
-def test_exposure_of_a_marker_that_was_emptied_first(said: Said) -> None:
+def test_exposure_of_a_marker_that_was_emptied_first(results: Results) -> None:
     facts = _exposure(
-        said, "emptied, and removed later", "seen_there", "removed_at_ms", "cleaned_past", "same_directory"
+        results, "emptied, and removed later", "seen_there", "removed_at_ms", "cleaned_past", "same_directory"
     )
     assert facts == {(MARKER, 1): (True, 4, True, False), (MARKER, 2): (False, None, False, True)}
 
 
-def test_exposure_of_what_the_cleaner_has_not_come_past(said: Said) -> None:
-    facts = _exposure(said, "stamped, and the cleaner has not come past", "cleaned_past", "passed", "held_critical")
+def test_exposure_of_what_the_cleaner_has_not_come_past(results: Results) -> None:
+    facts = _exposure(results, "stamped, and the cleaner has not come past", "cleaned_past", "passed", "held_critical")
     assert facts == {(TOMBSTONE, 1): (False, False, True), (TOMBSTONE, 2): (False, False, False)}
 
 
-def test_exposure_of_what_lies_beyond_the_bound(said: Said) -> None:
-    assert _exposure(said, "nothing is replicated", "payload_offset", "critical_offset") == {
+def test_exposure_of_what_lies_beyond_the_bound(results: Results) -> None:
+    assert _exposure(results, "nothing is replicated", "payload_offset", "critical_offset") == {
         (MARKER, 1): (0, None),
         (MARKER, 2): (0, None),
     }

@@ -114,7 +114,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         ("run --target kafka-39 --anomaly all", ["'kafka-39'", "did you mean kafka-3.9"]),
         ("run --target redpanda --anomaly all", ["'redpanda'", "known: kafka-3.9, kafka-4.0", "an exact patch"]),
@@ -147,9 +147,9 @@ def machine(tmp_path: Path) -> Machine:
         ("chek", ["'chek'"]),
     ],
 )
-def test_arguments(machine: Machine, arguments: str, told: list[str]) -> None:
+def test_arguments(machine: Machine, arguments: str, expected: list[str]) -> None:
     error = machine.refusal(*arguments.split())
-    assert [part for part in told if part not in error] == []
+    assert [part for part in expected if part not in error] == []
     assert not (machine.root / "results").exists()
 
 
@@ -165,7 +165,7 @@ def test_without_a_command_the_help_is_printed(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("results", "told"),
+    ("results", "expected"),
     [
         ("file", "'file' is a file"),
         ("file/below", "results cannot be written to file/below"),
@@ -173,10 +173,10 @@ def test_without_a_command_the_help_is_printed(machine: Machine) -> None:
     ],
     ids=["a file", "below a file", "read-only"],
 )
-def test_results_that_cannot_be_written(machine: Machine, results: str, told: str) -> None:
+def test_results_that_cannot_be_written(machine: Machine, results: str, expected: str) -> None:
     (machine.root / "file").touch()
     error = machine.refusal(*RUN, "--results", results)
-    assert told in error
+    assert expected in error
     assert "--results" in error
 
 
@@ -271,8 +271,8 @@ def test_an_aftermath_tells_who_is_stuck_and_who_has_just_got_free(
         {"summary": "at last", "after_s": 11.0, "stuck": [], "ended": []},
     ]
     nothing: dict[str, Any] = {"scenarios": [], "findings": [], "guarantees": [], "partial": [], "notes": []}
-    said = {**nothing, "verdict": "anomaly", "aftermath": steps}
-    console.show(RunResult(RunFolder(tmp_path), said, {}), "text")
+    actual = {**nothing, "verdict": "anomaly", "aftermath": steps}
+    console.show(RunResult(RunFolder(tmp_path), actual, {}), "text")
     assert capsys.readouterr().out.splitlines()[:-1] == [
         "   0.0 s  as it was left",
         "          stuck: t-0 on broker 2 at 10 of 60, t-1 on broker 2 at 10 of 60",
@@ -357,7 +357,7 @@ def write_without(name: str) -> Callable[[Path], None]:
 
 
 @pytest.mark.parametrize(
-    ("write", "told"),
+    ("write", "expected"),
     [
         (lambda _path: None, ["'RUN_DIR'", "run' is no folder; give a run folder"]),
         (write_file, ["'RUN_DIR'", "run' is no folder; give a run folder"]),
@@ -389,12 +389,12 @@ def write_without(name: str) -> Callable[[Path], None]:
     ],
 )
 def test_check_refuses_what_is_no_finished_run(
-    machine: Machine, write: Callable[[Path], None], told: list[str]
+    machine: Machine, write: Callable[[Path], None], expected: list[str]
 ) -> None:
     path = machine.root / "run"
     write(path)
     error = machine.refusal("check", path)
-    assert [part for part in told if part not in error] == []
+    assert [part for part in expected if part not in error] == []
     assert str(path) in error
 
 
@@ -558,9 +558,9 @@ def test_check_of_partial_evidence(machine: Machine) -> None:
     (path / "observations.jsonl").unlink()
     done = machine.call("check", path, "--partial", "--format", "json")
     assert done.returncode == EXIT_UNKNOWN, done.stderr
-    said = json.loads(done.stdout)
-    assert said["partial"] == [{"path": "observations.jsonl", "problem": "is missing"}]
-    assert said["scenarios"][0]["reason"].startswith("judged by partial evidence: observations.jsonl is missing")
+    result = json.loads(done.stdout)
+    assert result["partial"] == [{"path": "observations.jsonl", "problem": "is missing"}]
+    assert result["scenarios"][0]["reason"].startswith("judged by partial evidence: observations.jsonl is missing")
     (former,) = path.glob("verdict-*.json")
     assert former.read_text() == '{"verdict": "anomaly"}'
     assert f"harness: the former verdict differs, and is kept as {former.name}" in done.stderr.splitlines()

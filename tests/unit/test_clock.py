@@ -39,7 +39,7 @@ def test_a_routine_goes_on_until_it_is_stopped() -> None:
         clock.wait_until(lambda: len(done) > stopped_at, 0.1, "one more")
 
 
-def test_what_ends_a_routine_is_told_with_its_name() -> None:
+def test_what_ends_a_routine_is_reported_with_its_name() -> None:
     def fail() -> None:
         raise ValueError("no")
 

@@ -1,4 +1,4 @@
-"""Commands of the host: bounded, and told in their own words."""
+"""Commands of the host: bounded, and reported in their own words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.host import commands
 
 
 def test_what_it_prints_is_returned() -> None:
-    assert commands.run("sh", "-c", "echo $WORD; echo warned >&2", variables={"WORD": "said"}) == "said\n"
+    assert commands.run("sh", "-c", "echo $WORD; echo warned >&2", variables={"WORD": "printed"}) == "printed\n"
     assert commands.run("sh", "-c", "echo version >&2") == "version\n", "as java does"
 
 

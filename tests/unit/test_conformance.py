@@ -194,10 +194,10 @@ OTHERS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_a_difference_in_any_field_is_told(name: str) -> None:
+def test_a_difference_in_any_field_is_reported(name: str) -> None:
     picture = a_picture()
-    (said,) = differences(picture, replace(picture, **{name: OTHERS[name]}))
-    assert said.startswith(f"{name}: the model has ")
+    (differing,) = differences(picture, replace(picture, **{name: OTHERS[name]}))
+    assert differing.startswith(f"{name}: the model has ")
 
 
 def test_every_field_is_compared_but_times() -> None:
@@ -209,13 +209,13 @@ def test_every_field_is_compared_but_times() -> None:
 
 
 @pytest.mark.parametrize("number", range(len(StoredBatch._fields)), ids=StoredBatch._fields)
-def test_a_difference_in_any_field_of_a_batch_is_told(number: int) -> None:
+def test_a_difference_in_any_field_of_a_batch_is_reported(number: int) -> None:
     picture = a_picture()
     first, *rest = picture.batches
     other = StoredBatch._make("another" if at == number else value for at, value in enumerate(first))
-    (said,) = differences(picture, replace(picture, batches=(other, *rest)))
-    assert "another" in said
-    assert str(rest[-1]) not in said, "what both have is left out"
+    (differing,) = differences(picture, replace(picture, batches=(other, *rest)))
+    assert "another" in differing
+    assert str(rest[-1]) not in differing, "what both have is left out"
 
 
 def test_a_picture_is_shown() -> None:
@@ -383,12 +383,12 @@ def test_groups_of_schedules() -> None:
     assert sizes == [len(WAYS), 20, 20, 5]
 
 
-def test_what_is_told_as_json() -> None:
+def test_what_is_reported_as_json() -> None:
     outcomes = gone(ModelBrokers(wrong={("two", 3): 2}))
-    said = outcomes_json(ANOMALY, "kafka-3.9", outcomes, None)
-    assert (said["verdict"], said["reason"]) == (ANOMALY, None)
-    assert [one["agreed"] for one in said["schedules"]] == [1, 6]
-    assert said["schedules"][0]["steps"][:2] == ["p writes K", "rest"]
-    assert said["schedules"][0]["disagreements"] == [
+    result = outcomes_json(ANOMALY, "kafka-3.9", outcomes, None)
+    assert (result["verdict"], result["reason"]) == (ANOMALY, None)
+    assert [one["agreed"] for one in result["schedules"]] == [1, 6]
+    assert result["schedules"][0]["steps"][:2] == ["p writes K", "rest"]
+    assert result["schedules"][0]["disagreements"] == [
         {"step": 2, "broker": 3, "differences": ["log_start: the model has 0, the broker 99"]}
     ]

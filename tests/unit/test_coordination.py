@@ -74,7 +74,7 @@ def test_a_message_may_arrive_again() -> None:
     assert (again.views[2].bounds, again.sent) == (HIGH, frozenset({message}))
 
 
-def test_a_new_leader_tells_everybody_what_it_was_told() -> None:
+def test_a_new_leader_tells_everybody_what_it_was_asked() -> None:
     state = elect(knowing(LOW), 2, HIGH)
     assert state.sent == {Distribution(1, 2, LOW), Distribution(3, 2, LOW)}
     assert set(state.last.values()) == {None}

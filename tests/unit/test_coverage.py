@@ -40,7 +40,7 @@ AWAY = (state(1, 1, 0), state(2, 1, 0, (1, 3)), state(3, 1, 0))
             coverage(*AWAY, state(4, 2, 1, (2, 3)), state(5, 2, 1)), {3}, id="a leader that leaves the ISR later"
         ),
         pytest.param(
-            coverage(state(1, 1, 0), state(2, 1, 0, recovering=True)), set(), id="an unclean election that is told"
+            coverage(state(1, 1, 0), state(2, 1, 0, recovering=True)), set(), id="an unclean election that is reported"
         ),
         pytest.param(coverage(state(1, 1, 0, (1, 3)), state(2, 2, 1)), set(), id="a leader that was not in the ISR"),
         pytest.param(
@@ -53,7 +53,7 @@ AWAY = (state(1, 1, 0), state(2, 1, 0, (1, 3)), state(3, 1, 0))
                 state(1, 1, 0, directories=("A" * 22, "b1", "c1")), state(2, 1, 0, directories=("a1", "b1", "c2"))
             ),
             {1, 2},
-            id="a log in another directory, and one that was not told before",
+            id="a log in another directory, and one that was not named before",
         ),
         pytest.param(
             coverage(state(1, 1, 0), state(2, -1, 1, (1,)), state(3, 1, 2, (1,))), {1}, id="an epoch without a leader"

@@ -1,4 +1,4 @@
-"""Brokers as containers, before a made-up engine: what is copied out of them, and how their ends are told."""
+"""Brokers as containers, before a made-up engine: what is copied out of them, and how their ends are reported."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_checkpoint_that_is_not_written_yet_is_left_out(bench: ContainerCluste
 
 
 @pytest.mark.parametrize(
-    ("status", "state", "told"),
+    ("status", "state", "expected"),
     [
         ("exited", {"OOMKilled": False, "ExitCode": 1}, r"broker 2 ended by itself \(exit code 1\)"),
         ("exited", {"OOMKilled": True, "ExitCode": 137}, r"broker 2 ended by itself \(out of memory\)"),
@@ -93,15 +93,15 @@ def test_a_checkpoint_that_is_not_written_yet_is_left_out(bench: ContainerCluste
     ],
     ids=["by itself", "out of memory", "removed"],
 )
-def test_a_container_that_ended_is_told_with_the_reason(
-    bench: ContainerCluster, status: str, state: dict[str, Any], told: str
+def test_a_container_that_ended_is_reported_with_the_reason(
+    bench: ContainerCluster, status: str, state: dict[str, Any], expected: str
 ) -> None:
     bench.runtime.start_cluster()
     bench.brokers[BROKER].status = status
     bench.brokers[BROKER].attrs = {"State": state}
     bench.runtime.raise_if_died()  # It has just looked.
     bench.now_s += 1
-    with pytest.raises(BootError, match=told) as raised:
+    with pytest.raises(BootError, match=expected) as raised:
         bench.runtime.raise_if_died()
     assert "started" not in str(raised.value)
     assert status == "gone" or "ERROR no space left" in str(raised.value)
@@ -122,9 +122,9 @@ def test_a_run_that_can_be_resumed_keeps_its_containers(
     bench: ContainerCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, resumable: bool
 ) -> None:
     leftovers.write_owner(tmp_path, Owner(1, 0.0, "2026-A-Run", "results", resumable=resumable))
-    told: list[str] = []
+    messages: list[str] = []
     for verb in ("end", "remove"):
-        monkeypatch.setattr(engine, verb, lambda *_, verb=verb: told.append(verb))
+        monkeypatch.setattr(engine, verb, lambda *_, verb=verb: messages.append(verb))
 
     def no_engine(**_: Any) -> Any:
         raise APIError("gone")
@@ -134,9 +134,9 @@ def test_a_run_that_can_be_resumed_keeps_its_containers(
     bench.runtime.start_cluster()
     with pytest.raises(HarnessError, match="the log of broker"):
         bench.runtime.close()
-    assert told == ["end" if resumable else "remove"], "also where a log cannot be had"
+    assert messages == ["end" if resumable else "remove"], "also where a log cannot be had"
     bench.runtime.close()
-    assert len(told) == 1
+    assert len(messages) == 1
 
 
 def test_brokers_of_a_resumed_run_are_where_they_were(bench: ContainerCluster) -> None:
@@ -146,7 +146,7 @@ def test_brokers_of_a_resumed_run_are_where_they_were(bench: ContainerCluster) -
     assert [bench.runtime.address(broker).port for broker in (1, 2, 3)] == [20001, 20002, 20003]
 
 
-def test_a_network_that_overlaps_is_told_with_the_remedy(
+def test_a_network_that_overlaps_is_reported_with_the_remedy(
     bench: ContainerCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: str, **__: Any) -> str:

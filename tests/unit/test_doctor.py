@@ -141,9 +141,9 @@ def test_containers_that_cannot_be_had_are_no_failure(monkeypatch: pytest.Monkey
         raise UsageError("apt-get install docker-compose")
 
     monkeypatch.setattr(engine, "find_compose", lacks)
-    for name, told in (("container engine", "start it"), ("compose", "apt-get install"), ("images", "start it")):
+    for name, value in (("container engine", "start it"), ("compose", "apt-get install"), ("images", "start it")):
         assert check(name).ok
-        assert told in check(name).found
+        assert value in check(name).found
         assert check(name).remedy == "only --runtime docker needs it"
 
 

@@ -1,4 +1,4 @@
-"""The container engine: what is said of one that cannot be used, and what of a run is removed."""
+"""The container engine: the message for one that cannot be used, and what of a run is removed."""
 
 from __future__ import annotations
 
@@ -32,23 +32,25 @@ def nobody_listens(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "told"), [(no_socket, "none is running"), (nobody_listens, "it is not running")], ids=["none", "ended"]
+    ("make", "expected"), [(no_socket, "none is running"), (nobody_listens, "it is not running")], ids=["none", "ended"]
 )
 def test_an_engine_that_is_not_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None], told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None], expected: str
 ) -> None:
     make(tmp_path / "engine.sock")
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/engine.sock")
-    with pytest.raises(UsageError, match=f"no container engine can be used: {told}"):
+    with pytest.raises(UsageError, match=f"no container engine can be used: {expected}"):
         engine.connect()
 
 
 def test_a_socket_that_is_not_ours_to_use(monkeypatch: pytest.MonkeyPatch) -> None:
     # As the client puts it; root may use any socket, so that this cannot be had for real in a test.
-    said = "Error while fetching server API version: ('Connection aborted.', PermissionError(13, 'Permission denied'))"
+    message = (
+        "Error while fetching server API version: ('Connection aborted.', PermissionError(13, 'Permission denied'))"
+    )
 
     def refuse(**_: Any) -> None:
-        raise DockerException(said)
+        raise DockerException(message)
 
     monkeypatch.setattr(docker, "from_env", refuse)
     with pytest.raises(UsageError, match="add it to the group docker"):
@@ -97,7 +99,7 @@ def test_no_compose_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize(
-    ("error", "kind", "told"),
+    ("error", "kind", "expected"),
     [
         (NotFound("404", explanation="No such container: x"), engine.NotThereError, "x is lost: No such container: x"),
         (APIError("500", explanation="no space left"), HarnessError, "x is lost: no space left"),
@@ -105,11 +107,11 @@ def test_no_compose_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     ],
     ids=["not there", "refused", "silent"],
 )
-def test_what_the_engine_says_becomes_one_sentence(error: Exception, kind: type[HarnessError], told: str) -> None:
+def test_what_the_engine_says_becomes_one_sentence(error: Exception, kind: type[HarnessError], expected: str) -> None:
     with pytest.raises(HarnessError) as raised, engine.errors_as("x is lost"):
         raise error
     assert type(raised.value) is kind
-    assert str(raised.value) == told
+    assert str(raised.value) == expected
 
 
 def furnish(monkeypatch: pytest.MonkeyPatch, refusal: Exception | None = None) -> list[str]:
@@ -141,7 +143,7 @@ def test_what_somebody_else_removes_is_left_to_them(monkeypatch: pytest.MonkeyPa
     assert removed == [f"{kind} of {RUN_ID}" for kind in ("network", "volume")]
 
 
-def test_what_cannot_be_removed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_removed_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     furnish(monkeypatch, APIError("500", explanation="device or resource busy"))
     with pytest.raises(HarnessError, match=f"the containers of {RUN_ID} cannot be removed: device or resource busy"):
         engine.remove(NOWHERE, RUN_ID)

@@ -1,4 +1,4 @@
-"""What is escaped, by Python and by Spark SQL alike, and that values can be told apart afterwards."""
+"""What is escaped, by Python and by Spark SQL alike, and that values can be distinguished afterwards."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def test_a_value_is_escaped(value: str, written: str) -> None:
 def test_spark_writes_the_same(spark: SparkSession) -> None:
     values = [value for value, _ in BY_NAME.values()]
     rows = spark.createDataFrame([(number, value) for number, value in enumerate(values)], "number int, key string")
-    told = rows.orderBy("number").select(printable("key").alias("told")).collect()
-    assert [row.told for row in told] == [written for _, written in BY_NAME.values()]
+    result = rows.orderBy("number").select(printable("key").alias("shown")).collect()
+    assert [row.shown for row in result] == [written for _, written in BY_NAME.values()]
 
 
 def test_spark_escapes_every_code_point_as_python_does(spark: SparkSession) -> None:
@@ -52,20 +52,20 @@ def test_spark_escapes_every_code_point_as_python_does(spark: SparkSession) -> N
     near = {code for span in UNSEEN for end in span for code in (end - 1, end, end + 1) if code >= 0}
     texts = [chr(code) for code in sorted(near | {0x5C}) if not 0xD800 <= code <= 0xDFFF]
     rows = spark.createDataFrame([(text,) for text in texts], "key string").select(
-        "key", printable("key").alias("told")
+        "key", printable("key").alias("shown")
     )
-    assert {row.key: row.told for row in rows.collect()} == {text: escape(text) for text in texts}
+    assert {row.key: row.shown for row in rows.collect()} == {text: escape(text) for text in texts}
 
 
 def test_spark_writes_what_is_no_text_byte_by_byte_and_no_more_than_a_line(spark: SparkSession) -> None:
     keys = [b"\xff\x00a", None, b"\xed\xa0\x80", b"x" * 100, b"\xff" * 100, b"\x1b" * 60, "é".encode() * 60]
     rows = spark.createDataFrame([(number, key) for number, key in enumerate(keys)], "number int, key binary")
-    told = [row.told for row in rows.orderBy("number").select(printable("key").alias("told")).collect()]
+    actual = [row.shown for row in rows.orderBy("number").select(printable("key").alias("shown")).collect()]
     cut = ["x" * 60 + "…", r"\xff" * 60 + "…", r"\x1b" * 60, "é" * 60]
-    assert told == [r"\xff\x00\x61", "(no key)", r"\xed\xa0\x80", *cut]
+    assert actual == [r"\xff\x00\x61", "(no key)", r"\xed\xa0\x80", *cut]
 
 
-def test_bytes_that_are_no_text_are_told_from_characters() -> None:
+def test_bytes_that_are_no_text_are_distinguished_from_characters() -> None:
     assert (escape(b"\xff\x80a"), escape("ÿ\x80a")) == (r"\xff\x80a", r"ÿ\u0080a")
     assert escape("\ud800") == r"\ud800"
 
@@ -96,7 +96,7 @@ def test_several_lines_of_one_message_are_indented() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "expected"),
     [
         (None, None),
         (b"K", "K"),
@@ -107,8 +107,8 @@ def test_several_lines_of_one_message_are_indented() -> None:
         (b"x" * 100_000, f"{'x' * 200}… (100,000 bytes)"),
     ],
 )
-def test_long_values_are_cut(value: bytes | None, told: str | None) -> None:
-    assert shortened(value) == told
+def test_long_values_are_cut(value: bytes | None, expected: str | None) -> None:
+    assert shortened(value) == expected
 
 
 def test_json_is_ascii_and_loses_nothing() -> None:

@@ -119,10 +119,10 @@ def test_names_that_are_not_known(target: str, with_: tuple[str, ...], without: 
     ],
 )
 def test_clean_only_where_all_was_seen(case: Case, most_states: int, verdict: str) -> None:
-    told: list[WalkResult] = []
-    (walked,) = walk([case], processes=1, most_states=most_states, first_only=False, on_progress=told.append)
+    messages: list[WalkResult] = []
+    (walked,) = walk([case], processes=1, most_states=most_states, first_only=False, on_progress=messages.append)
     assert walked.verdict == verdict
-    assert told == [walked]
+    assert messages == [walked]
     assert summary(SIM_KAFKA, (), [walked])["verdict"] == verdict
 
 
@@ -139,11 +139,11 @@ def test_the_command_tells_json() -> None:
     ran = CliRunner().invoke(
         command, ["--target", SIM_KAFKA, "--most-states", "300", "--format", "json"], standalone_mode=False
     )
-    said = json.loads(ran.stdout)
-    assert said["verdict"] == ANOMALY
-    assert said["cases"][0]["states"] == 274
-    assert said["cases"][0]["whole"] is True
-    assert said["cases"][1]["whole"] is False
+    content = json.loads(ran.stdout)
+    assert content["verdict"] == ANOMALY
+    assert content["cases"][0]["states"] == 274
+    assert content["cases"][0]["whole"] is True
+    assert content["cases"][1]["whole"] is False
 
 
 def test_the_command_tells_what_deletes_a_key_by_kip_87() -> None:
@@ -151,11 +151,14 @@ def test_the_command_tells_what_deletes_a_key_by_kip_87() -> None:
     ran = CliRunner().invoke(command, asked, standalone_mode=False)
     assert ran.return_value == EXIT_UNKNOWN
     assert "what deletes a key by KIP-87" in ran.stdout
-    said = json.loads(CliRunner().invoke(command, [*asked, "--format", "json"], standalone_mode=False).stdout)
-    assert said["target"] == {"name": SIM_KAFKA, "with": [COORDINATED, KIP_87]}
-    assert {"written": "a value with the flag", "today": "value", "kip_87": "delete", "old_consumer": "delete"} in said[
-        "proposals"
-    ][KIP_87]
+    content = json.loads(CliRunner().invoke(command, [*asked, "--format", "json"], standalone_mode=False).stdout)
+    assert content["target"] == {"name": SIM_KAFKA, "with": [COORDINATED, KIP_87]}
+    assert {
+        "written": "a value with the flag",
+        "today": "value",
+        "kip_87": "delete",
+        "old_consumer": "delete",
+    } in content["proposals"][KIP_87]
 
 
 def test_the_page_on_coordinated_compaction_has_each_rule_and_its_meaning() -> None:
@@ -247,7 +250,9 @@ def test_random_runs_know_no_kip_87() -> None:
     assert "sim-kafka with kip-87 has no random runs: leave out --runs" in str(ran.exception)
 
 
-def test_random_runs_are_told_with_their_smallest_schedules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_runs_are_reported_with_their_smallest_schedules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     way = RandomSchedule(5, Rules(epoch_bump=True), ("t puts K", "2 leaves", "t aborts", "2 returns"))
     tally = RunStatistics(runs=1000, exposed=100)
     tally.seeds_by_anomaly["stuck-lso"] = [7, 9]
@@ -262,8 +267,8 @@ def test_random_runs_are_told_with_their_smallest_schedules(tmp_path: Path, monk
     ran = CliRunner().invoke(command, [*options, "--format", "json"], standalone_mode=False)
     assert ran.return_value == EXIT_ANOMALY
     assert asked == [(Odds(coordinated=True), range(4, 1004))]
-    said = json.loads(ran.stdout)
-    assert said["found"]["stuck-lso"] == {
+    content = json.loads(ran.stdout)
+    assert content["found"]["stuck-lso"] == {
         "runs": 2,
         "per_1000": 2.0,
         "first_seed": 7,

@@ -67,12 +67,12 @@ class Case:
     broken: tuple[Broken, ...] = ()
 
 
-def everywhere(*log: Entry, **said: Any) -> tuple[Replica, ...]:
-    return tuple(replica(broker, *log, **said) for broker in (1, 2))
+def everywhere(*log: Entry, **fields: Any) -> tuple[Replica, ...]:
+    return tuple(replica(broker, *log, **fields) for broker in (1, 2))
 
 
 def seen(entry: Entry, *, gone_at_ms: int, broker: int = 1, **then: int) -> tuple[Seen, ...]:
-    """What was there at 100 ms, and gone later; ``then``: what the replica said when it was gone."""
+    """What was there at 100 ms, and gone later; ``then``: the replica's fields when it was gone."""
     return appeared(broker, entry), removed(broker, entry, at_ms=gone_at_ms, **then)
 
 
@@ -211,7 +211,7 @@ OFFSET_CASES = [
     Case(
         OFFSETS,
         History(
-            "another key than the client was told of",
+            "another key than was acknowledged to the client",
             wrote=(put(0, "K"), END),
             after=(replica(1, put(0, "L"), END), replica(2, put(0, "K"), END)),
         ),
@@ -466,7 +466,7 @@ LAG_CASES = [
     Case(
         LAG,
         History(
-            "told twice to lie at one offset",
+            "acknowledged twice at one offset",
             settings=LAGGING,
             wrote=(OLD, put(0, "K", at_ms=60), put(1, "K", at_ms=70)),
             after=everywhere(put(1, "K")),
@@ -611,6 +611,16 @@ CONTROL_CASES = [
     Case(
         CONTROL,
         History(
+            "a marker went, and its retention is unknown: only the removal of its data is compared",
+            wrote=(BEGUN, C, END),
+            after=everywhere(END),
+            seen=seen(C, gone_at_ms=549),
+        ),
+        {1: 1},
+    ),
+    Case(
+        CONTROL,
+        History(
             "a marker went in time, after its data",
             settings=RETAINED,
             wrote=(BEGUN, C, END),
@@ -723,7 +733,7 @@ def test_names_are_unique() -> None:
 
 
 @pytest.mark.parametrize(
-    ("manifest", "told"),
+    ("manifest", "expected"),
     [
         ({}, (None, None)),
         ({"topic_settings": {}}, (86_400_000, 0)),
@@ -733,8 +743,8 @@ def test_names_are_unique() -> None:
         ({"topic_settings": {}, "broker_settings": {"log.cleaner.delete.retention.ms": "5"}}, (5, 0)),
     ],
 )
-def test_retentions(manifest: dict[str, Any], told: tuple[int | None, int | None]) -> None:
-    assert retentions_ms(manifest) == told
+def test_retentions(manifest: dict[str, Any], expected: tuple[int | None, int | None]) -> None:
+    assert retentions_ms(manifest) == expected
 
 
 def test_a_retention_that_is_no_number() -> None:

@@ -93,9 +93,9 @@ def test_audit_disk(
     assert commands.main(arguments, prog_name="harness", standalone_mode=False) == EXIT_ANOMALY
     text = checked(capsys.readouterr().out)
     if output == JSON:
-        said = json.loads(text)
-        assert {"text": HOSTILE} in [finding["key"] for finding in said["findings"]]
-        assert any(finding["witness"].get("transaction") == T1.name for finding in said["findings"])
+        content = json.loads(text)
+        assert {"text": HOSTILE} in [finding["key"] for finding in content["findings"]]
+        assert any(finding["witness"].get("transaction") == T1.name for finding in content["findings"])
     else:
         assert "deleted key \\x00\\x07\\x1b]0;mine\\x07\\x1b[2J\\u009b31m" in text
         assert "transaction \\x00\\x07\\x1b]0;mine" in text
@@ -135,7 +135,7 @@ def of_a_run(folder: Path) -> RunResult:
         "witness": {HOSTILE: HOSTILE},
     }  # fmt: skip
     stuck = {"topic": NAME, "partition": 0, "broker": 2, "last_stable_offset": 1, "high_watermark": 2}
-    said = {
+    actual = {
         "verdict": ANOMALY, "findings": [finding],
         "scenarios": [{"scenario": NAME, "verdict": UNKNOWN, "reason": HOSTILE}],
         "guarantees": [{"guarantee": HOSTILE, "holds": True}],
@@ -143,20 +143,20 @@ def of_a_run(folder: Path) -> RunResult:
         "notes": [HOSTILE],
         "aftermath": [{"after_s": 1.0, "summary": HOSTILE, "stuck": [stuck], "ended": [{**stuck, "outcome": HOSTILE}]}],
     }  # fmt: skip
-    return RunResult(RunFolder(folder / NAME), said, {1: HOSTILE})
+    return RunResult(RunFolder(folder / NAME), actual, {1: HOSTILE})
 
 
 @pytest.mark.parametrize("output", [TEXT, JSON])
 def test_run_and_check(tmp_path: Path, capsys: Capture, output: str) -> None:
     result = of_a_run(tmp_path)
     console.show(result, output)
-    told = capsys.readouterr()
-    checked(told.out + told.err)
+    captured = capsys.readouterr()
+    checked(captured.out + captured.err)
     if output == JSON:
-        assert json.loads(told.out) == result.verdict
+        assert json.loads(captured.out) == result.verdict
     else:
-        assert told.out.count(LITERAL) >= 6
-        assert "t[red]\\x1b[31m\\u202e[/red]:x:-0" in told.out
+        assert captured.out.count(LITERAL) >= 6
+        assert "t[red]\\x1b[31m\\u202e[/red]:x:-0" in captured.out
 
 
 def test_progress(capsys: Capture) -> None:
@@ -184,10 +184,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> None:
         return brokers[address.port - 9000]
 
     client = ClusterClient(cluster, TickingClock(), dial)
-    told, seen = prefilter(client), exposure.exposure(client)
+    actual, seen = prefilter(client), exposure.exposure(client)
     for module in (live, clusters):
         monkeypatch.setattr(module, "describe", lambda *_: cluster)
-    monkeypatch.setattr(live, "prefilter", lambda *_: told)
+    monkeypatch.setattr(live, "prefilter", lambda *_: actual)
     monkeypatch.setattr(exposure, "exposure", lambda *_: seen)
 
 
@@ -197,17 +197,17 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_audits_of_a_cluster(capsys: Capture, command: tuple[str, ...], code: int, output: str) -> None:
     arguments = ["audit", *command, "--topic", "t", "--bootstrap-server", "h:1", "--format", output]
     assert commands.main(arguments, prog_name="harness", standalone_mode=False) == code
-    told = capsys.readouterr()
-    checked(told.out + told.err)
+    captured = capsys.readouterr()
+    checked(captured.out + captured.err)
     if output == JSON:
-        said = json.loads(told.out)
-        assert NAME in {one["topic"] for one in said.get("findings") or said["topics"]}
+        content = json.loads(captured.out)
+        assert NAME in {one["topic"] for one in content.get("findings") or content["topics"]}
     else:
-        assert "the coordinator of \\x00\\x07\\x1b]0;mine" in told.out
-        # Its own backslash is told from an escape.
-        assert "\\\\x1b | `x` é says CompleteCommit" in told.out
-        assert "t[red]\\x1b[31m\\u202e[/red]:x:-0" in told.out
-        assert "note: \\x00\\x07" in told.out
+        assert "the coordinator of \\x00\\x07\\x1b]0;mine" in captured.out
+        # Its own backslash is distinguished from an escape.
+        assert "\\\\x1b | `x` é says CompleteCommit" in captured.out
+        assert "t[red]\\x1b[31m\\u202e[/red]:x:-0" in captured.out
+        assert "note: \\x00\\x07" in captured.out
 
 
 # --- nightly ------------------------------------------------------------------------------------------------------
@@ -215,10 +215,10 @@ def test_audits_of_a_cluster(capsys: Capture, command: tuple[str, ...], code: in
 
 def test_nightly(tmp_path: Path, capsys: Capture) -> None:
     plan = plan_of(nemeses=["kill", "none"])
-    said = ScenarioResult("stuck-lso", ANOMALY, HOSTILE, (HOSTILE,), HOSTILE)
+    result = ScenarioResult("stuck-lso", ANOMALY, HOSTILE, (HOSTILE,), HOSTILE)
     attempts = [
         failed(0, why=HOSTILE),
-        replace(ended(0, 2, said), strays=(HOSTILE,), run_dir=HOSTILE),
+        replace(ended(0, 2, result), strays=(HOSTILE,), run_dir=HOSTILE),
         failed(1, why=HOSTILE),
         failed(1, 2, why=HOSTILE),
     ]
@@ -228,8 +228,8 @@ def test_nightly(tmp_path: Path, capsys: Capture) -> None:
     assert checked(capsys.readouterr().out).count(LITERAL) >= 4
     assert "&lt;script&gt;" not in checked(markdown(plan, results, [HOSTILE]))
     write_junit(tmp_path / "junit.xml", results, [HOSTILE])
-    told = checked((tmp_path / "junit.xml").read_text().expandtabs())
-    suite = ET.fromstring(told)  # noqa: S314  (written one line above)
+    actual = checked((tmp_path / "junit.xml").read_text().expandtabs())
+    suite = ET.fromstring(actual)  # noqa: S314  (written one line above)
     texts = [text for element in suite.iter() for text in (element.text or "", *element.attrib.values())]
     assert sum(LITERAL in text for text in texts) >= 4
     assert sum("<script>alert(1)</script> ]]>" in text for text in texts) >= 4
@@ -354,9 +354,9 @@ def main(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 def test_errors(monkeypatch: pytest.MonkeyPatch, capsys: Capture, tmp_path: Path, arguments: tuple[str, ...]) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(monkeypatch, *[argument.replace("\x00", "") for argument in arguments]) == EXIT_USAGE
-    told = capsys.readouterr()
-    assert "harness: " in told.err
-    checked(told.out + told.err)
+    captured = capsys.readouterr()
+    assert "harness: " in captured.err
+    checked(captured.out + captured.err)
 
 
 def test_what_brokers_logged_is_quoted_in_lines_that_are_no_messages(

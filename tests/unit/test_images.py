@@ -1,4 +1,4 @@
-"""Which image a target gets, and what is said where there is none."""
+"""Which image a target gets, and the message where there is none."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_official_image_is_pulled_where_there_is_none() -> None:
 
 
 @pytest.mark.parametrize("wanted", [None, "mine:1"])
-def test_where_none_can_be_pulled_the_way_to_build_one_is_told(wanted: str | None) -> None:
+def test_where_none_can_be_pulled_the_way_to_build_one_is_reported(wanted: str | None) -> None:
     with pytest.raises(UsageError) as refused:
         images.obtain(client([]), TARGET, wanted)
     assert f"{wanted or OFFICIAL} cannot be pulled (dial tcp: lookup failed)" in str(refused.value)

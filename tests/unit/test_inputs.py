@@ -126,13 +126,13 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> str | None:
         code = ended.code
     finally:
         monkey.undo()
-    said = capsys.readouterr()
+    captured = capsys.readouterr()
     if code in {EXIT_CLEAN, EXIT_ANOMALY, EXIT_UNKNOWN}:
         return None
-    assert code == EXIT_USAGE, (arguments, code, said.err)
-    assert said.out == "", arguments
-    (line,) = [line for line in said.err.splitlines() if line.startswith("harness: ")]
-    assert said.err.splitlines()[-1] == line, (arguments, said.err)
+    assert code == EXIT_USAGE, (arguments, code, captured.err)
+    assert captured.out == "", arguments
+    (line,) = [line for line in captured.err.splitlines() if line.startswith("harness: ")]
+    assert captured.err.splitlines()[-1] == line, (arguments, captured.err)
     return line
 
 
@@ -170,12 +170,12 @@ def test_every_value(path: tuple[str, ...], parameter: click.Parameter, capsys: 
     # What is legal by itself may not be there, or not go with the rest: then any option is named, or the folder.
     names = {name.strip("[]."), *(word for word in rest if word.startswith("--")), "run/manifest.json", " in copy"}
     for value in VALUES:
-        said = answer(capsys, *path, *rest, *([name, value] if is_option else ["--", value]))
+        output = answer(capsys, *path, *rest, *([name, value] if is_option else ["--", value]))
         if is_illegal(parameter.type, value):
-            assert said is not None, f"accepted: {name} {value!r}"
-            assert name.strip("[].") in said, (value, said)
-            assert value[:SHOWN] in said or repr(value)[1:SHOWN] in said, (value, said)
-        assert said is None or any(name in said for name in names), (value, said)
+            assert output is not None, f"accepted: {name} {value!r}"
+            assert name.strip("[].") in output, (value, output)
+            assert value[:SHOWN] in output or repr(value)[1:SHOWN] in output, (value, output)
+        assert output is None or any(name in output for name in names), (value, output)
 
 
 def test_every_number_has_bounds() -> None:
@@ -231,15 +231,15 @@ def test_no_option_of_a_run_is_dropped_for_another(
 
     def requested(names: tuple[str, ...]) -> tuple[RunOptions | None, str]:
         requests.clear()
-        said = answer(capsys, *words(names))
-        return (None, said) if said else (requests[-1], "")
+        output = answer(capsys, *words(names))
+        return (None, output) if output else (requests[-1], "")
 
     alone = {name: requested((name,))[0] for name in SAMPLES}
     accepted = 0
     for pair in itertools.combinations(SAMPLES, 2):
-        both, said = requested(pair)
+        both, output = requested(pair)
         if both is None:
-            assert any(options[name].opts[0] in said for name in pair), (pair, said)
+            assert any(options[name].opts[0] in output for name in pair), (pair, output)
         else:
             accepted += 1
             assert both not in {name: alone[name] for name in pair}.values(), f"one of {pair} is ignored"
@@ -247,7 +247,7 @@ def test_no_option_of_a_run_is_dropped_for_another(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         ("--runtime local --nodes a,b,c", "--nodes is for --runtime ssh, and contradicts --runtime local"),
         ("--runtime local --image x:1", "--image is for --runtime docker, and contradicts --runtime local"),
@@ -272,14 +272,14 @@ def test_no_option_of_a_run_is_dropped_for_another(
         ("--target redpanda-24.1", "'redpanda-24.1': it is older than the oldest; there are redpanda-25.2,"),
     ],
 )  # fmt: skip
-def test_contradictions(capsys: pytest.CaptureFixture[str], arguments: str, told: str) -> None:
-    said = answer(capsys, "run", "--target", "kafka-3.9", "--anomaly", "all", *shlex.split(arguments))
-    assert said is not None
-    assert told in said
+def test_contradictions(capsys: pytest.CaptureFixture[str], arguments: str, expected: str) -> None:
+    output = answer(capsys, "run", "--target", "kafka-3.9", "--anomaly", "all", *shlex.split(arguments))
+    assert output is not None
+    assert expected in output
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         ("audit live --topic t --bootstrap-server h:1 --quick --spark-conf spark.x=1", "--quick reads no data"),
         ("nightly --resume empty --results elsewhere", "leave out --results"),
@@ -294,10 +294,10 @@ def test_contradictions(capsys: pytest.CaptureFixture[str], arguments: str, told
         ("nightly --targets kafka-3.9 --runtimes ssh", "--runtime ssh needs hosts"),
     ],
 )
-def test_contradictions_of_other_commands(capsys: pytest.CaptureFixture[str], arguments: str, told: str) -> None:
-    said = answer(capsys, *shlex.split(arguments))
-    assert said is not None
-    assert told in said
+def test_contradictions_of_other_commands(capsys: pytest.CaptureFixture[str], arguments: str, expected: str) -> None:
+    output = answer(capsys, *shlex.split(arguments))
+    assert output is not None
+    assert expected in output
 
 
 def test_ports_end_somewhere() -> None:
@@ -306,7 +306,7 @@ def test_ports_end_somewhere() -> None:
 
 
 @pytest.mark.parametrize(
-    ("servers", "told"),
+    ("servers", "expected"),
     [
         ("h:0", "there is no port '0'; give one from 1 to 65535"),
         ("h:65536", "there is no port '65536'"),
@@ -319,11 +319,11 @@ def test_ports_end_somewhere() -> None:
     ],
 )
 @pytest.mark.parametrize("command", ["live", "exposure"])
-def test_bootstrap_servers(capsys: pytest.CaptureFixture[str], command: str, servers: str, told: str) -> None:
-    said = answer(capsys, "audit", command, "--topic", "t", "--bootstrap-server", servers)
-    assert said is not None
-    assert told in said
-    assert "--bootstrap-server" in said
+def test_bootstrap_servers(capsys: pytest.CaptureFixture[str], command: str, servers: str, expected: str) -> None:
+    output = answer(capsys, "audit", command, "--topic", "t", "--bootstrap-server", servers)
+    assert output is not None
+    assert expected in output
+    assert "--bootstrap-server" in output
 
 
 @pytest.mark.parametrize("servers", ["h:1", "[::1]:9092", "127.0.0.1:9092,b.example:1", "größe:9092"])
@@ -332,9 +332,9 @@ def test_bootstrap_servers_that_are_asked(capsys: pytest.CaptureFixture[str], se
 
 
 def test_two_topics_in_one_option(capsys: pytest.CaptureFixture[str]) -> None:
-    said = answer(capsys, "audit", "live", "--bootstrap-server", "h:1", "--topic", "a,b")
-    assert said is not None
-    assert "'a,b' is no topic: give every topic an option of its own: --topic a --topic b" in said
+    output = answer(capsys, "audit", "live", "--bootstrap-server", "h:1", "--topic", "a,b")
+    assert output is not None
+    assert "'a,b' is no topic: give every topic an option of its own: --topic a --topic b" in output
 
 
 def test_the_table_of_a_run_has_every_option_but_those_of_output() -> None:

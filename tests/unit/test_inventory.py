@@ -58,14 +58,14 @@ def ended(begun: Manifest) -> Manifest:
     return begun
 
 
-def differences(told: Manifest, *, partial: bool = True) -> tuple[Difference, ...]:
-    with comparing(told.folder, told.content, partial=partial) as found:
+def differences(manifest: Manifest, *, partial: bool = True) -> tuple[Difference, ...]:
+    with comparing(manifest.folder, manifest.content, partial=partial) as found:
         return found()
 
 
-def refusal(told: Manifest, *, partial: bool = False) -> str:
+def refusal(manifest: Manifest, *, partial: bool = False) -> str:
     with pytest.raises(UsageError) as caught:
-        differences(told, partial=partial)
+        differences(manifest, partial=partial)
     return str(caught.value)
 
 
@@ -152,13 +152,13 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], list[str]]] = {
 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_what_differs_is_named(ended: Manifest, name: str) -> None:
-    damage, told = DAMAGES[name]
+    damage, named = DAMAGES[name]
     damage(ended.folder.path)
     assert refusal(ended) == (
-        f"the run folder is damaged: {ended.folder.path}: {'; '.join(told)}; `harness check --partial` judges the rest"
+        f"the run folder is damaged: {ended.folder.path}: {'; '.join(named)}; `harness check --partial` judges the rest"
     )
     if "history" not in name:
-        assert [str(one) for one in differences(ended)] == told
+        assert [str(one) for one in differences(ended)] == named
 
 
 def test_some_of_many_are_named(ended: Manifest) -> None:
@@ -193,7 +193,7 @@ def test_a_run_without_a_list_is_judged_with_a_note(begun: Manifest) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "expected"),
     [
         (lose("fetched"), "fetched is missing (6 files)"),
         (lose("brokers/2"), "brokers/2 is missing"),
@@ -203,17 +203,17 @@ def test_a_run_without_a_list_is_judged_with_a_note(begun: Manifest) -> None:
     ],
 )
 def test_what_every_run_has_is_asked_for_without_a_list(
-    begun: Manifest, damage: Callable[[Path], object], told: str
+    begun: Manifest, damage: Callable[[Path], object], expected: str
 ) -> None:
     damage(begun.folder.path)
-    assert told in refusal(begun)
+    assert expected in refusal(begun)
 
 
 def test_a_run_that_ended_early_needs_no_last_snapshot(tmp_path: Path) -> None:
-    told = run_of(tmp_path, status="failed")
-    shutil.rmtree(told.folder.path / "brokers")
-    (told.folder.path / "observations.jsonl").unlink()
-    assert differences(told, partial=False) == ()
+    folder = run_of(tmp_path, status="failed")
+    shutil.rmtree(folder.folder.path / "brokers")
+    (folder.folder.path / "observations.jsonl").unlink()
+    assert differences(folder, partial=False) == ()
 
 
 @pytest.mark.parametrize("listed", [[], {"history.jsonl": 1}, {"history.jsonl": {"size_bytes": "x", "blake2b": ""}}])
@@ -270,7 +270,7 @@ def test_a_file_that_the_run_did_not_write_is_left_out_alone() -> None:
     assert not difference.concerns("t", ("t",))
 
 
-def test_an_aftermath_that_differs_is_not_told(begun: Manifest) -> None:
+def test_an_aftermath_that_differs_is_not_reported(begun: Manifest) -> None:
     (begun.folder.path / "aftermath.jsonl").write_text('{"step": "found"}\n')
     begun.finish("complete", {})
     assert len(read_aftermath(begun.folder)) == 1
@@ -294,13 +294,13 @@ DELETED = (put(0, "K"), delete(1, "K"), put(2, "L"))
 def test_a_replica_with_a_lost_segment_is_not_accused(spark: SparkSession, tmp_path: Path, *, is_served: bool) -> None:
     replicas = tuple(replica(broker, *DELETED) for broker in (1, 2, 3))
     folder = write_run(tmp_path, History("run", wrote=DELETED, after=replicas))
-    told = Manifest(folder, {"status": "complete", "scenarios": [SCENARIO]})
+    manifest = Manifest(folder, {"status": "complete", "scenarios": [SCENARIO]})
     lost = split(folder)
-    told.list_evidence()
+    manifest.list_evidence()
     lost.write_bytes(encode(DELETED[2:]))
     if not is_served:
         shutil.rmtree(folder.path / SERVED)
-    sound = without(folder, differences(told))
+    sound = without(folder, differences(manifest))
     accused = run_checkers(prepare(spark, [folder]))
     assert [row["broker"] for row in accused.findings] == [2], "the lost segment shows, as it is read"
     judged = run_checkers(prepare(spark, [sound]))

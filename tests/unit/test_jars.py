@@ -1,4 +1,4 @@
-"""The cache of jars: what is fetched when, and what is said when it cannot be."""
+"""The cache of jars: what is fetched when, and the message when it cannot be."""
 
 import hashlib
 import os
@@ -167,7 +167,7 @@ def test_where_the_cache_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         ("\tHost mirror.example not found. url=http://mirror.example/x", r"^Host mirror\.example not found"),
         ("\t\tmodule not found: org.a#one;1.0\n:: end", r"^module not found: org\.a#one;1\.0$"),
         ("Error occurred during initialization of VM\nno heap\n\n", "^no heap$"),
-        ("", "^Ivy said nothing$"),
+        ("", "^Ivy printed nothing$"),
     ],
 )
 def test_why_ivy_failed(log: str, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""Which Java is used, and what is said when there is none that will do."""
+"""Which Java is used, and the message when there is none that will do."""
 
 import os
 import sys

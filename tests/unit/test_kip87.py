@@ -51,7 +51,7 @@ def test_the_flag_deletes_nothing_where_a_topic_is_not_compacted() -> None:
     assert stored(DELETE, sent_in=NEW, kept_in=NEW) == DELETE
 
 
-def test_the_old_constructor_flags_a_null_and_the_new_one_does_as_it_is_told() -> None:
+def test_the_old_constructor_flags_a_null_and_the_new_one_does_as_it_is_reported() -> None:
     assert constructed(NULL) == flagged(NULL)
     assert constructed(VALUE) == VALUE
     assert constructed(NULL, tombstone=False) == NULL

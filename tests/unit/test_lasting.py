@@ -1,4 +1,4 @@
-"""How long it lasted: what is told of the lines of an aftermath."""
+"""How long it lasted: what the lines of an aftermath show."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ TXN = [5, 0, 10]
 """Producer id, epoch, first offset."""
 
 
-def line(step: tuple[str, int], broker: int = 2, partition: int = 0, **said: Any) -> dict[str, Any]:
+def line(step: tuple[str, int], broker: int = 2, partition: int = 0, **fields: Any) -> dict[str, Any]:
     """A replica that is not stuck: it is stable to its end."""
     name, time_ms = step
     return {
         "time_ms": time_ms, "step": name, "summary": f"after {name}", "topic": TOPIC, "partition": partition,
         "broker": broker, "log_end": 60, "high_watermark": 60, "last_stable_offset": 60, "open": [], "aborted": [],
-        **said,
+        **fields,
     }  # fmt: skip
 
 
-def stuck(step: tuple[str, int], broker: int = 2, partition: int = 0, **said: Any) -> dict[str, Any]:
-    return line(step, broker, partition, **{"open": [TXN], "last_stable_offset": 10, **said})
+def stuck(step: tuple[str, int], broker: int = 2, partition: int = 0, **fields: Any) -> dict[str, Any]:
+    return line(step, broker, partition, **{"open": [TXN], "last_stable_offset": 10, **fields})
 
 
 def replica(broker: int = 2, partition: int = 0, last_stable_offset: int = 60, **more: Any) -> dict[str, Any]:
@@ -72,41 +72,41 @@ def test_a_replica_is_stuck_as_long_as_its_transaction_is_open() -> None:
 def test_what_ends_it_decides_for_what_the_transaction_is_taken() -> None:
     found = [stuck(FOUND, partition=partition) for partition in (0, 1)]
     ended = [line(NEXT, partition=0), line(NEXT, partition=1, aborted=[[5, 10]])]
-    told = stuck_durations([*found, *ended])[1]
-    assert told["stuck"] == []
-    assert told["ended"] == [replica(partition=0, outcome="committed"), replica(partition=1, outcome="aborted")]
+    actual = stuck_durations([*found, *ended])[1]
+    assert actual["stuck"] == []
+    assert actual["ended"] == [replica(partition=0, outcome="committed"), replica(partition=1, outcome="aborted")]
 
 
 def test_another_transaction_that_was_aborted_is_not_taken_for_it() -> None:
-    told = stuck_durations([stuck(FOUND), line(NEXT, aborted=[[5, 40], [6, 10]])])[1]
-    assert told["ended"] == [replica(outcome="committed")]
+    actual = stuck_durations([stuck(FOUND), line(NEXT, aborted=[[5, 40], [6, 10]])])[1]
+    assert actual["ended"] == [replica(outcome="committed")]
 
 
 def test_each_partition_ends_in_its_own_step() -> None:
-    told = stuck_durations(
+    result = stuck_durations(
         [
             *[stuck(FOUND, partition=partition) for partition in (0, 1)],
             line(NEXT, partition=0), stuck(NEXT, partition=1),
             line(("admin-abort", 80_000), partition=0), line(("admin-abort", 80_000), partition=1, aborted=[[5, 10]]),
         ]
     )  # fmt: skip
-    assert [(len(step["stuck"]), len(step["ended"])) for step in told] == [(2, 0), (1, 1), (0, 2)]
-    assert [one["outcome"] for one in told[2]["ended"]] == ["committed", "aborted"]
+    assert [(len(step["stuck"]), len(step["ended"])) for step in result] == [(2, 0), (1, 1), (0, 2)]
+    assert [one["outcome"] for one in result[2]["ended"]] == ["committed", "aborted"]
 
 
-def test_every_stuck_broker_is_told() -> None:
-    told = stuck_durations([*[stuck(FOUND, broker) for broker in (2, 3)], stuck(RESTART, 2), line(RESTART, 3)])
-    assert [one["broker"] for one in told[0]["stuck"]] == [2, 3]
-    assert [one["broker"] for one in told[1]["stuck"]] == [2]
-    assert [one["broker"] for one in told[1]["ended"]] == [3]
+def test_every_stuck_broker_is_reported() -> None:
+    result = stuck_durations([*[stuck(FOUND, broker) for broker in (2, 3)], stuck(RESTART, 2), line(RESTART, 3)])
+    assert [one["broker"] for one in result[0]["stuck"]] == [2, 3]
+    assert [one["broker"] for one in result[1]["stuck"]] == [2]
+    assert [one["broker"] for one in result[1]["ended"]] == [3]
 
 
-def test_an_epoch_that_is_told_differently_after_a_restart_is_the_same_transaction() -> None:
-    told = stuck_durations([stuck(FOUND), stuck(RESTART, open=[[5, 1, 10]])])
-    assert told[1]["stuck"] == [replica(last_stable_offset=10)]
+def test_an_epoch_that_is_reported_differently_after_a_restart_is_the_same_transaction() -> None:
+    result = stuck_durations([stuck(FOUND), stuck(RESTART, open=[[5, 1, 10]])])
+    assert result[1]["stuck"] == [replica(last_stable_offset=10)]
 
 
 def test_another_transaction_that_is_open_later_is_not_the_one_that_was_found() -> None:
-    told = stuck_durations([line(FOUND, 1), stuck(FOUND), stuck(EXPIRIES, 1), stuck(EXPIRIES, open=[[5, 0, 70]])])[1]
-    assert told["stuck"] == []
-    assert told["ended"] == [replica(last_stable_offset=10, outcome="committed")]
+    actual = stuck_durations([line(FOUND, 1), stuck(FOUND), stuck(EXPIRIES, 1), stuck(EXPIRIES, open=[[5, 0, 70]])])[1]
+    assert actual["stuck"] == []
+    assert actual["ended"] == [replica(last_stable_offset=10, outcome="committed")]

@@ -99,10 +99,10 @@ def test_a_directory_without_an_owner_is_left_alone_while_it_is_young() -> None:
     assert leftovers.is_abandoned(Leftover(directory, None))
 
 
-def cut_off(run_id: str, **said: bool) -> Path:
+def cut_off(run_id: str, **fields: bool) -> Path:
     """Make the work directory of a run whose process is gone."""
     directory = leftovers.claim_work_dir(run_id, Path("results") / run_id)
-    leftovers.change_owner(directory, started_s=0.0, **said)
+    leftovers.change_owner(directory, started_s=0.0, **fields)
     return directory
 
 
@@ -118,7 +118,7 @@ def test_a_run_that_can_be_resumed_is_not_abandoned() -> None:
     assert leftovers.is_abandoned(Leftover(directory, leftovers.read_owner(directory)))
 
 
-def test_what_is_said_of_an_owner_leaves_the_rest() -> None:
+def test_what_is_reported_of_an_owner_leaves_the_rest() -> None:
     directory = leftovers.claim_work_dir("run-i", Path("results"))
     before = leftovers.read_owner(directory)
     leftovers.change_owner(directory, resumable=True)
@@ -169,9 +169,9 @@ def test_clean_spares_a_run_that_can_be_resumed_and_says_how(capsys: pytest.Capt
     directory = cut_off("run-n", resumable=True)
     abandoned = cut_off("run-o")
     assert clean() == EXIT_CLEAN
-    told = capsys.readouterr().out.splitlines()
+    result = capsys.readouterr().out.splitlines()
     run_dir = Path("results/run-n").absolute()
-    assert told == [
+    assert result == [
         f"spared run-n: it can go on with `harness run --resume {run_dir}`; remove it with `harness clean run-n`",
         f"removed run-o: 0 processes and {abandoned}",
     ]

@@ -26,7 +26,7 @@ def stages(clock: TickingClock | None = None) -> lifecycle._Stages:
     return lifecycle._Stages(clock or TickingClock(), FakeProgress())
 
 
-def go(told: Any, error: BaseException | None, *, is_observing: bool) -> None:
+def go(content: Any, error: BaseException | None, *, is_observing: bool) -> None:
     """Go through an outage that raises this."""
 
     def through() -> None:
@@ -34,20 +34,20 @@ def go(told: Any, error: BaseException | None, *, is_observing: bool) -> None:
             raise error
 
     outage: Any = SimpleNamespace(is_observing=is_observing)
-    lifecycle._carry_out(through, outage, told, stages())
+    lifecycle._carry_out(through, outage, content, stages())
 
 
 def test_a_run_that_went_through_is_complete() -> None:
-    told = FakeManifest()
-    go(told, None, is_observing=True)
-    assert told.ends == [("complete", None)]
+    manifest = FakeManifest()
+    go(manifest, None, is_observing=True)
+    assert manifest.ends == [("complete", None)]
 
 
 @pytest.mark.parametrize("is_observing", [True, False])
 def test_a_time_limit_is_no_failure_of_the_harness(*, is_observing: bool) -> None:
-    told = FakeManifest()
-    go(told, TimeLimitError("the limit"), is_observing=is_observing)
-    assert told.ends == [("time-limit", "the limit")]
+    manifest = FakeManifest()
+    go(manifest, TimeLimitError("the limit"), is_observing=is_observing)
+    assert manifest.ends == [("time-limit", "the limit")]
 
 
 @pytest.mark.parametrize(
@@ -56,24 +56,24 @@ def test_a_time_limit_is_no_failure_of_the_harness(*, is_observing: bool) -> Non
     ids=["a sentence", "anything else"],
 )
 def test_what_failed_once_there_is_something_to_judge_is_judged(error: Exception, why: str) -> None:
-    told = FakeManifest()
-    go(told, error, is_observing=True)
-    assert told.ends == [("failed", why)]
+    manifest = FakeManifest()
+    go(manifest, error, is_observing=True)
+    assert manifest.ends == [("failed", why)]
 
 
 def test_what_failed_before_leaves_nothing_to_judge() -> None:
-    told = FakeManifest()
+    manifest = FakeManifest()
     with pytest.raises(HarnessError, match="no broker"):
-        go(told, HarnessError("no broker"), is_observing=False)
-    assert told.ends == [("failed", "no broker")]
+        go(manifest, HarnessError("no broker"), is_observing=False)
+    assert manifest.ends == [("failed", "no broker")]
 
 
 @pytest.mark.parametrize("is_observing", [True, False])
 def test_an_interrupt_is_written_down_and_ends_the_harness(*, is_observing: bool) -> None:
-    told = FakeManifest()
+    manifest = FakeManifest()
     with pytest.raises(KeyboardInterrupt):
-        go(told, KeyboardInterrupt(), is_observing=is_observing)
-    assert told.ends == [("interrupted", "interrupted")]
+        go(manifest, KeyboardInterrupt(), is_observing=is_observing)
+    assert manifest.ends == [("interrupted", "interrupted")]
 
 
 @pytest.mark.parametrize(
@@ -124,18 +124,18 @@ def test_seconds_are_added_up_by_stage() -> None:
 
 
 @pytest.mark.parametrize("error", [HarnessError("the restart failed"), FileExistsError("aftermath.jsonl")])
-def test_an_aftermath_that_fails_is_told_and_takes_nothing_away(
+def test_an_aftermath_that_fails_is_reported_and_takes_nothing_away(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def fail(*_args: Any, **_named: Any) -> None:
         raise error
 
     monkeypatch.setattr(aftermath, "follow", fail)
-    told = FakeManifest(content={"status": "complete"})
+    manifest = FakeManifest(content={"status": "complete"})
     nothing: Any = None
-    lifecycle._follow(nothing, nothing, nothing, told, stages())
-    assert told.content == {"status": "complete", "aftermath_failure": str(error)}
-    assert told.written == 1
+    lifecycle._follow(nothing, nothing, nothing, manifest, stages())
+    assert manifest.content == {"status": "complete", "aftermath_failure": str(error)}
+    assert manifest.written == 1
 
 
 @pytest.fixture

@@ -41,13 +41,13 @@ def test_brokers_get_the_environment_of_the_beginning(
 ) -> None:
     # One that inherits it while pyspark's thread changes it fails to start: execve answers EFAULT.
     monkeypatch.setenv("HARNESS_TEST", "before")
-    subject = runtime('echo "told $HARNESS_TEST"')
+    subject = runtime('echo "started $HARNESS_TEST"')
     monkeypatch.setenv("HARNESS_TEST", "after")
     subject.start_cluster()
     logs = [tmp_path / "logs" / str(broker) / "server.log" for broker in subject.brokers]
     RealClock().wait_until(lambda: all(log.read_text() for log in logs), BOUND_S, "three lines")
     subject.close()
-    assert [log.read_text() for log in logs] == ["told before\n"] * 3
+    assert [log.read_text() for log in logs] == ["started before\n"] * 3
     assert os.environ["HARNESS_TEST"] == "after"
 
 
@@ -64,7 +64,7 @@ def test_only_the_controller_has_a_controller_listener(runtime: Callable[[str], 
     assert "," not in voters
 
 
-def test_storage_that_cannot_be_formatted_is_told_with_the_reason(runtime: Callable[[str], LocalRuntime]) -> None:
+def test_storage_that_cannot_be_formatted_is_reported_with_the_reason(runtime: Callable[[str], LocalRuntime]) -> None:
     with pytest.raises(BootError, match=r"broker \d: its storage cannot be formatted:\n.*no space"):
         runtime("echo no space >&2; exit 1").start_cluster()
 
@@ -78,9 +78,9 @@ def test_without_a_network_nothing_can_be_cut(runtime: Callable[[str], LocalRunt
 
 @pytest.fixture
 def networked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalRuntime:
-    """Make a runtime in namespaces that are made up: ``ip`` writes down what it is told, and becomes a command."""
+    """Make a runtime in namespaces that are made up: ``ip`` writes down its arguments, and becomes a command."""
     ip, java = tmp_path / "ip", tmp_path / "java"
-    ip.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/told\n[ $1 = link ] && exit\nshift 3\nexec "$@"\n')
+    ip.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/arguments\n[ $1 = link ] && exit\nshift 3\nexec "$@"\n')
     java.write_text('#!/bin/sh\necho "$$ $@"\ncase "$@" in *StorageTool*) ;; *) exec sleep 30;; esac\n')
     for script in (ip, java):
         script.chmod(0o755)
@@ -110,8 +110,8 @@ def test_brokers_run_in_their_namespaces_under_their_own_process_id(networked: L
             pid, *arguments = log.read_text().split()
             assert networked._processes[broker].pid == int(pid)
             assert "-Dharness.run=a-run" in arguments
-    told = (tmp_path / "told").read_text().splitlines()
-    assert sorted(" ".join(line.split()[:3]) for line in told) == [f"netns exec ch-a-run-{b}" for b in (1, 2, 3)]
+    result = (tmp_path / "arguments").read_text().splitlines()
+    assert sorted(" ".join(line.split()[:3]) for line in result) == [f"netns exec ch-a-run-{b}" for b in (1, 2, 3)]
 
 
 def test_a_broker_that_is_cut_off_is_not_up_and_has_not_died(networked: LocalRuntime, tmp_path: Path) -> None:
@@ -122,6 +122,6 @@ def test_a_broker_that_is_cut_off_is_not_up_and_has_not_died(networked: LocalRun
         networked.raise_if_died()
         networked.heal(2)
         assert all(networked.is_up(broker) for broker in networked.brokers)
-    links = [line.split() for line in (tmp_path / "told").read_text().splitlines() if line.startswith("link")]
+    links = [line.split() for line in (tmp_path / "arguments").read_text().splitlines() if line.startswith("link")]
     assert [line[-1] for line in links] == ["down", "up"]
     assert all(line[2].endswith("-2") for line in links)

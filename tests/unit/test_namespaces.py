@@ -1,4 +1,4 @@
-"""Networks of namespaces on a host that is made up: what is made, what is removed, and what is said where not."""
+"""Networks of namespaces on a host that is made up: what is made, what is removed, and the message where that fails."""
 
 from __future__ import annotations
 
@@ -147,17 +147,17 @@ def test_iptables_has_one_rule_meanwhile_where_it_is_there(host: FakeHost, monke
 
 def test_a_rule_that_outlived_its_bridge_is_taken_back(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
     rules = [f"-A FORWARD -i {bridge} -o {bridge} -j ACCEPT" for bridge in ("chdeadbeef", "chcafecafe", "docker0")]
-    told: list[tuple[str, ...]] = []
+    messages: list[tuple[str, ...]] = []
 
     def run(*command: str) -> str:
-        told.append(command)
+        messages.append(command)
         return "\n".join(rules)
 
     host.links.add("chcafecafe")
     monkeypatch.setattr(commands, "find", lambda command: f"/usr/sbin/{command}")
     monkeypatch.setattr(commands, "run", run)
     network.remove_stray_rules()
-    assert [command[2:] for command in told] == [
+    assert [command[2:] for command in messages] == [
         ("-S", "FORWARD"),
         ("-D", "FORWARD", "-i", "chdeadbeef", "-o", "chdeadbeef", "-j", "ACCEPT"),
     ]

@@ -26,13 +26,13 @@ TWO_AWAY = place(brokers=5, replication_factor=4, partitions=3, absent=2)
 
 
 def on_topics(value: str | None) -> str:
-    """Say what the exposed topics are told of both throttles."""
+    """Return both throttles as set on the exposed topics."""
     rules = {f"{side}.replication.throttled.replicas": value for side in ("leader", "follower")}
     return f"topics aborted-to-committed, stuck-lso: {rules}"
 
 
 def on_brokers(leader: str | None, follower: str | None) -> str:
-    """Say what all brokers are told of both throttles."""
+    """Return both throttles as set on all brokers."""
     return (
         f"brokers: { {'leader.replication.throttled.rate': leader, 'follower.replication.throttled.rate': follower} }"
     )
@@ -52,7 +52,7 @@ def test_it_is_found_by_its_name_and_has_words(nemesis: Nemesis) -> None:
         assert ("2, 3" in words.format(broker="2, 3")) == (nemesis.name != "none")
 
 
-def test_an_unknown_name_is_told_with_the_nearest() -> None:
+def test_an_unknown_name_is_reported_with_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"no nemesis 'catchup'; did you mean catch-up.*\? \(known: bridge, catch-up"):
         find_nemesis("catchup")
 
@@ -106,7 +106,7 @@ def test_who_is_absent_hears_no_leader_and_no_controller_that_hears_it(name: str
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "told"),
+    ("name", "shape", "expected"),
     [
         ("split", {}, "give --absent 2 or more"),
         ("split", {"brokers": 4, "absent": 2}, "2 of 4 brokers are no minority"),
@@ -117,9 +117,9 @@ def test_who_is_absent_hears_no_leader_and_no_controller_that_hears_it(name: str
         ("controller-kill", {}, "give --brokers 4 or more"),
     ],
 )
-def test_brokers_that_cannot_stand_so_are_refused(name: str, shape: dict[str, int], told: str) -> None:
+def test_brokers_that_cannot_stand_so_are_refused(name: str, shape: dict[str, int], expected: str) -> None:
     options = RunOptions("kafka-3.9", "all", nemesis=name, **shape)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match=f"--nemesis {name}: .*{told}"):
+    with pytest.raises(UsageError, match=f"--nemesis {name}: .*{expected}"):
         start.test_of(options)
 
 
@@ -148,7 +148,7 @@ def test_the_controller_is_killed_while_the_broker_is_away_and_comes_back_at_onc
     assert placement.controllers == (1, 3, 4)
     cluster, subject = context_of(placement)
     find_nemesis("controller-kill").inject(subject)
-    assert [told for told in cluster.actions if not told.startswith("who")] == [
+    assert [value for value in cluster.actions if not value.startswith("who")] == [
         "kill 2",
         "wait for broker 2 to leave every ISR",
         "wait for an active controller",
@@ -293,7 +293,7 @@ def test_where_nobody_was_away_everybody_is_back_when_the_run_is_resumed() -> No
     assert again("none").actions == ["start 2", "start 3", "wait for brokers 2, 3 to rejoin every ISR"]
 
 
-def test_what_a_process_or_a_link_was_told_is_lost_with_the_harness() -> None:
+def test_what_a_process_or_a_link_was_set_to_is_lost_with_the_harness() -> None:
     passing = {name for name, nemesis in NEMESES.items() if nemesis.needs - {Need.DISK}}
     assert {"partition", "split", "lossy", "slow", "clock-skew"} <= passing
     assert {name for name, nemesis in NEMESES.items() if nemesis.reinject is None} == {"pause"} | passing

@@ -188,7 +188,7 @@ def test_places_that_do_not_tell(
         ("targets = [", "is no TOML"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said_before_anything_runs(text: str, says: str, tmp_path: Path) -> None:
+def test_what_is_wrong_with_a_file_is_reported_before_anything_runs(text: str, says: str, tmp_path: Path) -> None:
     path = written(tmp_path, text)
     with pytest.raises(UsageError) as raised:
         matrix(path)
@@ -227,8 +227,8 @@ def test_what_this_release_expects(asked: Cell, verdict: str) -> None:
 
 def test_every_target_is_expected_to_say_something_but_the_one_that_may_go_either_way() -> None:
     known = read_expectations(None)
-    told = {name for name in TARGETS if any(one.fits(cell(name)) for one in known)}
-    assert TARGETS.keys() - told == {"redpanda-25.2"}
+    actual = {name for name in TARGETS if any(one.fits(cell(name)) for one in known)}
+    assert TARGETS.keys() - actual == {"redpanda-25.2"}
 
 
 def test_a_file_is_looked_into_first(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_a_file_is_looked_into_first(tmp_path: Path) -> None:
     assert found[asked[0]].why == "it was fixed"
 
 
-def test_a_cell_of_which_nothing_is_said_is_named() -> None:
+def test_a_cell_of_which_nothing_is_reported_is_named() -> None:
     with pytest.raises(UsageError, match=r"expected of redpanda-25\.2 stuck-lso librdkafka kill local: add"):
         expected([cell("redpanda-25.2")], read_expectations(None))
 
@@ -266,7 +266,7 @@ def test_a_cell_of_which_nothing_is_said_is_named() -> None:
         ("[expect", "is no TOML"),
     ],
 )
-def test_what_is_wrong_with_expectations_is_said(text: str, says: str, tmp_path: Path) -> None:
+def test_what_is_wrong_with_expectations_is_reported(text: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as raised:
         read_expectations(written(tmp_path, text))
     assert says in str(raised.value)

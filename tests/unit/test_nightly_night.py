@@ -39,7 +39,7 @@ def found(*names: str, scenario: str = STUCK) -> ScenarioResult:
     return ScenarioResult(scenario, ANOMALY, "it is stuck", names or (STUCK,), "the witness")
 
 
-def ended(outage: int = 0, number: int = 1, *said: ScenarioResult, **more: Any) -> Attempt:
+def ended(outage: int = 0, number: int = 1, *scenario_results: ScenarioResult, **more: Any) -> Attempt:
     return Attempt(
         outage,
         number,
@@ -48,7 +48,7 @@ def ended(outage: int = 0, number: int = 1, *said: ScenarioResult, **more: Any) 
         failure=None,
         run_dir="a/run",
         version="3.9.2",
-        scenario_results=said,
+        scenario_results=scenario_results,
         **more,
     )
 
@@ -120,6 +120,12 @@ def test_what_is_no_night_is_refused(content: str | None, tmp_path: Path) -> Non
         Ledger.reopen(tmp_path)
 
 
+def test_a_night_of_another_schema_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text('{"schema": 1}')
+    with pytest.raises(UsageError, match=r"plan\.json has schema 1, not 2: begin another night$"):
+        Ledger.reopen(tmp_path)
+
+
 def test_a_run_that_was_left_is_ended(ledger: Ledger) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as run:
         process = psutil.Process(run.pid)
@@ -135,8 +141,8 @@ def result_of(verdict: str, *attempts: Attempt, repeats: int = 1) -> CellResult:
     """Return what one cell comes to that is expected to say so; attempts are for the outages of its repeats."""
     plan = plan_of(repeats=repeats)
     (cell,) = plan.matrix.cells
-    told = replace(plan, expected={cell: Expectation({}, verdict, "so it is")})
-    (result,) = results_of(told, attempts)
+    actual = replace(plan, expected={cell: Expectation({}, verdict, "so it is")})
+    (result,) = results_of(actual, attempts)
     return result
 
 
@@ -214,7 +220,7 @@ HOSTILE = "<script>|`*[x](y)`\x00\x1b\u202e\ud800 end"
 
 
 @pytest.fixture
-def told() -> tuple[Plan, list[CellResult], list[str]]:
+def night() -> tuple[Plan, list[CellResult], list[str]]:
     plan = plan_of(nemeses=["kill", "none"], targets=["kafka-3.9", "kafka-4.4"], repeats=2)
     attempts = [
         ended(0, 1, found()), ended(1, 1, replace(CLEAN_SAID, reason=HOSTILE)),
@@ -225,8 +231,8 @@ def told() -> tuple[Plan, list[CellResult], list[str]]:
     return plan, results_of(plan, attempts), strays_of(attempts)
 
 
-def test_the_grid_has_a_column_a_version(told: tuple[Plan, list[CellResult], list[str]]) -> None:
-    shown = grid(told[1])
+def test_the_grid_has_a_column_a_version(night: tuple[Plan, list[CellResult], list[str]]) -> None:
+    shown = grid(night[1])
     assert shown.columns == ("kafka 3.9.2", "kafka 3.9.2")
     assert [(head, [cell_text(one) for one in row if one]) for head, row in shown.rows] == [
         ((STUCK, "value", "librdkafka", "kill", "local"), ["anomaly 2/2", "FIXED UPSTREAM 2/2"]),
@@ -234,16 +240,16 @@ def test_the_grid_has_a_column_a_version(told: tuple[Plan, list[CellResult], lis
     ]
 
 
-def test_the_summary_tells_every_cell(told: tuple[Plan, list[CellResult], list[str]]) -> None:
-    said = json.loads(json.dumps(summary(*told)))
-    assert (said["exit_code"], said["cells_as_expected"], said["flaky"]) == (1, 2, 1)
-    assert said["statuses"] == {"fixed upstream": 1, "failed": 1, "as expected": 2}
-    assert [one["cell"]["nemesis"] for one in said["cells"]] == ["kill", "none", "kill", "none"]
-    assert said["commit"] == "c0ffee"
+def test_the_summary_tells_every_cell(night: tuple[Plan, list[CellResult], list[str]]) -> None:
+    result = json.loads(json.dumps(summary(*night)))
+    assert (result["exit_code"], result["cells_as_expected"], result["flaky"]) == (1, 2, 1)
+    assert result["statuses"] == {"fixed upstream": 1, "failed": 1, "as expected": 2}
+    assert [one["cell"]["nemesis"] for one in result["cells"]] == ["kill", "none", "kill", "none"]
+    assert result["commit"] == "c0ffee"
 
 
-def test_markdown_shows_what_is_told_as_it_is(told: tuple[Plan, list[CellResult], list[str]]) -> None:
-    text = markdown(*told)
+def test_markdown_shows_what_is_reported_as_it_is(night: tuple[Plan, list[CellResult], list[str]]) -> None:
+    text = markdown(*night)
     assert "## Compaction: 2 of 4 cells as expected" in text
     assert "**FIXED UPSTREAM 2/2**" in text
     (line,) = [line for line in text.splitlines() if line.startswith("- **FIXED UPSTREAM**")]
@@ -254,8 +260,8 @@ def test_markdown_shows_what_is_told_as_it_is(told: tuple[Plan, list[CellResult]
     assert "the cluster did not come up" in text
 
 
-def test_junit_has_a_case_a_cell(told: tuple[Plan, list[CellResult], list[str]], tmp_path: Path) -> None:
-    write_junit(tmp_path / "j.xml", *told[1:])
+def test_junit_has_a_case_a_cell(night: tuple[Plan, list[CellResult], list[str]], tmp_path: Path) -> None:
+    write_junit(tmp_path / "j.xml", *night[1:])
     suite = ET.parse(tmp_path / "j.xml").getroot()[0]  # noqa: S314  (our own)
     assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
         "tests": "5", "failures": "2", "errors": "1", "skipped": "0",

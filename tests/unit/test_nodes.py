@@ -73,7 +73,7 @@ KEY = paramiko.RSAKey.generate(1024)
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "expected"),
     [
         (TimeoutError("timed out"), "timed out"),
         (AuthenticationException("Authentication failed."), "it refuses the key of root (Authentication failed.)"),
@@ -82,21 +82,21 @@ KEY = paramiko.RSAKey.generate(1024)
     ],
     ids=["silent", "the key", "another host", "no ssh"],
 )
-def test_a_login_that_is_refused_says_why(monkeypatch: pytest.MonkeyPatch, error: Exception, told: str) -> None:
+def test_a_login_that_is_refused_says_why(monkeypatch: pytest.MonkeyPatch, error: Exception, expected: str) -> None:
     monkeypatch.setattr(paramiko.SSHClient, "connect", refuse(error))
     with pytest.raises(UsageError) as refused:
         Connection(NODE, Access((NODE,)))
     assert str(refused.value).startswith("root@n1:22 cannot be logged in to: ")
-    assert told in str(refused.value)
+    assert expected in str(refused.value)
 
 
 def test_an_unknown_host_key_is_refused_unless_it_is_pinned() -> None:
-    told = re.escape(f"give --ssh-host-key {fingerprint(KEY)}")
-    with pytest.raises(SSHException, match=told):
+    pattern = re.escape(f"give --ssh-host-key {fingerprint(KEY)}")
+    with pytest.raises(SSHException, match=pattern):
         nodes._Pinned(["SHA256:another"]).missing_host_key(None, "n1", KEY)
     nodes._Pinned([fingerprint(KEY)]).missing_host_key(None, "n1", KEY)
 
 
-def test_known_hosts_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+def test_known_hosts_that_cannot_be_read_are_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"root@n1:22 cannot be logged in to: .*No such file"):
         Connection(NODE, Access((NODE,), known_hosts=str(tmp_path / "known_hosts")))

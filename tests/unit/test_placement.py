@@ -44,7 +44,7 @@ def test_leaders_are_spread() -> None:
 
 
 @pytest.mark.parametrize(
-    ("numbers", "told"),
+    ("numbers", "expected"),
     [
         ({"brokers": 2}, "--brokers 2: give 3 to 7"),
         ({"brokers": 8}, "--brokers 8: give 3 to 7"),
@@ -56,6 +56,6 @@ def test_leaders_are_spread() -> None:
         ({"replication_factor": 2, "absent": 2}, "--absent 2: give 1 to 1"),
     ],
 )
-def test_numbers_that_do_not_fit_are_refused(numbers: dict[str, int], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_numbers_that_do_not_fit_are_refused(numbers: dict[str, int], expected: str) -> None:
+    with pytest.raises(UsageError, match=expected):
         shape(**numbers)

@@ -13,11 +13,11 @@ RECORDS = 3
 def test_a_fatal_error_leaves_every_record_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(librdkafka, "Producer", FatalProducer)
     producer = librdkafka.LibrdkafkaProducer("nowhere:9", "id", {})
-    told: list[str | None] = []
+    messages: list[str | None] = []
     for _ in range(RECORDS):
-        producer.send(("topic", 0), "key", None, [], lambda error, _offset: told.append(error))
+        producer.send(("topic", 0), "key", None, [], lambda error, _offset: messages.append(error))
     assert producer.flush() == 0
-    assert told == ["purged"] * RECORDS
+    assert messages == ["purged"] * RECORDS
 
 
 def test_what_is_not_answered_in_time_is_counted() -> None:

@@ -114,7 +114,7 @@ def test_a_freeze_is_known_once_every_live_broker_has_it_and_is_taken_back(subje
     assert [body["upsert"] for _, _, body in subject.asked("PUT")] == [{INTERVAL: 86_400_000}, {INTERVAL: 60}]
 
 
-def test_how_far_compaction_came_is_told_in_kafkas_offsets(subject: Subject) -> None:
+def test_how_far_compaction_came_is_reported_in_kafkas_offsets(subject: Subject) -> None:
     replicas = [
         {
             "raft_state": {"node_id": broker}, "high_watermark": 20, "last_stable_offset": 20, "committed_offset": 24,
@@ -123,26 +123,26 @@ def test_how_far_compaction_came_is_told_in_kafkas_offsets(subject: Subject) -> 
         for broker, compacted in ((1, 17), (2, -1), (3, None))
     ]  # fmt: skip
     subject.answer("/v1/debug/partition/kafka/stuck-lso/0", {"replicas": replicas})
-    told = subject.control.compaction(TOPIC)
-    assert {broker: said["cleaner_offset"] for broker, said in told.items()} == {1: 12, 2: 0, 3: 0}
-    assert told[1]["cleanly_compacted"] == 17
-    assert told[1]["tombstone_removable"] == 3
-    assert told[1]["transaction_removable"] is None
-    json.dumps(told)
+    result = subject.control.compaction(TOPIC)
+    assert {broker: value["cleaner_offset"] for broker, value in result.items()} == {1: 12, 2: 0, 3: 0}
+    assert result[1]["cleanly_compacted"] == 17
+    assert result[1]["tombstone_removable"] == 3
+    assert result[1]["transaction_removable"] is None
+    json.dumps(result)
 
 
 @pytest.mark.parametrize(
-    ("state", "removal", "told"),
+    ("state", "removal", "expected"),
     [("active", True, (True, True)), ("unavailable", True, (False, True)), ("active", None, (True, False))],
 )
-def test_what_it_takes_to_compact_together_is_told(
-    subject: Subject, state: str, removal: object, told: tuple[bool, bool]
+def test_what_it_takes_to_compact_together_is_reported(
+    subject: Subject, state: str, removal: object, expected: tuple[bool, bool]
 ) -> None:
     subject.answer("/v1/features", {"features": [{"name": "coordinated_compaction", "state": state}]})
     subject.answer(
         "/v1/cluster_config", {} if removal is None else {"log_compaction_tx_batch_removal_enabled": removal}
     )
-    assert tuple(subject.control.coordination().values()) == told
+    assert tuple(subject.control.coordination().values()) == expected
 
 
 def test_where_nobody_answers_nothing_is_proven(subject: Subject) -> None:
@@ -156,7 +156,7 @@ def test_a_data_directory_has_an_id(subject: Subject) -> None:
     assert subject.control.identities() == {1: "a", 2: "b"}
 
 
-def test_open_transactions_are_not_told() -> None:
+def test_open_transactions_are_not_reported() -> None:
     nobody: Any = None
     assert WireReader(nobody, lists_open=False).open_transactions([TOPIC]) == {TOPIC: None}
 
@@ -207,7 +207,7 @@ def test_settings_are_mapped_from_the_timers(target: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         ({"replication_factor": 2}, "--replication-factor 2: Redpanda takes odd numbers only"),
         ({"brokers": 5, "absent": 2}, "--absent 2: with 3 replicas of a partition no majority is left"),
@@ -215,8 +215,8 @@ def test_settings_are_mapped_from_the_timers(target: str) -> None:
         ({"nemesis": "controller-kill"}, "--nemesis controller-kill: Redpanda cannot be put through it"),
     ],
 )
-def test_what_cannot_be_is_refused(options: dict[str, Any], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_what_cannot_be_is_refused(options: dict[str, Any], expected: str) -> None:
+    with pytest.raises(UsageError, match=expected):
         start.test_of(RunOptions("redpanda-25.3", "stuck-lso", **options))
 
 

@@ -73,7 +73,7 @@ def test_the_coordinator_is_a_partition_with_a_leader(admin: RedpandaAdmin, brok
 
 
 @pytest.mark.parametrize(
-    ("state", "removal", "told"),
+    ("state", "removal", "expected"),
     [
         ("active", True, (True, True)),
         ("available", True, (False, True)),
@@ -82,13 +82,13 @@ def test_the_coordinator_is_a_partition_with_a_leader(admin: RedpandaAdmin, brok
     ],
 )
 def test_what_it_takes_to_compact_together(
-    admin: RedpandaAdmin, brokers: dict[int, FakeServer], state: str, removal: object, told: tuple[bool, bool]
+    admin: RedpandaAdmin, brokers: dict[int, FakeServer], state: str, removal: object, expected: tuple[bool, bool]
 ) -> None:
     features = [{"name": "audit_logging", "state": "active"}, {"name": "coordinated_compaction", "state": state}]
     brokers[1].answers["/v1/features"] = (200, {"cluster_version": 17, "features": features})
     held = {} if removal is None else {"log_compaction_tx_batch_removal_enabled": removal}
     brokers[1].answers["/v1/cluster_config"] = (200, held)
-    assert (admin.coordinates_compaction(), admin.removes_markers()) == told
+    assert (admin.coordinates_compaction(), admin.removes_markers()) == expected
 
 
 def test_properties_are_set_for_the_whole_cluster(admin: RedpandaAdmin, brokers: dict[int, FakeServer]) -> None:
@@ -112,7 +112,7 @@ def test_a_broker_that_is_silent_is_passed_over(brokers: dict[int, FakeServer]) 
         RedpandaAdmin(lambda: {1: nobody}).config()
 
 
-def test_a_refusal_is_told_in_the_brokers_own_words(admin: RedpandaAdmin, brokers: dict[int, FakeServer]) -> None:
+def test_a_refusal_is_reported_in_the_brokers_own_words(admin: RedpandaAdmin, brokers: dict[int, FakeServer]) -> None:
     path = "/v1/partitions/kafka/stuck-lso/0"
     brokers[1].answers[path] = (200, {"leader_id": 1})
     brokers[1].answers[f"{path}/transfer_leadership?target=9"] = (

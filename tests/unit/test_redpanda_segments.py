@@ -67,7 +67,7 @@ def test_zeros_end_a_file() -> None:
 
 
 @pytest.mark.parametrize("kept", [30, HEADER.size + 3])
-def test_a_batch_that_is_cut_is_told_with_its_place(kept: int) -> None:
+def test_a_batch_that_is_cut_is_reported_with_its_place(kept: int) -> None:
     whole = stored(put(0, "a"), 0)
     with pytest.raises(CorruptLogError, match=r"0-1-v1\.log at byte \d+: batch is cut") as raised:
         to_kafka({"0-1-v1.log": whole + whole[:kept], "2-1-v1.log": stored(put(2, "c"), 2)})
@@ -82,7 +82,7 @@ def test_what_was_being_written_when_the_broker_was_killed_may_be_left_out(kept:
     assert to_kafka({"0-1-v1.log": cut}) == put(0, "a", leader_epoch=1)
 
 
-def test_a_size_that_cannot_be_is_told() -> None:
+def test_a_size_that_cannot_be_is_reported() -> None:
     with pytest.raises(CorruptLogError, match="impossible size 5"):
         to_kafka({"0-1-v1.log": HEADER.pack(0, 5, 0, RAFT_DATA, 0, 0, 0, 0, 0, -1, -1, -1, 1)})
 

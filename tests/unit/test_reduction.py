@@ -46,10 +46,10 @@ def differing_places() -> Differing:
     return checkers.reduction.beliefs.differing_places
 
 
-def summed(broker: int, **told: int) -> dict[str, Any]:
+def summed(broker: int, **fields: int) -> dict[str, Any]:
     """A row of `Beliefs.summary`."""
     digests = {"committed": 1, "aborted": 2, "open": None, "marker": 3}
-    return {**dict(zip(REPLICA, ("run", "t", 0, broker), strict=True)), **digests, "misjudged": 0, **told}
+    return {**dict(zip(REPLICA, ("run", "t", 0, broker), strict=True)), **digests, "misjudged": 0, **fields}
 
 
 def test_replicas_that_hold_the_same_and_believe_the_same_do_not_differ(differing_places: Differing) -> None:

@@ -185,8 +185,8 @@ def test_redpanda_keeps_what_is_special_in_its_exact_name(tmp_path: Path) -> Non
 def test_the_manifest_has_the_command(tmp_path: Path) -> None:
     java: Any = SimpleNamespace(version_text="17")
     made = assembled(RunOptions("kafka-4.4", "stuck-lso"), java=java)
-    told = begin(RunFolder(tmp_path), made, "harness run …")
-    assert told.content["command"] == "harness run …"
+    result = begin(RunFolder(tmp_path), made, "harness run …")
+    assert result.content["command"] == "harness run …"
 
 
 def wanted(target: str = "kafka-4.4", **more: Any) -> Wanted:
@@ -217,7 +217,7 @@ def test_auto_says_what_it_chose_and_why(
     assert choose("local", asked) == ("local", None)
 
 
-def test_the_choice_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_choice_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     ready = Ready({"name": "local"}, lambda _: pytest.fail("nothing is made"), None)
     monkeypatch.setattr(start, "find_java", lambda: None)
     monkeypatch.setattr(start, "find_archive", lambda _: None)

@@ -57,9 +57,9 @@ def test_what_is_no_batch_is_damage() -> None:
 
 def test_one_partition_that_is_not_served_does_not_hide_another() -> None:
     connection = SegmentConnection({TP: [(1, batch(0))]}, errors={OTHER: NOT_HERE})
-    told = fetched(connection, TP, OTHER)
-    assert told[OTHER] == "NotLeaderForPartitionError"
-    assert told[TP].records == batch(0)
+    result = fetched(connection, TP, OTHER)
+    assert result[OTHER] == "NotLeaderForPartitionError"
+    assert result[TP].records == batch(0)
 
 
 def test_an_empty_log_ends_where_it_starts() -> None:
@@ -68,7 +68,7 @@ def test_an_empty_log_ends_where_it_starts() -> None:
     assert ReplicaState(7, 7, 7, (), b"").log_end == 7
 
 
-def test_aborted_transactions_of_every_answer_are_told_once() -> None:
+def test_aborted_transactions_of_every_answer_are_reported_once() -> None:
     connection = SegmentConnection({TP: [(1, batch(0)), (2, batch(1))]}, held=Held(9, 8, aborted=((5, 0), (6, 3))))
     state = fetched(connection, replica_id=CONSUMER_REPLICA_ID)[TP]
     assert state.aborted == ((5, 0), (6, 3))

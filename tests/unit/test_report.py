@@ -1,4 +1,4 @@
-"""A run's page: the logs side by side, what is told of them, and that nothing told is ever markup."""
+"""A run's page: the logs side by side, what is shown of them, and that no content is ever markup."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_what_brokers_take_for_different_things_differs(folder: RunFolder) -> No
     assert {row.offset: row.differs for row in table(folder).rows} == {0: True, 1: False, 2: False, 3: False}
 
 
-def test_background_traffic_is_told_apart(folder: RunFolder) -> None:
+def test_background_traffic_is_distinguished(folder: RunFolder) -> None:
     assert [row.offset for row in table(folder).rows if row.background] == [3]
 
 
@@ -104,7 +104,7 @@ def test_every_finding_has_its_row(folder: RunFolder) -> None:
     assert (row.cells, row.differs, set(row.missing)) == ({}, True, {1, 2, 3})
 
 
-def test_a_log_that_cannot_be_read_is_told_of_and_the_others_are_shown(folder: RunFolder) -> None:
+def test_a_log_that_cannot_be_read_is_reported_of_and_the_others_are_shown(folder: RunFolder) -> None:
     (segment,) = folder.path.glob("brokers/2/after-rejoin/t-0/*.log")
     damaged = bytearray(segment.read_bytes())
     damaged[70] ^= 0xFF
@@ -141,9 +141,9 @@ def test_a_page_needs_nothing_but_itself(folder: RunFolder) -> None:
 def test_the_headline_and_the_explanation_stand_once_on_the_page(folder: RunFolder) -> None:
     """Also where the verdict's reason and its scenario's repeat the explanation; the page's title is not on it."""
     found = {**FINDING, "explanation": "frozen at 0", "witness": {"high_watermark_here": 4}}
-    told = verdict(found)
-    told["reason"] = told["scenarios"][0]["reason"] = found["explanation"]
-    head, _, body = page(folder, MANIFEST, told).partition("</head>")
+    verdict_json = verdict(found)
+    verdict_json["reason"] = verdict_json["scenarios"][0]["reason"] = found["explanation"]
+    head, _, body = page(folder, MANIFEST, verdict_json).partition("</head>")
     sentence = (
         "broker 2 will never deliver t-0 past offset 0 to read_committed consumers; up to 4 records are invisible"
     )
@@ -153,9 +153,9 @@ def test_the_headline_and_the_explanation_stand_once_on_the_page(folder: RunFold
 
 
 def test_a_run_without_a_finding_says_why_once(folder: RunFolder) -> None:
-    told = verdict()
-    told["reason"] = told["scenarios"][0]["reason"] = "every replica had it and removed it"
-    text = page(folder, MANIFEST, told)
+    verdict_json = verdict()
+    verdict_json["reason"] = verdict_json["scenarios"][0]["reason"] = "every replica had it and removed it"
+    text = page(folder, MANIFEST, verdict_json)
     assert text.count("every replica had it and removed it") == 1
     assert "</span>: the replicas agree, and the run shows that they had every reason not to</h1>" in text
 
@@ -204,7 +204,7 @@ def test_the_timeline_ends_soon_after_the_last_change(tmp_path: Path) -> None:
     assert "broker 1: log end 4, high watermark 4, last stable offset 7" in shown
 
 
-def test_what_is_told_is_text(tmp_path: Path) -> None:
+def test_what_is_reported_is_text(tmp_path: Path) -> None:
     text = hostile_page(tmp_path)
     assert text.count("<script") == text.count("<script>// Adds a button") == 1
     assert not set(text) & {"\x00", "\u202e", "\x1b"}
@@ -218,12 +218,12 @@ def test_a_folder_that_was_judged_before_there_were_outcomes(folder: RunFolder) 
     assert "<code>harness check</code> adds it" in page(folder, MANIFEST, verdict())
 
 
-def test_guarantees_are_told_and_their_absence_is_borne(folder: RunFolder) -> None:
-    told = [
+def test_guarantees_are_reported_and_their_absence_is_borne(folder: RunFolder) -> None:
+    actual = [
         {"guarantee": name, "holds": holds, "reason": f"{name} {HOSTILE}"}
         for name, holds in (("order", True), ("offsets", False), ("tombstones", None))
     ]
-    text = page(folder, MANIFEST, {**verdict(), "guarantees": told})
+    text = page(folder, MANIFEST, {**verdict(), "guarantees": actual})
     rows = re.findall(r'<tr><th scope="row">(\w+)</th><td><span class="\w+">([^<]*)</span>', text)
     assert [row for row in rows if row[0] != "t"] == [
         ("order", "✓ yes"),

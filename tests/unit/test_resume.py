@@ -68,21 +68,21 @@ class CutOff:
         begin(self.folder, Job(run, find_target(run.target), self.test, java, "local", ready, jars))
         self.work_dir = leftovers.claim_work_dir(RUN_ID, self.folder.path)
         self.own(resumable=True, started_s=0.0)
-        self.tell(owner={**self.told["owner"], "started_s": 0.0})
+        self.tell(owner={**self.manifest["owner"], "started_s": 0.0})
 
     @property
-    def told(self) -> dict[str, Any]:
+    def manifest(self) -> dict[str, Any]:
         """The manifest."""
         content: dict[str, Any] = json.loads(self.folder.manifest_path.read_text())
         return content
 
     def tell(self, **changes: Any) -> None:
         """Change the manifest; None takes a field out."""
-        content = {name: value for name, value in {**self.told, **changes}.items() if value is not None}
+        content = {name: value for name, value in {**self.manifest, **changes}.items() if value is not None}
         manifest.Manifest(self.folder, content).write()
 
     def own(self, **changes: Any) -> None:
-        """Change what is said of the owner."""
+        """Change the fields of the owner."""
         leftovers.change_owner(self.work_dir, **changes)
 
     def lose_data(self) -> None:
@@ -165,8 +165,8 @@ def test_the_version_stays_the_one_that_was_tested(subject: CutOff, runs: list[G
 
 @pytest.mark.parametrize("image", [None, "registry.example/kafka:mine"])
 def test_the_image_stays_the_one_that_was_tested(subject: CutOff, image: str | None) -> None:
-    told = {"image": {"reference": image, "id": "sha256:0", "digests": []}} if image else {}
-    subject.tell(runtime={"name": "docker", **told})
+    actual = {"image": {"reference": image, "id": "sha256:0", "digests": []}} if image else {}
+    subject.tell(runtime={"name": "docker", **actual})
     go_on(subject.folder.path)
     assert WANTED[-1].image == image
 
@@ -183,11 +183,11 @@ def test_the_manifest_tells_who_goes_on_and_since_when(subject: CutOff, runs: li
     for times in (1, 2):
         go_on(subject.folder.path)
         runs[-1].begin()
-        assert subject.told["status"] == "running"
-        assert subject.told["failure"] is None
-        assert subject.told["owner"]["pid"] == os.getpid()
-        assert len(subject.told["resumed_at"]) == times
-        subject.tell(owner={**subject.told["owner"], "started_s": 0.0})
+        assert subject.manifest["status"] == "running"
+        assert subject.manifest["failure"] is None
+        assert subject.manifest["owner"]["pid"] == os.getpid()
+        assert len(subject.manifest["resumed_at"]) == times
+        subject.tell(owner={**subject.manifest["owner"], "started_s": 0.0})
 
 
 @pytest.mark.parametrize("status", ["running", "failed", "interrupted", "time-limit"])
@@ -206,17 +206,17 @@ def a_list(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "expected"),
     [
         (half_a_manifest, "the run folder is damaged: {path}/manifest.json: "),
         (a_list, "the run folder is damaged: {path}/manifest.json lacks "),
     ],
     ids=["half a manifest", "a list"],
 )
-def test_a_damaged_run_folder(subject: CutOff, damage: Callable[[Path], None], told: str) -> None:
+def test_a_damaged_run_folder(subject: CutOff, damage: Callable[[Path], None], expected: str) -> None:
     path = subject.folder.path
     damage(path)
-    assert refusal(path).startswith(told.format(path=path))
+    assert refusal(path).startswith(expected.format(path=path))
 
 
 @pytest.mark.parametrize(
@@ -224,8 +224,8 @@ def test_a_damaged_run_folder(subject: CutOff, damage: Callable[[Path], None], t
 )
 def test_a_manifest_that_lacks_something(subject: CutOff, field: str) -> None:
     subject.tell(**{field: None})
-    told = refusal(subject.folder.path)
-    assert told == f"the run folder is damaged: {subject.folder.manifest_path} lacks {field}"
+    message = refusal(subject.folder.path)
+    assert message == f"the run folder is damaged: {subject.folder.manifest_path} lacks {field}"
 
 
 def test_an_owner_that_is_none(subject: CutOff) -> None:
@@ -235,8 +235,8 @@ def test_an_owner_that_is_none(subject: CutOff) -> None:
 
 def test_a_run_that_is_complete(subject: CutOff) -> None:
     subject.tell(status="complete")
-    told = refusal(subject.folder.path)
-    assert told == f"{subject.folder.path} went to its end; `harness check` judges it again"
+    message = refusal(subject.folder.path)
+    assert message == f"{subject.folder.path} went to its end; `harness check` judges it again"
 
 
 def test_a_run_whose_process_lives(subject: CutOff) -> None:
@@ -252,27 +252,27 @@ def test_a_run_that_is_just_starting_has_an_owner_in_its_manifest_alone(subject:
 
 def test_a_run_whose_data_are_gone(subject: CutOff) -> None:
     subject.lose_data()
-    told = refusal(subject.folder.path)
-    assert told == f"{subject.folder.path} cannot go on: its brokers' data are gone; run it anew"
+    message = refusal(subject.folder.path)
+    assert message == f"{subject.folder.path} cannot go on: its brokers' data are gone; run it anew"
 
 
 def test_a_run_that_was_cut_off_before_its_window(subject: CutOff) -> None:
     subject.own(resumable=False)
-    told = refusal(subject.folder.path)
-    assert told == f"{subject.folder.path} cannot go on: it was cut off before its window opened; run it anew"
+    message = refusal(subject.folder.path)
+    assert message == f"{subject.folder.path} cannot go on: it was cut off before its window opened; run it anew"
 
 
 @pytest.mark.parametrize("nemesis", ["pause", "partition"])
 def test_a_fault_that_ended_with_the_harness(tmp_path: Path, nemesis: str) -> None:
     subject = CutOff(tmp_path, nemesis=nemesis)
-    told = refusal(subject.folder.path)
-    assert told == (
+    message = refusal(subject.folder.path)
+    assert message == (
         f"{subject.folder.path} cannot go on: what the nemesis {nemesis} did ended with the harness; run it anew"
     )
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "expected"),
     [
         (("--target", "kafka-4.4"), "leave out --target"),
         (("--anomaly", "all", "--seed", "3"), "leave out --anomaly, --seed"),
@@ -281,11 +281,11 @@ def test_a_fault_that_ended_with_the_harness(tmp_path: Path, nemesis: str) -> No
         (("--partitions", "1", "--results", "here"), "leave out --partitions, --results"),
     ],
 )
-def test_what_the_run_folder_tells_is_not_said_again(subject: CutOff, more: tuple[str, ...], told: str) -> None:
-    assert refusal(subject.folder.path, *more) == f"--resume takes everything else from the run folder; {told}"
+def test_what_the_run_folder_tells_is_not_repeated(subject: CutOff, more: tuple[str, ...], expected: str) -> None:
+    assert refusal(subject.folder.path, *more) == f"--resume takes everything else from the run folder; {expected}"
 
 
-def test_how_it_goes_on_can_be_said(tmp_path: Path, runs: list[GoingOn], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_it_goes_on_can_be_reported(tmp_path: Path, runs: list[GoingOn], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.run.start.free_ports", lambda count, base: [base + n for n in range(count)])
     subject = CutOff(tmp_path, partitions=3)
     options = ("--time-limit", "60", "--keep", "--aftermath", "--port-base", "20000", "--format", "json")
@@ -304,8 +304,8 @@ def test_an_aftermath_without_partitions_for_it_is_refused_as_for_a_new_run(
 
 def test_a_cluster_that_was_kept_is_not_taken_over(subject: CutOff) -> None:
     subject.own(kept=True)
-    told = refusal(subject.folder.path)
-    assert told == f"{subject.folder.path} cannot go on: its cluster was kept; `harness clean {RUN_ID}` removes it"
+    message = refusal(subject.folder.path)
+    assert message == f"{subject.folder.path} cannot go on: its cluster was kept; `harness clean {RUN_ID}` removes it"
 
 
 def test_check_of_a_run_that_can_go_on_names_the_command(subject: CutOff) -> None:

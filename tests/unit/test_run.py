@@ -68,7 +68,7 @@ def test_a_seed_is_taken_or_made_up() -> None:
     assert start.test_of(options()).seed != start.test_of(options()).seed
 
 
-def test_settings_are_told_apart_by_their_scope() -> None:
+def test_settings_are_distinguished_by_their_scope() -> None:
     pairs = ("topic.segment.ms=5", "broker.log.cleaner.backoff.ms = 7", "topic.x=a=b")
     assert parse_settings(pairs) == ({"segment.ms": "5", "x": "a=b"}, {"log.cleaner.backoff.ms": "7"})
 

@@ -28,14 +28,14 @@ def cluster_of(
 
 
 def waited(cluster: FakeCluster, *unseen: Critical) -> list[str]:
-    """Wait for the window, and return what progress was told."""
-    told: list[str] = []
+    """Wait for the window, and return the stages of the progress."""
+    messages: list[str] = []
     nothing: Any = None
     test = start.test_of(RunOptions("kafka-4.4", "stuck-lso"))
-    run = Run(test, nothing, nothing, nothing, cluster.clock, told.append)
+    run = Run(test, nothing, nothing, nothing, cluster.clock, messages.append)
     parts: Any = SimpleNamespace(cluster=cluster, payloads=[FakePayload(*unseen)])
     run._wait_removed(parts)
-    return told
+    return messages
 
 
 @pytest.mark.parametrize("gone", sorted(EVERYWHERE))
@@ -63,8 +63,8 @@ def test_one_record_on_one_replica_of_one_partition_keeps_it_shut(still: tuple[i
 
 @pytest.mark.parametrize("unseen", list(Critical))
 def test_what_nobody_ever_saw_is_not_gone(unseen: Critical) -> None:
-    (told,) = waited(cluster_of(EVERYWHERE), unseen)
-    assert told.startswith("the window does not open: ")
+    (result,) = waited(cluster_of(EVERYWHERE), unseen)
+    assert result.startswith("the window does not open: ")
 
 
 def test_a_window_that_does_not_open_ends_the_wait_and_not_the_run() -> None:

@@ -126,7 +126,7 @@ def test_a_key_in_a_store_of_java_is_the_clients_own(
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "expected"),
     [
         ({"security.protocol": "TLS"}, "security.protocol is TLS; give one of PLAINTEXT, SSL"),
         ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanism is GSSAPI; give one of PLAIN, SCRAM-SHA-256"),
@@ -137,13 +137,13 @@ def test_a_key_in_a_store_of_java_is_the_clients_own(
         ({"ssl.truststore.type": "PKCS12"}, "cannot be opened"),
     ],
 )
-def test_what_cannot_be_honoured_is_told_without_the_password(
-    tmp_path: Path, pem_store: dict[str, str], changes: dict[str, str | None], told: str
+def test_what_cannot_be_honoured_is_reported_without_the_password(
+    tmp_path: Path, pem_store: dict[str, str], changes: dict[str, str | None], expected: str
 ) -> None:
     held = {name: value for name, value in {**SASL, **pem_store, **changes}.items() if value is not None}
     with pytest.raises(UsageError) as refused:
         read_security(file_of(tmp_path, held))
-    assert told in str(refused.value)
+    assert expected in str(refused.value)
     assert "pass" not in str(refused.value).replace("password", "")
 
 

@@ -66,7 +66,7 @@ def test_another_seed_gives_others(tmp_path: Path) -> None:
 @pytest.mark.parametrize("nemesis", sorted(NEMESES.keys() - UNSUPPORTED_NEMESES))
 def test_every_fault_goes_to_its_end(nemesis: str, tmp_path: Path) -> None:
     run = simulate(tmp_path / "run", "sim-kafka", "stuck-lso", nemesis=nemesis)
-    assert not any(CLOSED in stage for stage in run.told)
+    assert not any(CLOSED in stage for stage in run.stages)
     lso = [json.loads((run.folder.fetched_snapshot(b, AFTER_REJOIN) / "stuck-lso-0" / "state.json").read_text())
            for b in (1, 2, 3)]  # fmt: skip
     stuck = [state["last_stable_offset"] < state["high_watermark"] for state in lso]
@@ -76,14 +76,14 @@ def test_every_fault_goes_to_its_end(nemesis: str, tmp_path: Path) -> None:
 def test_two_days_of_kafkas_own_timers_pass(tmp_path: Path) -> None:
     run = simulate(tmp_path / "run", "sim-kafka", "tombstone-divergence", timers="default")
     assert 48 * HOUR_S < run.took_s < 96 * HOUR_S
-    assert not any(CLOSED in stage for stage in run.told)
+    assert not any(CLOSED in stage for stage in run.stages)
     topic = "tombstone-divergence"
     assert [payload(served(run, broker, topic)) for broker in (1, 2, 3)] == [set(), {"K"}, set()]
 
 
 def test_replicas_that_compact_together_keep_what_one_of_them_lacks(tmp_path: Path) -> None:
     run = simulate(tmp_path / "run", "sim-redpanda", "tombstone-divergence")
-    assert any(CLOSED in stage for stage in run.told)
+    assert any(CLOSED in stage for stage in run.stages)
     topic = "tombstone-divergence"
     assert [payload(served(run, broker, topic, BEFORE_RETURN)) for broker in (1, 3)] == [{"K deleted"}] * 2
     assert [payload(served(run, broker, topic)) for broker in (1, 2, 3)] == [set()] * 3

@@ -22,7 +22,7 @@ ID = "2026-11-2{}T01-02-03Z-beef"
 RUN = f"kafka-4.4/stuck-lso/{ID.format(1)}"
 
 
-def said(verdict: str) -> dict[str, Any]:
+def verdict_json(verdict: str) -> dict[str, Any]:
     scenario = {"scenario": "stuck-lso", "topic": "t", "anomaly": "stuck-lso", "payload": "value"}
     finding = {
         "anomaly": "stuck-lso", "candidates": [], "broker": 2, "topic": "t", "partition": 0, "offset": 0,
@@ -49,7 +49,7 @@ def stored(results: Path, day: int, verdict: str, version: str = "4.4.0", **more
         "jars": {}, "scenarios": [{"topic": "t", "summary": "It is stuck.", "replicas": {"0": [1, 3, 2]}}], **more,
     }  # fmt: skip
     folder.write_json(folder.manifest_path, manifest)
-    folder.write_json(folder.verdict_path, said(verdict))
+    folder.write_json(folder.verdict_path, verdict_json(verdict))
     return folder.path
 
 
@@ -84,7 +84,7 @@ def test_each_run_has_its_page_and_each_anomaly_too(tmp_path: Path) -> None:
     assert "No run in this folder has this anomaly." in (site / "anomalies" / "aborted-to-committed.html").read_text()
 
 
-def test_what_is_no_whole_run_is_left_out_and_told(tmp_path: Path) -> None:
+def test_what_is_no_whole_run_is_left_out_and_reported(tmp_path: Path) -> None:
     results = tmp_path / "results"
     stored(results, 1, CLEAN)
     (stored(results, 2, CLEAN) / "verdict.json").unlink()
@@ -99,7 +99,7 @@ def test_what_is_no_whole_run_is_left_out_and_told(tmp_path: Path) -> None:
     assert "has no verdict.json: it is going on, or was cut off" in written(results, tmp_path / "site")
 
 
-def test_a_page_that_cannot_be_drawn_is_told_of(tmp_path: Path) -> None:
+def test_a_page_that_cannot_be_drawn_is_reported(tmp_path: Path) -> None:
     results = tmp_path / "results"
     (stored(results, 1, CLEAN) / "history.jsonl").write_text("{\n")
     text = written(results, tmp_path / "site")
@@ -168,9 +168,9 @@ def test_nights_have_pages(tmp_path: Path) -> None:
 def test_a_finding_without_its_fields_leaves_its_run_out(tmp_path: Path) -> None:
     results = tmp_path / "results"
     path = stored(results, 1, ANOMALY)
-    told = said(ANOMALY)
-    told["findings"][0]["witness"] = "text"
-    (path / "verdict.json").write_text(json.dumps(told))
+    result = verdict_json(ANOMALY)
+    result["findings"][0]["witness"] = "text"
+    (path / "verdict.json").write_text(json.dumps(result))
     assert stored_runs(results)[1] == [
         f"kafka-4.4/stuck-lso/{path.name} cannot be read: AttributeError: 'str' object has no attribute 'get'"
     ]
@@ -180,7 +180,7 @@ def test_a_site_is_written_again_and_nothing_else_is_written_over(tmp_path: Path
     results, site = tmp_path / "results", tmp_path / "site"
     path = stored(results, 1, CLEAN)
     written(results, site)
-    (path / "verdict.json").write_text(json.dumps(said(UNKNOWN)))
+    (path / "verdict.json").write_text(json.dumps(verdict_json(UNKNOWN)))
     assert "? unknown</span> 1 of 1" in written(results, site)
     with pytest.raises(UsageError, match="holds something else than a report"):
         written(results, results)

@@ -1,4 +1,4 @@
-"""Which Spark: the two options, what becomes of them, and what is said where there is no session."""
+"""Which Spark: the two options, what becomes of them, and the message where there is no session."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def closed_port() -> int:
 
 
 @pytest.mark.parametrize(
-    ("master", "pair", "told"),
+    ("master", "pair", "expected"),
     [
         (LOCAL, "spark.executor.memory", "give spark.NAME=VALUE"),
         (LOCAL, "executor.memory=1g", "give spark.NAME=VALUE"),
@@ -42,12 +42,14 @@ def closed_port() -> int:
         ("yarn", "spark.a=b", "set HADOOP_CONF_DIR or YARN_CONF_DIR"),
     ],
 )
-def test_what_is_no_spark_is_one_sentence(master: str, pair: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_spark_is_one_sentence(
+    master: str, pair: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(UsageError) as caught:
         parse_spark(master, [pair])
-    assert told in str(caught.value)
+    assert expected in str(caught.value)
 
 
 @pytest.mark.parametrize("master", ["spark://127.0.0.1:{},127.0.0.1:{}", "k8s://https://127.0.0.1:{}"])
@@ -59,13 +61,13 @@ def test_a_master_that_nobody_is_at(master: str, closed_port: int) -> None:
 
 def test_masters_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
-    told = {
+    actual = {
         master: (options.is_on_this_host, options.has_executors)
         for master in ("local", "local[*]", "local[4,2]", "local-cluster[2,1,1024]", "yarn")
         for options in [parse_spark(master, ["spark.a = b=c "])]
         if options.conf == {"spark.a": "b=c"}
     }
-    assert told == {
+    assert actual == {
         "local": (True, False),
         "local[*]": (True, False),
         "local[4,2]": (True, False),
@@ -94,8 +96,8 @@ def test_a_cluster_is_left_to_find_its_driver() -> None:
 def test_what_a_user_sets_wins() -> None:
     mine = {"driver_host": "me", "driver_memory": "512m", "driver_extraJavaOptions": "-Da=b"}
     set_ = options_of(spec(CLUSTER, **mine, sql_shuffle_partitions="9"))
-    told = [set_[f"spark.{name}"] for name in ("driver.host", "driver.memory", "sql.shuffle.partitions", "local.dir")]
-    assert told == ["me", "512m", "9", "/scratch"]
+    actual = [set_[f"spark.{name}"] for name in ("driver.host", "driver.memory", "sql.shuffle.partitions", "local.dir")]
+    assert actual == ["me", "512m", "9", "/scratch"]
     flags = set_["spark.driver.extraJavaOptions"].split()
     # A heap that starts with more than it may have is refused by the JVM.
     assert flags[-1] == "-Da=b"
@@ -163,7 +165,7 @@ def test_a_cluster_without_room_is_not_waited_for_without_end(monkeypatch: pytes
         ("", "", "RuntimeError"),
     ],
 )  # fmt: skip
-def test_the_cause_that_is_told(error: str, log: str, cause: str, tmp_path: Path) -> None:
+def test_the_cause_that_is_reported(error: str, log: str, cause: str, tmp_path: Path) -> None:
     path = tmp_path / "spark.log"
     path.write_text(log)
     assert session._cause(RuntimeError(error), path) == cause

@@ -1,4 +1,4 @@
-"""Paths elsewhere: what they make of a storage, and how a storage is told from a URI and from settings."""
+"""Paths elsewhere: what they make of a storage, and how a storage is derived from a URI and from settings."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_folders_of_this_host(text: str, path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "conf", "told"),
+    ("text", "conf", "expected"),
     [
         ("gs://b/x", {}, "give a folder, or a URI that begins with s3a://, s3://, hdfs://, webhdfs:// or file://"),
         ("s3a:///x", {}, "s3a:///x: name the bucket"),
@@ -140,10 +140,10 @@ def test_folders_of_this_host(text: str, path: str) -> None:
         ("hdfs:///x", {}, "hdfs:///x: name the namenode"),
     ],
 )
-def test_what_is_no_place_is_one_sentence(text: str, conf: dict[str, str], told: str) -> None:
+def test_what_is_no_place_is_one_sentence(text: str, conf: dict[str, str], expected: str) -> None:
     with pytest.raises(UsageError) as caught:
         place(text, conf)
-    assert told in str(caught.value)
+    assert expected in str(caught.value)
 
 
 def test_a_bucket_and_its_settings() -> None:

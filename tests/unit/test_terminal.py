@@ -44,9 +44,9 @@ def test_jars_in_a_file_are_one_line(capsys: Capture) -> None:
     for done in (*range(STEPS + 1), STEPS, STEPS):
         progress.jars(done, STEPS)
     progress.close()
-    told = capsys.readouterr()
-    assert told.out == ""
-    (line,) = told.err.splitlines()
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
     assert line.endswith(" s  fetch jars")
 
 
@@ -125,5 +125,5 @@ def test_an_interrupt_says_what_is_true_of_its_command(  # noqa: PLR0917
     (tmp_path / "run" / "manifest.json").write_text("{}")
     monkeypatch.setattr(f"harness.{place}", interrupt)
     assert main(monkeypatch, *arguments) == EXIT_FAILED
-    (told,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("harness: ")]
-    assert told.startswith(f"harness: interrupted; {words}")
+    (actual,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("harness: ")]
+    assert actual.startswith(f"harness: interrupted; {words}")

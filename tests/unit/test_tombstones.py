@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 FLAG = 0x20
 END = put(9, "end")
-Told = list[tuple[str, int, int]]
+Places = list[tuple[str, int, int]]
 
 
 def record(offset: int, key: str, value: bytes | None, attributes: int = 0) -> Record:
@@ -65,7 +65,7 @@ REPLICAS: dict[str, dict[int, Record | None]] = {
 """What each broker has left of a key."""
 
 
-FOUND: dict[Tombstones, dict[str, Told]] = {
+FOUND: dict[Tombstones, dict[str, Places]] = {
     BY_NULL: {
         "missed": [(UNEXPLAINED_DIVERGENCE, 2, 1)],
         "null": [(Anomaly.TOMBSTONE_DIVERGENCE, 2, 0)],
@@ -95,7 +95,7 @@ def copies(top: Path, tombstones: Tombstones) -> list[Copies]:
 @pytest.fixture(scope="module", params=TOMBSTONES)
 def judged(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Tombstones, dict[str, dict[str, Told]]]:
+) -> tuple[Tombstones, dict[str, dict[str, Places]]]:
     """Return what deletes a key, and of each way and case what was found."""
     found = copies(tmp_path_factory.mktemp("copies"), request.param)
     ways: dict[str, dict[str, Any]] = {
@@ -103,15 +103,15 @@ def judged(
         "reduced": judge_reduced(reduce_copies(spark, found, tasks=2)),
     }
     return request.param, {
-        way: {one.run_id: told(assemble(one, rows, timings_s={})) for one in found} for way, rows in ways.items()
+        way: {one.run_id: places(assemble(one, rows, timings_s={})) for one in found} for way, rows in ways.items()
     }
 
 
-def told(verdict: dict[str, Any]) -> Told:
+def places(verdict: dict[str, Any]) -> Places:
     return [(one["anomaly"], one["broker"], one["offset"]) for one in verdict["findings"]]
 
 
 @pytest.mark.parametrize("way", ["whole", "reduced"])
-def test_an_audit_goes_by_what_deletes(judged: tuple[Tombstones, dict[str, dict[str, Told]]], way: str) -> None:
-    tombstones, said = judged
-    assert said[way] == FOUND[tombstones]
+def test_an_audit_goes_by_what_deletes(judged: tuple[Tombstones, dict[str, dict[str, Places]]], way: str) -> None:
+    tombstones, actual = judged
+    assert actual[way] == FOUND[tombstones]

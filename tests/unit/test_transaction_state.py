@@ -54,9 +54,9 @@ def test_other_versions_are_not_known() -> None:
 
 
 def test_an_id_that_is_not_utf8_keeps_its_bytes() -> None:
-    told = transaction_state(record(key=b"\0\0\0\1\xff"))
-    assert told is not None
-    assert told.transactional_id == "\\xff"
+    result = transaction_state(record(key=b"\0\0\0\1\xff"))
+    assert result is not None
+    assert result.transactional_id == "\\xff"
 
 
 @pytest.mark.parametrize(

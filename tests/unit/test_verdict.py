@@ -1,4 +1,4 @@
-"""``clean`` is earned: every row of the exposure table, and what is said when a fact is missing."""
+"""``clean`` is earned: every row of the exposure table, and the reason when a fact is missing."""
 
 from __future__ import annotations
 
@@ -242,16 +242,16 @@ def assembled(
 
 
 def test_a_finding_is_an_anomaly() -> None:
-    said = assembled(findings=[finding()])
-    assert said["verdict"] == "anomaly"
-    assert said["scenarios"][0]["verdict"] == "anomaly"
-    assert said["findings"][0]["key"] == {"text": "K"}
-    assert [s["scenario"] for s in said["scenarios"]] == ["stuck-lso"], "the control is no scenario of its own"
+    result = assembled(findings=[finding()])
+    assert result["verdict"] == "anomaly"
+    assert result["scenarios"][0]["verdict"] == "anomaly"
+    assert result["findings"][0]["key"] == {"text": "K"}
+    assert [s["scenario"] for s in result["scenarios"]] == ["stuck-lso"], "the control is no scenario of its own"
 
 
 def test_a_key_that_is_no_text_is_given_in_base64() -> None:
-    said = assembled(findings=[{**finding(), "key": b"\xff\x00"}])
-    assert said["findings"][0]["key"] == {"base64": "/wA="}
+    result = assembled(findings=[{**finding(), "key": b"\xff\x00"}])
+    assert result["findings"][0]["key"] == {"base64": "/wA="}
 
 
 def test_no_finding_and_exposure_is_clean() -> None:
@@ -263,9 +263,9 @@ def test_no_finding_without_exposure_is_unknown() -> None:
 
 
 def test_a_finding_on_a_replica_that_contradicts_itself_is_not_trusted() -> None:
-    said = assembled(findings=[finding()], doubts=[doubt("contradiction")])
-    assert (said["verdict"], said["findings"]) == ("unknown", [])
-    assert "it differs" in said["reason"]
+    result = assembled(findings=[finding()], doubts=[doubt("contradiction")])
+    assert (result["verdict"], result["findings"]) == ("unknown", [])
+    assert "it differs" in result["reason"]
 
 
 def test_a_contradiction_on_another_replica_does_not_hide_a_finding() -> None:
@@ -278,9 +278,9 @@ def test_a_doubt_forbids_clean(kind: str) -> None:
 
 
 def test_a_checker_that_raised_forbids_clean() -> None:
-    said = assembled(raised={"stuck_lso": "ValueError: no"})
-    assert said["verdict"] == "unknown"
-    assert "ValueError: no" in said["reason"]
+    result = assembled(raised={"stuck_lso": "ValueError: no"})
+    assert result["verdict"] == "unknown"
+    assert "ValueError: no" in result["reason"]
 
 
 @pytest.mark.parametrize(
@@ -288,10 +288,10 @@ def test_a_checker_that_raised_forbids_clean() -> None:
     ["observations.jsonl", "fetched", "brokers/2/before-return/stuck-lso-0/0.log", "brokers/3/after-rejoin/control-0"],
 )
 def test_partial_evidence_earns_no_clean(path: str) -> None:
-    said = assembled(missing=[Difference(path, "is missing")])
+    result = assembled(missing=[Difference(path, "is missing")])
     reason = f"judged by partial evidence: {path} is missing"
-    assert (said["verdict"], said["reason"]) == ("unknown", f"stuck-lso: {reason}")
-    assert said["partial"] == [{"path": path, "problem": "is missing"}]
+    assert (result["verdict"], result["reason"]) == ("unknown", f"stuck-lso: {reason}")
+    assert result["partial"] == [{"path": path, "problem": "is missing"}]
 
 
 def test_what_a_scenario_does_not_rest_on_leaves_it_clean() -> None:
@@ -299,14 +299,14 @@ def test_what_a_scenario_does_not_rest_on_leaves_it_clean() -> None:
     scenarios = [SCENARIO, other, CONTROL]
     exposure = [{**one, "topic": topic} for topic in ("stuck-lso", "other") for one in EXPOSED]
     missing = [Difference("brokers/2/after-rejoin/other-0/0.log", "is missing"), Difference("aftermath.jsonl", "…")]
-    said = assembled(scenarios=scenarios, exposure=exposure, missing=missing)
-    assert [one["verdict"] for one in said["scenarios"]] == ["clean", "unknown"]
-    assert said["verdict"] == "unknown"
+    result = assembled(scenarios=scenarios, exposure=exposure, missing=missing)
+    assert [one["verdict"] for one in result["scenarios"]] == ["clean", "unknown"]
+    assert result["verdict"] == "unknown"
 
 
 def test_a_finding_stands_in_partial_evidence() -> None:
-    said = assembled(findings=[finding()], missing=[Difference("observations.jsonl", "is missing")])
-    assert (said["verdict"], len(said["partial"])) == ("anomaly", 1)
+    result = assembled(findings=[finding()], missing=[Difference("observations.jsonl", "is missing")])
+    assert (result["verdict"], len(result["partial"])) == ("anomaly", 1)
 
 
 PROVEN = {"coordinated_compaction": True, "log_compaction_tx_batch_removal_enabled": True}
@@ -314,12 +314,12 @@ PROVEN = {"coordinated_compaction": True, "log_compaction_tx_batch_removal_enabl
 
 def test_what_coordinates_has_to_be_shown_to() -> None:
     assert assembled(coordination=PROVEN)["verdict"] == "clean"
-    said = assembled(coordination={**PROVEN, "log_compaction_tx_batch_removal_enabled": False})
-    assert said["verdict"] == "unknown"
-    assert said["reason"] == (
+    result = assembled(coordination={**PROVEN, "log_compaction_tx_batch_removal_enabled": False})
+    assert result["verdict"] == "unknown"
+    assert result["reason"] == (
         "stuck-lso: replicas were not shown to compact together: log_compaction_tx_batch_removal_enabled is not active"
     )
-    assert said["scenarios"][0]["exposure"]["earned"] is None
+    assert result["scenarios"][0]["exposure"]["earned"] is None
 
 
 def test_a_finding_needs_no_coordination() -> None:
@@ -327,9 +327,9 @@ def test_a_finding_needs_no_coordination() -> None:
 
 
 def test_a_run_that_failed_is_unknown() -> None:
-    said = assembled(failure="broker 3 ended by itself", exposure=[])
-    assert said["verdict"] == "unknown"
-    assert "broker 3 ended by itself" in said["reason"]
+    result = assembled(failure="broker 3 ended by itself", exposure=[])
+    assert result["verdict"] == "unknown"
+    assert "broker 3 ended by itself" in result["reason"]
 
 
 def test_findings_come_in_the_order_of_the_scenarios_then_by_place() -> None:
@@ -346,10 +346,10 @@ def test_findings_come_in_the_order_of_the_scenarios_then_by_place() -> None:
         {**finding(), "topic": topic, "partition": partition, "broker": broker, "offset": offset}
         for topic, partition, broker, offset in places
     ]
-    said = assembled(findings=found, scenarios=[*scenarios, CONTROL])
-    assert [(f["topic"], f["partition"], f["broker"], f["offset"]) for f in said["findings"]] == places[::-1]
-    assert said["reason"] == "stuck-lso on broker 3, stuck-lso: frozen (and 5 more)"
-    assert [s["scenario"] for s in said["scenarios"]] == ["stuck-lso", "aborted-to-committed", "another"]
+    result = assembled(findings=found, scenarios=[*scenarios, CONTROL])
+    assert [(f["topic"], f["partition"], f["broker"], f["offset"]) for f in result["findings"]] == places[::-1]
+    assert result["reason"] == "stuck-lso on broker 3, stuck-lso: frozen (and 5 more)"
+    assert [s["scenario"] for s in result["scenarios"]] == ["stuck-lso", "aborted-to-committed", "another"]
 
 
 def promised(broker: int | None, violated: int, topic: str = "stuck-lso") -> dict[str, Any]:
@@ -361,58 +361,58 @@ def promised(broker: int | None, violated: int, topic: str = "stuck-lso") -> dic
     }  # fmt: skip
 
 
-def tombstones(said: dict[str, Any]) -> dict[str, Any]:
-    (found,) = (one for one in said["guarantees"] if one["guarantee"] == "tombstones")
+def tombstones(content: dict[str, Any]) -> dict[str, Any]:
+    (found,) = (one for one in content["guarantees"] if one["guarantee"] == "tombstones")
     return dict(found)
 
 
 def test_a_guarantee_that_holds() -> None:
-    said = assembled(guarantees=[promised(1, 0), promised(2, 0)])
-    assert said["verdict"] == "clean"
-    assert tombstones(said) == {
+    result = assembled(guarantees=[promised(1, 0), promised(2, 0)])
+    assert result["verdict"] == "clean"
+    assert tombstones(result) == {
         "guarantee": "tombstones", "holds": True, "reason": "none of 10 removed tombstones breaks it", "compared": 10,
         "violations": [],
     }  # fmt: skip
-    assert guarantees.summary_line(said["guarantees"]) == (
+    assert guarantees.summary_line(result["guarantees"]) == (
         "guarantees: 1 hold; not checked (no evidence): last-value, order, offsets, min-compaction-lag, control-batches"
     )
 
 
 @pytest.mark.parametrize("topic", ["stuck-lso", "control"])
 def test_a_violated_guarantee_forbids_clean(topic: str) -> None:
-    said = assembled(guarantees=[promised(None, 0), promised(3, 2, topic), promised(1, 1, topic)])
-    assert said["verdict"] == said["scenarios"][0]["verdict"] == "unknown"
-    assert said["reason"] == f"stuck-lso: the guarantee tombstones is violated: broker 1, {topic}-0: it went"
-    told = tombstones(said)
-    assert (told["holds"], told["reason"]) == (False, f"broker 1, {topic}-0: it went (and 2 more)")
-    assert told["violations"][1] == {
+    result = assembled(guarantees=[promised(None, 0), promised(3, 2, topic), promised(1, 1, topic)])
+    assert result["verdict"] == result["scenarios"][0]["verdict"] == "unknown"
+    assert result["reason"] == f"stuck-lso: the guarantee tombstones is violated: broker 1, {topic}-0: it went"
+    actual = tombstones(result)
+    assert (actual["holds"], actual["reason"]) == (False, f"broker 1, {topic}-0: it went (and 2 more)")
+    assert actual["violations"][1] == {
         "broker": 3, "topic": topic, "partition": 0, "offset": 4, "explanation": "it went", "witness": {"age_ms": 3},
         "count": 2,
     }  # fmt: skip
-    assert guarantees.summary_line(said["guarantees"]).startswith(
+    assert guarantees.summary_line(result["guarantees"]).startswith(
         "guarantees: violated: tombstones; not checked (no evidence): "
     )
 
 
-def test_a_violated_guarantee_of_no_broker_is_told_with_its_place() -> None:
+def test_a_violated_guarantee_of_no_broker_is_reported_with_its_place() -> None:
     assert tombstones(assembled(guarantees=[promised(None, 1)]))["reason"] == "stuck-lso-0: it went"
 
 
 def test_a_violated_guarantee_in_another_scenario_leaves_this_one_clean() -> None:
     other = {**SCENARIO, "name": "other", "topic": "other"}
-    said = assembled(guarantees=[promised(1, 1, "other")], scenarios=[SCENARIO, other, CONTROL])
-    assert [one["verdict"] for one in said["scenarios"]] == ["clean", "unknown"]
+    result = assembled(guarantees=[promised(1, 1, "other")], scenarios=[SCENARIO, other, CONTROL])
+    assert [one["verdict"] for one in result["scenarios"]] == ["clean", "unknown"]
 
 
-def test_an_anomaly_is_told_beside_the_guarantees_that_it_breaks() -> None:
-    said = assembled(findings=[finding()], guarantees=[promised(2, 1)])
-    assert (said["verdict"], said["scenarios"][0]["reason"]) == ("anomaly", "frozen")
-    assert tombstones(said)["holds"] is False
+def test_an_anomaly_is_reported_beside_the_guarantees_that_it_breaks() -> None:
+    result = assembled(findings=[finding()], guarantees=[promised(2, 1)])
+    assert (result["verdict"], result["scenarios"][0]["reason"]) == ("anomaly", "frozen")
+    assert tombstones(result)["holds"] is False
 
 
 def test_what_a_replica_tells_that_contradicts_itself_breaks_no_guarantee() -> None:
-    said = assembled(guarantees=[promised(2, 1)], doubts=[doubt("contradiction")])
-    assert tombstones(said)["holds"] is None
+    result = assembled(guarantees=[promised(2, 1)], doubts=[doubt("contradiction")])
+    assert tombstones(result)["holds"] is None
 
 
 @pytest.mark.parametrize(
@@ -425,6 +425,6 @@ def test_what_a_replica_tells_that_contradicts_itself_breaks_no_guarantee() -> N
     ],
 )
 def test_a_guarantee_without_anything_to_be_judged_by(given: dict[str, Any], why: str) -> None:
-    told = tombstones(assembled(**given))
-    assert (told["holds"], told["compared"]) == (None, 0)
-    assert why in told["reason"]
+    result = tombstones(assembled(**given))
+    assert (result["holds"], result["compared"]) == (None, 0)
+    assert why in result["reason"]

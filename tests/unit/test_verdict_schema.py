@@ -39,7 +39,7 @@ def change(verdict: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         ("verdict", "fine", "$.verdict"),
         ("schema", 2, "$.schema"),
         ("findings.0.effect", "big", "$.findings[0].effect"),
-        ("findings.0.told", "x", "$.findings[0]"),
+        ("findings.0.unnamed", "x", "$.findings[0]"),
         ("scenarios.0.reason", None, "$.scenarios[0].reason"),
         ("guarantee", [], "$"),
     ],

@@ -58,7 +58,7 @@ def test_a_routine_comes_again_until_it_is_stopped() -> None:
     assert at_s == [10, 20, 30]
 
 
-def test_what_ends_a_routine_is_told_with_its_name() -> None:
+def test_what_ends_a_routine_is_reported_with_its_name() -> None:
     clock = VirtualClock()
 
     def fail() -> None:

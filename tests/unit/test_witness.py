@@ -87,14 +87,14 @@ def test_a_tombstone_is_seen_to_appear_and_to_go() -> None:
     ],
 )
 def test_phases_tell_what_can_be_missed(steps: tuple[str, ...], phases: dict[str, str]) -> None:
-    told = rows(watch(Rules(), steps).history, HISTORY, type="ok", part="payload")
-    assert {row["f"]: row["phase"] for row in told if row["f"] != "begin"} == phases
+    result = rows(watch(Rules(), steps).history, HISTORY, type="ok", part="payload")
+    assert {row["f"]: row["phase"] for row in result if row["f"] != "begin"} == phases
 
 
 def test_only_deletes_of_what_a_replica_had_can_be_missed() -> None:
     steps = ("p puts K", "2 leaves", "p deletes K", "p puts K", "p deletes K", "2 returns")
-    told = rows(watch(Rules(), steps).history, HISTORY, type="ok", tombstone=True)
-    assert [(row["offset"], row["phase"]) for row in told] == [(1, "outage"), (3, "late")]
+    result = rows(watch(Rules(), steps).history, HISTORY, type="ok", tombstone=True)
+    assert [(row["offset"], row["phase"]) for row in result] == [(1, "outage"), (3, "late")]
 
 
 def test_a_run_without_an_outage_has_both_snapshots() -> None:
@@ -109,4 +109,4 @@ def test_a_run_without_an_outage_has_both_snapshots() -> None:
 def test_a_consumer_is_delivered_what_was_committed_up_to_the_stable_offset() -> None:
     steps = ("t puts K", "p puts L", "t aborts", "u puts M", "u commits", "t puts N", "p puts O")
     world = watch(Rules(), steps).world
-    assert [told.key for told in delivered(world.replicas[3])] == [b"L", b"M"]
+    assert [value.key for value in delivered(world.replicas[3])] == [b"L", b"M"]

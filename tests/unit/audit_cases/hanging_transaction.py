@@ -12,7 +12,7 @@ from checkers.finding import VISIBLE
 OPEN = (put(0, "K", T1), END)
 
 
-def told(*states: tuple[str, int | None, str | None]) -> tuple[Copy, ...]:
+def ended_by(*states: tuple[str, int | None, str | None]) -> tuple[Copy, ...]:
     """Return two replicas that hold a transaction open, and nothing else, one of them with its coordinator's log."""
     return copy(1, OPEN[0], coordinator=states), copy(2, OPEN[0])
 
@@ -20,7 +20,7 @@ def told(*states: tuple[str, int | None, str | None]) -> tuple[Copy, ...]:
 HANGING_CASES = [
     anomaly(
         "open everywhere, and its coordinator is done",
-        told(("t", 5, "Ongoing"), ("t", 5, "PrepareCommit"), ("t", 5, "CompleteCommit")),
+        ended_by(("t", 5, "Ongoing"), ("t", 5, "PrepareCommit"), ("t", 5, "CompleteCommit")),
         *(
             Finding(
                 HANGING, broker, 0, None, 5, VISIBLE, says="its coordinator is done with it (CompleteCommit)",
@@ -29,11 +29,11 @@ HANGING_CASES = [
             for broker in (1, 2)
         ),
     ),
-    clean("open everywhere, and its coordinator is at it", *told(("t", 5, "CompleteCommit"), ("t", 5, "Ongoing"))),
-    clean("open everywhere, and its coordinator has yet to write the marker", *told(("t", 5, "PrepareCommit"))),
-    clean("open everywhere, and another producer is done", *told(("u", 7, "CompleteAbort"))),
+    clean("open everywhere, and its coordinator is at it", *ended_by(("t", 5, "CompleteCommit"), ("t", 5, "Ongoing"))),
+    clean("open everywhere, and its coordinator has yet to write the marker", *ended_by(("t", 5, "PrepareCommit"))),
+    clean("open everywhere, and another producer is done", *ended_by(("u", 7, "CompleteAbort"))),
     clean("open everywhere, and the coordinator's log was not copied", copy(1, *OPEN), copy(2, *OPEN)),
-    clean("open everywhere, and it was forgotten", *told(("t", 5, "CompleteCommit"), ("t", None, None))),
+    clean("open everywhere, and it was forgotten", *ended_by(("t", 5, "CompleteCommit"), ("t", None, None))),
     anomaly(
         "the coordinator is done, and one replica does not hold it open: no hanging transaction",
         (copy(1, END), copy(2, *OPEN, coordinator=(("t", 5, "CompleteAbort"),))),

@@ -132,7 +132,7 @@ POISON_CASES = [
     ),
     Case(
         History(
-            "poison, without a client, the marker is told by a txnindex",
+            "poison, without a client, the marker is known from a txnindex",
             client=False,
             after=(
                 replica(1, put(2, "good", T2), commit(3, T2), index=(aborted(T1, 0, 1),)),

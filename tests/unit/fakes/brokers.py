@@ -87,7 +87,7 @@ class FakeBroker:
         return SimpleNamespace(api_keys=[SimpleNamespace(api_key=1, min_version=low, max_version=high)])
 
     def _listoffsets(self, request: Any) -> Any:
-        def told(partition: tuple[str, int], timestamp: int) -> Any:
+        def answer(partition: tuple[str, int], timestamp: int) -> Any:
             states = self.states[partition]
             if timestamp == LATEST:
                 self.now[partition] = states.pop(0) if len(states) > 1 else states[0]
@@ -98,7 +98,7 @@ class FakeBroker:
 
         return SimpleNamespace(
             topics=[
-                _named(t, [told((t.name, p.partition_index), p.timestamp) for p in t.partitions])
+                _named(t, [answer((t.name, p.partition_index), p.timestamp) for p in t.partitions])
                 for t in request.topics
             ]
         )
@@ -107,7 +107,7 @@ class FakeBroker:
         return self.now.get(partition, self.states[partition][0])
 
     def _fetch(self, request: Any) -> Any:
-        def told(topic: str, wanted: Any) -> Any:
+        def answer(topic: str, wanted: Any) -> Any:
             held = self._held((topic, wanted.partition))
             code = self.error or (0 if held.log_start <= wanted.fetch_offset <= held.end else OUT_OF_RANGE)
             until = held.last_stable_offset if request.isolation_level == READ_COMMITTED else held.high_watermark
@@ -122,17 +122,18 @@ class FakeBroker:
             return fetched_partition(wanted.partition, held, served, code=code, has_aborted=is_committed)
 
         responses = [
-            SimpleNamespace(topic=t.topic, partitions=[told(t.topic, p) for p in t.partitions]) for t in request.topics
+            SimpleNamespace(topic=t.topic, partitions=[answer(t.topic, p) for p in t.partitions])
+            for t in request.topics
         ]
         return SimpleNamespace(responses=responses)
 
     def _describeproducers(self, request: Any) -> Any:
-        def told(topic: str, number: int) -> Any:
+        def answer(topic: str, number: int) -> Any:
             code = NOT_LEADER if self.is_redpanda_follower else 0
             return described_partition(number, self._held((topic, number)), code=code)
 
         return SimpleNamespace(
-            topics=[_named(t, [told(t.name, number) for number in t.partition_indexes]) for t in request.topics]
+            topics=[_named(t, [answer(t.name, number) for number in t.partition_indexes]) for t in request.topics]
         )
 
     def _metadata(self, request: Any) -> Any:

@@ -69,7 +69,7 @@ class FakeResource:
 
 @dataclass
 class FakeContainer(FakeResource):
-    """A container of the service of that name. ``calls`` has what it was told to do, ``given`` what was put into it.
+    """A container of the service of that name. ``calls`` has the requests it received, ``given`` what was put into it.
 
     ``archives``: what it gives by path, one after the other, the last again and again; None if it has no such path.
     """

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class FakeHost:
-    """Knows what links and namespaces there are after the commands that were run, and fails where it is told to."""
+    """Knows the links and namespaces that the commands left, and fails where the test asks for it."""
 
     def __init__(self, namespaces: Path) -> None:
         self.commands: list[str] = []

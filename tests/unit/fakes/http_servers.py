@@ -1,4 +1,4 @@
-"""Stand-ins for HTTP servers that answer as they are told to, such as Redpanda's admin API by the facts."""
+"""Stand-ins for HTTP servers that answer as configured, such as Redpanda's admin API by the facts."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def _handler(fake: FakeServer) -> type[BaseHTTPRequestHandler]:
             length = int(self.headers.get("Content-Length") or 0)
             body = json.loads(self.rfile.read(length)) if length else None
             fake.asked.append((self.command, self.path, body))
-            status, said = fake.answers.get(self.path, (404, {"message": "Not found", "code": 404}))
-            content = said if isinstance(said, bytes) else b"" if said is None else json.dumps(said).encode()
+            status, result = fake.answers.get(self.path, (404, {"message": "Not found", "code": 404}))
+            content = result if isinstance(result, bytes) else b"" if result is None else json.dumps(result).encode()
             self.send_response(status)
             if status in {307, 302}:
-                self.send_header("Location", said)
+                self.send_header("Location", result)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
