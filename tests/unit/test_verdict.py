@@ -100,7 +100,7 @@ def test_a_deleted_value_that_is_gone_tells_that_the_delete_was_learnt() -> None
         ([fact(1), fact(3), returned(was_served=False)], "broker 2 was not read over the wire"),
         ([fact(1), fact(3), returned(log_end_after=15)], "broker 2 was not read to the high watermark"),
         ([fact(1), fact(3), returned(high_watermark_after=40)], "broker 2 was not read to the high watermark"),
-        ([fact(1), fact(3), returned(has_payload=False)], "broker 2 no longer holds the transaction: what it took"),
+        ([fact(1), fact(3), returned(has_payload=False)], "broker 2 no longer holds the transaction, so nothing shows"),
         ([fact(1), fact(3, held_critical=True), returned()], "broker 3 still held it"),
         ([fact(1, seen_there=False), fact(3), returned()], "broker 1 was never seen to hold it"),
         ([fact(1, removed_at_ms=None), fact(3), returned()], "broker 1 was not seen to remove it"),
