@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,12 +17,25 @@ class Measurements:
 
     ``tests``: seconds of each test, without shared fixtures. ``shared``: seconds to set up each fixture of a scope
     above function. ``features``: what each of both exercises. ``passed``: the last commit at which every test passed.
+    ``failed``: the tests that did not pass in the last run of all tests, nor since then at its ``commit``.
     """
 
     tests: Mapping[str, float] = field(default_factory=dict)
     shared: Mapping[str, float] = field(default_factory=dict)
     features: Mapping[str, frozenset[str]] = field(default_factory=dict)
     passed: str | None = None
+    commit: str | None = None
+    failed: frozenset[str] = frozenset()
+
+    def repeated(self, right: frozenset[str], commit: str | None) -> Measurements:
+        """Return these after some tests were run again at a commit, and those in ``right`` passed.
+
+        Where none is left that failed in the run of all tests at that commit, every test has passed there.
+        """
+        if commit is None or commit != self.commit or not self.failed:
+            return self
+        failed = self.failed - right
+        return replace(self, failed=failed, passed=self.passed if failed else commit)
 
     def updated(self, newer: Measurements) -> Measurements:
         """Return these with the newer ones in place of older ones of the same key."""
@@ -33,6 +46,8 @@ class Measurements:
             {**self.shared, **newer.shared},
             {**kept, **newer.features},
             newer.passed or self.passed,
+            newer.commit or self.commit,
+            newer.failed if newer.commit else self.failed,
         )
 
 
@@ -47,6 +62,8 @@ def read(path: Path) -> Measurements:
             shared=content["shared_fixtures_s"],
             features={key: frozenset(features) for key, features in content["features"].items()},
             passed=content["passed"],
+            commit=content.get("commit"),
+            failed=frozenset(content.get("failed", ())),
         )
     except (KeyError, AttributeError, TypeError) as error:
         raise ValueError(f"{path}: not a record of test durations: {error!r}") from error
@@ -60,6 +77,8 @@ def write(path: Path, measurements: Measurements) -> None:
         by_file.setdefault(file, {})[name] = _rounded(seconds)
     content = {
         "passed": measurements.passed,
+        "commit": measurements.commit,
+        "failed": sorted(measurements.failed),
         "shared_fixtures_s": {key: _rounded(seconds) for key, seconds in sorted(measurements.shared.items())},
         "features": {key: sorted(features) for key, features in sorted(measurements.features.items()) if features},
         "tests_s": by_file,

@@ -180,15 +180,19 @@ class Tiers:
             shared={key: seconds[key] for key in self._fixture_keys},
             features={key: frozenset(noted[key]) for key in noted if key in self._fixture_keys | right},
         )
-        is_everything = self._ran_everything() and exitstatus == pytest.ExitCode.OK
+        ran_everything = self._ran_everything()
+        is_everything = ran_everything and exitstatus == pytest.ExitCode.OK
+        if ran_everything:
+            newer = replace(newer, commit=self._head, failed=frozenset(self._failed))
         if is_everything:
             newer = replace(newer, passed=self._head)
         # Another session may have written meanwhile.
         before = Measurements(passed=self._measured.passed) if is_everything else read(self._record)
-        write(self._record, before.updated(newer))
-        outcome = "not every test ran and passed"
-        if is_everything:
-            outcome = f"every test passed at commit {newer.passed or '(none: uncommitted changes)'}"
+        after = before.updated(newer).repeated(frozenset(right), self._head)
+        write(self._record, after)
+        outcome = f"{len(after.failed)} tests have not passed at commit {after.commit}"
+        if is_everything or (after.passed and after.passed == self._head):
+            outcome = f"every test passed at commit {after.passed or '(none: uncommitted changes)'}"
         self._recorded = f"recorded {len(newer.tests)} tests in {RECORD}; {outcome}"
 
     def pytest_deselected(self) -> None:
@@ -198,7 +202,7 @@ class Tiers:
     def _ran_everything(self) -> bool:
         is_named = self._config.args_source is not pytest.Config.ArgsSource.TESTPATHS
         is_smaller = any(self._config.getoption(option, None) for option in SMALLER)
-        return not (is_named or is_smaller or self._is_restricted or self._failed)
+        return not (is_named or is_smaller or self._is_restricted)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """List what is left out, and say what was recorded."""

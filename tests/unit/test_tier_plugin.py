@@ -144,10 +144,42 @@ def test_a_test_that_fails_is_not_recorded_and_no_commit_is(
     commit_all(project)
     ran = run("--tier", "full", "--record-durations")
     ran.assert_outcomes(passed=5, failed=1)
-    ran.stdout.fnmatch_lines([f"recorded 5 tests in {RECORD}; not every test ran and passed"])
     measured = read(project / RECORD)
+    ran.stdout.fnmatch_lines([f"recorded 5 tests in {RECORD}; 1 tests have not passed at commit {measured.commit}"])
     assert measured.passed is None
     assert measured.tests[SLOW] == MEASURED.tests[SLOW], "what was recorded before stays"
+
+
+def test_what_failed_and_passes_again_at_the_same_commit_completes_the_run(
+    run: Callable[..., pytest.RunResult], project: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    outside = tmp_path_factory.mktemp("outside") / "is-well"
+    (project / FILE).write_text(
+        TESTS.replace("import harness.slow", f"assert __import__('os').path.exists({str(outside)!r})")
+    )
+    commit_all(project)
+    run("--tier", "full", "--record-durations").assert_outcomes(passed=5, failed=1)
+    assert read(project / RECORD).failed == {SLOW}
+    run("--record-durations", SLOW).assert_outcomes(failed=1)
+    assert (read(project / RECORD).failed, read(project / RECORD).passed) == ({SLOW}, None)
+    outside.touch()
+    run("--record-durations", f"{FILE}::test_booted").assert_outcomes(passed=2)
+    assert (read(project / RECORD).failed, read(project / RECORD).passed) == ({SLOW}, None)
+    run("--record-durations", SLOW).assert_outcomes(passed=1)
+    head = git(project, "rev-parse", "HEAD").strip()
+    assert (read(project / RECORD).failed, read(project / RECORD).passed) == (frozenset(), head)
+
+
+def test_what_failed_and_passes_at_another_commit_completes_nothing(
+    run: Callable[..., pytest.RunResult], project: Path
+) -> None:
+    (project / FILE).write_text(TESTS.replace("import harness.slow", "assert False"))
+    commit_all(project)
+    run("--tier", "full", "--record-durations")
+    (project / FILE).write_text(TESTS)
+    commit_all(project)
+    run("--record-durations", SLOW).assert_outcomes(passed=1)
+    assert (read(project / RECORD).failed, read(project / RECORD).passed) == ({SLOW}, None)
 
 
 @pytest.mark.parametrize("arguments", [("-k", "not slow"), ("--ignore", "tests/test_other.py"), ("--deselect", SLOW)])

@@ -240,6 +240,8 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
         shared={"tests::spark": 5.0},
         features={"tests/unit/test_x.py::test_b": frozenset({"command=run"})},
         passed="c0ffee",
+        commit="decade",
+        failed=frozenset({"tests/unit/test_x.py::test_a[1::2]"}),
     )
     write(tmp_path / "record.json", measured)
     assert read(tmp_path / "record.json") == measured
