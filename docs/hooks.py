@@ -42,7 +42,7 @@ def _faults() -> str:
 def _anomalies() -> str:
     return table(
         ("anomaly", "payload", "what happens"),
-        [(f"`{one.anomaly}`", str(one.payload), one.summary) for one in catalog.SCENARIOS],
+        [(f"`{one.anomaly}`", str(one.payload), one.summary) for one in catalog.ALL_SCENARIOS],
     )
 
 

@@ -26,13 +26,24 @@ def transactional_id(topic: str, process: str) -> str:
 class Payload:
     """The producers of one scenario. Not thread-safe; the runner's thread owns it.
 
-    Every step is done in each partition of the topic, and a transaction spans all of them.
+    Every step is done in each of the scenario's partitions, and a transaction spans all of them.
     """
 
-    def __init__(self, scenario: Scenario, partitions: int, make: MakeProducer, history: History) -> None:
-        """Create the producers; transactional ones obtain their ids in `init`."""
+    def __init__(
+        self,
+        scenario: Scenario,
+        partitions: Sequence[TopicPartition],
+        make: MakeProducer,
+        history: History,
+        key_in: Callable[[TopicPartition, str], str | bytes] = lambda _, key: key,
+    ) -> None:
+        """Create the producers; transactional ones obtain their ids in `init`.
+
+        ``key_in``: returns the key of the record that a step with a key writes to a partition.
+        """
         self.scenario = scenario
-        self.partitions = [(scenario.name, partition) for partition in range(partitions)]
+        self.partitions = list(partitions)
+        self._key_in = key_in
         self._written: list[tuple[Phase, Step, TopicPartition, int]] = []
         transactional = scenario.transactional_processes
         self._producers = {
@@ -50,15 +61,11 @@ class Payload:
 
     def _recall(self, event: dict[str, Any]) -> None:
         """Take a record that was acknowledged before the run was resumed as written."""
-        if (event["part"], event["type"], event["f"], event.get("topic")) != (
-            PART,
-            "ok",
-            "produce",
-            self.scenario.name,
-        ):
+        scenario, _, process = event["process"].rpartition(".")
+        if (event["part"], event["type"], event["f"], scenario) != (PART, "ok", "produce", self.scenario.name):
             return
-        process = event["process"].removeprefix(f"{self.scenario.name}.")
-        step = Step(process, Action.DELETE if event["tombstone"] else Action.PUT, event["key"], event.get("value"))
+        action = Action.DELETE if event["tombstone"] else Action.PUT
+        step = Step(process, action, event.get("key"), event.get("value"))
         partition = (event["topic"], event["partition"])
         self._written.append((Phase(event["phase"]), step, partition, event["offset"]))
 
@@ -102,6 +109,6 @@ class Payload:
             case Action.PUT | Action.DELETE:
                 if step.key is None:
                     raise ValueError(f"a step without a key: {step}")
-                for topic, partition in self.partitions:
-                    offset = producer.put(topic, partition, step.key, step.value)
-                    self._written.append((phase, step, (topic, partition), offset))
+                for tp in self.partitions:
+                    offset = producer.put(*tp, self._key_in(tp, step.key), step.value)
+                    self._written.append((phase, step, tp, offset))

@@ -36,7 +36,7 @@ def criticals(judged: Judged) -> DataFrame:
     payload = judged.evidence.history.where("part = 'payload' AND type = 'ok'")
     written = judged.written.select(*PARTITION, "offset", "key")
     deletes = payload.where((f.col("phase") == Phase.OUTAGE) & f.col("tombstone")).select(
-        *PARTITION, f.encode("key", "utf-8").alias("key"), f.col("offset").alias("critical_offset")
+        *PARTITION, "key", f.col("offset").alias("critical_offset")
     )
     tombstones = (
         deletes.join(written, [*PARTITION, "key"])

@@ -5,6 +5,7 @@ Files are listed when a job runs, not when it is planned: a check can be planned
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -249,16 +250,30 @@ def _json_file(name: str) -> Callable[[RunFolder], Iterator[tuple[Row, Path]]]:
     return files
 
 
-def _json_lines(schema: t.StructType) -> Callable[[Path], Iterator[Row]]:
+def _json_lines(
+    schema: t.StructType, converted: Callable[[dict[str, Any], str], dict[str, Any]] = lambda op, _: op
+) -> Callable[[Path], Iterator[Row]]:
+    """Return a function that yields the columns of a schema that lines give; ``converted``: takes a line's place."""
     names = schema.names[1:-1]
 
     def rows(path: Path) -> Iterator[Row]:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
-                op = json_object(line, f"{path} line {number}")
+                place = f"{path} line {number}"
+                op = converted(json_object(line, place), place)
                 yield tuple(op.get(name) for name in names)
 
     return rows
+
+
+def _with_binary_key(op: dict[str, Any], place: str) -> dict[str, Any]:
+    """Return an event of the history with its key as bytes, see `harness.run_folder.history.key_fields`."""
+    try:
+        if "key_base64" in op:
+            return {**op, "key": base64.b64decode(op["key_base64"], validate=True)}
+        return {**op, "key": op["key"].encode()} if "key" in op else op
+    except (AttributeError, TypeError, ValueError) as error:
+        raise NotReadableError(f"{place} has a key that is none: {error}") from error
 
 
 def retentions_ms(manifest: dict[str, Any]) -> tuple[int | None, ...]:
@@ -309,7 +324,7 @@ READERS = {
     "entries": Reader("a log", ENTRIES, _logs, _entries),
     "aborts": Reader("a .txnindex", ABORTS, _replica_files(".txnindex"), _aborts),
     "states": Reader("a state.json", STATES, _replicas, _state),
-    "history": Reader(store.HISTORY, HISTORY, _json_file(store.HISTORY), _json_lines(HISTORY)),
+    "history": Reader(store.HISTORY, HISTORY, _json_file(store.HISTORY), _json_lines(HISTORY, _with_binary_key)),
     "observations": Reader(store.OBSERVATIONS, OBSERVATIONS, _json_file(store.OBSERVATIONS), _json_lines(OBSERVATIONS)),
     "settings": Reader(store.MANIFEST, SETTINGS, _json_file(store.MANIFEST), _settings),
 }

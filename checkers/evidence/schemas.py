@@ -63,7 +63,7 @@ running cluster; ``cut``: for the latter, whether the log goes on after the offs
 HISTORY = _evidence(
     index=LONG, type=TEXT, f=TEXT, op=LONG, time_ms=LONG, process=TEXT, part=TEXT, phase=TEXT,
     transactional_id=TEXT, txn=LONG,
-    topic=TEXT, partition=INT, offset=LONG, key=TEXT, tombstone=FLAG,
+    topic=TEXT, partition=INT, offset=LONG, key=t.BinaryType(), tombstone=FLAG,
     broker=INT, position=LONG, records=t.ArrayType(table(offset=LONG, key=TEXT)),
 )  # fmt: skip
 """Client operations, as `harness.run_folder.history` writes them."""

@@ -60,7 +60,7 @@ def observed_removals(judged: Judged) -> ObservedRemovals:
 def _acks(judged: Judged) -> DataFrame:
     facts = {
         "offset": f.col("offset"),
-        "key": f.encode("key", "utf-8"),
+        "key": f.col("key"),
         "tombstone": f.col("tombstone"),
         "txn": txn_header(),
     }

@@ -178,7 +178,7 @@ def written_records(evidence: Evidence, markers: DataFrame, replicas: DataFrame)
         *PARTITION,
         "offset",
         f.lit(BY_CLIENT).alias("rank"),
-        f.encode("key", "utf-8").alias("key"),
+        "key",
         "tombstone",
         txn_header(),
         f.col("transactional_id").isNotNull().alias("transactional"),

@@ -6,7 +6,7 @@ has are in `harness.brokers.protocol`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
@@ -58,7 +58,12 @@ class LibraryProducer(Protocol):
         ...
 
     def send(
-        self, to: TopicPartition, key: str, value: str | None, headers: list[tuple[str, bytes]], answered: Answered
+        self,
+        to: TopicPartition,
+        key: str | bytes,
+        value: str | None,
+        headers: list[tuple[str, bytes]],
+        answered: Answered,
     ) -> None:
         """Send a record; ``answered`` is called at the latest in `flush`."""
         ...
@@ -68,8 +73,59 @@ class LibraryProducer(Protocol):
         ...
 
 
+class OffsetsProducer(LibraryProducer, Protocol):
+    """A transactional producer that commits offsets of groups, too (KIP-447)."""
+
+    def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit offsets of a group as part of the open transaction. Raises `ClientError`."""
+        ...
+
+
 MakeProducer: TypeAlias = Callable[[str | None], LibraryProducer]
 """Makes a producer; transactional where a transactional id is given."""
+
+CLASSIC, CONSUMER = "classic", "consumer"
+"""Values of ``group.protocol``: the second is KIP-848's, with brokers of 4.0 or later."""
+
+
+class GroupConsumer(Protocol):
+    """A read_committed member of a group, from the offsets that the group has committed, until `close`."""
+
+    def poll(self, timeout_s: float) -> Sequence[tuple[TopicPartition, int]]:
+        """Return partition and offset of what is delivered next. Raises `ClientError`."""
+        ...
+
+    def close(self) -> None:
+        """Leave the group, committing nothing."""
+        ...
+
+
+class LibraryGroups(Protocol):
+    """What a library does with consumer groups. Its methods block, for `OPERATION_TIMEOUT_S` at most."""
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit offsets as a consumer that is assigned its partitions. Raises `ClientError`."""
+        ...
+
+    def delete(self, group: str) -> None:
+        """Delete a group without members. Raises `ClientError`."""
+        ...
+
+    def producer(self, transactional_id: str) -> OffsetsProducer:
+        """Return a transactional producer."""
+        ...
+
+    def consumer(self, group: str, topic: str, protocol: str) -> GroupConsumer:
+        """Return a consumer that joins the group; a partition without an offset is read from its start."""
+        ...
+
+
+@dataclass(frozen=True)
+class Library:
+    """An open library. ``groups``: None where it has no consumer groups."""
+
+    producer: MakeProducer
+    groups: LibraryGroups | None = None
 
 
 @dataclass(frozen=True)
@@ -92,7 +148,7 @@ class ClientSpec:
 class Client:
     """One library: what opens it, and whether it needs the brokers' jars for that."""
 
-    opened: Callable[[ClientSpec], AbstractContextManager[MakeProducer]]
+    opened: Callable[[ClientSpec], AbstractContextManager[Library]]
     needs_jars: bool = False
 
 

@@ -6,35 +6,48 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaException, Producer
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
 
-from harness.clients import OPERATION_TIMEOUT_S, TRANSACTION_TIMEOUT_MS, ClientError
+from harness.clients import CLASSIC, OPERATION_TIMEOUT_S, TRANSACTION_TIMEOUT_MS, ClientError, Library
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from harness.brokers.protocol.replica import TopicPartition
-    from harness.clients import Answered, ClientSpec, MakeProducer
+    from harness.clients import Answered, ClientSpec
 
-CONFIG = {
-    "acks": "all",
-    "linger.ms": 0,
+CONNECTION = {
     "socket.timeout.ms": 5_000,
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 200,
     "retry.backoff.ms": 20,
     "topic.metadata.refresh.interval.ms": 1_000,
     "topic.metadata.refresh.fast.interval.ms": 50,
-    "delivery.timeout.ms": int(OPERATION_TIMEOUT_S * 1000),
     "log_level": 0,
 }
+CONFIG = {**CONNECTION, "acks": "all", "linger.ms": 0, "delivery.timeout.ms": int(OPERATION_TIMEOUT_S * 1000)}
+CONSUMER_CONFIG = {
+    **CONNECTION,
+    "enable.auto.commit": False,
+    "auto.offset.reset": "earliest",
+    "isolation.level": "read_committed",
+    "fetch.wait.max.ms": 50,
+}
+CLASSIC_CONFIG = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500}
+"""Settings of members that with the new protocol are the brokers' (KIP-848)."""
+CONSUMED_AT_ONCE = 1_000
 
 
 @contextmanager
-def opened(spec: ClientSpec) -> Iterator[MakeProducer]:
-    """Give what makes librdkafka producers; each connects when it is first used."""
+def opened(spec: ClientSpec) -> Iterator[Library]:
+    """Give what makes librdkafka producers and consumers; each connects when it is first used."""
     login = spec.security.for_librdkafka() if spec.security else {}
-    yield lambda transactional_id: LibrdkafkaProducer(spec.bootstrap, transactional_id, login)
+    yield Library(
+        lambda transactional_id: LibrdkafkaProducer(spec.bootstrap, transactional_id, login),
+        LibrdkafkaGroups(spec.bootstrap, login),
+    )
 
 
 class LibrdkafkaProducer:
@@ -67,7 +80,12 @@ class LibrdkafkaProducer:
         _told(lambda: self._producer.abort_transaction(OPERATION_TIMEOUT_S))
 
     def send(
-        self, to: TopicPartition, key: str, value: str | None, headers: list[tuple[str, bytes]], answered: Answered
+        self,
+        to: TopicPartition,
+        key: str | bytes,
+        value: str | None,
+        headers: list[tuple[str, bytes]],
+        answered: Answered,
     ) -> None:
         """Send a record; its acknowledgement is recorded by this thread, in a later `send` or in `flush`."""
 
@@ -75,7 +93,7 @@ class LibrdkafkaProducer:
             answered(None if error is None else str(error), message.offset() if error is None else -1)
 
         self._producer.produce(
-            to[0], key=key.encode(), value=None if value is None else value.encode(), partition=to[1],
+            to[0], key=key, value=None if value is None else value.encode(), partition=to[1],
             headers=[*headers], on_delivery=delivered,
         )  # fmt: skip
         self._poll(0)
@@ -91,10 +109,78 @@ class LibrdkafkaProducer:
             self._poll(left_s)
         return left
 
+    def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit offsets of a group as part of the open transaction."""
+        # Only a consumer makes the group's metadata; this one never connects.
+        consumer = Consumer({"group.id": group, "bootstrap.servers": "127.0.0.1:9", "log_level": 0})
+        try:
+            member = consumer.consumer_group_metadata()
+        finally:
+            consumer.close()
+        _told(lambda: self._producer.send_offsets_to_transaction(_listed(offsets), member, OPERATION_TIMEOUT_S))
+
     def _poll(self, timeout_s: float) -> None:
         """Serve acknowledgements. A fatal error raised here is raised again by every operation that it concerns."""
         with suppress(KafkaException):
             self._producer.poll(timeout_s)
+
+
+class LibrdkafkaGroups:
+    """Implements `harness.clients.LibraryGroups`."""
+
+    def __init__(self, bootstrap: str, login: Mapping[str, str]) -> None:
+        """Store where brokers are, and the login; nothing is connected yet."""
+        self._bootstrap, self._login = bootstrap, login
+        self._config: Mapping[str, Any] = {**login, "bootstrap.servers": bootstrap}
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit offsets as a consumer that is assigned its partitions."""
+        consumer = Consumer({**CONSUMER_CONFIG, **self._config, "group.id": group})
+        try:
+            _told(lambda: consumer.commit(offsets=_listed(offsets), asynchronous=False))
+        finally:
+            consumer.close()
+
+    def delete(self, group: str) -> None:
+        """Delete a group without members."""
+        admin = AdminClient({**CONNECTION, **self._config})
+        (deleted,) = admin.delete_consumer_groups([group], request_timeout=OPERATION_TIMEOUT_S).values()
+        _told(lambda: deleted.result(OPERATION_TIMEOUT_S))
+
+    def producer(self, transactional_id: str) -> LibrdkafkaProducer:
+        """Return a transactional producer."""
+        return LibrdkafkaProducer(self._bootstrap, transactional_id, self._login)
+
+    def consumer(self, group: str, topic: str, protocol: str) -> LibrdkafkaConsumer:
+        """Return a consumer that joins the group."""
+        own = {**(CLASSIC_CONFIG if protocol == CLASSIC else {}), "group.id": group, "group.protocol": protocol}
+        return LibrdkafkaConsumer(Consumer({**CONSUMER_CONFIG, **self._config, **own}), topic)
+
+
+class LibrdkafkaConsumer:
+    """Implements `harness.clients.GroupConsumer`."""
+
+    def __init__(self, consumer: Consumer, topic: str) -> None:
+        """Subscribe to the topic."""
+        self._consumer = consumer
+        consumer.subscribe([topic])
+
+    def poll(self, timeout_s: float) -> Sequence[tuple[TopicPartition, int]]:
+        """Return what is delivered next."""
+        messages = self._consumer.consume(CONSUMED_AT_ONCE, timeout=timeout_s)
+        for error in (message.error() for message in messages):
+            if error is not None and not error.retriable():
+                raise ClientError(str(error))
+        delivered: list[Any] = [message for message in messages if message.error() is None]
+        return [((message.topic(), message.partition()), message.offset()) for message in delivered]
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._consumer.close()
+
+
+def _listed(offsets: Mapping[TopicPartition, int]) -> list[confluent_kafka.TopicPartition]:
+    return [confluent_kafka.TopicPartition(*partition, offset) for partition, offset in offsets.items()]
 
 
 def _told(operation: Callable[[], object]) -> None:

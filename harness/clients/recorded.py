@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.clients import OPERATION_TIMEOUT_S, ClientError
 from harness.errors import HarnessError
-from harness.run_folder.history import HEADER_OP, HEADER_TXN
+from harness.run_folder.history import HEADER_OP, HEADER_TXN, key_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,14 +67,14 @@ class Producer:
         self.flush()
         self._bracket("abort", self._producer.abort_transaction)
 
-    def send(self, topic: str, partition: int, key: str, value: str | None) -> None:
+    def send(self, topic: str, partition: int, key: str | bytes, value: str | None) -> None:
         """Produce without waiting; the completion is recorded when the broker has answered."""
         event = self.history.invoke(
             f="produce",
             **self._who(),
             topic=topic,
             partition=partition,
-            key=key,
+            **key_fields(key),
             value=value,
             tombstone=value is None,
         )
@@ -93,7 +93,7 @@ class Producer:
 
         self._producer.send((topic, partition), key, value, headers, answered)
 
-    def put(self, topic: str, partition: int, key: str, value: str | None) -> int:
+    def put(self, topic: str, partition: int, key: str | bytes, value: str | None) -> int:
         """Produce and wait; return the record's offset. Raises `HarnessError` where it is not acknowledged."""
         self.send(topic, partition, key, value)
         self.flush()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from harness.brokers.segments.markers import ABORT, COMMIT
 from harness.brokers.segments.records import Record
-from harness.clients import OPERATION_TIMEOUT_S, ClientError
+from harness.clients import OPERATION_TIMEOUT_S, ClientError, Library
 from harness.errors import WaitTimeoutError
 from models.batch import Batch
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from harness.brokers.protocol.replica import TopicPartition
-    from harness.clients import Answered, ClientSpec, MakeProducer
+    from harness.clients import Answered, ClientSpec
     from models.cluster.cluster import SimCluster
     from models.cluster.partition import SimPartition
     from models.cluster.transactions import Coordinator, Transactional
@@ -32,9 +32,9 @@ class SimulatedClient:
     raises_epoch: bool
 
     @contextmanager
-    def opened(self, _spec: ClientSpec) -> Iterator[MakeProducer]:
+    def opened(self, _spec: ClientSpec) -> Iterator[Library]:
         """Give what makes producers."""
-        yield lambda transactional_id: SimulatedProducer(self, transactional_id)
+        yield Library(lambda transactional_id: SimulatedProducer(self, transactional_id))
 
 
 @dataclass
@@ -76,7 +76,12 @@ class SimulatedProducer:
         self._end(ABORT)
 
     def send(
-        self, to: TopicPartition, key: str, value: str | None, headers: list[tuple[str, bytes]], answered: Answered
+        self,
+        to: TopicPartition,
+        key: str | bytes,
+        value: str | None,
+        headers: list[tuple[str, bytes]],
+        answered: Answered,
     ) -> None:
         """Append a record to its partition's leader."""
         partition = self.client.cluster.partitions[to]
@@ -85,7 +90,7 @@ class SimulatedProducer:
             self.client.coordinator.add(self.known, partition)
         sequence = self.sequences.get(partition, 0)
         self.sequences[partition] = sequence + 1
-        make = partial(self._batch, partition, key, value, headers, sequence)
+        make = partial(self._batch, partition, key.encode() if isinstance(key, str) else key, value, headers, sequence)
         self._wait(lambda: self._has_leader(partition), "a leader")
         batch = make()
         self.client.cluster.append(partition, batch)
@@ -119,14 +124,14 @@ class SimulatedProducer:
         return leader is not None and self.client.cluster.is_reachable(leader)
 
     def _batch(
-        self, partition: SimPartition, key: str, value: str | None, headers: list[tuple[str, bytes]], sequence: int
+        self, partition: SimPartition, key: bytes, value: str | None, headers: list[tuple[str, bytes]], sequence: int
     ) -> Batch:
         base, now_ms, known = partition.leader.log_end, self.client.cluster.clock.time_ms(), self.known
         content = None if value is None else value.encode()
         return Batch(
             base_offset=base,
             last_offset=base,
-            records=(Record(base, now_ms, key.encode(), content, tuple(headers)),),
+            records=(Record(base, now_ms, key, content, tuple(headers)),),
             max_timestamp_ms=now_ms,
             leader_epoch=partition.replication.leader_epoch,
             producer_id=-1 if known is None else known.producer_id,

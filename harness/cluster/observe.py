@@ -98,10 +98,14 @@ class Observer:
             for broker in self._partitions
         ]
 
-    def close(self) -> None:
-        """End the routines, their connections and the file."""
+    def stop(self) -> None:
+        """End the routines; what was seen stays."""
         for routine in self._routines:
             routine.stop()
+
+    def close(self) -> None:
+        """End the routines, their connections and the file."""
+        self.stop()
         for reader in self._readers.values():
             reader.close()
         self._file.close()

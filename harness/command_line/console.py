@@ -140,6 +140,8 @@ def show_findings(out: Terminal, verdict: dict[str, Any]) -> None:
 
 def _show_evidence(out: Terminal, finding: dict[str, Any]) -> None:
     """Print the evidence for a decided finding, where the logs alone do not prove it, and the assumptions."""
+    if finding.get("consequence"):
+        out.line(f"  consequence: {finding['consequence']}")
     if finding.get("decided_by"):
         out.line(f"  decided by: {'; '.join(finding['decided_by'])}")
     for assumption in finding.get("assumptions", ()):

@@ -58,7 +58,7 @@ def nemeses(output: str) -> int:
 @format_option
 def anomalies(output: str) -> int:
     """List what can be looked for."""
-    rows = [(str(scenario.anomaly), scenario.payload, scenario.summary) for scenario in catalog.SCENARIOS]
+    rows = [(str(scenario.anomaly), scenario.payload, scenario.summary) for scenario in catalog.ALL_SCENARIOS]
     return _show_list("anomalies", ("anomaly", "payload", "what happens"), rows, output)
 
 

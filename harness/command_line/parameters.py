@@ -19,7 +19,7 @@ from click.shell_completion import CompletionItem
 from harness.clients import CLIENTS, find_client
 from harness.errors import UsageError
 from harness.escape import visible
-from harness.plan.catalog import ALL, Anomaly, scenarios_for
+from harness.plan.catalog import ALL, GROUPS, Anomaly, scenarios_for
 from harness.plan.timers import TIMERS as ALL_TIMERS
 from harness.plan.timers import find_timers
 from harness.run_folder.store import MANIFEST
@@ -185,7 +185,7 @@ RUN_FOLDER = FilePath(
 )
 
 TARGET = Text(find_target, TARGETS)
-ANOMALIES = Text(scenarios_for, (*Anomaly, ALL))
+ANOMALIES = Text(scenarios_for, (*Anomaly, GROUPS, ALL))
 NEMESIS = Text(find_nemesis, NEMESES)
 CLIENT = Text(find_client, CLIENTS)
 RUNTIME = Text(find_runtime, (AUTO, *RUNTIMES))

@@ -12,6 +12,7 @@ from checkers.evidence.tables import PLANNERS, checkpointed, load, raise_if_dama
 from checkers.guarantees import all_guarantees
 from checkers.replay.judged import judge, transaction_outcomes
 from harness.judge import verdict
+from harness.judge.group_consequences import read_group_events
 from harness.judge.guarantees import CHECKER
 from harness.judge.verdict import Results
 from harness.run_folder import inventory
@@ -146,9 +147,12 @@ def judge_run(
     evidence that differs from what the run wrote, and that the checkers did not read. Raises `UsageError` for a damaged
     folder.
     """
-    aftermath = [] if results is None else read_aftermath(inventory.without(folder, missing))
+    there = inventory.without(folder, missing)
+    aftermath = [] if results is None else read_aftermath(there)
     given = Results([], [], [], {}) if results is None else results
     verdict_json = verdict.assemble(manifest, given, aftermath, missing=missing, notes=inventory.notes(manifest))
+    if results is not None and there.has(folder.history_path):
+        verdict.add_consequences(verdict_json, read_group_events(folder.history_path), manifest["absent_brokers"])
     return Judgement(verdict_json, given.outcomes)
 
 

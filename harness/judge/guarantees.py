@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 CHECKER = "guarantees"
 """The name in `harness.judge.check.CHECKERS` of the checker of guarantees."""
@@ -98,13 +98,12 @@ def _where(row: dict[str, Any]) -> str:
     return f"{broker}{row['topic']}-{row['partition']}"
 
 
-def violated_on(results: Sequence[dict[str, Any]], topics: Iterable[str]) -> list[str]:
-    """Return a reason for each guarantee that is violated in one of the topics."""
-    wanted = set(topics)
+def violated_on(results: Sequence[dict[str, Any]], concerns: Callable[[dict[str, Any]], bool]) -> list[str]:
+    """Return a reason for each guarantee of which a violation ``concerns`` the scenario."""
     return [
         f"the guarantee {one['guarantee']} is violated: {_where(violation)}: {violation['explanation']}"
         for one in results
-        for violation in [next((violation for violation in one["violations"] if violation["topic"] in wanted), None)]
+        for violation in [next((violation for violation in one["violations"] if concerns(violation)), None)]
         if violation is not None
     ]
 

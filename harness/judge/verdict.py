@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 from harness.judge import guarantees
+from harness.judge.group_consequences import group_consequences
 from harness.judge.stuck_durations import stuck_durations
 from harness.plan.scenario import ONE_COPY, Critical
 from harness.run_folder.store import SCHEMA
@@ -70,10 +71,12 @@ def assemble(
     """
     contradicted = {_replica(doubt) for doubt in results.doubts if doubt["kind"] == "contradiction"}
     trusted = [finding for finding in results.findings if _replica(finding) not in contradicted]
-    order = {scenario["topic"]: index for index, scenario in enumerate(manifest["scenarios"])}
+    order = {place: index for index, scenario in enumerate(manifest["scenarios"]) for place in places_of(scenario)}
+    by_topic = {scenario["topic"]: index for index, scenario in enumerate(manifest["scenarios"])}
 
     def place(row: dict[str, Any]) -> tuple[int, int, int, int]:
-        return order.get(row["topic"], 0), row["partition"], row["broker"], row["offset"]
+        index = order.get(_place(row), by_topic.get(row["topic"], 0))
+        return index, row["partition"], row["broker"], row["offset"]
 
     findings = [finding_of(row) for row in sorted(trusted, key=place)]
     failure = manifest.get("failure")
@@ -109,6 +112,14 @@ def assemble(
     }
 
 
+def add_consequences(verdict: dict[str, Any], group_events: Sequence[dict[str, Any]], absent: Sequence[int]) -> None:
+    """Add to findings what was seen of their consequences (`harness.judge.group_consequences`)."""
+    seen = group_consequences(group_events, absent)
+    for finding in verdict["findings"]:
+        if sentences := seen.get((_place(finding), finding["broker"])):
+            finding["consequence"] = "; ".join(sentences)
+
+
 def decide(found: Sequence[str], unknown: Sequence[str], earned: str | None, shortfall: str = "") -> tuple[str, str]:
     """Return the verdict and the reason: on a scenario of a run, or on anything else that is judged as a whole.
 
@@ -142,20 +153,22 @@ def _scenario(  # noqa: PLR0917
     guarantee_rows: Sequence[dict[str, Any]],
     missing: Sequence[Difference],
 ) -> dict[str, Any]:
-    topic = scenario["topic"]
+    topic, places = scenario["topic"], places_of(scenario)
     topics = {one["topic"] for one in manifest["scenarios"]}
     incomplete = [one for one in missing if one.concerns(topic, topics) or one.concerns(manifest["control"], topics)]
-    facts = [row for row in results.exposure if row["topic"] == topic]
+    facts = [row for row in results.exposure if _place(row) in places]
     control = [row for row in results.exposure if row["topic"] == manifest["control"]]
-    found = [finding["explanation"] for finding in findings if finding["topic"] == topic]
-    doubts = [doubt for doubt in results.doubts if doubt["topic"] == topic]
+    found = [finding["explanation"] for finding in findings if _place(finding) in places]
+    doubts = [doubt for doubt in results.doubts if _place(doubt) in places]
     failure = manifest.get("failure")
     reasons = [
         *([f"the run failed: {failure}"] if failure else []),
         *([f"judged by partial evidence: {'; '.join(map(str, incomplete))}"] if incomplete else []),
         *(f"broker {doubt['broker']}: {doubt['reason']}" for doubt in doubts),
         *(f"checker {name} raised {error}" for name, error in results.raised.items()),
-        *guarantees.violated_on(guarantee_rows, {topic, manifest["control"]}),
+        *guarantees.violated_on(
+            guarantee_rows, lambda violation: _place(violation) in places or violation["topic"] == manifest["control"]
+        ),
     ]
     absent = manifest["absent_brokers"] if manifest.get("takes_away", manifest["nemesis"] != NO_FAULT) else ()
     proof = manifest.get("coordination", {})
@@ -169,6 +182,7 @@ def _scenario(  # noqa: PLR0917
         "anomaly": scenario["anomaly"],
         "payload": scenario["payload"],
         "topic": topic,
+        "partitions": sorted(partition for _, partition in places),
         "verdict": scenario_verdict,
         "reason": reason,
         "exposure": {
@@ -325,6 +339,15 @@ def _lack_of_any(rows: Collection[Fact], conditions: _Conditions) -> str:
 def worst(verdicts: Sequence[str]) -> str:
     """Return the overall verdict: anomaly > unknown > clean."""
     return next(v for v in (ANOMALY, UNKNOWN, CLEAN) if v in verdicts)
+
+
+def places_of(scenario: dict[str, Any]) -> set[tuple[str, int]]:
+    """Return the partitions of a scenario of the manifest, of which no other scenario has any."""
+    return {(scenario["topic"], int(partition)) for partition in scenario["replicas"]}
+
+
+def _place(row: dict[str, Any]) -> tuple[str, int]:
+    return row["topic"], row["partition"]
 
 
 def _replica(row: dict[str, Any]) -> tuple[str, int, int]:

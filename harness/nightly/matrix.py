@@ -26,12 +26,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from harness.clients import find_client
 from harness.command_line.request import parse_settings
 from harness.errors import UsageError
-from harness.plan.catalog import ALL, SCENARIOS, scenarios_for
+from harness.plan.catalog import ALL, ALL_SCENARIOS, GROUP_SCENARIOS, GROUPS, SCENARIOS, scenarios_for
 from harness.run.contradictions import raise_if_contradictory
 from harness.run.options import RunOptions
 from harness.run.start import test_of
 from harness.runtimes import SIM, find_runtime
 from harness.suggest import nearest
+from harness.systems import find_system
 from harness.targets import SIMULATED, find_target
 
 if TYPE_CHECKING:
@@ -79,8 +80,14 @@ class Outage:
     @property
     def anomalies(self) -> str:
         """For ``--anomaly``."""
-        names = dict.fromkeys(str(s.anomaly) for s in SCENARIOS if s.name in self.scenarios)
-        return ALL if len(self.scenarios) == len(SCENARIOS) else ",".join(names)
+        of_anomalies = dict.fromkeys(str(s.anomaly) for s in SCENARIOS if s.name in self.scenarios)
+        groups = [GROUPS] if any(s.name in self.scenarios for s in GROUP_SCENARIOS) else []
+        return ALL if self._has_all else ",".join([*of_anomalies, *groups])
+
+    @property
+    def _has_all(self) -> bool:
+        system = find_system(find_target(self.target).system)
+        return len(self.scenarios) == len(scenarios_for(ALL, has_groups=system.has_groups))
 
     def __str__(self) -> str:
         """Return its printed name."""
@@ -131,11 +138,15 @@ def read_matrix(path: Path | None, given: Mapping[str, Any], newest: Callable[[s
             raise_if_no_list(axis, axes[axis], where)
         for name in axes["targets"]:
             find_target(name)
-        scenarios = dict.fromkeys(s.name for name in axes["anomalies"] for s in scenarios_for(name))
         targets = [name for target in axes["targets"] for name in (target, newest(target)) if name]
         for target in targets:
+            system = find_target(target).system
+            has_groups = find_system(system).has_groups
+            scenarios = dict.fromkeys(
+                s.name for name in axes["anomalies"] for s in scenarios_for(name, has_groups=has_groups)
+            )
             # Simulated targets have this runtime only.
-            runtimes = [SIM] if find_target(target).system in SIMULATED else axes["runtimes"]
+            runtimes = [SIM] if system in SIMULATED else axes["runtimes"]
             for key in product([target], axes["clients"], axes["nemeses"], runtimes):
                 scenarios_by_run.setdefault(key, {}).update(scenarios)
     repeats = content.get("repeats", 1)
@@ -144,7 +155,7 @@ def read_matrix(path: Path | None, given: Mapping[str, Any], newest: Callable[[s
     raise_if_no_list("set", content.get("set", []), where)
     matrix = Matrix(
         tuple(
-            Outage(*key, repeat, tuple(s.name for s in SCENARIOS if s.name in scenarios))
+            Outage(*key, repeat, tuple(s.name for s in ALL_SCENARIOS if s.name in scenarios))
             for repeat in range(repeats)
             for key, scenarios in scenarios_by_run.items()
         ),

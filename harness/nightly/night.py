@@ -120,13 +120,14 @@ def with_scenario_results(ended: Attempt, verdict: dict[str, Any], outage: Outag
     """Return an attempt with the results of the outage's scenarios, from its ``verdict.json`` and its manifest."""
     run_dir = results / outage.target / outage.anomalies / verdict["run_id"]
     manifest = json.loads((run_dir / MANIFEST).read_text())
+    scenarios = verdict["scenarios"]
     return replace(
         ended,
         failure=None if manifest["status"] == COMPLETE else manifest["failure"] or manifest["status"],
         run_dir=str(run_dir.relative_to(results)),
         version=verdict["target"]["version"],
         scenario_results=tuple(_scenario_result(one, verdict["findings"]) for one in verdict["scenarios"]),
-        strays=tuple(finding_line(one) for one in verdict["findings"] if one["topic"] not in outage.scenarios),
+        strays=tuple(finding_line(one) for one in verdict["findings"] if not any(_is_in(one, s) for s in scenarios)),
     )
 
 
@@ -135,10 +136,14 @@ def is_refused(attempt: Attempt) -> bool:
     return attempt.exit_code == EXIT_USAGE
 
 
+def _is_in(finding: dict[str, Any], scenario: dict[str, Any]) -> bool:
+    return finding["topic"] == scenario["topic"] and finding["partition"] in scenario["partitions"]
+
+
 def _scenario_result(scenario: dict[str, Any], findings: Sequence[dict[str, Any]]) -> ScenarioResult:
-    findings_of_topic = [finding for finding in findings if finding["topic"] == scenario["scenario"]]
-    names = dict.fromkeys(name for one in findings_of_topic for name in (one["anomaly"], *one["candidates"]))
+    findings_here = [finding for finding in findings if _is_in(finding, scenario)]
+    names = dict.fromkeys(name for one in findings_here for name in (one["anomaly"], *one["candidates"]))
     return ScenarioResult(
         scenario["scenario"], scenario["verdict"], scenario["reason"], tuple(names),
-        finding_line(findings_of_topic[0]) if findings_of_topic else "",
+        finding_line(findings_here[0]) if findings_here else "",
     )  # fmt: skip

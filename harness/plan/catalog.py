@@ -5,10 +5,12 @@ from __future__ import annotations
 from enum import StrEnum
 
 from harness.errors import UsageError
-from harness.plan.scenario import Action, Critical, Scenario, Step
+from harness.plan.scenario import Action, Critical, Kind, Scenario, Step
 from harness.suggest import nearest
 
 ALL = "all"
+GROUPS = "groups"
+"""Every scenario about consumer groups, whatever its anomaly."""
 
 
 class Anomaly(StrEnum):
@@ -101,6 +103,60 @@ SCENARIOS = (
     ),
 )
 
+GROUP_SCENARIOS = (
+    Scenario(
+        name="group-stuck-lso",
+        anomaly=Anomaly.STUCK_LSO,
+        payload="offset",
+        summary="Offsets of a group are committed in a transaction while a replica is away; they stay pending there.",
+        before=(begin("tx"), put("tx", "0", "60")),
+        outage=(commit("tx"), put("plain", "0", "61")),
+        kind=Kind.OFFSETS,
+    ),
+    Scenario(
+        name="group-aborted-to-committed",
+        anomaly=Anomaly.ABORTED_TO_COMMITTED,
+        payload="offset",
+        summary="A transaction with a group's offsets is aborted while a replica is away; the next COMMIT covers them.",
+        before=(put("plain", "0", "10"), begin("tx"), put("tx", "0", "60")),
+        outage=(abort("tx"),),
+        late=(begin("tx"), put("tx", "1", "5"), commit("tx")),
+        kind=Kind.OFFSETS,
+    ),
+    Scenario(
+        name="group-committed-to-aborted",
+        anomaly=Anomaly.COMMITTED_TO_ABORTED,
+        payload="offset",
+        summary="Offsets of a group are committed while a replica is away; the next ABORT there hides them.",
+        before=(begin("tx"), put("tx", "0", "60")),
+        outage=(commit("tx"), put("plain", "0", "61")),
+        late=(begin("tx"), put("tx", "1", "5"), abort("tx")),
+        kind=Kind.OFFSETS,
+    ),
+    Scenario(
+        name="group-deleted",
+        anomaly=Anomaly.TOMBSTONE_DIVERGENCE,
+        payload="group",
+        summary="A group is deleted while a replica is away; it never sees the tombstones and keeps the offsets.",
+        before=(put("plain", "0", "10"),),
+        outage=(delete("plain", "0"),),
+        critical=(Critical.TOMBSTONE,),
+        kind=Kind.OFFSETS,
+    ),
+    Scenario(
+        name="group-input-recreated",
+        anomaly=Anomaly.TOMBSTONE_DIVERGENCE,
+        payload="input",
+        summary="A group's input topic is deleted and created again; the replica that was away keeps the old offset.",
+        before=(put("plain", "0", "40"),),
+        outage=(delete("plain", "0"),),
+        critical=(Critical.TOMBSTONE,),
+        kind=Kind.OFFSETS,
+        deletes_input=True,
+    ),
+)
+"""Those of `GROUPS`; keys are numbers of input partitions, and values offsets."""
+
 CONTROL = Scenario(
     name="control",
     anomaly=None,
@@ -112,18 +168,28 @@ CONTROL = Scenario(
 )
 
 
-BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
+ALL_SCENARIOS = (*SCENARIOS, *GROUP_SCENARIOS)
+BY_NAME = {scenario.name: scenario for scenario in ALL_SCENARIOS}
 """Those that look for an anomaly."""
 
 
-def scenarios_for(anomaly: str) -> tuple[Scenario, ...]:
-    """Return the scenarios of one anomaly, of several (with commas between), or of ``all``.
+def scenarios_for(anomaly: str, *, has_groups: bool = True) -> tuple[Scenario, ...]:
+    """Return the scenarios of one anomaly, of ``groups``, of several of these (with commas between), or of ``all``.
 
-    Raises `UsageError` with the nearest names.
+    An anomaly's scenarios are those on topics of data. ``has_groups``: whether the target has consumer groups; without
+    them ``all`` is every other scenario. Raises `UsageError` with the nearest names.
     """
-    known = [*Anomaly, ALL]
+    known = [*Anomaly, GROUPS, ALL]
     names = anomaly.split(",")
     for name in names:
         if name not in known:
             raise UsageError(nearest("anomaly", name, known))
-    return tuple(s for s in SCENARIOS if ALL in names or s.anomaly in names)
+    if GROUPS in names and not has_groups:
+        raise UsageError(
+            f"--anomaly {anomaly}: scenarios about consumer groups need a real Kafka: this target has no group"
+            " coordinator, or none that they were tried on"
+        )
+    return (
+        *(s for s in SCENARIOS if ALL in names or s.anomaly in names),
+        *(s for s in GROUP_SCENARIOS if has_groups and {ALL, GROUPS} & set(names)),
+    )

@@ -13,6 +13,10 @@ ONE_COPY = "one-copy"
 """What `harness.systems.Control.coordination` calls it that brokers share one copy of each partition."""
 
 
+CONSUMER_OFFSETS = "__consumer_offsets"
+"""The topic in which group coordinators keep groups and their offsets; compacted on every cluster."""
+
+
 class Action(StrEnum):
     """What a client does in one step."""
 
@@ -21,6 +25,13 @@ class Action(StrEnum):
     BEGIN = "begin"
     COMMIT = "commit"
     ABORT = "abort"
+
+
+class Kind(StrEnum):
+    """What a scenario's steps write: records of a topic of its own, or the committed offsets of consumer groups."""
+
+    RECORDS = "records"
+    OFFSETS = "offsets"
 
 
 class Critical(StrEnum):
@@ -42,7 +53,11 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class Step:
-    """One operation of one client process; ``key`` and ``value`` only where the action has them."""
+    """One operation of one client process; ``key`` and ``value`` only where the action has them.
+
+    In a scenario of kind `Kind.OFFSETS` a key is a partition of an input topic, and a value the offset that is
+    committed for it.
+    """
 
     process: str
     action: Action
@@ -52,12 +67,13 @@ class Step:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One payload on one topic.
+    """One payload on one topic: its own, or ``__consumer_offsets``, of which it has partitions of its own.
 
     ``before``: written while every replica follows. ``outage``: while some are away. ``late``: once what is
     critical is gone from the others, just before the absent ones return.
     ``critical`` names what the outage's steps write that must vanish: the tombstone written there, the
     marker of the transaction ended there. A process that begins a transaction somewhere is transactional.
+    ``deletes_input``: for offsets, a delete is not of the group, but of the topic that the group consumes.
     ``anomaly`` is None for a control, which has no replica on an absent broker and can show nothing.
     """
 
@@ -69,6 +85,13 @@ class Scenario:
     outage: tuple[Step, ...]
     late: tuple[Step, ...] = ()
     critical: tuple[Critical, ...] = (Critical.MARKER,)
+    kind: Kind = Kind.RECORDS
+    deletes_input: bool = False
+
+    @property
+    def topic(self) -> str:
+        """The topic that the steps write to."""
+        return CONSUMER_OFFSETS if self.kind is Kind.OFFSETS else self.name
 
     @property
     def steps(self) -> tuple[Step, ...]:

@@ -59,6 +59,7 @@ FAST = Timers(
         "log.cleaner.dedupe.buffer.size": "1100000",
         "producer.id.expiration.ms": "700",
         "producer.id.expiration.check.interval.ms": "200",
+        "group.initial.rebalance.delay.ms": "0",
     },
     window_s=20.0,
     settle_s=30.0,

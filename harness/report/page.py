@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.escape import to_json, visible
-from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
+from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, places_of
 from harness.report.drawing import topology
 from harness.report.graph import draw_graph, transactions
 from harness.report.headlines import headline, worst
@@ -126,8 +126,7 @@ def commands(broker: int, topic: str, partition: int) -> str:
 
 
 def _topics(folder: RunFolder, manifest: Mapping[str, Any], verdict: Mapping[str, Any], drawn: Drawn) -> list[Topic]:
-    scenarios = {scenario["topic"]: scenario for scenario in manifest["scenarios"]}
-    results = {scenario["topic"]: scenario for scenario in verdict["scenarios"]}
+    scenarios = {place: scenario for scenario in manifest["scenarios"] for place in places_of(scenario)}
     topics = []
     for table in side_by_side(folder, manifest, verdict["findings"], drawn.story):
         place = table.place
@@ -138,8 +137,14 @@ def _topics(folder: RunFolder, manifest: Mapping[str, Any], verdict: Mapping[str
         ]
         drawing = drawn.timelines.get(place) or timeline(drawn.story, *place)
         graph = draw_graph(transactions(table, drawn.story.seen.get(place, {})))
-        topics.append(Topic(table, scenarios[table.topic], results.get(table.topic), findings, drawing, graph))
+        result = next((one for one in verdict["scenarios"] if _has(one, *place)), None)
+        topics.append(Topic(table, scenarios[place], result, findings, drawing, graph))
     return topics
+
+
+def _has(result: Mapping[str, Any], topic: str, partition: int) -> bool:
+    """Whether a scenario of ``verdict.json`` has the partition: before 0.3 all of its topic, and no list of them."""
+    return bool(result["topic"] == topic and partition in result.get("partitions", [partition]))
 
 
 def _without_sentences(finding: Mapping[str, Any]) -> dict[str, Any]:

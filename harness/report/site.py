@@ -17,7 +17,7 @@ from markupsafe import Markup
 from harness.errors import HarnessError, UsageError
 from harness.escape import visible
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
-from harness.plan.catalog import SCENARIOS
+from harness.plan.catalog import ALL_SCENARIOS
 from harness.report.differences import difference, previous_runs
 from harness.report.logs import side_by_side
 from harness.report.nights import stored_nights
@@ -43,7 +43,7 @@ _MARKDOWN: Final = MarkdownIt("js-default")
 ROW_IN, BESIDE_IN = 0.35, 0.9
 TREND_MARKS: Final = {ANOMALY: ("x", "#d55e00"), CLEAN: ("o", "#009e73"), UNKNOWN: ("^", "#e69f00")}
 """Form and colour; the form alone distinguishes them, too."""
-ANOMALIES: Final = tuple(dict.fromkeys(str(scenario.anomaly) for scenario in SCENARIOS))
+ANOMALIES: Final = tuple(dict.fromkeys(str(scenario.anomaly) for scenario in ALL_SCENARIOS))
 DRAWING_ERRORS: Final = (HarnessError, OSError, LookupError, TypeError, ValueError, ArithmeticError)
 """Errors of drawing a run folder that is damaged or of another release."""
 
@@ -127,7 +127,7 @@ def night_page(night: Night, linked: Collection[str]) -> str:
 def anomaly_page(runs: Sequence[StoredRun], anomaly: str) -> str:
     """Return the page that explains an anomaly, with a picture of the newest run that had the anomaly."""
     return environment().get_template("anomaly.html").render(
-        signs=SIGNS, outcomes=OUTCOME_SIGNS, scenarios=SCENARIOS, anomaly=anomaly, table=_matrix(runs, anomaly),
+        signs=SIGNS, outcomes=OUTCOME_SIGNS, scenarios=ALL_SCENARIOS, anomaly=anomaly, table=_matrix(runs, anomaly),
         picture=_picture(runs, anomaly),
     )  # fmt: skip
 
@@ -197,7 +197,9 @@ def _matrix(runs: Sequence[StoredRun], anomaly: str | None = None) -> Matrix:
             for scenario in run.verdict["scenarios"]:
                 counts[scenario["anomaly"], scenario["payload"]][run.column][scenario["verdict"]] += 1
     rows = [
-        (str(scenario.anomaly), scenario.payload) for scenario in SCENARIOS if anomaly in {None, str(scenario.anomaly)}
+        (str(scenario.anomaly), scenario.payload)
+        for scenario in ALL_SCENARIOS
+        if anomaly in {None, str(scenario.anomaly)}
     ]
     columns = sorted({run.column for run in runs})
     return Matrix(columns, [(row, [counts[row][column] for column in columns]) for row in rows])

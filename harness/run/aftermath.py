@@ -28,7 +28,7 @@ from harness.cluster.observe import as_lists
 from harness.cluster.snapshot import states_of
 from harness.errors import UsageError
 from harness.plan.catalog import Anomaly
-from harness.plan.scenario import Phase
+from harness.plan.scenario import Kind, Phase
 from harness.run_folder.history import History
 from harness.run_folder.store import AFTERMATH, AFTERMATH_HISTORY
 from harness.targets import KAFKA
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from harness.brokers.protocol.replica import TopicPartition
     from harness.clients import MakeProducer
     from harness.cluster.cluster import Cluster
+    from harness.plan.scenario import Scenario
     from harness.run.runner import Test
     from harness.run_folder.store import RunFolder
 
@@ -72,8 +73,8 @@ class Aftermath:
     @property
     def partitions(self) -> list[TopicPartition]:
         """The partitions of the scenario that shows a stuck last stable offset."""
-        names = {s.name for s in self.test.scenarios if s.anomaly == Anomaly.STUCK_LSO}
-        return [tp for tp in self.cluster.exposed if tp[0] in names]
+        stuck = {tp for scenario in _stuck(self.test) for tp in self.test.partitions[scenario.name]}
+        return [tp for tp in self.cluster.exposed if tp in stuck]
 
     @property
     def expiration_ms(self) -> int:
@@ -198,11 +199,15 @@ REMEDIES: tuple[tuple[str, str, Callable[[Aftermath, Stuck], None]], ...] = (
 )
 
 
+def _stuck(test: Test) -> list[Scenario]:
+    return [s for s in test.scenarios if s.anomaly == Anomaly.STUCK_LSO and s.kind is Kind.RECORDS]
+
+
 def raise_if_pointless(test: Test) -> None:
     """Raise `UsageError` where nothing can be stuck, or a remedy has no partition."""
     if test.system_name != KAFKA:
         raise UsageError("--aftermath: how long a stuck LSO lasts, and what ends it, is known of Kafka alone")
-    if not any(s.anomaly == Anomaly.STUCK_LSO for s in test.scenarios) or not test.nemesis.takes_away:
+    if not _stuck(test) or not test.nemesis.takes_away:
         raise UsageError(
             "--aftermath shows how long a stuck LSO lasts: give --anomaly stuck-lso or all, and a nemesis that"
             " takes a broker away"

@@ -13,6 +13,7 @@ from harness.errors import HarnessError
 from harness.host import commands, leftovers
 from harness.plan.catalog import CONTROL
 from harness.report import drawing
+from harness.run.group_workload import groups_of
 from harness.run_folder.manifest import HIDDEN, Manifest
 from harness.run_folder.store import RUNNING, SCHEMA, TOPOLOGY, RunFolder
 
@@ -32,6 +33,7 @@ def begin(folder: RunFolder, job: Job, command: str | None = None) -> Manifest:
     test, target, jars, security = job.test, job.target, job.jars, job.security
     schedule = job.options.schedule
     me = leftovers.owner_of_this_process(folder.run_id, folder.path)
+    groups = groups_of(test)
     links = sorted(test.nemesis.shape(test.placement).edges) if test.nemesis.shape else None
     manifest = Manifest(
         folder,
@@ -69,12 +71,9 @@ def begin(folder: RunFolder, job: Job, command: str | None = None) -> Manifest:
                     "anomaly": scenario.anomaly,
                     "payload": scenario.payload,
                     "summary": scenario.summary,
-                    "topic": scenario.name,
-                    "replicas": {
-                        str(partition): list(brokers)
-                        for (topic, partition), brokers in test.replicas.items()
-                        if topic == scenario.name
-                    },
+                    "topic": scenario.topic,
+                    "replicas": {str(tp[1]): list(test.replicas[tp]) for tp in test.partitions[scenario.name]},
+                    "groups": {str(tp[1]): groups[tp].name for tp in test.partitions[scenario.name] if tp in groups},
                     "critical": list(scenario.critical),
                 }
                 for scenario in test.scenarios

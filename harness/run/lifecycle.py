@@ -117,7 +117,7 @@ def conduct(
             log_path=folder.path / "client.log",
             security=job.security,
         )
-        make_producer = owned.enter_context(test.system.client(runtime, test.client).opened(client))
+        library = owned.enter_context(test.system.client(runtime, test.client).opened(client))
         stages = _Stages(clock, progress)
         meanwhile = not test.timers.is_resumable
         prepared = owned.enter_context(_checkers(workspace, folder, job, meanwhile=meanwhile))
@@ -126,14 +126,14 @@ def conduct(
             if test.timers.is_resumable and job.ready.is_resumable and test.nemesis.reinject is not None:
                 workspace.let_resume(resumable=True)
 
-        run = Run(test, runtime, make_producer, folder, clock, stages.begin, on_window)
+        run = Run(test, runtime, library, folder, clock, stages.begin, on_window)
         _carry_out(run.resume if is_resumed else run.run, run, manifest, stages)
         if manifest.content["status"] == COMPLETE:
             workspace.let_resume(resumable=False)
             if run.cluster is not None:
                 manifest.content["coordination"] = run.cluster.control.coordination()
             if options.aftermath and run.cluster is not None:
-                _follow(run.cluster, test, make_producer, manifest, stages)
+                _follow(run.cluster, test, library.producer, manifest, stages)
                 manifest.list_evidence()
         if not options.keep:
             _close(runtime)

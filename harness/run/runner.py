@@ -9,15 +9,18 @@ from __future__ import annotations
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from itertools import count, islice
 from typing import TYPE_CHECKING
 
+from harness.clients import CLASSIC
 from harness.clients.reader import read_committed
 from harness.cluster import snapshot
 from harness.cluster.cluster import Cluster
 from harness.cluster.observe import Observer
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.plan.scenario import Phase
+from harness.plan.scenario import CONSUMER_OFFSETS, Kind, Phase
 from harness.run import window
+from harness.run.group_workload import GroupWorkload
 from harness.run_folder.history import History
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from harness.systems import find_system
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from harness.brokers.protocol.replica import TopicPartition
-    from harness.clients import MakeProducer
+    from harness.clients import Library
     from harness.host.clock import Clock
     from harness.plan.placement import Placement
     from harness.plan.scenario import Scenario
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from harness.runtimes.base import Runtime
     from harness.systems import System
     from nemesis.fault import Nemesis
+    from workloads.offsets_filler import OffsetsFiller
 
 FILLER_RECORDS = 4
 """So many filler records reach every replica after the rejoin."""
@@ -63,6 +67,7 @@ class Test:
     seed: int
     client: str = "librdkafka"
     system_name: str = KAFKA
+    group_protocols: tuple[str, ...] = (CLASSIC,)
 
     @property
     def system(self) -> System:
@@ -70,13 +75,27 @@ class Test:
         return find_system(self.system_name)
 
     @property
-    def replicas(self) -> dict[TopicPartition, tuple[int, ...]]:
-        """Every partition of every scenario's topic with the brokers that hold it."""
+    def partitions(self) -> dict[str, list[TopicPartition]]:
+        """The partitions of each scenario, by its name: no other scenario has them."""
+        numbers: dict[str, Iterator[int]] = {scenario.topic: count() for scenario in self.scenarios}
         return {
-            (s.name, p): self.placement.replicas(p, control=s.anomaly is None)
-            for s in self.scenarios
-            for p in range(self.placement.partitions)
+            s.name: [(s.topic, n) for n in islice(numbers[s.topic], self.placement.partitions)] for s in self.scenarios
         }
+
+    @property
+    def replicas(self) -> dict[TopicPartition, tuple[int, ...]]:
+        """Every partition of every scenario with the brokers that hold it."""
+        partitions = self.partitions
+        return {
+            tp: self.placement.replicas(tp[1], control=s.anomaly is None)
+            for s in self.scenarios
+            for tp in partitions[s.name]
+        }
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether any scenario is about consumer groups."""
+        return any(scenario.kind is Kind.OFFSETS for scenario in self.scenarios)
 
 
 @dataclass(frozen=True)
@@ -85,9 +104,18 @@ class Parts:
 
     cluster: Cluster
     history: History
-    filler: Filler
+    fillers: Sequence[Filler | OffsetsFiller]
     payloads: Sequence[Payload]
     context: NemesisContext
+    groups: GroupWorkload | None
+
+    @contextmanager
+    def filling(self, phase: Phase) -> Iterator[None]:
+        """Have fillers write throughout the block."""
+        with ExitStack() as running:
+            for filler in self.fillers:
+                running.enter_context(filler.running(phase))
+            yield
 
 
 @dataclass
@@ -100,7 +128,7 @@ class Run:
 
     test: Test
     runtime: Runtime
-    make_producer: MakeProducer
+    library: Library
     folder: RunFolder
     clock: Clock
     progress: Callable[[str], None]
@@ -119,7 +147,7 @@ class Run:
             self._write(parts)
             self._leave(parts)
             self.progress("end transactions")
-            with parts.filler.running(Phase.OUTAGE):
+            with parts.filling(Phase.OUTAGE):
                 for payload in parts.payloads:
                     payload.run(Phase.OUTAGE)
                 self._clean(parts)
@@ -132,7 +160,7 @@ class Run:
             self._boot_again(parts)
             self._init_producers(parts)
             self._start_observing(parts)
-            with parts.filler.running(Phase.OUTAGE):
+            with parts.filling(Phase.OUTAGE):
                 self._clean(parts)
             self._end(parts)
 
@@ -166,14 +194,33 @@ class Run:
             away=frozenset(test.placement.absent if test.nemesis.joins else ()),
             checks=[self.runtime.raise_if_died],
         )
-        make, partitions = self.make_producer, list(cluster.replicas)
-        ballast = partial(write_ballast, cluster.exposed, timers, test.seed, make, history)
+        make, groups = self.library.producer, None
+        of_records = [tp for s in test.scenarios if s.kind is Kind.RECORDS for tp in test.partitions[s.name]]
+        fillers: list[Filler | OffsetsFiller] = [
+            Filler(of_records, test.seed, timers.filler_period_s, make, history, self.clock)
+        ]
+        if test.has_groups:
+            groups = GroupWorkload(test, cluster, self.library, history)
+            fillers.append(groups.filler())
+
+        def payload(scenario: Scenario) -> Payload:
+            if groups is not None and scenario.kind is Kind.OFFSETS:
+                return groups.payload(scenario)
+            return Payload(scenario, test.partitions[scenario.name], make, history)
+
+        def ballast() -> None:
+            exposed = cluster.exposed
+            write_ballast([tp for tp in exposed if tp in of_records], timers, test.seed, make, history)
+            if groups is not None:
+                groups.write_ballast(exposed)
+
         return Parts(
             cluster=cluster,
             history=history,
-            filler=Filler(partitions, test.seed, timers.filler_period_s, make, history, self.clock),
-            payloads=[Payload(s, test.placement.partitions, make, history) for s in test.scenarios],
+            fillers=fillers,
+            payloads=[payload(scenario) for scenario in test.scenarios],
             context=NemesisContext(cluster, timers.copy_bytes_per_s, ballast),
+            groups=groups,
         )
 
     def _end(self, parts: Parts) -> None:
@@ -206,21 +253,27 @@ class Run:
         cluster.lead_as_placed()
         cluster.coordinate_on_staying()
         self._init_producers(parts)
+        if parts.groups is not None:
+            parts.groups.create_inputs()
 
     def _init_producers(self, parts: Parts) -> None:
-        parts.filler.init()
+        for filler in parts.fillers:
+            filler.init()
         for payload in parts.payloads:
             payload.init()
 
     def _start_observing(self, parts: Parts) -> None:
         parts.cluster.observer.start()
         self.is_observing = True
-        parts.cluster.checks += [parts.cluster.observer.raise_if_failed, parts.filler.raise_if_failed]
+        parts.cluster.checks += [
+            parts.cluster.observer.raise_if_failed,
+            *(filler.raise_if_failed for filler in parts.fillers),
+        ]
 
     def _write(self, parts: Parts) -> None:
         self.progress("write")
         # What a joining replica has yet to copy must not be cleaned under it, but for the payload.
-        with nullcontext() if self.test.nemesis.joins else parts.filler.running(Phase.BEFORE):
+        with nullcontext() if self.test.nemesis.joins else parts.filling(Phase.BEFORE):
             for payload in parts.payloads:
                 payload.run(Phase.BEFORE)
         parts.cluster.wait_replicated("everything written to be on every replica")
@@ -270,7 +323,7 @@ class Run:
             cluster.away = frozenset()
         if nemesis.lives_on:
             cluster.wake_cleaners_of_absent()
-        with parts.filler.running(Phase.AFTER):
+        with parts.filling(Phase.AFTER):
             cluster.wait_grown(FILLER_RECORDS)
         cluster.wait_replicated("every replica to have everything")
 
@@ -284,7 +337,7 @@ class Run:
             return
         self.progress("clean again")
         parts.cluster.thaw(self.test.topic_settings)
-        with parts.filler.running(Phase.AFTER):
+        with parts.filling(Phase.AFTER):
             self._wait_removed(parts)
         parts.cluster.freeze()
         parts.cluster.wait_replicated("every replica to have everything")
@@ -300,7 +353,7 @@ class Run:
             cluster.lead(orders)
             read_committed(
                 partial(test.system.consumer, self.runtime, absent),
-                cluster.exposed,
+                [tp for tp in cluster.exposed if tp[0] != CONSUMER_OFFSETS],
                 broker=absent,
                 phase=Phase.AFTER,
                 history=parts.history,
@@ -308,6 +361,10 @@ class Run:
                 timeout_s=test.timers.settle_s,
             )
         cluster.wait_replicated("the last look at every replica")
+        if parts.groups is not None:
+            # Members that join have the coordinator write, so what was seen last would not be what was stored.
+            cluster.observer.stop()
+            parts.groups.observe()
 
     def _wait_removed(self, parts: Parts) -> bool:
         """Wait for the window to open; one that does not ends the wait and not the run: what was seen is judged."""

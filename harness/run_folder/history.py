@@ -4,7 +4,8 @@ Event schema (``history.jsonl``), absent fields left out:
 
     index      int     order of the line
     type       str     invoke | ok | fail | info (may or may not have happened)
-    f          str     produce | begin | commit | abort | init | poll | leave | come back (the nemesis)
+    f          str     produce | begin | commit | abort | init | poll | fetch offsets | consume | leave | come back (the
+                       nemesis)
     op         int     pairs an invocation with its completion
     time_ms    int     wall clock, milliseconds since the epoch
     process    str     one client, one operation at a time, except that produces overlap
@@ -14,6 +15,7 @@ Event schema (``history.jsonl``), absent fields left out:
     txn        int     the nth transaction of that transactional id, from 1
     topic, partition, offset
     key, value str     value absent and tombstone true for a delete
+    key_base64 str     instead of key, where the key is no text: of a committed offset
     error      str     fail and info only
     records    list    poll only: [{offset, key, value or null}, ...] as delivered
     position   int     poll only: where the reader stands at the end
@@ -23,6 +25,7 @@ Event schema (``history.jsonl``), absent fields left out:
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 from typing import IO, TYPE_CHECKING, Any
@@ -34,10 +37,17 @@ if TYPE_CHECKING:
 
     from harness.host.clock import Clock
 
+FETCH_OFFSETS, CONSUME = "fetch offsets", "consume"
+"""Operations of groups on their coordinators, with fields of their own: see `workloads.group_consumers`."""
 HEADER_TXN = "txn"
 """Record header: ``<transactional id>/<txn>``."""
 HEADER_OP = "op"
 """Record header: the producing operation's number."""
+
+
+def key_fields(key: str | bytes) -> dict[str, str]:
+    """Return the field that has a record's key."""
+    return {"key": key} if isinstance(key, str) else {"key_base64": base64.b64encode(key).decode()}
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

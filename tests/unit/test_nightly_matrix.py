@@ -23,6 +23,10 @@ PAYLOADS = (
     "tombstone-divergence", "aborted-to-committed", "aborted-to-committed-delete", "committed-to-aborted-value",
     "committed-to-aborted-delete", "stuck-lso",
 )  # fmt: skip
+GROUPS = (
+    "group-stuck-lso", "group-aborted-to-committed", "group-committed-to-aborted", "group-deleted",
+    "group-input-recreated",
+)  # fmt: skip
 
 
 def matrix(path: Path | None = None, **given: Any) -> Matrix:
@@ -38,8 +42,22 @@ def written(tmp_path: Path, text: str) -> Path:
 def test_one_outage_is_for_all_anomalies() -> None:
     (one,) = matrix(targets=["kafka-3.9"]).outages
     assert (one.target, one.client, one.nemesis, one.runtime) == ("kafka-3.9", "librdkafka", "kill", "local")
+    assert one.scenarios == (*PAYLOADS, *GROUPS)
+    assert one.anomalies == "all"
+
+
+def test_a_simulated_target_has_no_cells_of_groups() -> None:
+    (one,) = matrix(targets=["sim-kafka"]).outages
     assert one.scenarios == PAYLOADS
     assert one.anomalies == "all"
+    with pytest.raises(UsageError, match=r"--anomaly groups: scenarios about consumer groups need a real Kafka"):
+        matrix(targets=["sim-kafka"], anomalies=["groups"])
+
+
+def test_groups_are_asked_by_one_name() -> None:
+    assert [one.anomalies for one in matrix(targets=["kafka-3.9"], anomalies=["groups"]).outages] == ["groups"]
+    (one,) = matrix(targets=["kafka-3.9"], anomalies=["groups", "stuck-lso"]).outages
+    assert one.anomalies == "stuck-lso,groups"
 
 
 def test_some_anomalies_are_asked_by_their_names_in_one_outage() -> None:

@@ -50,7 +50,9 @@ class Subject:
     ) -> None:
         self.history = History(path, TickingClock(), resumed=resumed)
         self.library = FakeLibrary({(scenario.name, p): start for (_, p), start in STARTS.items()}, refused)
-        self.payload = Payload(scenario, len(STARTS), self.library.make, self.history)
+        self.payload = Payload(
+            scenario, [(scenario.name, p) for p in range(len(STARTS))], self.library.make, self.history
+        )
 
     def critical_offsets(self, kind: Critical) -> list[int | None]:
         return [self.payload.critical_offset(kind, tp, OBSERVER) for tp in self.payload.partitions]

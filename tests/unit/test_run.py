@@ -8,7 +8,7 @@ import pytest
 
 from harness.command_line.request import parse_settings
 from harness.errors import UsageError
-from harness.plan.catalog import CONTROL, SCENARIOS
+from harness.plan.catalog import ALL_SCENARIOS, CONTROL
 from harness.plan.timers import FAST
 from harness.run import start
 from harness.run.options import RunOptions
@@ -21,7 +21,7 @@ def options(anomaly: str = "stuck-lso", **more: Any) -> RunOptions:
 
 def test_every_run_has_its_control() -> None:
     assert [s.name for s in start.test_of(options()).scenarios] == ["stuck-lso", "control"]
-    assert start.test_of(options("all")).scenarios == (*SCENARIOS, CONTROL)
+    assert start.test_of(options("all")).scenarios == (*ALL_SCENARIOS, CONTROL)
 
 
 def test_several_anomalies_are_looked_for_in_one_outage() -> None:

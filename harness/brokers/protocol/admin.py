@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kafka.protocol.admin import (
     AlterPartitionReassignmentsRequest,
     CreateTopicsRequest,
+    DeleteTopicsRequest,
     DescribeConfigsRequest,
     DescribeQuorumRequest,
     ElectLeadersRequest,
@@ -129,6 +130,12 @@ class Admin:
         answer = self._call(CreateTopicsRequest[5](topics=wanted, timeout_ms=TIMEOUT_MS, validate_only=False))
         for topic in answer.topics:
             _raise_for(topic.error_code, topic.error_message, f"topic {topic.name} cannot be created")
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic; its metadata go some time later. Raises `HarnessError` where the broker refuses."""
+        answer = self._call(DeleteTopicsRequest[5](topic_names=[topic], timeout_ms=TIMEOUT_MS))
+        for result in answer.responses:
+            _raise_for(result.error_code, result.error_message, f"topic {topic} cannot be deleted")
 
     def reassign(self, replicas: Mapping[tuple[str, int], Sequence[int]]) -> None:
         """Give partitions new replica lists; a new order alone changes the preferred leader (KIP-455)."""

@@ -1,0 +1,148 @@
+"""Consumer groups in a run: their input topics, what writes their offsets, and what they see in the end."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from harness.brokers.protocol.replica import ReplicaState
+from harness.errors import HarnessError
+from harness.plan.groups import INPUT_PARTITIONS, INPUT_RECORDS, group_in, input_topic
+from harness.plan.scenario import Kind, Phase, Scenario
+from workloads.group_consumers import Group, GroupReader
+from workloads.offsets import Coordinators, OffsetsProducer, offset_key
+from workloads.offsets_filler import OffsetsFiller
+from workloads.payload import Payload
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.brokers.protocol.replica import TopicPartition
+    from harness.brokers.protocol.wire import Address
+    from harness.brokers.segments.batches import Batch
+    from harness.clients import Library, LibraryGroups
+    from harness.cluster.cluster import Cluster
+    from harness.run.runner import Test
+    from harness.run_folder.history import History
+
+FILLER_TOPIC = input_topic("filler")
+INPUT_SETTINGS = {"cleanup.policy": "delete"}
+
+
+def groups_of(test: Test) -> dict[TopicPartition, Group]:
+    """Return the group of each partition of ``__consumer_offsets`` that a scenario has."""
+    by_scenario = [(s, tp) for s in test.scenarios if s.kind is Kind.OFFSETS for tp in test.partitions[s.name]]
+    return {
+        tp: Group(group_in(scenario.name, tp[1], len(by_scenario)), tp, input_topic(scenario.name))
+        for scenario, tp in by_scenario
+    }
+
+
+@dataclass(frozen=True)
+class GroupWorkload:
+    """The groups of a run on its cluster. ``library``: the client library that the run uses."""
+
+    test: Test
+    cluster: Cluster
+    library: Library
+    history: History
+
+    @property
+    def groups(self) -> dict[TopicPartition, Group]:
+        """The group of each partition of ``__consumer_offsets``."""
+        return groups_of(self.test)
+
+    @property
+    def _client(self) -> LibraryGroups:
+        assert self.library.groups is not None  # noqa: S101  (the target has groups)
+        return self.library.groups
+
+    def write_ballast(self, partitions: Sequence[TopicPartition]) -> None:
+        """Give replicas of these partitions, if they keep groups, something to copy."""
+        self.filler().write_ballast([tp for tp in partitions if tp in self.groups], self.test.timers)
+
+    def filler(self) -> OffsetsFiller:
+        """Return what has segments of ``__consumer_offsets`` roll."""
+        return OffsetsFiller(
+            partitions=list(self.groups),
+            count=len(self.groups),
+            topic=FILLER_TOPIC,
+            leader=self._address,
+            seed=self.test.seed,
+            period_s=self.test.timers.filler_period_s,
+            clock=self.cluster.clock,
+        )
+
+    def payload(self, scenario: Scenario) -> Payload:
+        """Return what carries out a scenario's steps."""
+        groups = self.groups
+        coordinators = Coordinators(self._log, self._recreate, self.cluster.clock)
+        return Payload(
+            scenario,
+            self.test.partitions[scenario.name],
+            partial(OffsetsProducer, self._client, coordinators, deletes_input=scenario.deletes_input),
+            self.history,
+            lambda tp, key: offset_key(scenario.name, groups[tp].name, key),
+        )
+
+    def create_inputs(self) -> None:
+        """Create the topics that groups consume, with records."""
+        for topic in sorted({FILLER_TOPIC, *(group.topic for group in self.groups.values())}):
+            self._create(topic)
+
+    def observe(self) -> None:
+        """See what groups see of each broker that was away, and then of one that was there all the time."""
+        cluster, placement = self.cluster, self.cluster.placement
+        groups = list(self.groups.values())
+        reader = GroupReader(groups, self._client, self.history, cluster.clock, Phase.AFTER, cluster.settle_s)
+        for broker in (*placement.absent, placement.staying[0]):
+            led = {tp: brokers for tp, brokers in cluster.replicas.items() if tp in self.groups and broker in brokers}
+            cluster.lead({tp: (broker, *(other for other in led[tp] if other != broker)) for tp in led})
+            reader.observe(broker, cluster.runtime.address(broker), self.test.group_protocols)
+
+    def _create(self, topic: str) -> None:
+        admin, placement = self.cluster.admin, self.cluster.placement
+        brokers = placement.staying[: placement.replication_factor]
+        partitions = [(topic, number) for number in range(INPUT_PARTITIONS)]
+
+        def is_led() -> bool:
+            states = admin.partitions([topic])
+            return set(states) == set(partitions) and all(state.leader >= 0 for state in states.values())
+
+        admin.create_topics(dict.fromkeys(partitions, brokers), INPUT_SETTINGS)
+        self.cluster.wait(is_led, f"topic {topic} to have leaders")
+        errors: list[str] = []
+
+        def answered(error: str | None, _offset: int) -> None:
+            if error is not None:
+                errors.append(error)
+
+        producer = self.library.producer(None)
+        for number in range(INPUT_RECORDS):
+            for partition in partitions:
+                producer.send(partition, f"record {number}", "input", [], answered)
+        if producer.flush() or errors:
+            raise HarnessError(f"records of {topic} are not acknowledged: {'; '.join(errors) or 'no answer'}")
+
+    def _recreate(self, topic: str) -> None:
+        self.cluster.admin.delete_topic(topic)
+        self.cluster.wait(lambda: not self.cluster.admin.partitions([topic]), f"topic {topic} to be gone")
+        self._create(topic)
+
+    def _leader(self, partition: TopicPartition) -> int:
+        state = self.cluster.states().get(partition)
+        if state is None or state.leader < 0:
+            raise ConnectionError(f"{partition[0]}-{partition[1]} has no leader")
+        return state.leader
+
+    def _address(self, partition: TopicPartition) -> Address:
+        return self.cluster.runtime.address(self._leader(partition))
+
+    def _log(self, partition: TopicPartition) -> Sequence[Batch]:
+        with closing(self.cluster.control.reader(self._leader(partition))) as reader:
+            answer = reader.read([partition])[partition]
+        if not isinstance(answer, ReplicaState):
+            raise ConnectionError(f"{partition[0]}-{partition[1]} cannot be read: {answer}")
+        return answer.batches

@@ -1,0 +1,246 @@
+"""Groups of a run: who coordinates them, what their clients do, and what they are seen to suffer."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fakes.clock import TickingClock
+
+from harness.brokers.segments.offset_key import OffsetKey, decode_offset_key, encode_offset_key
+from harness.clients import ClientError
+from harness.errors import WaitTimeoutError
+from harness.judge.group_consequences import group_consequences
+from harness.plan.groups import group_in, offsets_partition
+from harness.run import start
+from harness.run.group_workload import groups_of
+from harness.run.options import RunOptions
+from workloads.offsets import Coordinators, OffsetsProducer, offset_key
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from harness.brokers.protocol.replica import TopicPartition
+
+WRITTEN_BY_A_COORDINATOR = "AAEAEWdyb3VwLXN0dWNrLWxzby0yABVncm91cC1zdHVjay1sc28taW5wdXQAAAAA"
+OFFSETS: TopicPartition = ("__consumer_offsets", 0)
+
+
+@pytest.mark.parametrize(
+    ("group", "partitions", "partition"),
+    [
+        ("", 50, 0),
+        ("a", 50, 97 % 50),
+        ("group-stuck-lso-2", 5, 0),
+        ("polygenelubricants", 50, 0),  # the smallest integer, of which there is no absolute value
+        ("\U0001f600", 1000, 772_899 % 1000),  # two UTF-16 units, as in Java
+    ],
+)
+def test_a_group_is_kept_where_java_puts_it(group: str, partitions: int, partition: int) -> None:
+    assert offsets_partition(group, partitions) == partition
+
+
+def test_each_partition_of_a_test_has_one_group_of_its_scenario() -> None:
+    test = start.test_of(RunOptions("kafka-4.4", "groups", partitions=2))
+    groups = groups_of(test)
+    assert sorted(groups) == [("__consumer_offsets", n) for n in range(10)]
+    assert [groups["__consumer_offsets", n].topic for n in (0, 1, 2)] == [
+        "group-stuck-lso-input", "group-stuck-lso-input", "group-aborted-to-committed-input",
+    ]  # fmt: skip
+    assert all(offsets_partition(group.name, 10) == tp[1] for tp, group in groups.items())
+    assert test.broker_settings["offsets.topic.num.partitions"] == "10"
+    assert group_in("g", 3, 10).startswith("g-")
+
+
+def test_group_protocols_are_those_of_the_version() -> None:
+    protocols = {name: start.test_of(RunOptions(name, "groups")).group_protocols for name in ("kafka-3.9", "kafka-4.0")}
+    assert protocols == {"kafka-3.9": ("classic",), "kafka-4.0": ("classic", "consumer")}
+
+
+# Keys
+
+
+def test_a_key_has_the_bytes_that_a_coordinator_writes() -> None:
+    content = base64.b64decode(WRITTEN_BY_A_COORDINATOR)
+    key = OffsetKey("group-stuck-lso-2", "group-stuck-lso-input", 0)
+    assert encode_offset_key(key) == content
+    assert decode_offset_key(content) == key
+    assert offset_key("group-stuck-lso", "group-stuck-lso-2", "0") == content
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\x00", b"\x00\x01\x00\x05ab", b"\x00\x02\x00\x01g", b"\x00\x01\x00\x01\xff\x00\x01t\x00\x00\x00\x00"],
+)
+def test_other_keys_are_none_of_committed_offsets(content: bytes) -> None:
+    assert decode_offset_key(content) is None
+
+
+# What clients do
+
+
+@dataclass
+class FakeGroups:
+    """Implements `LibraryGroups` and `OffsetsProducer` over a list of records. ``refuses``: whether commits fail."""
+
+    log: list[tuple[bytes, bytes | None]] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
+    refuses: bool = False
+    writes: bool = True
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        self.send_offsets(group, offsets)
+
+    def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        if self.refuses:
+            raise ClientError("COORDINATOR_NOT_AVAILABLE")
+        for (topic, partition), offset in offsets.items():
+            self.calls.append(f"commit {offset} of {topic}-{partition} for {group}")
+            if self.writes:
+                self.log.append((encode_offset_key(OffsetKey(group, topic, partition)), b"%d" % offset))
+
+    def delete(self, group: str) -> None:
+        self.calls.append(f"delete {group}")
+        self.log.append((encode_offset_key(OffsetKey(group, "in", 0)), None))
+
+    def recreate(self, topic: str) -> None:
+        self.calls.append(f"recreate {topic}")
+        self.log.append((encode_offset_key(OffsetKey("g", topic, 0)), None))
+
+    def producer(self, transactional_id: str) -> Any:
+        self.calls.append(f"producer {transactional_id}")
+        return self
+
+    def consumer(self, group: str, topic: str, protocol: str) -> Any:
+        raise NotImplementedError
+
+    def batches(self, partition: TopicPartition) -> Sequence[Any]:
+        assert partition == OFFSETS
+        return [SimpleNamespace(is_control=False, last_offset=n, n=n) for n in range(len(self.log))]
+
+
+@pytest.fixture
+def groups(monkeypatch: pytest.MonkeyPatch) -> FakeGroups:
+    fake = FakeGroups()
+
+    def records(batch: Any, *, source: str) -> Sequence[Any]:
+        assert source
+        key, value = fake.log[batch.n]
+        return [SimpleNamespace(offset=batch.n, key=key, value=value)]
+
+    monkeypatch.setattr("workloads.offsets.iter_records", records)
+    return fake
+
+
+def sent(groups: FakeGroups, value: str | None, *, transactional_id: str | None = None, **more: Any) -> Any:
+    coordinators = Coordinators(groups.batches, groups.recreate, TickingClock())
+    producer = OffsetsProducer(groups, coordinators, transactional_id, **more)
+    answers: list[tuple[str | None, int]] = []
+    key = encode_offset_key(OffsetKey("g", "in", 0))
+    producer.send(OFFSETS, key, value, [], lambda error, offset: answers.append((error, offset)))
+    return answers, producer, key
+
+
+def test_a_put_commits_and_is_answered_with_the_coordinators_record(groups: FakeGroups) -> None:
+    groups.log = [(b"other", b""), (encode_offset_key(OffsetKey("g", "in", 1)), b"")]
+    answers, producer, key = sent(groups, "10")
+    assert (answers, groups.calls) == ([(None, 2)], ["commit 10 of in-0 for g"])
+    producer.send(OFFSETS, key, "11", [], lambda error, offset: answers.append((error, offset)))
+    assert answers[-1] == (None, 3), "the newer one"
+
+
+def test_a_put_in_a_transaction_is_the_transactions(groups: FakeGroups) -> None:
+    answers, _, _ = sent(groups, "60", transactional_id="t")
+    assert (answers, groups.calls) == ([(None, 0)], ["producer t", "commit 60 of in-0 for g"])
+
+
+def test_a_delete_is_of_the_group_or_of_its_input(groups: FakeGroups) -> None:
+    groups.log = [(encode_offset_key(OffsetKey("g", "in", 0)), b"10")]
+    assert sent(groups, None)[0] == [(None, 1)]
+    assert sent(groups, None, deletes_input=True)[0] == [(None, 2)]
+    assert groups.calls == ["delete g", "recreate in"]
+
+
+def test_what_a_library_refuses_is_no_record(groups: FakeGroups) -> None:
+    groups.refuses = True
+    assert sent(groups, "10")[0] == [("COORDINATOR_NOT_AVAILABLE", -1)]
+
+
+def test_a_commit_that_no_log_shows_ends_the_wait(groups: FakeGroups) -> None:
+    groups.writes = False
+    with pytest.raises(WaitTimeoutError, match="the committed offset in __consumer_offsets-0"):
+        sent(groups, "10")
+
+
+# What groups suffer
+
+
+def seen(broker: int, *, first: dict[str, int], offsets: dict[str, int], protocol: str = "classic", **more: Any) -> Any:
+    who = {"type": "ok", "topic": "__consumer_offsets", "partition": 3, "broker": broker, "group": "g", "input": "in"}
+    return [
+        {**who, "f": "fetch offsets", "stable": True, "offsets": offsets, **more},
+        {**who, "f": "fetch offsets", "stable": False, "offsets": {"0": 99}},
+        {**who, "f": "consume", "protocol": protocol, "first": first, "within_s": 6.0},
+    ]
+
+
+HERE = (("__consumer_offsets", 3), 2)
+WHO = "while broker 2 coordinates group g, "
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "sentences"),
+    [
+        (
+            seen(2, first={}, offsets={}, answer="UnstableOffsetCommitError"),
+            seen(1, first={"0": 61, "1": 0}, offsets={"0": 61}),
+            [
+                f"{WHO}a consumer (classic protocol) got no record at all within 6 s (its coordinator answers "
+                "UnstableOffsetCommitError); with broker 1 it begins in-0 at offset 61, in-1 at offset 0"
+            ],
+        ),
+        (
+            seen(2, first={"0": 60, "1": 5}, offsets={"0": 60}),
+            seen(1, first={"0": 10, "1": 5}, offsets={"0": 10}),
+            [
+                f"{WHO}a consumer (classic protocol) skips offsets 10 to 59 of in-0; "
+                "with broker 1 it begins at offset 10"
+            ],
+        ),
+        (
+            seen(2, first={"0": 10}, offsets={"0": 10}),
+            seen(1, first={"0": 11}, offsets={"0": 11}),
+            [f"{WHO}a consumer (classic protocol) repeats offset 10 of in-0; with broker 1 it begins at offset 11"],
+        ),
+        (
+            seen(2, first={"0": 10}, offsets={"0": 10}),
+            seen(1, first={"0": 0}, offsets={}),
+            [
+                f"{WHO}a consumer (classic protocol) skips offsets 0 to 9 of in-0; with broker 1 it begins at offset 0",
+                f"{WHO}offset 10 of in-0 is committed, which with broker 1 is deleted",
+            ],
+        ),
+        (seen(2, first={"0": 61}, offsets={"0": 61}), seen(1, first={"0": 61}, offsets={"0": 61}), []),
+    ],
+    ids=["frozen", "skips", "repeats", "deleted", "no effect"],
+)  # fmt: skip
+def test_a_consequence_is_what_differs_between_coordinators(here: Any, there: Any, sentences: list[str]) -> None:
+    assert group_consequences([*here, *there], [2]) == ({HERE: sentences} if sentences else {})
+
+
+def test_protocols_that_suffer_alike_share_a_sentence() -> None:
+    events = [
+        event
+        for protocol in ("classic", "consumer")
+        for broker, offset in ((2, 60), (1, 10))
+        for event in seen(broker, first={"0": offset}, offsets={"0": offset}, protocol=protocol)
+    ]
+    (sentence,) = group_consequences(events, [2])[HERE]
+    assert sentence.startswith(f"{WHO}a consumer (classic, consumer protocol) skips offsets 10 to 59")
+
+
+def test_without_a_broker_that_stayed_nothing_is_concluded() -> None:
+    assert group_consequences(seen(2, first={}, offsets={}), [2]) == {}

@@ -1,0 +1,125 @@
+"""What a consumer group sees of one coordinator: its committed offsets, and where a real consumer of it begins to read.
+
+Both are operations in the history, part ``reader``:
+
+* ``fetch offsets`` (a request sent to the coordinator): ``group``, ``stable`` (whether only offsets without a pending
+  transaction are asked for, as consumers do), ``offsets`` {input partition: offset}, ``answer``: the error's name.
+* ``consume`` (a consumer of the client library, read_committed, without an offset from the start): ``group``,
+  ``protocol``, ``first`` {input partition: first offset that was delivered}, ``within_s``: how long it was given.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from harness.brokers.protocol.groups import CommittedOffsets, fetch_offsets
+from harness.brokers.protocol.wire import Connection
+from harness.errors import HarnessError, WaitTimeoutError
+from harness.plan.groups import INPUT_PARTITIONS
+from harness.run_folder.history import CONSUME, FETCH_OFFSETS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.brokers.protocol.replica import TopicPartition
+    from harness.brokers.protocol.wire import Address
+    from harness.clients import GroupConsumer, LibraryGroups
+    from harness.host.clock import Clock
+    from harness.run_folder.history import History
+
+PART: Final = "reader"
+CONSUME_S: Final = 6.0
+"""A consumer whose coordinator answers gets its first records within a second here."""
+POLL_S: Final = 0.05
+NOT_YET: Final = frozenset({"CoordinatorLoadInProgressError", "NotCoordinatorError", "CoordinatorNotAvailableError"})
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group, the partition of ``__consumer_offsets`` that keeps it, and the topic that it consumes."""
+
+    name: str
+    partition: TopicPartition
+    topic: str
+
+    @property
+    def inputs(self) -> list[TopicPartition]:
+        """The partitions that the group consumes."""
+        return [(self.topic, number) for number in range(INPUT_PARTITIONS)]
+
+
+@dataclass(frozen=True)
+class GroupReader:
+    """Observes groups while one broker coordinates all of them. ``timeout_s`` bounds each answer of a coordinator."""
+
+    groups: Sequence[Group]
+    library: LibraryGroups
+    history: History
+    clock: Clock
+    phase: str
+    timeout_s: float
+
+    def observe(self, broker: int, coordinator: Address, protocols: Sequence[str]) -> None:
+        """Ask the coordinator, and consume by each group protocol. Raises `HarnessError` where it does not answer."""
+        for group in self.groups:
+            for stable in (True, False):
+                self._fetch(group, broker, coordinator, stable=stable)
+        for protocol in protocols:
+            self._consume(broker, protocol)
+
+    def _fetch(self, group: Group, broker: int, coordinator: Address, *, stable: bool) -> None:
+        event = self.history.invoke(f=FETCH_OFFSETS, **self._who(group, broker), stable=stable)
+
+        def answer() -> CommittedOffsets | None:
+            try:
+                with closing(Connection(coordinator)) as connection:
+                    found = fetch_offsets(connection, group.name, group.inputs, require_stable=stable)
+            except OSError:
+                return None
+            return None if found.error in NOT_YET else found
+
+        what = f"broker {broker} to answer for group {group.name}"
+        committed = self.clock.wait_until(answer, self.timeout_s, what)
+        assert committed is not None  # noqa: S101  (what is waited for is true)
+        offsets = {str(number): offset for (_, number), offset in sorted(committed.offsets.items())}
+        self.history.complete("ok", event, offsets=offsets, answer=committed.error)
+
+    def _consume(self, broker: int, protocol: str) -> None:
+        """Consume with all groups at once, until each partition has delivered a record or the time is over."""
+        first: dict[Group, dict[int, int]] = {group: {} for group in self.groups}
+        with ExitStack() as owned:
+            consumers: dict[Group, GroupConsumer] = {}
+            events = {}
+            for group in self.groups:
+                events[group] = self.history.invoke(f=CONSUME, **self._who(group, broker), protocol=protocol)
+                consumers[group] = owned.enter_context(
+                    closing(self.library.consumer(group.name, group.topic, protocol))
+                )
+
+            def all_delivered() -> bool:
+                for group, consumer in consumers.items():
+                    if len(first[group]) < INPUT_PARTITIONS:
+                        for (_, number), offset in consumer.poll(POLL_S):
+                            first[group].setdefault(number, offset)
+                return all(len(found) == INPUT_PARTITIONS for found in first.values())
+
+            try:
+                self.clock.wait_until(all_delivered, CONSUME_S, "every group to get a record of each partition")
+            except WaitTimeoutError:
+                pass  # What was delivered until then is the observation.
+            except HarnessError as error:
+                for event in events.values():
+                    self.history.complete("fail", event, error=str(error))
+                raise
+            for group, event in events.items():
+                delivered = {str(number): offset for number, offset in sorted(first[group].items())}
+                self.history.complete("ok", event, first=delivered, within_s=CONSUME_S)
+
+    def _who(self, group: Group, broker: int) -> dict[str, object]:
+        topic, partition = group.partition
+        return {
+            "process": "reader", "part": PART, "phase": self.phase, "topic": topic, "partition": partition,
+            "broker": broker, "group": group.name, "input": group.topic,
+        }  # fmt: skip

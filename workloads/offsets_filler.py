@@ -1,0 +1,85 @@
+"""Traffic in partitions of ``__consumer_offsets``: other groups commit offsets, so that segments roll."""
+
+from __future__ import annotations
+
+import random
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from harness.brokers.protocol.groups import commit_offsets
+from harness.brokers.protocol.wire import Connection
+from harness.plan.groups import group_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from harness.brokers.protocol.replica import TopicPartition
+    from harness.brokers.protocol.wire import Address
+    from harness.host.clock import Clock, Routine
+    from harness.plan.scenario import Phase
+    from harness.plan.timers import Timers
+
+FILLER_GROUPS: Final = 4
+"""Of each partition and phase."""
+BALLAST_BYTES: Final = 4_000
+"""Of metadata; the brokers' bound is 4,096 (``offset.metadata.max.bytes``)."""
+MOST_OFFSET: Final = 1_000
+
+
+@dataclass
+class OffsetsFiller:
+    """Owns the routine that commits offsets of groups that no scenario has.
+
+    ``count``: how many partitions ``__consumer_offsets`` has. ``leader``: returns the address of a partition's leader.
+    ``topic``: whose offsets are committed. ``period_s``: the pause between two rounds.
+    """
+
+    partitions: Sequence[TopicPartition]
+    count: int
+    topic: str
+    leader: Callable[[TopicPartition], Address]
+    seed: int
+    period_s: float
+    clock: Clock
+    _routines: list[Routine] = field(default_factory=list, init=False)
+
+    def init(self) -> None:
+        """Need nothing: it has no transactions."""
+
+    @contextmanager
+    def running(self, phase: Phase) -> Iterator[None]:
+        """Commit throughout the block."""
+        choice = random.Random(f"{self.seed}/offsets/{phase}")  # noqa: S311
+        groups = {
+            tp: [group_in(f"filler.{phase}.{n}", tp[1], self.count) for n in range(FILLER_GROUPS)]
+            for tp in self.partitions
+        }
+        routine = self.clock.every(self.period_s, partial(self._commit, groups, choice), "the filler of offsets")
+        self._routines.append(routine)
+        try:
+            yield
+        finally:
+            routine.stop()
+        self.raise_if_failed()
+
+    def raise_if_failed(self) -> None:
+        """Raise what ended the routine."""
+        for routine in self._routines:
+            routine.raise_if_failed()
+
+    def write_ballast(self, partitions: Sequence[TopicPartition], timers: Timers) -> None:
+        """Write as much to each partition as `workloads.ballast` does: an offset for each of as many groups."""
+        records = -(-int(timers.copy_bytes_per_s * (timers.window_s + timers.settle_s)) // BALLAST_BYTES)
+        for tp in partitions:
+            with closing(Connection(self.leader(tp))) as connection:
+                for n in range(records):
+                    group = group_in(f"ballast.{n}", tp[1], self.count)
+                    commit_offsets(connection, group, {(self.topic, 0): n}, metadata="x" * BALLAST_BYTES)
+
+    def _commit(self, groups: dict[TopicPartition, list[str]], choice: random.Random) -> None:
+        for tp, names in groups.items():
+            # A leader that is just moving answers the next round.
+            with suppress(OSError), closing(Connection(self.leader(tp))) as connection:
+                commit_offsets(connection, choice.choice(names), {(self.topic, 0): choice.randrange(MOST_OFFSET)})
