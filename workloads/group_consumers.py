@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from harness.brokers.protocol.groups import CommittedOffsets, fetch_offsets
+from harness.brokers.protocol.groups import NO_COORDINATOR_YET, CommittedOffsets, fetch_offsets
 from harness.brokers.protocol.wire import Connection
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.plan.groups import INPUT_PARTITIONS
@@ -30,10 +30,9 @@ if TYPE_CHECKING:
     from harness.run_folder.history import History
 
 PART: Final = "reader"
-CONSUME_S: Final = 6.0
+CONSUME_S: Final = 4.0
 """A consumer whose coordinator answers gets its first records within a second here."""
 POLL_S: Final = 0.05
-NOT_YET: Final = frozenset({"CoordinatorLoadInProgressError", "NotCoordinatorError", "CoordinatorNotAvailableError"})
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class GroupReader:
                     found = fetch_offsets(connection, group.name, group.inputs, require_stable=stable)
             except OSError:
                 return None
-            return None if found.error in NOT_YET else found
+            return None if found.error in NO_COORDINATOR_YET else found
 
         what = f"broker {broker} to answer for group {group.name}"
         committed = self.clock.wait_until(answer, self.timeout_s, what)

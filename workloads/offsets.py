@@ -31,11 +31,13 @@ SOURCE: Final = "the coordinator's log"
 class Coordinators:
     """How a producer of offsets reaches what it needs beside its library.
 
-    ``log``: returns the batches in the log of a partition's leader. ``recreate``: deletes a topic and creates it again.
+    ``log``: returns the batches in the log of a partition's leader. ``delete_topic`` deletes a topic, and
+    ``create_topic`` creates it again, with records.
     """
 
     log: Callable[[TopicPartition], Sequence[Batch]]
-    recreate: Callable[[str], None]
+    delete_topic: Callable[[str], None]
+    create_topic: Callable[[str], None]
     clock: Clock
 
 
@@ -94,7 +96,11 @@ class OffsetsProducer:
             raise ValueError(f"no key of a committed offset: {key!r}")
         try:
             self._act(parts, value)
-            answered(None, self._find(to, content, is_tombstone=value is None))
+            # At once: cleaners remove a tombstone as soon as its retention is over.
+            offset = self._find(to, content, is_tombstone=value is None)
+            if value is None and self.deletes_input:
+                self.coordinators.create_topic(parts.topic)
+            answered(None, offset)
         except ClientError as error:
             answered(str(error), -1)
 
@@ -111,7 +117,7 @@ class OffsetsProducer:
     def _act(self, key: OffsetKey, value: str | None) -> None:
         if value is None:
             if self.deletes_input:
-                self.coordinators.recreate(key.topic)
+                self.coordinators.delete_topic(key.topic)
             else:
                 self.library.delete(key.group)
         elif self._producer is None:

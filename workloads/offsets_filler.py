@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -73,13 +73,23 @@ class OffsetsFiller:
         """Write as much to each partition as `workloads.ballast` does: an offset for each of as many groups."""
         records = -(-int(timers.copy_bytes_per_s * (timers.window_s + timers.settle_s)) // BALLAST_BYTES)
         for tp in partitions:
-            with closing(Connection(self.leader(tp))) as connection:
-                for n in range(records):
-                    group = group_in(f"ballast.{n}", tp[1], self.count)
-                    commit_offsets(connection, group, {(self.topic, 0): n}, metadata="x" * BALLAST_BYTES)
+            for n in range(records):
+                group = group_in(f"ballast.{n}", tp[1], self.count)
+                commit = partial(self._try, tp, group, {(self.topic, 0): n}, "x" * BALLAST_BYTES)
+                self.clock.wait_until(commit, timers.settle_s, f"{tp[0]}-{tp[1]} to take the ballast")
 
     def _commit(self, groups: dict[TopicPartition, list[str]], choice: random.Random) -> None:
         for tp, names in groups.items():
             # A leader that is just moving answers the next round.
-            with suppress(OSError), closing(Connection(self.leader(tp))) as connection:
-                commit_offsets(connection, choice.choice(names), {(self.topic, 0): choice.randrange(MOST_OFFSET)})
+            self._try(tp, choice.choice(names), {(self.topic, 0): choice.randrange(MOST_OFFSET)})
+
+    def _try(
+        self, partition: TopicPartition, group: str, offsets: dict[TopicPartition, int], metadata: str = ""
+    ) -> bool:
+        """Commit once; whether the coordinator has taken it."""
+        try:
+            with closing(Connection(self.leader(partition))) as connection:
+                commit_offsets(connection, group, offsets, metadata)
+        except OSError:
+            return False
+        return True

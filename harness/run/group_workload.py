@@ -78,7 +78,7 @@ class GroupWorkload:
     def payload(self, scenario: Scenario) -> Payload:
         """Return what carries out a scenario's steps."""
         groups = self.groups
-        coordinators = Coordinators(self._log, self._recreate, self.cluster.clock)
+        coordinators = Coordinators(self._log, self.cluster.admin.delete_topic, self._create_again, self.cluster.clock)
         return Payload(
             scenario,
             self.test.partitions[scenario.name],
@@ -126,8 +126,7 @@ class GroupWorkload:
         if producer.flush() or errors:
             raise HarnessError(f"records of {topic} are not acknowledged: {'; '.join(errors) or 'no answer'}")
 
-    def _recreate(self, topic: str) -> None:
-        self.cluster.admin.delete_topic(topic)
+    def _create_again(self, topic: str) -> None:
         self.cluster.wait(lambda: not self.cluster.admin.partitions([topic]), f"topic {topic} to be gone")
         self._create(topic)
 

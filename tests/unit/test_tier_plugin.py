@@ -150,6 +150,12 @@ def test_a_test_that_fails_is_not_recorded_and_no_commit_is(
     assert measured.tests[SLOW] == MEASURED.tests[SLOW], "what was recorded before stays"
 
 
+def state_of(project: Path) -> tuple[set[str], str | None]:
+    """Return the tests that have not passed, and the commit at which all have."""
+    record = read(project / RECORD)
+    return set(record.failed), record.passed
+
+
 def test_what_failed_and_passes_again_at_the_same_commit_completes_the_run(
     run: Callable[..., pytest.RunResult], project: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -161,13 +167,13 @@ def test_what_failed_and_passes_again_at_the_same_commit_completes_the_run(
     run("--tier", "full", "--record-durations").assert_outcomes(passed=5, failed=1)
     assert read(project / RECORD).failed == {SLOW}
     run("--record-durations", SLOW).assert_outcomes(failed=1)
-    assert (read(project / RECORD).failed, read(project / RECORD).passed) == ({SLOW}, None)
+    assert state_of(project) == ({SLOW}, None)
     outside.touch()
     run("--record-durations", f"{FILE}::test_booted").assert_outcomes(passed=2)
-    assert (read(project / RECORD).failed, read(project / RECORD).passed) == ({SLOW}, None)
+    assert state_of(project) == ({SLOW}, None)
     run("--record-durations", SLOW).assert_outcomes(passed=1)
     head = git(project, "rev-parse", "HEAD").strip()
-    assert (read(project / RECORD).failed, read(project / RECORD).passed) == (frozenset(), head)
+    assert state_of(project) == (set(), head)
 
 
 def test_what_failed_and_passes_at_another_commit_completes_nothing(
@@ -179,7 +185,7 @@ def test_what_failed_and_passes_at_another_commit_completes_nothing(
     (project / FILE).write_text(TESTS)
     commit_all(project)
     run("--record-durations", SLOW).assert_outcomes(passed=1)
-    assert (read(project / RECORD).failed, read(project / RECORD).passed) == ({SLOW}, None)
+    assert state_of(project) == ({SLOW}, None)
 
 
 @pytest.mark.parametrize("arguments", [("-k", "not slow"), ("--ignore", "tests/test_other.py"), ("--deselect", SLOW)])

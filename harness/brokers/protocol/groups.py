@@ -25,6 +25,12 @@ VERSION: Final = 7
 """Of both requests: OffsetFetch asks for stable offsets from here on (KIP-447)."""
 
 
+NO_COORDINATOR_YET: Final = frozenset(
+    {"CoordinatorLoadInProgressError", "NotCoordinatorError", "CoordinatorNotAvailableError"}
+)
+"""What a broker answers that has just become the leader, or does not know yet that it is."""
+
+
 @dataclass(frozen=True)
 class CommittedOffsets:
     """A coordinator's answer about a group: offsets by partition, and the name of what went wrong, or None.
@@ -38,7 +44,10 @@ class CommittedOffsets:
 
 
 def commit_offsets(coordinator: Caller, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
-    """Commit offsets of a group without members. Raises `HarnessError` where the coordinator refuses, OSError."""
+    """Commit offsets of a group without members. Raises `HarnessError` where the coordinator refuses.
+
+    Raises OSError where the broker goes away, or does not coordinate the group yet.
+    """
     Topic = OffsetCommitRequest.OffsetCommitRequestTopic  # noqa: N806
     topics = [
         Topic(
@@ -67,6 +76,8 @@ def commit_offsets(coordinator: Caller, group: str, offsets: Mapping[TopicPartit
         for partition in topic.partitions:
             if partition.error_code:
                 name = error_name(partition.error_code)
+                if name in NO_COORDINATOR_YET:
+                    raise ConnectionError(f"group {group} has no coordinator yet: {name}")
                 raise HarnessError(f"offsets of group {group} cannot be committed: {name}")
 
 

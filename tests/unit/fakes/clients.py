@@ -69,8 +69,14 @@ class FakeProducer:
         self._end("abort")
 
     def send(
-        self, to: TopicPartition, key: str, value: str | None, headers: list[tuple[str, bytes]], answered: Answered
+        self,
+        to: TopicPartition,
+        key: str | bytes,
+        value: str | None,
+        headers: list[tuple[str, bytes]],
+        answered: Answered,
     ) -> None:
+        assert isinstance(key, str), "bytes are for offsets of groups"
         self.library.calls.append(f"{'delete' if value is None else 'put'} {key} in {to[0]}-{to[1]}")
         log = self.library.logs.setdefault(to, [])
         offset = self.library.starts.get(to, 0) + len(log)
