@@ -27,11 +27,13 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
-from harness.plan.catalog import SCENARIOS
+from harness.plan.catalog import ALL_SCENARIOS
 
 HEALTHY = "none"
 FAULTS = ("kill", "pause", "partition", "join", "catch-up")
-PAYLOADS = {s.name: str(s.anomaly) for s in SCENARIOS}
+PAYLOADS = {s.name: str(s.anomaly) for s in ALL_SCENARIOS}
+SUFFERED = ("group-aborted-to-committed", "group-deleted", "group-input-recreated", "group-stuck-lso")
+"""Scenarios of groups that a consumer is seen to suffer from."""
 ABSENT = 2
 
 
@@ -55,27 +57,32 @@ def one_run(cell: Cell, results: Path) -> dict[str, Any]:
     took_s = time.monotonic() - started_s
     actual = json.loads(done.stdout) if done.stdout else {}
     findings = actual.get("findings", [])
-    found = sorted({f["topic"] for f in findings if is_planted(f)})
+    found = sorted({name for f in findings if (name := planted(f, actual["scenarios"]))})
+    suffered = sorted({name for f in findings if "consequence" in f and (name := planted(f, actual["scenarios"]))})
     wanted = [] if cell.nemesis == HEALTHY else sorted(PAYLOADS)
     code = EXIT_ANOMALY if wanted else EXIT_CLEAN
     ok = done.returncode == code and found == wanted and len(findings) == len(wanted)
+    ok &= suffered == (list(SUFFERED) if wanted else [])
     return {
         **cell._asdict(),
         "commit": commit(),
         "run_id": actual.get("run_id"),
         "verdict": actual.get("verdict", f"exit code {done.returncode}"),
         "found": found,
-        "others": sum(not is_planted(finding) for finding in findings),
+        "suffered": suffered,
+        "others": sum(planted(finding, actual["scenarios"]) is None for finding in findings),
         "ok": ok,
         "reason": None if ok else actual.get("reason", done.stderr[-1500:]),
         "took_s": round(took_s, 1),
     }
 
 
-def is_planted(finding: dict[str, Any]) -> bool:
-    """Whether a finding is what its topic was written for."""
-    named = finding["anomaly"] == PAYLOADS.get(finding["topic"]) and not finding["candidates"]
-    return named and finding["broker"] == ABSENT
+def planted(finding: dict[str, Any], scenarios: list[dict[str, Any]]) -> str | None:
+    """Return the scenario whose partition has this finding, if the finding is what the scenario looks for."""
+    place = finding["topic"], finding["partition"]
+    (name,) = [one["scenario"] for one in scenarios if place[0] == one["topic"] and place[1] in one["partitions"]]
+    is_named = finding["anomaly"] == PAYLOADS[name] and not finding["candidates"]
+    return name if is_named and finding["broker"] == ABSENT else None
 
 
 def commit() -> str:
@@ -126,7 +133,7 @@ def main(runs: int, results: Path, log: Path, **chosen: tuple[str, ...]) -> None
 
 
 def _print(had: dict[Cell, list[dict[str, Any]]]) -> None:
-    names = [s.name for s in SCENARIOS]
+    names = [s.name for s in ALL_SCENARIOS]
     table = Table(*Cell._fields, "runs", "ok", "anomaly", "clean", "unknown", *names, "median s", "commits")
     for cell, of_cell in had.items():
         actual = [sum(run["verdict"] == word for run in of_cell) for word in ("anomaly", "clean", "unknown")]

@@ -164,7 +164,7 @@ def played(round_: Round, folder: Path) -> Iterator[Played]:
         _create_topics(runtime, admin, clock, places)
         bootstrap = bootstrap_servers(runtime)
         clients = ClientSpec(run_id, bootstrap, java, jars.classpath, workspace.path, folder / "java-client.log")
-        makers = {name: owned.enter_context(find_client(name).opened(clients)) for name in set(CLIENTS)}
+        makers = {name: owned.enter_context(find_client(name).opened(clients)).producer for name in set(CLIENTS)}
         chance = random.Random(round_.seed)  # noqa: S311  (it decides what is written, and is to be repeated)
         traffic = Traffic(chance, bootstrap, list(places), [makers[name] for name in CLIENTS])
         rig = _Rig(runtime, admin, clock, chance, places, traffic, [])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from audited import Audited, running
-from sandbox import Run, Sandbox, harness_command
+from sandbox import DATA, Run, Sandbox, harness_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,8 +39,8 @@ def run_of(make_sandbox: Callable[[str], Sandbox]) -> Callable[[str, str], Run]:
     def run(target: str, nemesis: str) -> Run:
         if (target, nemesis) not in runs:
             sandbox = make_sandbox(f"{target}-{nemesis}")
-            ran = sandbox.run(target, "--anomaly", "all", "--nemesis", nemesis, "--format", "json").end()
-            runs[target, nemesis] = Run(ran, sandbox, sandbox.latest(target, "all"))
+            ran = sandbox.run(target, "--anomaly", DATA, "--nemesis", nemesis, "--format", "json").end()
+            runs[target, nemesis] = Run(ran, sandbox, sandbox.latest(target, DATA))
         return runs[target, nemesis]
 
     return run

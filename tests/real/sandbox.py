@@ -25,6 +25,8 @@ RUN_S = 180
 """Bound on any one command; a run takes some 30 s on a machine that does nothing else."""
 STAGE_S = 90
 GONE_S = 15
+DATA = "tombstone-divergence,aborted-to-committed,committed-to-aborted,stuck-lso"
+"""All that runs look for in topics of data; ``all`` has consumer groups, too, and takes longer."""
 ALL_TOPICS = {
     "tombstone-divergence",
     "aborted-to-committed",

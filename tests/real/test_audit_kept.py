@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from sandbox import DATA
 
 from harness.audit.cluster import describe, parse_bootstrap
 from harness.audit.connection import ClusterClient
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sandbox import Sandbox
+
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -45,15 +47,15 @@ class Kept:
 def kept(make_sandbox: Callable[[str], Sandbox], request: pytest.FixtureRequest) -> Iterator[Kept]:
     """Make one run for every audit, and remove its cluster."""
     target, sandbox = request.param, make_sandbox("kept")
-    ran = sandbox.run(target, "--anomaly", "all", "--keep").end()
+    ran = sandbox.run(target, "--anomaly", DATA, "--keep").end()
     try:
         assert ran.code == EXIT_ANOMALY, ran.output
-        verdict = json.loads((sandbox.latest(target, "all") / "verdict.json").read_text())
-        run_id = sandbox.latest(target, "all").name
+        verdict = json.loads((sandbox.latest(target, DATA) / "verdict.json").read_text())
+        run_id = sandbox.latest(target, DATA).name
         log_dirs = {broker: sandbox.work_root / run_id / f"broker-{broker}" / "data" for broker in (1, 2, 3)}
         yield Kept(",".join(re.findall(r"kept: broker \d+ at (\S+)", ran.stderr)), verdict, log_dirs)
     finally:
-        cleaned = sandbox.call("clean", sandbox.latest(target, "all").name)
+        cleaned = sandbox.call("clean", sandbox.latest(target, DATA).name)
     assert cleaned.code == EXIT_CLEAN, cleaned.output
     sandbox.wait_until_nothing_is_left()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from docker.errors import APIError
-from sandbox import ALL_TOPICS, Sandbox, long_timers, wait_until
+from sandbox import ALL_TOPICS, DATA, Sandbox, long_timers, wait_until
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN, EXIT_USAGE, UsageError
 from harness.host import engine
@@ -71,12 +71,12 @@ def everything(client: DockerClient) -> list[str]:
     ],
 )
 def test_every_anomaly_in_containers(sandbox: Sandbox, target: str, nemesis: str) -> None:
-    chosen = ("--runtime", "docker", "--anomaly", "all", "--nemesis", nemesis, "--format", "json")
+    chosen = ("--runtime", "docker", "--anomaly", DATA, "--nemesis", nemesis, "--format", "json")
     ran = sandbox.run(target, *chosen).end()
     assert ran.code == EXIT_ANOMALY, ran.output
     assert {finding["topic"] for finding in ran.verdict["findings"]} == ALL_TOPICS
     assert {finding["broker"] for finding in ran.verdict["findings"]} == {2}
-    folder = sandbox.latest(target, "all")
+    folder = sandbox.latest(target, DATA)
     runtime = json.loads((folder / "manifest.json").read_text())["runtime"]
     assert runtime["name"] == "docker"
     assert runtime["image"]["id"].startswith("sha256:")
@@ -84,9 +84,9 @@ def test_every_anomaly_in_containers(sandbox: Sandbox, target: str, nemesis: str
 
 
 def test_a_healthy_run_in_containers_is_clean(sandbox: Sandbox) -> None:
-    ran = sandbox.run("kafka-4.4", "--runtime", "auto", "--anomaly", "all", "--nemesis", "none").end()
+    ran = sandbox.run("kafka-4.4", "--runtime", "auto", "--anomaly", DATA, "--nemesis", "none").end()
     assert ran.code == EXIT_CLEAN, ran.output
-    manifest = json.loads((sandbox.latest("kafka-4.4", "all") / "manifest.json").read_text())
+    manifest = json.loads((sandbox.latest("kafka-4.4", DATA) / "manifest.json").read_text())
     assert manifest["runtime"]["name"] == "docker", "auto takes containers where there is an image"
 
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sandbox import ALL_TOPICS, GONE_S, Going, Sandbox, wait_until
+from sandbox import ALL_TOPICS, DATA, GONE_S, Going, Sandbox, wait_until
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE
 from harness.host import network
@@ -61,7 +61,7 @@ def output_lines(*command: str) -> list[str]:
 
 
 def start(sandbox: Sandbox, target: str, nemesis: str, *more: str) -> Going:
-    return sandbox.run(target, "--anomaly", "all", "--nemesis", nemesis, *more, "--format", "json")
+    return sandbox.run(target, "--anomaly", DATA, "--nemesis", nemesis, *more, "--format", "json")
 
 
 @pytest.mark.parametrize(("target", "nemesis", "shape", "absent"), AWAY, ids=[row[1] for row in AWAY])
@@ -71,7 +71,7 @@ def test_every_payload_is_found_on_who_was_away(
     ran = start(sandbox, target, nemesis, *shape).end()
     assert ran.code == EXIT_ANOMALY, ran.output
     has_shape = NEMESES[nemesis].shape is not None
-    assert any(sandbox.results.glob("*/all/2*/topology.svg")) is has_shape
+    assert any(sandbox.results.glob(f"*/{DATA}/2*/topology.svg")) is has_shape
     found = {(finding["broker"], finding["topic"]) for finding in ran.verdict["findings"]}
     assert found == {(broker, topic) for broker in absent for topic in ALL_TOPICS}, ran.output
 
@@ -79,7 +79,7 @@ def test_every_payload_is_found_on_who_was_away(
 def test_a_lossy_link_loses_packets(sandbox: Sandbox) -> None:
     going = start(sandbox, "kafka-4.4", "lossy")
     going.wait_for_stage("clean")
-    namespace = network._namespace(sandbox.latest("kafka-4.4", "all").name, 2)
+    namespace = network._namespace(sandbox.latest("kafka-4.4", DATA).name, 2)
 
     def dropped() -> list[int]:
         """Packets that each rule has dropped so far."""
@@ -102,7 +102,7 @@ def test_a_lossy_link_loses_packets(sandbox: Sandbox) -> None:
 def test_a_clock_that_is_ahead_for_a_while_harms_nobody(sandbox: Sandbox) -> None:
     ran = start(sandbox, "kafka-3.9", "clock-skew").end()
     assert ran.code == EXIT_CLEAN, ran.output
-    folder = sandbox.latest("kafka-3.9", "all")
+    folder = sandbox.latest("kafka-3.9", DATA)
     jumps = {broker: jumps_of_clock(folder / "logs" / str(broker) / "server.log") for broker in (1, 2, 3)}
     assert jumps == {1: set(), 2: {1, 23}, 3: set()}, "an hour ahead, and an hour back"
 
@@ -129,7 +129,7 @@ def test_a_slow_link_is_had_where_the_kernel_has_it(sandbox: Sandbox) -> None:
     ran = start(sandbox, "kafka-4.4", "slow").end()
     if has_netem():
         assert ran.code == EXIT_CLEAN, ran.output
-        manifest = json.loads((sandbox.latest("kafka-4.4", "all") / "manifest.json").read_text())
+        manifest = json.loads((sandbox.latest("kafka-4.4", DATA) / "manifest.json").read_text())
         assert manifest["nemesis"] == "slow"
     else:
         assert ran.code == EXIT_USAGE, ran.output

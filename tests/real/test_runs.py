@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from sandbox import GONE_S, Ran, Run, Sandbox, long_timers, wait_until
+from sandbox import DATA, GONE_S, Ran, Run, Sandbox, long_timers, wait_until
 
 from harness.brokers.copies.copies import find_copies
 from harness.brokers.protocol.admin import Admin
@@ -100,9 +100,9 @@ def test_other_faults_and_clients_show_the_same(
     make_sandbox: Callable[[str], Sandbox], target: str, nemesis: str, client: str, transaction_version: int
 ) -> None:
     sandbox = make_sandbox(f"{target}-{nemesis}-{client}")
-    options = ("--anomaly", "all", "--nemesis", nemesis, "--client", client, "--format", "json")
+    options = ("--anomaly", DATA, "--nemesis", nemesis, "--client", client, "--format", "json")
     assert_every_payload_is_found(sandbox.run(target, *options).end())
-    manifest = json.loads((sandbox.latest(target, "all") / "manifest.json").read_text())
+    manifest = json.loads((sandbox.latest(target, DATA) / "manifest.json").read_text())
     assert (manifest["nemesis"], manifest["client"]) == (nemesis, client)
     assert manifest["transaction_version"] == transaction_version
     assert sandbox.left_behind() == []
@@ -150,7 +150,7 @@ def test_two_runs_at_once_do_not_disturb_each_other(make_sandbox: Callable[[str]
     faults = {"kafka-3.9": "kill", "kafka-4.4": "join" if os.geteuid() else "partition"}
     boxes = {target: make_sandbox(f"{target}-at-once") for target in faults}
     going = {
-        target: boxes[target].run(target, "--anomaly", "all", "--nemesis", nemesis, "--format", "json")
+        target: boxes[target].run(target, "--anomaly", DATA, "--nemesis", nemesis, "--format", "json")
         for target, nemesis in faults.items()
     }
     for target, one in going.items():
@@ -470,9 +470,9 @@ def send_terminate(process: psutil.Process) -> None:
 def test_ended_in_mid_outage(  # noqa: PLR0917  (a table's columns)
     sandbox: Sandbox, nemesis: str, send: Callable[[psutil.Process], None], code: int, status: str, checked: int
 ) -> None:
-    going = sandbox.run(TARGET, "--anomaly", "all", "--nemesis", nemesis)
+    going = sandbox.run(TARGET, "--anomaly", DATA, "--nemesis", nemesis)
     going.wait_for_stage("clean")
-    folder = sandbox.latest(TARGET, "all")
+    folder = sandbox.latest(TARGET, DATA)
     assert marked(sandbox, folder.name), "no broker carries the run's marker"
     send(psutil.Process(going.process.pid))
     ran = going.end()
@@ -536,9 +536,9 @@ def test_clean_removes_what_a_crash_left_and_spares_a_live_run(sandbox: Sandbox,
 
 
 def test_a_run_that_is_cut_off_in_its_window_goes_on(sandbox: Sandbox) -> None:
-    going = sandbox.run(TARGET, "--anomaly", "all", *long_timers())
+    going = sandbox.run(TARGET, "--anomaly", DATA, *long_timers())
     going.wait_for_stage("clean")
-    folder = sandbox.latest(TARGET, "all")
+    folder = sandbox.latest(TARGET, DATA)
     going.process.kill()
     going.process.wait()
     wait_until(lambda: not sandbox.processes(), GONE_S, "the run's processes to end")

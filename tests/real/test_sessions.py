@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from documentation import PAGES, ROOT, Command, commands, matches
 from markdown_it import MarkdownIt
+from sandbox import DATA
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from sandbox import Sandbox
+
 
 PAGE_S: Final = 1500
 MARK: Final = "--- end of command"
@@ -57,10 +59,10 @@ class Done:
 def stand_ins(make_sandbox: Callable[[str], Sandbox]) -> Iterator[Mapping[str, str]]:
     """Return what stands for the placeholders: a cluster that diverged, and copies of its log directories."""
     sandbox = make_sandbox("documented")
-    ran = sandbox.run("kafka-4.4", "--anomaly", "all", "--keep").end()
+    ran = sandbox.run("kafka-4.4", "--anomaly", DATA, "--keep").end()
     addresses = dict(KEPT.findall(ran.stdout + ran.stderr))
     assert set(addresses) == {"1", "2", "3"}, ran.stderr
-    run_id, copies = sandbox.latest("kafka-4.4", "all").name, sandbox.root / "copies"
+    run_id, copies = sandbox.latest("kafka-4.4", DATA).name, sandbox.root / "copies"
     for broker in addresses:
         shutil.copytree(sandbox.work_root / run_id / f"broker-{broker}" / "data", copies / f"broker-{broker}")
         (copies / broker).symlink_to(copies / f"broker-{broker}")

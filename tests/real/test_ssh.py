@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from sandbox import GONE_S, Sandbox, wait_until
+from sandbox import DATA, GONE_S, Sandbox, wait_until
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN, EXIT_USAGE
 from harness.host import commands
@@ -160,7 +160,7 @@ def test_a_host_that_is_not_known_is_refused_and_can_be_pinned(sandbox: Sandbox,
 
 def test_a_host_that_refuses_the_key(sandbox: Sandbox, rig: Rig) -> None:
     commands.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(sandbox.root / "another"))
-    ran = sandbox.run(TARGET, "--anomaly", "all", *rig.login(), "--ssh-key", str(sandbox.root / "another")).end()
+    ran = sandbox.run(TARGET, "--anomaly", DATA, *rig.login(), "--ssh-key", str(sandbox.root / "another")).end()
     assert ran.code == EXIT_USAGE, ran.output
     assert "it refuses the key of root" in ran.stderr
 
