@@ -199,10 +199,14 @@ class JavaConsumer:
         """Return what is delivered next."""
         timeout = self._jvm.java.time.Duration.ofMillis(int(timeout_s * 1000))
         try:
-            records = self._consumer.poll(timeout)
+            records = self._consumer.poll(timeout).iterator()
         except Py4JJavaError as error:
             raise ClientError(_said(error)) from error
-        return [((one.topic(), one.partition()), one.offset()) for one in records]
+        delivered = []
+        while records.hasNext():
+            one = records.next()
+            delivered.append(((one.topic(), one.partition()), one.offset()))
+        return delivered
 
     def close(self) -> None:
         """Leave the group."""
