@@ -19,8 +19,9 @@ from kafka.protocol.schemas.fields.codecs.types import UnsignedVarInt32
 
 from harness.brokers.segments.batches import Record
 from harness.brokers.segments.encode import encode_batch
+from harness.brokers.segments.message_format import uuid_text
 from harness.brokers.segments.metadata_join import read_metadata_logs
-from harness.brokers.segments.metadata_records import SCHEMAS, RecordType, uuid_text
+from harness.brokers.segments.metadata_records import SCHEMAS, RecordType
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -25,9 +25,10 @@ from metadata_logs import (
     write_metadata_log,
 )
 
+from harness.brokers.segments.message_format import uuid_text
 from harness.brokers.segments.metadata_join import read_metadata_logs
 from harness.brokers.segments.metadata_log import NO_LEADER, PartitionState
-from harness.brokers.segments.metadata_records import RecordType, uuid_text
+from harness.brokers.segments.metadata_records import RecordType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -250,8 +251,8 @@ def assert_refused(folder: Path, reason: str) -> None:
     [
         (encode_log([change("t", 0, leader=2)], first_offset=3), "offset 3 follows offset 1: a segment is missing"),
         (encode_log([change("t", 0, leader=2)], first_offset=2).replace(b"\4\0\0\0\2", b"\4\0\0\0\3"), "CRC"),
-        (encode_value(b"\1\5\3" + bytes(30), 2), "PARTITION_CHANGE record of version 3"),
-        (encode_value(b"\1\2\0\2", 2), "malformed TOPIC record"),
+        (encode_value(b"\1\5\3" + bytes(30), 2), "PartitionChangeRecord of version 3"),
+        (encode_value(b"\1\2\0\2", 2), "malformed TopicRecord"),
         (encode_value(None, 2), "malformed frame"),
     ],
 )

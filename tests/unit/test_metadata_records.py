@@ -9,7 +9,8 @@ import pytest
 from metadata_logs import Written, change, directory_uuid, frame, partition, register, remove_topic, topic
 from metadata_logs import topic_id as id_of
 
-from harness.brokers.segments.metadata_records import SCHEMAS, Frame, RecordType, decode_message, read_frame, uuid_text
+from harness.brokers.segments.message_format import uuid_text
+from harness.brokers.segments.metadata_records import SCHEMAS, Frame, RecordType, decode_message, read_frame
 
 # Copied from the metadata logs of running brokers.
 TOPIC = "010200027493453a9babc24aaba35e55b3c79cd37700"
@@ -121,7 +122,7 @@ def test_the_encoder_writes_what_kafka_writes() -> None:
 @pytest.mark.parametrize("of", sorted(SCHEMAS))
 def test_a_newer_version_is_refused(of: RecordType) -> None:
     newest = SCHEMAS[of].newest_version
-    with pytest.raises(ValueError, match=f"{of.name} record of version {newest + 1}: only versions up to {newest}"):
+    with pytest.raises(ValueError, match=f"{SCHEMAS[of].name} of version {newest + 1}: only versions up to {newest}"):
         decode_message(Frame(of, newest + 1, b"\0"))
 
 
@@ -133,9 +134,9 @@ def test_a_newer_version_is_refused(of: RecordType) -> None:
         (b"\1\2", "malformed frame"),
         (b"\0\2\0", "frame version 0"),
         (b"\2\2\0", "frame version 2"),
-        (bytes.fromhex(TOPIC)[:-1], "malformed TOPIC record"),
+        (bytes.fromhex(TOPIC)[:-1], "malformed TopicRecord"),
         (bytes.fromhex(TOPIC) + b"\0", "1 bytes follow"),
-        (bytes.fromhex(PARTITION_3_9).replace(b"\4\0\0\0\1", b"\0\0\0\0\1", 1), "malformed PARTITION record"),
+        (bytes.fromhex(PARTITION_3_9).replace(b"\4\0\0\0\1", b"\0\0\0\0\1", 1), "malformed PartitionRecord"),
     ],
 )
 def test_malformed_records_are_refused(value: bytes | None, reason: str) -> None:

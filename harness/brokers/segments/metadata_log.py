@@ -10,7 +10,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.brokers.segments.metadata_records import UNCHANGED_LEADER, RecordType, uuid_text
+from harness.brokers.segments.message_format import uuid_text
+from harness.brokers.segments.metadata_records import UNCHANGED_LEADER, RecordType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

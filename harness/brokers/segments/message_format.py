@@ -1,0 +1,138 @@
+"""Kafka's message formats (``common/message/*.json`` in Kafka's sources), by tables in a short notation.
+
+A table lists messages; the lines below a message are its fields, and those below a field its own::
+
+    OffsetCommitValue 0-4 flexible 4+
+        offset int64
+        leaderEpoch int32 3+ = -1
+        topicId uuid tag 0 4+
+
+A message's line has its valid versions, and the versions with compact fields and tagged fields (KIP-482); without
+``flexible`` there are none. A field's line has its type; then ``tag N``, ``nullable`` and the versions of the field
+(all where none are given), where they apply; and ``=`` with the default where it is not the type's own. A field whose
+default is ``null`` is nullable. The messages are decoded by kafka-python's protocol classes.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from dataclasses import dataclass
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from kafka.protocol.schemas.fields import StructField
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from uuid import UUID
+
+_NULL = "null"
+_ALL_VERSIONS = "0+"
+_INDENT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFormat:
+    """A message of the versions 0 to ``newest_version``. ``first_flexible``: None where no version is flexible.
+
+    ``struct``: kafka-python's codec, which decodes and encodes; None where no field is of use.
+    """
+
+    name: str
+    newest_version: int
+    first_flexible: int | None
+    struct: Any
+
+    def decode(self, data: bytes, version: int) -> dict[str, Any]:
+        """Return the fields by their names in snake case; an absent tagged field is left out, an unknown one as well.
+
+        Arrays are lists, UUIDs text as Kafka prints them. Raises ``ValueError`` for an unknown version, and for a
+        malformed message.
+        """
+        if not 0 <= version <= self.newest_version:
+            raise ValueError(f"{self.name} of version {version}: only versions up to {self.newest_version} are known")
+        if self.struct is None:
+            return {}
+        is_flexible = self.first_flexible is not None and version >= self.first_flexible
+        file = BytesIO(data)
+        try:
+            fields = self.struct.decode(file, version=version, compact=is_flexible, tagged=is_flexible)
+        # kafka-python asserts that a struct in a tagged field has no tagged fields, and a string without its bytes is
+        # one that reads None.
+        except (struct.error, ValueError, AssertionError, TypeError, AttributeError) as error:
+            raise ValueError(f"malformed {self.name}: {error or type(error).__name__}") from error
+        if rest := len(file.read()):
+            raise ValueError(f"malformed {self.name}: {rest} bytes follow the message")
+        return self._checked(self.struct, fields, version)
+
+    def _checked(self, of: Any, fields: Mapping[str, Any], version: int) -> dict[str, Any]:
+        """Return the fields with UUIDs as text. Raises ``ValueError`` for a null that the format does not allow."""
+        for field in of.untagged_fields(version):
+            is_uuid = field.type_str.removeprefix("[]") == "uuid" and not field.is_array()
+            if fields[field.name] is None and not is_uuid and not field.nullable_for_version_q(version):
+                raise ValueError(f"malformed {self.name}: {field.name} is null")
+        named = {name: value for name, value in fields.items() if name in of.fields}
+        return {name: self._readable(of.fields[name], value, version) for name, value in named.items()}
+
+    def _readable(self, field: Any, value: Any, version: int) -> Any:
+        if field.is_array():
+            if value is None:
+                return None
+            inner = field.array_of
+            return [self._readable(inner, one, version) for one in value]
+        if field.is_struct():
+            return None if value is None else self._checked(field, value, version)
+        return uuid_text(value) if field.type_str == "uuid" else value
+
+
+def message_formats(table: str) -> dict[str, MessageFormat]:
+    """Return the messages of a table by name."""
+    formats = {}
+    for head, body in _blocks(table.splitlines(), 0):
+        words = head.split()
+        name, versions = words[:2]
+        flexible = words[words.index("flexible") + 1] if "flexible" in words else None
+        described = {"name": name, "type": name, "versions": versions, "fields": _fields(body, _INDENT)}
+        formats[name] = MessageFormat(
+            name,
+            int(versions.rpartition("-")[2]),
+            None if flexible is None else int(flexible.rstrip("+")),
+            StructField(described) if body else None,
+        )
+    return formats
+
+
+def uuid_text(value: UUID | None) -> str:
+    """Return a UUID as ``org.apache.kafka.common.Uuid`` prints it; None, the decoded zero, is zero."""
+    return base64.urlsafe_b64encode(value.bytes if value else bytes(16)).decode().rstrip("=")
+
+
+def _blocks(lines: Sequence[str], indent: int) -> list[tuple[str, list[str]]]:
+    """Return each line of an indentation with the lines below it, which are indented further."""
+    blocks: list[tuple[str, list[str]]] = []
+    for line in lines:
+        if not line.strip():
+            continue
+        if len(line) - len(line.lstrip()) == indent:
+            blocks.append((line.strip(), []))
+        else:
+            blocks[-1][1].append(line)
+    return blocks
+
+
+def _fields(lines: Sequence[str], indent: int) -> list[dict[str, Any]]:
+    return [_field(head, body, indent) for head, body in _blocks(lines, indent)]
+
+
+def _field(head: str, body: Sequence[str], indent: int) -> dict[str, Any]:
+    text, _, default = (part.strip() for part in head.partition("="))
+    name, kind, *words = text.split()
+    tag = int(words.pop(words.index("tag") + 1)) if "tag" in words else None
+    versions = next((word for word in words if word[0].isdigit()), _ALL_VERSIONS)
+    described: dict[str, Any] = {"name": name, "type": kind, "versions": versions, "default": default}
+    if "nullable" in words or default == _NULL:
+        described["nullableVersions"] = versions
+    if tag is not None:
+        described |= {"tag": tag, "taggedVersions": versions}
+    return {**described, "fields": _fields(body, indent + _INDENT)} if body else described
