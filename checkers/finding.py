@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import REPLICA
-from harness.escape import escape_bytes_sql, escape_sql
+from harness.escape import escape, escape_bytes_sql, escape_sql
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,6 +107,17 @@ def printable(name: str, none: str = "(no key)") -> Column:
              WHEN NOT is_valid_utf8({text})
              THEN {escape_bytes_sql(f"substring({name}, 1, {most})")} || if(length({name}) > {most}, '…', '')
              ELSE {escape_sql(f"substring({text}, 1, {most})")} || if(length({text}) > {most}, '…', '') END""")
+
+
+def printed(value: bytes) -> str:
+    """Return what `printable` writes for a value: to find it in a sentence."""
+    more = "…"
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        shown = "".join(f"\\x{byte:02x}" for byte in value[:SHOWN_CHARACTERS])
+        return shown + (more if len(value) > SHOWN_CHARACTERS else "")
+    return escape(text[:SHOWN_CHARACTERS]) + (more if len(text) > SHOWN_CHARACTERS else "")
 
 
 def number(column: str, *, none: str = "none") -> Column:

@@ -14,6 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 from checkers.anomalies import MEANS
 from checkers.finding import HANGING_TRANSACTION
 from harness.audit.knowledge import by_place, place_of
+from harness.audit.record_advice import (
+    NO_RIGHT_OFFSETS_DO,
+    RECOMMIT_DO,
+    UNDECIDED_OFFSETS_DO,
+    is_about_offsets,
+    with_consumers,
+)
+from harness.audit.record_advice import means as means_of_record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,6 +53,7 @@ NO_LEADER_DO: Final = (
     "another replica could destroy the last correct copy of a record"
 )
 HANGING_DO: Final = "abort the transaction with Kafka's own tool, on the leader"
+COMMIT_NOW: Final = '# now run the line after "commit" of each finding, and start the consumers'
 UNDECIDED_LEFT: Final = "another disagreement of this partition is not decided"
 NONE_RIGHT: Final = "no other replica is shown to be right"
 
@@ -72,7 +81,10 @@ def with_advice(
     ``brokers``: the replicas of each partition, in the order of its assignment. ``bootstrap``: a broker's address.
     """
     partitions = {place: _partition(place, group, brokers[place]) for place, group in by_place(findings).items()}
-    return [{**finding, **_advice(finding, partitions[place_of(finding)], bootstrap)} for finding in findings]
+    return [
+        {**with_consumers(finding, BOOTSTRAP), **_advice(finding, partitions[place_of(finding)], bootstrap)}
+        for finding in findings
+    ]
 
 
 def _partition(place: tuple[str, int], findings: Sequence[dict[str, Any]], brokers: Sequence[int]) -> _Partition:
@@ -91,18 +103,22 @@ def _advice(finding: dict[str, Any], partition: _Partition, bootstrap: str) -> d
         "leader": next(iter(partition.leaders), None),
         "why": NONE_RIGHT if partition.is_decided else UNDECIDED_LEFT,
     }
+    is_of_group = is_about_offsets(finding)
     if finding["anomaly"] == HANGING_TRANSACTION:
         at = f"--topic {partition.topic} --partition {partition.number} --start-offset {finding['offset']}"
         do, commands = HANGING_DO, [f"kafka-transactions.sh {BOOTSTRAP} abort {at}"]
     elif not finding["decided"]:
-        do, commands = UNDECIDED_DO, [_pause_compaction(partition.topic)]
+        do = UNDECIDED_OFFSETS_DO if is_of_group else UNDECIDED_DO
+        commands = [_pause_compaction(partition.topic)]
     elif partition.is_decided and partition.leaders:
-        do, commands = RECOPY_DO, _recopy(partition, finding["broker"], partition.leaders[0])
+        do = RECOMMIT_DO if is_of_group else RECOPY_DO
+        commands = _recopy(partition, finding["broker"], partition.leaders[0], is_of_group=is_of_group)
     else:
-        do, commands = NO_LEADER_DO, [_pause_compaction(partition.topic)]
+        do = NO_RIGHT_OFFSETS_DO if is_of_group else NO_LEADER_DO
+        commands = [_pause_compaction(partition.topic)]
     means = MEANS[finding["anomaly"]] if finding["decided"] else UNDECIDED_MEANS
     return {
-        "means": means.format(**fields),
+        "means": (means_of_record(finding) or means).format(**fields),
         "do": do.format(**fields),
         "commands": [f"BOOTSTRAP={bootstrap}", *commands],
     }
@@ -120,16 +136,21 @@ def _resume_compaction(topic: str) -> str:
     )
 
 
-def _recopy(partition: _Partition, broker: int, leader: int) -> list[str]:
-    """Return commands that were seen to repair an undone delete and a stuck LSO on 4.4.0."""
+def _recopy(partition: _Partition, broker: int, leader: int, *, is_of_group: bool) -> list[str]:
+    """Return commands that were seen to repair an undone delete and a stuck LSO on 4.4.0.
+
+    ``is_of_group``: the partition has committed offsets, which are committed again before the replica is rebuilt.
+    """
     topic, number = partition.topic, partition.number
     without = [leader, *(one for one in partition.brokers if one not in {leader, broker})]
     elect = f"kafka-leader-election.sh {BOOTSTRAP} --election-type preferred --topic {topic} --partition {number}"
     describe = f"kafka-log-dirs.sh {BOOTSTRAP} --describe --broker-list {broker} --topic-list {topic}"
+    lead = [*_assign(partition, [*without, broker], "leader"), elect, COMMIT_NOW] if is_of_group else []
     return [
         _pause_compaction(partition.topic),
+        *lead,
         *_assign(partition, without, "without"),
-        elect,
+        *([] if is_of_group else [elect]),
         f"{describe}  # go on once {partition.name} is gone",
         *_assign(partition, [*without, broker], "with"),
         *(_assign(partition, partition.brokers, "order") if list(partition.brokers) != [*without, broker] else []),

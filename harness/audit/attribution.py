@@ -200,6 +200,9 @@ def _names(broker: int, states: Sequence[KeyState], state: Blame, row: Row, disp
             *([POISON] if in_transaction and row["anomaly"] != POISON else []),
             *([HIDDEN] if has_transactions else []),
         )
+    if state_here.alive_at is not None and isinstance(state.truth, int) and state_here.alive_at > state.truth:
+        # Only an abort leaves an older value alive.
+        return (POISON,) if in_transaction else (UNEXPLAINED_DIVERGENCE,)
     if state_here.alive_at is not None:
         return (HIDDEN,) if in_transaction else (UNEXPLAINED_DIVERGENCE,)
     return ((HIDDEN, POISON) if in_transaction else (POISON,)) if has_transactions else (UNEXPLAINED_DIVERGENCE,)
@@ -281,6 +284,8 @@ def _verb(brokers: Sequence[int]) -> str:
 
 
 def _key_text(finding: Row) -> str:
+    if "key" in finding.get("record", {}):
+        return f'"{finding["record"]["text"]}"'
     key = finding["key"] or {}
     return str(key.get("text", key.get("base64", "(no key)")))
 

@@ -77,10 +77,10 @@ topic_option = cloup.option(
     "topics",
     group=AUDITED,
     multiple=True,
-    required=True,
     type=TOPIC,
     metavar="NAME",
-    help="What to audit: a name or a pattern such as 'orders-*'; repeatable.",
+    help="What to audit: a name or a pattern such as 'orders-*'; repeatable. Internal topics match only patterns that "
+    "begin with __.  [default: every compacted topic, internal ones included]",
 )
 bootstrap_option = cloup.option(
     "--bootstrap-server",
@@ -269,13 +269,14 @@ def exposure_(topics: tuple[str, ...], bootstrap: str, config: Path | None, outp
     from harness.host.clock import RealClock  # noqa: PLC0415
 
     ConsoleProgress().stage("ask the cluster")
-    result = exposure(ClusterClient(describe(addresses(bootstrap, config), topics), RealClock()))
+    cluster = describe(addresses(bootstrap, config), topics)
+    result = exposure(ClusterClient(cluster, RealClock()))
     if output == JSON:
         stdout().json(listing(**exposure_json(result)))
     else:
         out = stdout()
         out.table(exposure_table(result))
-        for note in result.notes:
+        for note in (*result.notes, *cluster.selection):
             out.line(f"note: {note}")
     return EXIT_CLEAN if result.level == Level.OK and not result.notes else EXIT_UNKNOWN
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from ipaddress import IPv6Address
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ import kafka.errors
 from kafka.protocol.admin import DescribeConfigsRequest
 
 from harness.brokers.copies.notes import listed
+from harness.brokers.internal_topics.selection import audited, internal_left_out, is_compacted, is_named
 from harness.brokers.protocol import wire
 from harness.brokers.protocol.admin import TOPIC_RESOURCE, PartitionState, metadata_request
 from harness.brokers.protocol.wire import Address
@@ -24,13 +24,12 @@ from harness.errors import UsageError
 from harness.suggest import close_to, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from harness.brokers.protocol.replica import TopicPartition
     from harness.brokers.protocol.security import Security
 
 METADATA_TIMEOUT_S = 10.0
-INTERNAL = "__"
 TRANSACTION_STATE = "__transaction_state"
 NO_SUCH_TOPIC = kafka.errors.UnknownTopicOrPartitionError.errno
 NOT_ALLOWED = kafka.errors.TopicAuthorizationFailedError.errno
@@ -54,7 +53,8 @@ class Cluster:
     """A cluster, as the metadata of one broker describes it now.
 
     ``brokers``: addresses of the registered, unfenced brokers, by node id. ``notes``: what could not be read, each in a
-    sentence. ``may_have_transactions``: false where there is no ``__transaction_state``, which a cluster's first
+    sentence. ``selection``: which topics these are, where that is not what the user named.
+    ``may_have_transactions``: false where there is no ``__transaction_state``, which a cluster's first
     transaction creates.
     """
 
@@ -62,6 +62,7 @@ class Cluster:
     brokers: Mapping[int, Address]
     topics: Mapping[str, Topic]
     notes: tuple[str, ...] = ()
+    selection: tuple[str, ...] = ()
     may_have_transactions: bool = True
 
     @property
@@ -80,31 +81,42 @@ class Cluster:
 
 
 def describe(bootstrap: Sequence[Address], patterns: Sequence[str]) -> Cluster:
-    """Return the cluster at these addresses, with the topics that match.
+    """Return the cluster at these addresses, with the topics that match; without patterns, with the compacted ones.
 
     ``patterns``: names and globs. Internal topics (``__…``) match only patterns that begin with ``__``.
 
-    Raises `UsageError` where no address answers, where a pattern matches nothing, and where this user may not
-    describe a topic; `HarnessError` where a login is refused.
+    Raises `UsageError` where no address answers, where a pattern matches nothing, where no topic is compacted, and
+    where this user may not describe a topic; `HarnessError` where a login is refused.
     """
     address, named = _first_answer(bootstrap, metadata_request([name for name in patterns if not _is_glob(name)]))
     topics_found = {topic.name: topic for topic in named.topics}
     globs = [pattern for pattern in patterns if _is_glob(pattern)]
-    every = list(_ask(address, metadata_request(None)).topics) if globs or _unknown(topics_found) else []
+    needs_all = globs or not patterns or _unknown(topics_found)
+    every = list(_ask(address, metadata_request(None)).topics) if needs_all else []
     for name in _unknown(topics_found):
         hint = close_to(name, [topic.name for topic in every])
         raise UsageError(f"topic {name} does not exist, or this user may not describe it{hint}")
     for pattern in globs:
-        matching = {topic.name: topic for topic in every if _matches(topic.name, pattern)}
+        matching = {topic.name: topic for topic in every if is_named(topic.name, [pattern])}
         if not matching:
             raise UsageError(f"no topic matches {pattern}, of those that this user may describe")
         topics_found |= matching
+    if not patterns:
+        topics_found = {topic.name: topic for topic in every}
     for topic in topics_found.values():
         if topic.error_code == NOT_ALLOWED:
             raise UsageError(f"this user may not describe topic {topic.name}: an audit needs Describe and Read on it")
         if topic.error_code:
             raise UsageError(f"topic {topic.name}: {kafka.errors.for_code(topic.error_code).__name__}")
     settings, notes = _settings(address, sorted(topics_found))
+    if patterns:
+        selection = internal_left_out([topic.name for topic in every], patterns)
+    else:
+        compacted = _compacted(topics_found, settings)
+        selection = [audited(compacted, len(settings.keys() - compacted), "the topics' settings")]
+        if unknown := topics_found.keys() - settings.keys() - compacted:
+            notes = (*notes, f"left out, as it is not known whether they are compacted: {listed(sorted(unknown))}")
+        topics_found = {name: topic for name, topic in topics_found.items() if name in compacted}
     topics_read = {
         name: Topic(
             name,
@@ -125,6 +137,7 @@ def describe(bootstrap: Sequence[Address], patterns: Sequence[str]) -> Cluster:
         dict(sorted(brokers.items())),
         topics_read,
         notes,
+        selection=tuple(selection),
         may_have_transactions=any(topic.error_code != NO_SUCH_TOPIC for topic in coordinators),
     )
 
@@ -178,8 +191,15 @@ def _is_glob(pattern: str) -> bool:
     return bool(GLOB & set(pattern))
 
 
-def _matches(name: str, pattern: str) -> bool:
-    return fnmatchcase(name, pattern) and (not name.startswith(INTERNAL) or pattern.startswith(INTERNAL))
+def _compacted(topics: Iterable[str], settings: Mapping[str, Mapping[str, str]]) -> set[str]:
+    """Return the compacted topics. Raises `UsageError` where there is none."""
+    compacted = {topic for topic in topics if is_compacted(topic, settings.get(topic, {}).get("cleanup.policy"))}
+    if not compacted:
+        raise UsageError(
+            "no topic is compacted, of those that this user may describe and whose settings it may see: name topics by "
+            "--topic"
+        )
+    return compacted
 
 
 def _settings(at: Address, names: Sequence[str]) -> tuple[dict[str, dict[str, str]], tuple[str, ...]]:

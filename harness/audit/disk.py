@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.audit.coordination import leaders_of_metadata
 from harness.audit.judge import AuditContext, assemble, is_big, judge_copies
 from harness.audit.knowledge import knowledge_of_metadata
 from harness.brokers.copies.copies import find_copies
@@ -58,4 +59,4 @@ def context_of_copies(copies: Copies) -> AuditContext:
     target = {"name": "copies", "brokers": sorted({copy.broker for copy in copies.replicas})}
     compared = {copy.place for copy in copies.replicas}
     holders = {place: replicas for place, replicas in knowledge.replicas.items() if place in compared}
-    return AuditContext(target, holders=holders, knowledge=knowledge)
+    return AuditContext(target, holders=holders, knowledge=knowledge, leaders=leaders_of_metadata(copies.metadata))

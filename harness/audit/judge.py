@@ -15,7 +15,9 @@ from checkers.replay.judged import judge
 from checkers.replay.unreplicated_tails import without_unreplicated_tails
 from harness.audit.advice import ANY_BROKER, with_advice
 from harness.audit.attribution import Disputes, attribute, attribute_spans
+from harness.audit.coordination import Leaders, with_coordinators
 from harness.audit.knowledge import Knowledge, by_place, place_of
+from harness.audit.served_records import read_values, values_of, with_states
 from harness.judge.check import THREADS, dictionaries, each, plan
 from harness.judge.verdict import decide, finding_line, overall
 from harness.spark.threads import threads
@@ -35,6 +37,7 @@ CHECKS: Mapping[str, Callable[[Judged], DataFrame]] = {name: finder.check for na
 
 REPLICA_FACTS = ("log_start", "log_end", "high_watermark", "bound", "stable_end", "whole_beyond")
 KEY_STATES = "key_states"
+VALUES = "values"
 
 CHECKERS: Mapping[str, Callable[[Judged], DataFrame]] = {
     **CHECKS,
@@ -44,7 +47,7 @@ CHECKERS: Mapping[str, Callable[[Judged], DataFrame]] = {
     "damaged": lambda judged: judged.evidence.damaged,
 }
 
-NO_ROWS: Mapping[str, Rows] = {name: [] for name in (*CHECKERS, KEY_STATES, "left_out", "raised")}
+NO_ROWS: Mapping[str, Rows] = {name: [] for name in (*CHECKERS, KEY_STATES, VALUES, "left_out", "raised")}
 """What the checkers return without any input."""
 
 WORTH_REDUCING_BYTES = 4 << 20
@@ -55,10 +58,15 @@ CANNOT_COMPARE = "removed records cannot be distinguished from records that the 
 
 
 def judge_copies(spark: SparkSession, copies: Sequence[Copies]) -> dict[str, Rows]:
-    """Judge copies of any size: small ones whole, larger ones after a reduction; returns the same as `judge_whole`."""
-    if not is_big(copies):
-        return judge_whole(load_copies(spark, copies))
-    return judge_reduced(reduce_copies(spark, copies, spark.sparkContext.defaultParallelism))
+    """Judge copies of any size: small ones whole, larger ones after a reduction.
+
+    Returns the same as `judge_whole`, and the values of disputed records of internal topics.
+    """
+    if is_big(copies):
+        rows = judge_reduced(reduce_copies(spark, copies, spark.sparkContext.defaultParallelism))
+    else:
+        rows = judge_whole(load_copies(spark, copies))
+    return {**rows, VALUES: read_values(copies, rows[KEY_STATES])}
 
 
 def is_big(copies: Sequence[Copies]) -> bool:
@@ -71,9 +79,9 @@ def judge_whole(evidence: Evidence) -> dict[str, Rows]:
     """Judge all data of the copies, as a run folder is judged: for small copies.
 
     Returns the rows of every checker by its name, and ``replicas``, ``damaged``, ``doubts``, ``unsure``, ``left_out``,
-    ``key_states`` (see `checkers.attribution.key_states`) and ``raised``. Rows carry ``run``: several audits may be
-    judged in one job. If a checker raises, the others go on; ``raised`` records the error (``name``, ``reason``), and
-    forbids ``clean``.
+    ``key_states`` (see `checkers.attribution.key_states`) and ``raised``; ``values`` is empty. Rows carry
+    ``run``: several audits may be judged in one job. If a checker raises, the others go on; ``raised`` records the
+    error (``name``, ``reason``), and forbids ``clean``.
     """
     judged = judge_copied(evidence)
     return _computed(judged, CHECKERS)
@@ -119,7 +127,7 @@ class AuditContext:
     ``target``: as in ``verdict.json``. ``holders``: the brokers of each partition, also of those that were not read.
     ``unknown``: why a partition cannot be called clean. ``broker_findings``: findings by brokers' answers; such a
     finding is dropped where the checkers have a finding at the same place. ``knowledge``: evidence for the attribution.
-    ``bootstrap``: an address for commands.
+    ``bootstrap``: an address for commands. ``leaders``: who leads each partition, where that is known.
     """
 
     target: Mapping[str, Any]
@@ -128,6 +136,7 @@ class AuditContext:
     broker_findings: Sequence[dict[str, Any]] = ()
     knowledge: Knowledge = field(default_factory=Knowledge)
     bootstrap: str = ANY_BROKER
+    leaders: Leaders = field(default_factory=Leaders)
 
 
 def assemble(
@@ -149,12 +158,13 @@ def assemble(
     # A replica that contradicts itself is no evidence against others.
     contradicted = damaged.keys() | doubts.keys()
     disagreements = [row for name in FINDERS for row in rows_of_run[name]]
-    findings = attribute(disagreements, Disputes.of(rows_of_run[KEY_STATES], rows_of_run["replicas"], given.knowledge))
+    disputes = Disputes.of(rows_of_run[KEY_STATES], rows_of_run["replicas"], given.knowledge)
+    findings = with_states(attribute(disagreements, disputes), disputes, values_of(rows_of_run[VALUES]))
     findings = [finding for finding in findings + span_findings if place_of(finding) not in contradicted]
     places = {_identity(finding) for finding in findings}
     findings += [finding for finding in given.broker_findings if _identity(finding) not in places]
     findings.sort(key=lambda finding: (finding["topic"], finding["partition"], finding["broker"], finding["offset"]))
-    findings = with_advice(findings, brokers, given.bootstrap)
+    findings = with_advice(with_coordinators(findings, given.leaders), brokers, given.bootstrap)
     facts, findings_by_place = by_place(rows_of_run["replicas"]), by_place(findings)
     scenarios = [
         _partition(

@@ -13,6 +13,7 @@ from checkers.finding import VISIBLE
 from harness.audit.advice import ANY_BROKER
 from harness.audit.cluster import describe
 from harness.audit.connection import ClusterClient, ReconnectingConnection
+from harness.audit.coordination import leaders_of_cluster
 from harness.audit.coordinators import ask_coordinators
 from harness.audit.judge import NO_ROWS, AuditContext, assemble, judge_copies
 from harness.audit.knowledge import Knowledge, knowledge_of_cluster
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from harness.audit.cluster import Cluster
     from harness.audit.knowledge import Place
     from harness.audit.prefilter import Prefiltered, Suspicion
     from harness.audit.spool import SpoolResult
@@ -105,9 +107,9 @@ def audit_live(request: Request, progress: Progress, spark: SparkOptions) -> dic
 
         last_readings = repeated(_Reading(answers, session, progress, readings_folder).read)
         # Leadership is evidence only where it did not change while replicas were read.
-        knowledge = knowledge_of_cluster(answers.client.cluster, describe(request.bootstrap, request.topics))
+        after = describe(request.bootstrap, request.topics)
         timings_s = {"ask": answers.took_s, "read_and_check": _since(started_s)}
-        return answers.verdict(last_readings, timings_s, knowledge)
+        return answers.verdict(last_readings, timings_s, after)
 
 
 @dataclass(frozen=True)
@@ -124,20 +126,25 @@ class _Answers:
         self,
         last_readings: Round,
         timings_s: Mapping[str, float],
-        knowledge: Knowledge | None = None,
+        after: Cluster | None = None,
         notes: Sequence[str] = (),
     ) -> dict[str, Any]:
-        """Assemble the verdict by these answers and the last readings."""
+        """Assemble the verdict by these answers and the last readings; ``after``: the cluster after those."""
         cluster = self.client.cluster
         context = AuditContext(
             target={"name": "cluster", "cluster_id": cluster.cluster_id, "brokers": sorted(cluster.brokers)},
             holders={tp: state.replicas for tp, state in cluster.partitions.items()},
             unknown=last_readings.unknown,
             broker_findings=[_finding(one) for one in self.prefiltered.suspicions],
-            knowledge=knowledge or Knowledge(),
+            knowledge=Knowledge() if after is None else knowledge_of_cluster(cluster, after),
             bootstrap=",".join(map(str, self.request.bootstrap)) or ANY_BROKER,
+            leaders=leaders_of_cluster(after or cluster),
         )
-        copies = Copies(self.run_id, last_readings.replicas, notes=(*cluster.notes, *self.prefiltered.notes, *notes))
+        copies = Copies(
+            self.run_id,
+            last_readings.replicas,
+            notes=(*cluster.notes, *cluster.selection, *self.prefiltered.notes, *notes),
+        )
         return assemble(copies, last_readings.rows, timings_s=timings_s, context=context)
 
 

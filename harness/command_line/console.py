@@ -139,9 +139,21 @@ def show_findings(out: Terminal, verdict: dict[str, Any]) -> None:
 
 
 def _show_evidence(out: Terminal, finding: dict[str, Any]) -> None:
-    """Print the evidence for a decided finding, where the logs alone do not prove it, and the assumptions."""
-    if finding.get("consequence"):
-        out.line(f"  consequence: {finding['consequence']}")
+    """Print the evidence for a decided finding, where the logs alone do not prove it, and the assumptions.
+
+    Of a record of an internal topic also what its readers get, who reads it now, and the line that commits an offset.
+    """
+    record = finding.get("record", {})
+    lines = (
+        ("consequence", finding.get("consequence")),
+        ("for consumers", record.get("consumers")),
+        ("who reads it", record.get("coordinator", {}).get("text")),
+        ("commit", record.get("commit")),
+        ("note", record.get("note")),
+    )
+    for name, text in lines:
+        if text:
+            out.line(f"  {name}: {text}")
     if finding.get("decided_by"):
         out.line(f"  decided by: {'; '.join(finding['decided_by'])}")
     for assumption in finding.get("assumptions", ()):

@@ -18,6 +18,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from checkers.finding import printed
+from harness.brokers.internal_topics.phrases import subject
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 from harness.judge import guarantees
 from harness.judge.group_consequences import group_consequences
@@ -355,14 +357,22 @@ def _replica(row: dict[str, Any]) -> tuple[str, int, int]:
 
 
 def finding_of(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a checker's row in the form of ``verdict.json``."""
+    """Return a checker's row in the form of ``verdict.json``.
+
+    The key of a topic that brokers or their tools keep is decoded: ``record``, and its text in the explanation.
+    """
     fields = ("anomaly", "candidates", "broker", "topic", "partition", "offset")
+    key, explanation = None if row["key"] is None else bytes(row["key"]), row["explanation"]
+    about = subject(row["topic"], key)
+    if key is not None and about is not None and about.key is not None:
+        explanation = explanation.replace(printed(key), f'"{about.text}"')
     return {
         **{name: row[name] for name in fields},
-        "key": _key(row["key"]),
+        "key": _key(key),
+        **({} if about is None else {"record": about.as_json()}),
         "producer_id": row["producer_id"],
         "effect": row["effect"],
-        "explanation": row["explanation"],
+        "explanation": explanation,
         "witness": json.loads(row["witness"]),
         # Runs decide by their clients; audits by what replicas received (`harness.audit.attribution`).
         "decided": True,
@@ -384,6 +394,6 @@ def _key(key: bytes | None) -> dict[str, str] | None:
     if key is None:
         return None
     try:
-        return {"text": bytes(key).decode()}
+        return {"text": key.decode()}
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(key).decode()}

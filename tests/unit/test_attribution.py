@@ -97,6 +97,15 @@ def test_without_a_witness_one_finding_says_what_each_serves_and_no_command_remo
     assert "reassign" not in " ".join((one["do"], *one["commands"]))
 
 
+def test_who_serves_an_aborted_value_is_named_so_where_the_right_replicas_have_an_older_one() -> None:
+    """The witnesses have removed the aborted record: nothing but the older value shows its outcome."""
+    rows = [disagreement(POISON, 2, believed_here="committed", older_value_there_at=3)]
+    states = (serves(1, 3), serves(2, 5, belief="committed"), serves(3, 3))
+    findings = found(rows, *states, coverage=received_by(1, 3))
+    assert accused(findings) == [(POISON, 2, [])]
+    assert findings[0]["right"] == [1, 3]
+
+
 def test_a_witness_that_removed_the_value_accuses_who_kept_it() -> None:
     findings = found(ABORTED_DELETE, *VALUE_ON_1_AND_3, coverage=received_by(2))
     assert [(name, broker) for name, broker, _ in accused(findings)] == [(DIVERGED, 1), (DIVERGED, 3)]

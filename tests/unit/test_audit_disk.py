@@ -50,7 +50,8 @@ def audit(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--broker", "1=a"], "--topic"),
+        (["--broker", "1=a"], "the folder of broker 1 cannot be read: a: No such file"),
+        (["--broker", "1=1"], "no topic in the folders is known to be compacted: name topics by --topic"),
         (["--topic", "t"], "--broker"),
         (["--topic", "t", "--broker", "a"], "'--broker': 'a': give it as ID=DIR"),
         (["--topic", "t", "--broker", "one=a"], "'--broker': 'one=a': give it as ID=DIR"),

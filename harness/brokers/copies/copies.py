@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from harness.brokers.copies.identity import PARTITION_METADATA, topic_id, verify_identity
 from harness.brokers.copies.notes import Note, in_sentences, listed
+from harness.brokers.internal_topics.selection import audited, internal_left_out, is_compacted, is_named
 from harness.brokers.segments.batches import CorruptLogError
+from harness.brokers.segments.checkpoints import read_checkpoint
 from harness.brokers.segments.folder import live_segments
 from harness.brokers.segments.metadata_join import JoinedLog, read_metadata_logs
 from harness.brokers.segments.tombstones import BY_NULL
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from harness.brokers.segments.tombstones import Tombstones
 
 TRANSACTION_STATE, CLUSTER_METADATA = "__transaction_state", "__cluster_metadata"
+CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 NO_EPOCHS = "records that a deposed leader never replicated are recognized by their epochs alone"
 
@@ -80,34 +82,36 @@ def find_copies(
 ) -> Copies:
     """Return the replicas of the topics in these folders: log directories, or partition folders themselves.
 
-    ``topics`` are names or patterns (``*``, ``?``, ``[...]``); Kafka's own topics begin with ``__``, and only patterns
-    that begin so match them. Raises `UsageError` for a folder that cannot be read, a broker without any such replica, a
-    replica twice or without a segment, for different topics of one name, and as `verify_identity`. The metadata log is
-    no replica to compare; an unusable one is a note.
+    ``topics`` are names or patterns, as in `selection`; none: every topic that is compacted (see `_compacted`). Raises
+    `UsageError` for a folder that cannot be read, a broker without any such replica, a replica twice or without a
+    segment, for different topics of one name, and as `verify_identity`. The metadata log is no replica to compare; an
+    unusable one is a note.
     """
     replicas: list[ReplicaCopy] = []
     states: list[ReplicaCopy] = []
-    metadata_logs: dict[int, Path] = {}
     notes: list[Note] = []
-    log_dirs: dict[int, list[Path]] = {}
+    paths_of = {broker: [path for one in given for path in _folders(broker, one)] for broker, given in brokers.items()}
+    log_dirs = {broker: list(dict.fromkeys(path.parent for path in paths)) for broker, paths in paths_of.items()}
+    found_on = {broker: list(_partitions(broker, paths)) for broker, paths in paths_of.items()}
+    every = [copy for found in found_on.values() for copy in found]
+    metadata_logs = {copy.broker: copy.folder for copy in every if copy.topic == CLUSTER_METADATA}
+    there = {copy.topic for copy in every} - {CLUSTER_METADATA}
+    named = _named(topics, there) if topics else _compacted(there, metadata_logs, log_dirs)
     for broker, folders in brokers.items():
-        paths = [path for folder in folders for path in _folders(broker, folder)]
-        log_dirs[broker] = list(dict.fromkeys(path.parent for path in paths))
-        found = list(_partitions(broker, paths))
+        found, paths = found_on[broker], paths_of[broker]
         _raise_if_twice(found)
-        wanted = [copy for copy in found if _is_wanted(copy.topic, topics)]
-        if not wanted:
+        wanted = [copy for copy in found if copy.topic in named.topics]
+        if not wanted and topics:
             topics_found = sorted({copy.topic for copy in found})
             there = f"are {listed(topics_found, _SHOWN)}" if topics_found else "is no partition folder at all"
             given = ", ".join(map(str, folders))
             raise UsageError(f"broker {broker} has no replica of {', '.join(topics)} in {given}; there {there}")
         replicas += (_with_segments(copy, notes) for copy in wanted)
         states += (_with_segments(copy, notes) for copy in found if copy.topic == TRANSACTION_STATE)
-        metadata_logs.update((broker, copy.folder) for copy in found if copy.topic == CLUSTER_METADATA)
         notes += (
             Note(broker, str(path), "no replica in use: left out")
             for path in paths
-            if (named := _SET_ASIDE.fullmatch(path.name)) and _is_wanted(named["topic"], topics)
+            if (aside := _SET_ASIDE.fullmatch(path.name)) and is_named(aside["topic"], topics or named.topics)
         )
     identities = verify_identity(brokers, log_dirs, [*replicas, *states])
     _raise_if_other_topics(replicas)
@@ -116,16 +120,56 @@ def find_copies(
         run_id,
         tuple(replicas),
         tuple(states),
-        notes=(*in_sentences(notes), *identities, *metadata.notes),
+        notes=(*in_sentences(notes), *identities, *metadata.notes, *named.notes),
         tombstones=tombstones,
         metadata=metadata.metadata,
     )
 
 
-def _is_wanted(topic: str, patterns: Iterable[str]) -> bool:
-    return topic != CLUSTER_METADATA and any(
-        fnmatchcase(topic, pattern) and (pattern.startswith("__") or not topic.startswith("__")) for pattern in patterns
+@dataclass(frozen=True)
+class _Selection:
+    """The topics to compare; ``notes``: which they are, where that is not what the user named."""
+
+    topics: frozenset[str]
+    notes: tuple[str, ...]
+
+
+def _named(patterns: Sequence[str], there: Iterable[str]) -> _Selection:
+    topics = frozenset(topic for topic in there if is_named(topic, patterns))
+    return _Selection(topics, tuple(internal_left_out(there, patterns)))
+
+
+def _compacted(
+    there: Iterable[str], metadata_logs: Mapping[int, Path], log_dirs: Mapping[int, Sequence[Path]]
+) -> _Selection:
+    """Return the compacted topics: by their own cleanup policy in a metadata log, else by what cleaners have cleaned.
+
+    A broker's ``cleaner-offset-checkpoint`` has the partitions that its cleaner has cleaned, and so those of compacted
+    topics only (``LogCleanerManager``). Kafka's own topics are compacted. Raises `UsageError` where there is none.
+    """
+    metadata = read_metadata_logs(metadata_logs, ()).metadata
+    policies = {} if metadata is None else metadata.cleanup_policies
+    cleaned = {topic for folders in log_dirs.values() for folder in folders for topic in _cleaned(folder)}
+    topics = frozenset(
+        topic
+        for topic in there
+        if is_compacted(topic, policies.get(topic)) or (topic not in policies and topic in cleaned)
     )
+    if not topics:
+        raise UsageError("no topic in the folders is known to be compacted: name topics by --topic")
+    source = f"{'the metadata log and ' if metadata else ''}the checkpoints of the brokers' cleaners"
+    notes = [audited(topics, len(set(there) - topics), source)]
+    if metadata is None:
+        notes.append("there is no metadata log: a compacted topic that no cleaner has cleaned is not among them")
+    return _Selection(topics, tuple(notes))
+
+
+def _cleaned(log_dir: Path) -> set[str]:
+    path = log_dir / CLEANER_CHECKPOINT
+    try:
+        return {topic for topic, _ in read_checkpoint(path.read_bytes(), source=str(path))} if path.exists() else set()
+    except (CorruptLogError, OSError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
 
 
 def _partitions(broker: int, paths: Iterable[Path]) -> Iterator[ReplicaCopy]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.brokers.segments.message_format import uuid_text
-from harness.brokers.segments.metadata_records import UNCHANGED_LEADER, RecordType
+from harness.brokers.segments.metadata_records import TOPIC_RESOURCE, UNCHANGED_LEADER, RecordType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 NO_LEADER: Final = -1
 
+_CLEANUP_POLICY: Final = "cleanup.policy"
 _RECOVERING = 1
 _UNCHANGED_RECOVERY = -1
 _MIGRATING = uuid_text(None)
@@ -68,7 +69,7 @@ class ClusterMetadata:
     ``source``: the folder of the copy that ends last. ``histories``: by topic and partition; where a topic was deleted
     and created again, those of the last topic of that name. ``topics``: those that exist at the end.
     ``registrations``: by broker, the metadata offsets at which a process of the broker first registered, which are
-    its broker epochs.
+    its broker epochs. ``cleanup_policies``: by topic, for those that have a policy of their own at the end.
     """
 
     source: Path
@@ -77,6 +78,7 @@ class ClusterMetadata:
     topics: frozenset[str]
     start_offset: int
     end_offset: int
+    cleanup_policies: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -93,6 +95,7 @@ class Replayed:
     last_ids: dict[str, str] = field(default_factory=dict)
     states: dict[tuple[str, int], list[PartitionState]] = field(default_factory=dict)
     registrations: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+    cleanup_policies: dict[str, str] = field(default_factory=dict)
 
     def histories(self) -> dict[tuple[str, int], PartitionHistory]:
         """Return the history of each partition of the last topic of its name."""
@@ -142,6 +145,17 @@ def _remove_topic(replayed: Replayed, _: int, fields: Mapping[str, Any]) -> None
     name = replayed.names.get(fields["topic_id"])
     if name is not None and replayed.existing.get(name) == fields["topic_id"]:
         del replayed.existing[name]
+        # The settings of a topic go with it (``ConfigurationControlManager.deleteTopicConfigs``).
+        replayed.cleanup_policies.pop(name, None)
+
+
+def _config(replayed: Replayed, _: int, fields: Mapping[str, Any]) -> None:
+    if (fields["resource_type"], fields["name"]) != (TOPIC_RESOURCE, _CLEANUP_POLICY):
+        return
+    if fields["value"] is None:
+        replayed.cleanup_policies.pop(fields["resource_name"], None)
+    else:
+        replayed.cleanup_policies[fields["resource_name"]] = fields["value"]
 
 
 def _partition(replayed: Replayed, offset: int, fields: Mapping[str, Any]) -> None:
@@ -191,6 +205,7 @@ def _register(replayed: Replayed, _: int, fields: Mapping[str, Any]) -> None:
 _RULES: Final[Mapping[RecordType, Callable[[Replayed, int, Mapping[str, Any]], None]]] = {
     RecordType.TOPIC: _topic,
     RecordType.REMOVE_TOPIC: _remove_topic,
+    RecordType.CONFIG: _config,
     RecordType.PARTITION: _partition,
     RecordType.PARTITION_CHANGE: _change_partition,
     RecordType.REGISTER_BROKER: _register,

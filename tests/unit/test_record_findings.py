@@ -1,0 +1,328 @@
+"""Findings on internal topics: what each replica serves decoded, who coordinates, and what to do about it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from copied import segment_name
+from hostile import HOSTILE, raise_if_forged, raise_if_raw
+from stored_records import GROUPS, KEY_BYTES, TRANSACTIONS, VALUES, offset_key, offset_value
+from test_attribution import received_by
+from verdict_schema import schema, violations
+
+from checkers.attribution.coverage import Coverage
+from checkers.finding import printable, printed
+from harness.audit import disk
+from harness.audit.advice import with_advice
+from harness.audit.attribution import Disputes, attribute
+from harness.audit.coordination import Leaders, with_coordinators
+from harness.audit.knowledge import Knowledge
+from harness.audit.served_records import on_brokers, with_states
+from harness.brokers.segments.batches import Record
+from harness.brokers.segments.encode import encode_batch
+from harness.cli import cli
+from harness.command_line.console import show_findings
+from harness.errors import EXIT_ANOMALY
+from harness.terminal import stdout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+ALL = (1, 2, 3)
+KEY = offset_key("g", "data", 0)
+STUCK, POISON, DIVERGED = "stuck-lso", "aborted-to-committed", "tombstone-divergence"
+
+
+def row(
+    anomaly: str, broker: int = 2, *, key: bytes = KEY, topic: str = GROUPS, proven: bool = False, **witness: Any
+) -> dict[str, Any]:
+    """Return a row as checkers return it, about a record at log offset 5."""
+    return {
+        "run": "r", "topic": topic, "partition": 0, "broker": broker, "anomaly": anomaly, "candidates": [],
+        "offset": 5, "key": bytearray(key), "producer_id": 7, "effect": "visible", "proven": proven,
+        "explanation": f"record {printed(key)} is wrong", "witness": json.dumps(witness),
+    }  # fmt: skip
+
+
+def serves(
+    broker: int, offset: int | None, *, key: bytes = KEY, topic: str = GROUPS, open_from: int | None = None
+) -> dict[str, Any]:
+    """Return what a replica has: its last committed value, at a log offset, and the offset of a pending one."""
+    at = {
+        "belief": "committed", "tombstone": False, "transactional": True, "leader_epoch": 0,
+        "decided_in_leader_epoch": 0,
+    }  # fmt: skip
+    return {
+        "topic": topic, "partition": 0, "broker": broker, "key": key, "disputed": 5, "open_from": open_from,
+        "last": None if offset is None else {"offset": offset, "tombstone": False, "leader_epoch": 0},
+        "at": at if offset == 5 else None,
+    }  # fmt: skip
+
+
+def found(
+    rows: list[dict[str, Any]],
+    states: list[dict[str, Any]],
+    values: Mapping[int, bytes],
+    *,
+    right: tuple[int, ...] = (),
+    leader: int | None = None,
+    partitions: int = 1,
+) -> list[dict[str, Any]]:
+    """Return the findings; ``values`` by log offset, the same on every replica; ``right``: shown by coverage."""
+    (topic,) = {one["topic"] for one in rows}
+    replicas = [
+        {"topic": topic, "partition": 0, "broker": broker, "log_start": 0, "has_transactions": True} for broker in ALL
+    ]
+    place = (topic, 0)
+    disputes = Disputes.of(states, replicas, Knowledge({place: received_by(*right) if right else Coverage()}))
+    served = {(place, broker, offset): value for broker in ALL for offset, value in values.items()}
+    leaders = Leaders() if leader is None else Leaders({place: leader}, {topic: partitions}, is_now=True)
+    findings = with_states(attribute(rows, disputes), disputes, served)
+    return with_advice(with_coordinators(findings, leaders), {place: ALL})
+
+
+COMMITS = {3: offset_value(10), 5: offset_value(60), 8: offset_value(61)}
+ABORTED_COUNTS = [serves(1, 3), serves(2, 5), serves(3, 3)]
+"""Broker 2 counts the aborted offset 60 at log offset 5; the others have 10 at log offset 3."""
+
+
+def test_an_aborted_offset_that_counts() -> None:
+    (one,) = found([row(POISON, believed_here="committed")], ABORTED_COUNTS, COMMITS, right=(1, 3), leader=1)
+    assert one["explanation"].startswith(
+        "group g, data-0: committed offset 60 on broker 2, 10 on brokers 1 and 3; in the log: record "
+        '"group g, data-0" is wrong'
+    )
+    assert "\\x00" not in one["explanation"]
+    record = one["record"]
+    assert (record["type"], record["key"]) == ("OffsetCommit", {"group": "g", "topic": "data", "partition": 0})
+    assert record["states"] == [
+        {"brokers": [2], "state": "committed offset 60", "committed_offset": 60, "pending": False},
+        {"brokers": [1, 3], "state": "committed offset 10", "committed_offset": 10, "pending": False},
+    ]
+    assert record["coordinator"] == {
+        "broker": 1, "is": "right", "text": "who coordinates group g now: broker 1, right"
+    }  # fmt: skip
+    assert record["consumers"] == (
+        "group g: with broker 2 as coordinator it starts data-0 at 60, and skips offsets 10 to 59; with broker 1 or 3 "
+        "as coordinator it starts data-0 at 10"
+    )
+    assert record["commit"] == (
+        'kafka-consumer-groups.sh --bootstrap-server "$BOOTSTRAP" --group g --topic data:0 --reset-offsets --to-offset '
+        "10 --execute"
+    )
+    assert one["means"].startswith("while broker 2 coordinates, offsets of an aborted transaction count as committed")
+
+
+def test_the_order_of_commands_coordinator_then_commit_then_replica() -> None:
+    (one,) = found([row(POISON, believed_here="committed")], ABORTED_COUNTS, COMMITS, right=(1, 3))
+    commands = one["commands"]
+    pause, elect, commit, describe = (
+        next(index for index, command in enumerate(commands) if text in command)
+        for text in ("min.cleanable.dirty.ratio=1", "leader-election", 'after "commit"', "kafka-log-dirs.sh")
+    )
+    plans = [json.loads(shlex.split(command)[1]) for command in commands if command.startswith("echo")]
+    assert [plan["partitions"][0]["replicas"] for plan in plans] == [[1, 3, 2], [1, 3], [1, 3, 2], [1, 2, 3]]
+    assert pause < elect < commit < describe
+    assert one["do"].index("make broker 1 the leader") < one["do"].index("commit") < one["do"].index("remove broker 2")
+
+
+def test_an_undecided_finding_removes_no_copy_and_commits_nothing() -> None:
+    (one,) = found([row(POISON, believed_here="committed")], ABORTED_COUNTS, COMMITS, leader=2)
+    assert not one["decided"]
+    assert one["explanation"].startswith("group g, data-0: committed offset 10 on brokers 1 and 3, 60 on broker 2; in")
+    assert one["record"]["coordinator"]["text"] == "who coordinates group g now: broker 2, undecided"
+    assert "commit" not in one["record"]
+    assert one["do"].index("save the folder of __consumer_offsets-0 of every replica") < one["do"].index("smallest")
+    assert "Do not rebuild a replica" in one["do"]
+    assert [command.split()[0] for command in one["commands"]] == ["BOOTSTRAP=HOST:PORT", "kafka-configs.sh"]
+
+
+def test_a_deleted_group_that_is_back() -> None:
+    states = [serves(2, 5)]
+    (one,) = found([row(DIVERGED, proven=True, deleted_at=6)], states, {5: offset_value(10)}, leader=2)
+    assert one["explanation"].startswith(
+        "group g, data-0: committed offset 10 on broker 2, no committed offset on brokers 1 and 3; in the log: "
+    )
+    assert one["record"]["coordinator"] == {
+        "broker": 2, "is": "wrong", "text": "who coordinates group g now: broker 2, wrong"
+    }  # fmt: skip
+    assert one["record"]["consumers"] == (
+        "group g: with broker 2 as coordinator it starts data-0 at 10; with broker 1 or 3 as coordinator it starts "
+        "data-0 by auto.offset.reset"
+    )
+    assert "commit" not in one["record"]
+    assert "committed offsets are back that were deleted" in one["means"]
+
+
+def test_an_offset_that_stays_pending() -> None:
+    states = [serves(1, 8), serves(2, 8, open_from=5), serves(3, 8)]
+    (one,) = found([row(STUCK, proven=True)], states, COMMITS, leader=3)
+    assert one["explanation"].startswith(
+        "group g, data-0: committed offset 61, and committed offset 60 pending in an open transaction on broker 2, "
+        "61 on brokers 1 and 3; "
+    )
+    assert "it gets no record of data-0" in one["record"]["consumers"]
+    assert one["record"]["coordinator"]["is"] == "not accused"
+    assert "UNSTABLE_OFFSET_COMMIT" in one["means"]
+
+
+def test_one_consumed_again() -> None:
+    states = [serves(1, 8), serves(2, 5), serves(3, 8)]
+    (one,) = found([row(POISON, believed_here="committed")], states, COMMITS, right=(1, 3))
+    assert "starts data-0 at 60, and consumes offset 60 again" in one["record"]["consumers"]
+
+
+def test_records_with_the_same_text_are_told_apart_by_their_place_in_the_log() -> None:
+    values = {3: offset_value(10), 5: offset_value(10)}
+    (one,) = found([row(POISON, believed_here="committed")], ABORTED_COUNTS, values)
+    assert [state["state"] for state in one["record"]["states"]] == [
+        "committed offset 10 (log offset 3)", "committed offset 10 (log offset 5)",
+    ]  # fmt: skip
+
+
+def test_a_value_that_could_not_be_read_is_shown_by_its_place_in_the_log() -> None:
+    (one,) = found([row(POISON, believed_here="committed")], ABORTED_COUNTS, {})
+    assert "the record of log offset 3 on brokers 1 and 3, the record of log offset 5 on broker 2" in one["explanation"]
+
+
+def test_a_group_of_another_partition_has_no_coordinator_here() -> None:
+    """The topic got more partitions: a group's records stay where they were, and nobody reads them."""
+    (one,) = found([row(POISON)], ABORTED_COUNTS, COMMITS, leader=2, partitions=50)
+    assert one["record"]["coordinator"] == {
+        "broker": None,
+        "is": "not accused",
+        "text": "group g belongs to partition 3 of __consumer_offsets, which has 50 partitions: no coordinator reads "
+        "this record",
+    }
+
+
+def test_a_partition_without_a_leader() -> None:
+    (one,) = found([row(POISON)], ABORTED_COUNTS, COMMITS, leader=-1)
+    assert one["record"]["coordinator"]["text"] == "who coordinates group g now: nobody, the partition has no leader"
+
+
+def test_a_transactional_id() -> None:
+    key = KEY_BYTES["TransactionLog"]
+    value = next(value for message, value, *_ in VALUES if message == "TransactionLog")
+    states = [serves(broker, 5, key=key, topic=TRANSACTIONS) for broker in (1, 3)]
+    (one,) = found([row(DIVERGED, 1, key=key, topic=TRANSACTIONS)], states, {5: value}, leader=3)
+    assert one["explanation"].startswith(
+        "transactional id payments: Ongoing of producer 5000000000, epoch 7 on brokers 1 and 3, no transactional id on "
+        "broker 2; "
+    )
+    assert one["record"]["coordinator"]["text"] == "who coordinates transactional id payments now: broker 3, undecided"
+    assert one["means"].startswith("replicas have different states of transactional ids")
+
+
+def test_a_topic_of_a_tool_is_led() -> None:
+    key = b'{"keytype":"SCHEMA","subject":"o-value","version":3,"magic":1}'
+    states = [serves(1, 5, key=key, topic="_schemas")]
+    (one,) = found([row(DIVERGED, 1, key=key, topic="_schemas")], states, {5: b'{"id":7}'}, leader=1)
+    assert one["explanation"].startswith(
+        "subject o-value, version 3: schema id 7 on broker 1, no schema on brokers 2 and 3"
+    )
+    assert one["record"]["coordinator"]["text"] == "who leads the partition now: broker 1, undecided"
+    assert one["key"] == {"text": key.decode()}
+
+
+def test_an_unknown_key_is_as_before_with_a_note() -> None:
+    key = b"\0\x63\0\1g"
+    (one,) = found([row(DIVERGED, 1, key=key)], [serves(1, 5, key=key)], {})
+    assert one["record"] == {
+        "topic_kind": "group coordinator's topic",
+        "text": "key \\x00c\\x00\\x01g",
+        "note": "the key is shown escaped: key type 99 of a group coordinator's topic is not known",
+    }
+    assert "key \\x00" in one["explanation"] or "key \0" in one["explanation"]
+
+
+def test_hostile_names(capsys: pytest.CaptureFixture[str]) -> None:
+    key = offset_key(HOSTILE, "data", 0)
+    states = [serves(broker, offset, key=key) for broker, offset in ((1, 3), (2, 5), (3, 3))]
+    findings = found([row(POISON, key=key, believed_here="committed")], states, COMMITS, right=(1, 3), leader=1)
+    (one,) = findings
+    # A line for a shell would not have the group's name.
+    assert "commit" not in one["record"]
+    show_findings(stdout(), {"scenarios": [], "findings": findings})
+    text = capsys.readouterr().out
+    raise_if_raw(text)
+    raise_if_forged(text)
+    assert "for consumers: group " in text
+
+
+def test_a_name_with_a_quote_stays_one_word() -> None:
+    key = offset_key("g'; rm -rf ~ #", "data", 0)
+    states = [serves(broker, offset, key=key) for broker, offset in ((1, 3), (2, 5), (3, 3))]
+    (one,) = found([row(POISON, key=key, believed_here="committed")], states, COMMITS, right=(1, 3))
+    words = shlex.split(one["record"]["commit"])
+    assert words[words.index("--group") + 1] == "g'; rm -rf ~ #"
+
+
+def test_records_keep_to_the_schema() -> None:
+    findings = found([row(POISON, believed_here="committed")], ABORTED_COUNTS, COMMITS, right=(1, 3), leader=1)
+    content: dict[str, Any] = dict.fromkeys(schema()["required"], "")
+    content |= {"findings": findings}
+    assert [one for one in violations(content) if one.startswith("$.findings")] == []
+
+
+@pytest.mark.parametrize("value", [KEY, b"\0\1\xff", b"a\\b" * 30, "ü\U0001f600".encode() * 40, b"\xff" * 70, b""])
+def test_a_key_is_printed_as_in_sentences_of_spark(spark: SparkSession, value: bytes) -> None:
+    shown = spark.createDataFrame([(value,)], "key binary").select(printable("key")).first()
+    assert shown is not None
+    assert shown[0] == printed(value)
+
+
+def test_brokers_in_a_sentence() -> None:
+    assert [on_brokers(one) for one in ([1], [1, 3], [1, 2, 3])] == [
+        "broker 1",
+        "brokers 1 and 3",
+        "brokers 1, 2 and 3",
+    ]
+
+
+def write_group_log(log_dir: Path, node: int, *records: Record) -> None:
+    """Write a broker's replica of the only partition of ``__consumer_offsets``."""
+    folder = log_dir / f"{GROUPS}-0"
+    folder.mkdir(parents=True)
+    (log_dir / "meta.properties").write_text(f"version=1\nnode.id={node}\ncluster.id=literal\n")
+    (folder / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
+    (folder / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    (log_dir / "replication-offset-checkpoint").write_text(f"0\n1\n{GROUPS} 0 10\n")
+    batches = (encode_batch(base_offset=record.offset, records=[record]) for record in records)
+    (folder / segment_name(0)).write_bytes(b"".join(batches))
+
+
+def test_an_audit_without_a_topic_finds_a_deleted_group_that_is_back(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @contextmanager
+    def the_same(*_: object) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr(disk, "session_of", the_same)
+    monkeypatch.chdir(tmp_path)
+    end = Record(9, 9, offset_key("filler", "data", 0), offset_value(9))
+    write_group_log(tmp_path / "1", 1, Record(1, 1, KEY, None), end)
+    write_group_log(tmp_path / "2", 2, Record(0, 0, KEY, offset_value(10)), end)
+    arguments = ["audit", "disk", "--broker", "1=1", "--broker", "2=2"]
+    assert cli.main(arguments, prog_name="harness", standalone_mode=False) == EXIT_ANOMALY
+    found_line, consumers, means, do, *_, selected, no_metadata, _ = capsys.readouterr().out.splitlines()
+    assert found_line == (
+        "ANOMALY tombstone-divergence: broker 2, __consumer_offsets-0, offset 0: group g, data-0: committed offset 10 "
+        'on broker 2, no committed offset on broker 1; in the log: deleted key "group g, data-0" is alive: it was '
+        "deleted at offset 1, and this broker has no tombstone there and serves the value of offset 0 [visible]"
+    )
+    assert consumers.startswith("  for consumers: group g: with broker 2 as coordinator it starts data-0 at 10; ")
+    assert means.startswith("  what it means: while broker 2 coordinates, committed offsets are back")
+    assert do.startswith("  what to do: stop the consumers of these groups, pause compaction")
+    assert selected == (
+        "note: every compacted topic is audited, by the checkpoints of the brokers' cleaners: __consumer_offsets"
+    )
+    assert no_metadata.startswith("note: there is no metadata log: ")
