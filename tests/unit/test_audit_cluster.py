@@ -17,6 +17,8 @@ from harness.errors import UsageError
 TOPICS = ("orders", "orders-eu", "users", "__consumer_offsets", "__transaction_state")
 UNKNOWN = kafka.errors.UnknownTopicOrPartitionError.errno
 NOT_ALLOWED = kafka.errors.TopicAuthorizationFailedError.errno
+POLICIES: dict[str, str] = {}
+"""Cleanup policies of topics that are not ``compact``."""
 BOOTSTRAP = [Address("away", 1), Address("here", 2)]
 
 
@@ -43,7 +45,7 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
 
 def _configs(name: str, errors: dict[str, int]) -> Any:
-    configs = [SimpleNamespace(name="cleanup.policy", value="compact")]
+    configs = [SimpleNamespace(name="cleanup.policy", value=POLICIES.get(name, "compact"))]
     return SimpleNamespace(resource_name=name, error_code=errors.get(f"settings of {name}", 0), configs=configs)
 
 
@@ -75,6 +77,45 @@ def test_names_and_globs_match_internal_topics_only_where_they_name_them(
     patterns: tuple[str, ...], topics: list[str]
 ) -> None:
     assert list(described(*patterns).topics) == topics
+
+
+def test_without_a_pattern_every_compacted_topic_is_read_and_said(refused: dict[str, int]) -> None:
+    refused["settings of users"] = NOT_ALLOWED
+    POLICIES["orders-eu"] = "delete"
+    try:
+        cluster = described()
+    finally:
+        del POLICIES["orders-eu"]
+    assert list(cluster.topics) == ["__consumer_offsets", "__transaction_state", "orders"]
+    (note,) = cluster.selection
+    assert note == (
+        "every compacted topic is audited, by the topics' settings: __consumer_offsets, __transaction_state, orders; 1 "
+        "more topic is not compacted"
+    )
+    assert cluster.notes[1:] == ("left out, as it is not known whether they are compacted: users",)
+
+
+def test_kafkas_own_topics_are_compacted_whoever_may_see_their_settings(refused: dict[str, int]) -> None:
+    refused |= {f"settings of {topic}": NOT_ALLOWED for topic in TOPICS}
+    assert list(described().topics) == ["__consumer_offsets", "__transaction_state"]
+
+
+@pytest.mark.usefixtures("refused")
+def test_a_cluster_without_a_compacted_topic_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    for topic in TOPICS:
+        monkeypatch.setitem(POLICIES, topic, "delete")
+    with pytest.raises(UsageError, match=r"no topic is compacted, .* name topics by --topic$"):
+        described()
+
+
+@pytest.mark.usefixtures("refused")
+def test_what_a_pattern_leaves_out_is_said() -> None:
+    (note,) = described("*").selection
+    assert note == (
+        "internal topics are left out: __consumer_offsets, __transaction_state; name them, or leave out --topic for "
+        "every compacted topic"
+    )
+    assert described("orders*").selection == described("orders").selection == described("*", "__*").selection == ()
 
 
 @pytest.mark.usefixtures("refused")

@@ -7,15 +7,67 @@ from typing import TYPE_CHECKING
 
 import pytest
 from copied import segment_name
+from metadata_logs import Written, remove_topic, topic_uuid, write_metadata_log
 
 from harness.brokers.copies.copies import LEADER_EPOCHS, NO_EPOCHS, find_copies
 from harness.brokers.copies.identity import META_PROPERTIES, PARTITION_METADATA
+from harness.brokers.segments.metadata_records import RecordType
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from harness.brokers.copies.copies import Copies
+
+
+CONFIG = RecordType.CONFIG
+TOPICS = ("own", "policy", "delete", "cleaned", "plain", "__consumer_offsets")
+
+
+def policy(topic: str, value: str | None) -> Written:
+    """Return the record of a topic's cleanup policy; None: of its deletion."""
+    return Written(CONFIG, 0, {"resource_type": 2, "resource_name": topic, "name": "cleanup.policy", "value": value})
+
+
+def test_without_a_topic_what_is_known_to_be_compacted_is_compared(tmp_path: Path) -> None:
+    folder = make(tmp_path / "1", *(f"{topic}-0" for topic in TOPICS))
+    (folder / "cleaner-offset-checkpoint").write_text("0\n2\ncleaned 0 5\ndelete 0 5\n")
+    assert sorted({copy.topic for copy in find({1: [folder]}).replicas}) == ["__consumer_offsets", "cleaned", "delete"]
+    log = [
+        *(Written(RecordType.TOPIC, 0, {"name": one, "topic_id": topic_uuid(one)}) for one in ("policy", "plain")),
+        policy("policy", "compact,delete"), policy("delete", "delete"),
+        policy("plain", "compact"), policy("plain", None),
+        Written(CONFIG, 0, {"resource_type": 4, "resource_name": "own", "name": "cleanup.policy", "value": "compact"}),
+        Written(CONFIG, 0, {"resource_type": 2, "resource_name": "own", "name": "segment.ms", "value": "compact"}),
+    ]  # fmt: skip
+    write_metadata_log(folder, log)
+    copies = find({1: [folder]})
+    assert sorted({copy.topic for copy in copies.replicas}) == ["__consumer_offsets", "cleaned", "policy"]
+    assert copies.notes[-1] == (
+        "every compacted topic is audited, by the metadata log and the checkpoints of the brokers' cleaners: "
+        "__consumer_offsets, cleaned, policy; 3 more topics are not compacted"
+    )
+
+
+def test_the_policy_of_a_deleted_topic_goes_with_it(tmp_path: Path) -> None:
+    folder = make(tmp_path / "1", "policy-0", "other-0")
+    created = Written(RecordType.TOPIC, 0, {"name": "policy", "topic_id": topic_uuid("policy")})
+    write_metadata_log(
+        folder, [created, policy("policy", "compact"), policy("other", "compact"), remove_topic("policy")]
+    )
+    assert {copy.topic for copy in find({1: [folder]}).replicas} == {"other"}
+
+
+def test_folders_without_a_compacted_topic_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no topic in the folders is known to be compacted: name topics by --topic"):
+        find({1: [make(tmp_path / "1", "plain-0")]})
+
+
+def test_internal_topics_that_a_pattern_leaves_out_are_said(tmp_path: Path) -> None:
+    folder = make(tmp_path / "1", "plain-0", "__consumer_offsets-0", "__cluster_metadata-0")
+    assert "internal topics are left out: __consumer_offsets; " in find({1: [folder]}, "*").notes[-1]
+    assert not any("internal" in note for note in find({1: [folder]}, "*", "__*").notes)
+    assert not any("internal" in note for note in find({1: [folder]}, "p*").notes)
 
 
 def make(log_dir: Path, *folders: str, files: Sequence[str] = (segment_name(0),)) -> Path:
