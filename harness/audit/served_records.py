@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, TypeAlias
 from harness.audit.knowledge import place_of
 from harness.brokers.internal_topics.decode import internal_topic
 from harness.brokers.internal_topics.phrases import OFFSET_COMMIT, committed_offset, state, subject
-from harness.brokers.segments.batches import CorruptLogError, iter_records
-from harness.brokers.segments.blocks import iter_blocks
+from harness.brokers.segments.batches import CorruptLogError, iter_batches, iter_records
+from harness.brokers.segments.blocks import WORTH_COMPILING_BYTES, iter_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from checkers.attribution.blame import KeyState
     from harness.audit.attribution import Disputes
     from harness.audit.knowledge import Place, Row
     from harness.brokers.copies.copies import Copies, ReplicaCopy
+    from harness.brokers.segments.batches import Batch
     from harness.brokers.internal_topics.phrases import Subject
 
 Values: TypeAlias = "Mapping[tuple[Place, int, int], bytes | None]"
@@ -61,14 +63,26 @@ def _values(copy: ReplicaCopy, offsets: Sequence[int]) -> Iterator[tuple[int, by
         here = {offset for offset in offsets if base <= offset and (end is None or offset < end)}
         if here:
             try:
-                with path.open("rb") as file:
-                    for block in iter_blocks(file, source=str(path), verify_crc=False):
-                        for index, batch in enumerate(block.batches):
-                            if any(batch["base_offset"] <= offset <= batch["last_offset"] for offset in here):
-                                records = iter_records(block.batch(index), source=str(path))
-                                yield from ((one.offset, one.value) for one in records if one.offset in here)
+                for batch in _batches(path, here):
+                    yield from (
+                        (one.offset, one.value) for one in iter_records(batch, source=str(path)) if one.offset in here
+                    )
             except (CorruptLogError, OSError):
                 continue
+
+
+def _batches(path: Path, offsets: Collection[int]) -> Iterator[Batch]:
+    """Yield the batches of a segment that have one of these offsets. Raises ``CorruptLogError`` and ``OSError``."""
+    if path.stat().st_size < WORTH_COMPILING_BYTES:
+        for batch in iter_batches(path.read_bytes(), source=str(path), verify_crc=False):
+            if any(batch.base_offset <= offset <= batch.last_offset for offset in offsets):
+                yield batch
+        return
+    with path.open("rb") as file:
+        for block in iter_blocks(file, source=str(path), verify_crc=False):
+            for index, rows in enumerate(block.batches):
+                if any(rows["base_offset"] <= offset <= rows["last_offset"] for offset in offsets):
+                    yield block.batch(index)
 
 
 def values_of(rows: Iterable[Row]) -> Values:

@@ -1,0 +1,105 @@
+"""Audits of a cluster whose groups have diverged: brokers of a run that found every payload of groups and was kept."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from test_groups import FOUND
+
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from sandbox import Sandbox
+
+pytestmark = pytest.mark.timeout(900)
+
+OFFSETS = "__consumer_offsets"
+SHOWN = {
+    "group-stuck-lso": ("stuck-lso", "pending in an open transaction on broker 2"),
+    "group-aborted-to-committed": ("aborted-to-committed", "committed offset 60 on broker 2, 10 on brokers 1 and 3"),
+    "group-deleted": (
+        "tombstone-divergence",
+        "committed offset 10 on broker 2, no committed offset on brokers 1 and 3",
+    ),
+}
+"""What each replica gives to the group of a scenario."""
+
+
+class Kept:
+    """A cluster that goes on, and the verdict of its run."""
+
+    def __init__(self, bootstrap: str, verdict: Mapping[str, Any], log_dirs: Mapping[int, Path]) -> None:
+        self.bootstrap, self.log_dirs = bootstrap, log_dirs
+        self.scenarios = {(s["topic"], n): s["scenario"] for s in verdict["scenarios"] for n in s["partitions"]}
+
+    def by_scenario(self, verdict: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
+        """Return the findings of an audit by the scenario that made them."""
+        found: dict[str, list[Mapping[str, Any]]] = {}
+        for one in verdict["findings"]:
+            found.setdefault(self.scenarios[one["topic"], one["partition"]], []).append(one)
+        return found
+
+
+@pytest.fixture(scope="module", params=["kafka-4.4", "kafka-3.9"])
+def kept(make_sandbox: Callable[[str], Sandbox], request: pytest.FixtureRequest) -> Iterator[Kept]:
+    """Make one run for every audit, and remove its cluster."""
+    target, sandbox = request.param, make_sandbox("kept-groups")
+    ran = sandbox.run(target, "--anomaly", "groups", "--keep").end()
+    run = sandbox.latest(target, "groups")
+    try:
+        assert ran.code == EXIT_ANOMALY, ran.output
+        log_dirs = {broker: sandbox.work_root / run.name / f"broker-{broker}" / "data" for broker in (1, 2, 3)}
+        bootstrap = ",".join(re.findall(r"kept: broker \d+ at (\S+)", ran.stderr))
+        yield Kept(bootstrap, json.loads((run / "verdict.json").read_text()), log_dirs)
+    finally:
+        cleaned = sandbox.call("clean", run.name)
+    assert cleaned.code == EXIT_CLEAN, cleaned.output
+    sandbox.wait_until_nothing_is_left()
+
+
+def assert_groups_are_shown(found: Mapping[str, list[Mapping[str, Any]]]) -> None:
+    for scenario, (anomaly, text) in SHOWN.items():
+        named = [one for one in found[scenario] if anomaly in (one["anomaly"], *one["candidates"])]
+        shown = [one["explanation"] for one in named if one.get("record", {}).get("type") == "OffsetCommit"]
+        assert any(text in one for one in shown), (scenario, shown)
+    assert found.keys() <= FOUND.keys()
+    of_groups = [one for group in found.values() for one in group]
+    # A transaction has no key of its own.
+    assert all("key" in one["record"] for one in of_groups if one["key"] is not None)
+    assert not any("\\x00" in one["explanation"] for one in of_groups)
+
+
+def test_a_live_audit_says_what_groups_get_and_who_coordinates_them(kept: Kept, sandbox: Sandbox) -> None:
+    live = sandbox.call("audit", "live", "--bootstrap-server", kept.bootstrap, "--topic", OFFSETS, "--format", "json")
+    assert live.code == EXIT_ANOMALY, live.output
+    found = kept.by_scenario(live.verdict)
+    assert_groups_are_shown(found)
+    assert {one["broker"] for group in found.values() for one in group if one["decided"]} == {2}, live.output
+    records = [one["record"] for group in found.values() for one in group if "record" in one]
+    # At the end of a run broker 1 leads.
+    assert {one["coordinator"]["broker"] for one in records} == {1}
+    assert "wrong" not in {one["coordinator"]["is"] for one in records}
+    assert all(one["coordinator"]["text"].startswith("who coordinates group ") for one in records)
+    sandbox.wait_until_nothing_is_left()
+
+
+def test_an_audit_of_disks_without_a_topic_decides_and_commits_the_right_offset(kept: Kept, sandbox: Sandbox) -> None:
+    brokers = [word for broker, log_dir in kept.log_dirs.items() for word in ("--broker", f"{broker}={log_dir}")]
+    disk = sandbox.call("audit", "disk", *brokers, "--format", "json")
+    assert disk.code == EXIT_ANOMALY, disk.output
+    (note,) = (note for note in disk.verdict["notes"] if note.startswith("every compacted topic is audited, by the m"))
+    assert f" {OFFSETS}" in note
+    found = kept.by_scenario({"findings": [one for one in disk.verdict["findings"] if one["topic"] == OFFSETS]})
+    assert_groups_are_shown(found)
+    (aborted,) = found["group-aborted-to-committed"]
+    assert (aborted["anomaly"], aborted["broker"], aborted["right"]) == ("aborted-to-committed", 2, [1, 3])
+    assert "--reset-offsets --to-offset 10 --execute" in aborted["record"]["commit"]
+    assert "skips offsets 10 to 59" in aborted["record"]["consumers"]
+    assert aborted["record"]["coordinator"]["text"].endswith("at the end of the metadata log: broker 1, right")
+    sandbox.wait_until_nothing_is_left()
