@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from harness.audit.attribution import Disputes
     from harness.audit.knowledge import Place, Row
     from harness.brokers.copies.copies import Copies, ReplicaCopy
-    from harness.brokers.segments.batches import Batch
     from harness.brokers.internal_topics.phrases import Subject
+    from harness.brokers.segments.batches import Batch
 
 Values: TypeAlias = "Mapping[tuple[Place, int, int], bytes | None]"
 """Values by partition, broker and offset of the log."""
