@@ -133,7 +133,9 @@ def _count(number: int, what: str) -> str:
 
 
 def _key(finding: Finding) -> str:
-    key = finding["key"]
+    record, key = finding.get("record", {}), finding["key"]
+    if "key" in record:
+        return str(record["text"])
     if key is None:
         return "a record without a key"
     raw = base64.b64decode(key["base64"]) if "base64" in key else key["text"].encode(errors="surrogatepass")

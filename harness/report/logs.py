@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from harness.brokers.internal_topics.phrases import state, subject
 from harness.brokers.segments.batches import CorruptLogError, iter_batches, iter_records, marker, until_cut
 from harness.escape import shortened
 from harness.run_folder.history import HEADER_TXN, read_lines
@@ -13,7 +14,7 @@ from harness.run_folder.store import AFTER_REJOIN
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from harness.brokers.segments.batches import Batch
+    from harness.brokers.segments.batches import Batch, Record
     from harness.report.story import Story
     from harness.run_folder.store import RunFolder
 
@@ -144,11 +145,19 @@ def _cells(
             for record in iter_records(batch, source=source):
                 transaction = next((shortened(value) for name, value in record.headers if name == HEADER_TXN), None)
                 kind = TOMBSTONE if record.value is None else VALUE
-                cell = Cell(kind, shortened(record.key), shortened(record.value), transaction=transaction, **fields)
+                cell = Cell(kind, *_texts(topic, record), transaction=transaction, **fields)
                 is_background = (record.key or b"").startswith(BACKGROUND)
                 if is_background and producer_id is not None:
                     background.add(producer_id)
                 yield record.offset, cell, is_background
+
+
+def _texts(topic: str, record: Record) -> tuple[str | None, str | None]:
+    """Return key and value; of a topic that brokers or their tools keep, decoded where that is possible."""
+    about = subject(topic, record.key)
+    if about is None or about.key is None:
+        return shortened(record.key), shortened(record.value)
+    return about.text, None if record.value is None else state(topic, about, record.value)
 
 
 def _batches(folder: RunFolder, broker: int, name: str) -> Iterator[tuple[Batch, str]]:

@@ -104,6 +104,15 @@ def test_a_key_is_escaped(key: dict[str, str], text: str) -> None:
     assert text in headline(finding("tombstone-divergence", key=key))
 
 
+def test_a_decoded_record_is_shown_as_such() -> None:
+    one = finding(
+        "tombstone-divergence", key={"text": "\0\1"}, record={"text": "group g, data-0", "key": {"group": "g"}}
+    )
+    assert "still serves deleted group g, data-0 of t-0" in headline(one)
+    undecoded = finding("tombstone-divergence", record={"text": "key K", "note": "unknown"})
+    assert "deleted key K of t-0" in headline(undecoded)
+
+
 def test_the_worst_comes_first() -> None:
     tombstone, hidden = finding("tombstone-divergence"), finding("committed-to-aborted", LATENT)
     assert worst([]) is None

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from literal import History, Txn, commit, delete, put, replica, write_run
 from pages import FINDING, HOSTILE, LONG, MANIFEST, hostile_page, verdict
+from stored_records import offset_key, offset_value
 
+from harness.brokers.segments.batches import Record
 from harness.report.graph import transactions
-from harness.report.logs import Cell, SideBySide, side_by_side
+from harness.report.logs import Cell, SideBySide, _texts, side_by_side
 from harness.report.page import commands, page
 from harness.report.story import Away, Event, read_story
 from harness.report.timeline import _last_change_s, _margins, timeline
@@ -280,3 +283,11 @@ def test_words_and_names_have_their_room() -> None:
     assert at_the_end.right_in > short.right_in + 1
     assert (slanted.top_in > short.top_in, slanted.right_in) == (True, short.right_in)
     assert _margins([], 0.0) == short
+
+
+def test_records_of_groups_are_decoded() -> None:
+    committed = Record(0, 0, offset_key("g", "data", 0), offset_value(60))
+    assert _texts("__consumer_offsets", committed) == ("group g, data-0", "committed offset 60")
+    assert _texts("__consumer_offsets", replace(committed, value=None)) == ("group g, data-0", None)
+    assert _texts("__consumer_offsets", Record(0, 0, b"\0\x63", b"v")) == ("\\x00c", "v")
+    assert _texts("orders", Record(0, 0, b"K", b"v")) == ("K", "v")
