@@ -1,17 +1,16 @@
-"""Keys of committed offsets in ``__consumer_offsets``.
-
-Source: ``OffsetCommitKey.json`` of the group coordinator: i16 version (0 and 1 have the same fields), then group and
-topic as strings with an i16 length, i32 partition.
-"""
+"""Keys of committed offsets in ``__consumer_offsets``, as a coordinator writes them: ``OffsetCommitKey``."""
 
 from __future__ import annotations
 
 import struct
 from typing import Final, NamedTuple
 
+from harness.brokers.internal_topics.coordinator_messages import GROUP_KEYS, KEYS
+from harness.brokers.internal_topics.decode import CONSUMER_OFFSETS, internal_topic
+
 VERSION: Final = 1
-_LENGTH: Final = struct.Struct(">h")
-_PARTITION: Final = struct.Struct(">i")
+_MESSAGE: Final = GROUP_KEYS[VERSION]
+_VERSION: Final = struct.Struct(">h")
 
 
 class OffsetKey(NamedTuple):
@@ -24,25 +23,14 @@ class OffsetKey(NamedTuple):
 
 def encode_offset_key(key: OffsetKey) -> bytes:
     """Return the bytes that a coordinator writes."""
-    texts = (text.encode() for text in (key.group, key.topic))
-    return b"".join(
-        (_LENGTH.pack(VERSION), *(_LENGTH.pack(len(text)) + text for text in texts), _PARTITION.pack(key.partition))
-    )
+    return _VERSION.pack(VERSION) + bytes(KEYS[f"{_MESSAGE}Key"].struct.encode(key._asdict(), version=0))
 
 
 def decode_offset_key(content: bytes) -> OffsetKey | None:
     """Return the key; None for the key of another kind of record."""
+    decoders = internal_topic(CONSUMER_OFFSETS)
     try:
-        (version,) = _LENGTH.unpack_from(content)
-        if version > VERSION:
-            return None
-        at, texts = _LENGTH.size, []
-        for _ in range(2):
-            (length,) = _LENGTH.unpack_from(content, at)
-            at += _LENGTH.size
-            texts.append(content[at : at + length].decode())
-            at += length
-        (partition,) = _PARTITION.unpack_from(content, at)
-    except (struct.error, UnicodeDecodeError):
+        key = None if decoders is None else decoders.key(content)
+    except ValueError:
         return None
-    return OffsetKey(texts[0], texts[1], partition)
+    return OffsetKey(**key.fields) if key is not None and key.type == _MESSAGE else None
