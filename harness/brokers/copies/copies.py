@@ -103,9 +103,9 @@ def find_copies(
         wanted = [copy for copy in found if copy.topic in named.topics]
         if not wanted and topics:
             topics_found = sorted({copy.topic for copy in found})
-            there = f"are {listed(topics_found, _SHOWN)}" if topics_found else "is no partition folder at all"
+            rest = f"are {listed(topics_found, _SHOWN)}" if topics_found else "is no partition folder at all"
             given = ", ".join(map(str, folders))
-            raise UsageError(f"broker {broker} has no replica of {', '.join(topics)} in {given}; there {there}")
+            raise UsageError(f"broker {broker} has no replica of {', '.join(topics)} in {given}; there {rest}")
         replicas += (_with_segments(copy, notes) for copy in wanted)
         states += (_with_segments(copy, notes) for copy in found if copy.topic == TRANSACTION_STATE)
         notes += (
