@@ -8,6 +8,7 @@ from harness.brokers.segments.markers import ABORT, COMMIT, marker_record
 from harness.brokers.segments.records import Record
 from harness.brokers.segments.tombstones import BY_FLAG
 from models.batch import Batch
+from models.groups import DROPS_PENDING, intended
 from models.invariants import Truth, Wrote
 from models.kip87 import flagged
 from models.systems import NOW_MS
@@ -38,15 +39,22 @@ def may_write(clients: Clients, bound: Bound) -> Iterator[tuple[str, Clients, Ba
     for key, deletes in _choices(truth, bound):
         if clients.writes:
             yield _put(clients, key, bound, deletes=deletes, in_txn=False)
-        if clients.transactions and truth.open_txn is None:
+        if clients.transactions and truth.open_txn is None and not (deletes and bound.coordinator):
             yield _put(clients, key, bound, deletes=deletes, in_txn=True)
 
 
 def _choices(truth: Truth, bound: Bound) -> Iterator[tuple[str, bool]]:
     for key in bound.keys:
         yield key, False
-        if any(wrote.key == key for wrote in truth.wrote):
+        if _may_delete(truth, key, bound.coordinator):
             yield key, True
+
+
+def _may_delete(truth: Truth, key: str, coordinator: str) -> bool:
+    """Whether a delete may be written: by a client after a write, by a coordinator only where it has an offset."""
+    if coordinator:
+        return intended(truth).may_delete(key, drops_pending=DROPS_PENDING[coordinator])
+    return any(wrote.key == key for wrote in truth.wrote)
 
 
 def _put(clients: Clients, key: str, bound: Bound, *, deletes: bool, in_txn: bool) -> tuple[str, Clients, Batch]:
