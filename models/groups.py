@@ -11,8 +11,8 @@ the log end, and coordinates the groups of that partition from then on:
 * OffsetFetch with ``require_stable`` answers UNSTABLE_OFFSET_COMMIT for a partition with a pending offset
 
 Source, old coordinator (3.9): ``GroupMetadataManager.doLoadGroupsAndOffsets``, ``getOffsets``, ``GroupMetadata``. New
-coordinator: ``CoordinatorLoaderImpl``, ``GroupCoordinatorShard.replay``, ``OffsetMetadataManager``. Aborted transactions
-are no input: both read the log as it is, and use no ``.txnindex``.
+coordinator: ``CoordinatorLoaderImpl``, ``GroupCoordinatorShard.replay``, ``OffsetMetadataManager``. Both read the log
+up to its end, and use no ``.txnindex``.
 
 A key of the model stands for a group and a partition. The offset that a record commits is the record's own offset in
 the log, so a later commit has a higher offset, as of a consumer that goes on. Not modelled: members of groups, and

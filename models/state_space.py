@@ -55,7 +55,8 @@ class Bound:
 
     ``outage``: LEAVES may go away, once.
     ``tombstones``: how clients delete a key, and which records cleaners treat as tombstones.
-    ``coordinator``: OLD or NEW of `models.groups`, where the log is one of ``__consumer_offsets``; empty for a topic of clients' data.
+    ``coordinator``: OLD or NEW of `models.groups`, where the log is one of ``__consumer_offsets``; else
+    empty.
     """
 
     keys: tuple[str, ...] = ("K",)

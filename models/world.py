@@ -166,7 +166,7 @@ class World:
         )
 
     def may_delete(self, who: str, key: str) -> bool:
-        """Whether a client may delete a key: anyone does, but a group's offset only its coordinator, and only if any."""
+        """Whether a client may delete a key: a group's offset only its coordinator may, and only one that it has."""
         if not self.rules.of_groups:
             return True
         drops_pending = self.rules.version.tombstone_drops_pending
