@@ -39,8 +39,8 @@ def conform(
     """Run the schedules on one cluster; return the outcome of each, and why there are no more, if some are missing.
 
     ``schedules``: how many random ones there are in addition, from a seed; ``group_schedules``: and of groups.
-    ``transactions``: their version. ``folder``: the owner's folder, for `harness clean`. Raises `UsageError` for errors before the first broker
-    starts, `BootError` where none starts.
+    ``transactions``: their version. ``folder``: the owner's folder, for `harness clean`. Raises `UsageError` for errors
+    before the first broker starts, `BootError` where none starts.
     """
     target = _target(name, transactions)
     rules = rules_of(target.version)

@@ -18,11 +18,31 @@ from harness.brokers.segments.txnindex import encode_txnindex
 from harness.conformance import topic
 from harness.conformance.brokers import Brokers
 from harness.conformance.cli import conform as command
-from harness.conformance.conform import groups, outcomes_json
+from harness.conformance.conform import all_schedules, outcomes_json
 from harness.conformance.lockstep import Outcome, go
-from harness.conformance.picture import Entry, Picture, ProducerState, StoredBatch, differences, of_replica, shown
+from harness.conformance.picture import (
+    UNSTABLE,
+    Entry,
+    FetchedOffset,
+    Picture,
+    ProducerState,
+    StoredBatch,
+    differences,
+    of_replica,
+    shown,
+)
 from harness.conformance.replicas import CLEANED, read_folder
-from harness.conformance.schedules import CLUSTER_WIDE, FILLER, PUT, WAYS, Schedule, at_random, clean, written
+from harness.conformance.schedules import (
+    CLUSTER_WIDE,
+    FILLER,
+    GROUP_WAYS,
+    PUT,
+    WAYS,
+    Schedule,
+    at_random,
+    clean,
+    written,
+)
 from harness.conformance.simulated import Simulated
 from harness.errors import UsageError
 from harness.judge.verdict import ANOMALY
@@ -190,6 +210,7 @@ OTHERS: dict[str, Any] = {
     "cleaned_to": None,
     "epochs": ((0, 5),),
     "snapshots": (),
+    "offsets": (FetchedOffset("K", UNSTABLE, "1"),),
 }
 
 
@@ -327,13 +348,13 @@ def calls_of(partition: topic.Topic, producer: str) -> Any:
 
 @pytest.mark.parametrize("step", TAKEN)
 def test_what_a_producer_is_asked_for(step: str, on_brokers: Brokers) -> None:
-    partition = topic.Topic(on_brokers, Schedule("t", ()))
+    partition = topic.Topic(on_brokers, Schedule("t", ()), ("t", 0))
     partition.take(step)
     assert calls_of(partition, step[0]) == [TAKEN[step]]
 
 
 def test_a_lone_marker_is_of_a_transaction_that_registered_the_partition(on_brokers: Brokers) -> None:
-    partition = topic.Topic(on_brokers, Schedule("t", ()))
+    partition = topic.Topic(on_brokers, Schedule("t", ()), ("t", 0))
     partition.take("t aborts, having written nothing here")
     assert calls_of(partition, "t") == [("register",), ("end", ABORT)]
 
@@ -343,9 +364,9 @@ def test_brokers_know_every_step_of_schedules(on_brokers: Brokers) -> None:
     for step in {step for one in schedules for step in one.steps}:
         if CLUSTER_WIDE.fullmatch(step):
             with on_brokers.during(step), pytest.raises(ValueError, match="is no step of a partition"):
-                topic.Topic(on_brokers, Schedule("t", ())).take(step)
+                topic.Topic(on_brokers, Schedule("t", ()), ("t", 0)).take(step)
         else:
-            topic.Topic(on_brokers, Schedule("t", ())).take(step)
+            topic.Topic(on_brokers, Schedule("t", ()), ("t", 0)).take(step)
     with pytest.raises(ValueError, match="is no step of a cluster"), on_brokers.during("rest"):
         pass
 
@@ -379,8 +400,11 @@ def test_what_is_wrong_before_a_broker_starts(arguments: list[str], says: str) -
 
 
 def test_groups_of_schedules() -> None:
-    sizes = [len(group) for group in groups(45, 0, 1, OLD)]
-    assert sizes == [len(WAYS), 20, 20, 5]
+    lists = list(all_schedules(45, 21, 0, 1, OLD))
+    assert [len(some) for some in lists] == [len(WAYS), 20, 20, 5, len(GROUP_WAYS), 20, 1]
+    assert [some[0].of_group for some in lists] == [False] * 4 + [True] * 3
+    names = [one.name for some in lists[:2] + lists[4:6] for one in some]
+    assert len(set(names)) == len(names)
 
 
 def test_what_is_reported_as_json() -> None:

@@ -1,4 +1,4 @@
-"""What a group coordinator answers from a log, on literal logs, and what goes wrong for groups on a diverged replica."""
+"""What a group coordinator answers from literal logs, and what goes wrong for groups on a diverged replica."""
 
 from __future__ import annotations
 
