@@ -156,6 +156,8 @@ class World:
 
     def consequences(self) -> list[tuple[int, str]]:
         """Return what goes wrong for groups where the broker of a replica in sync coordinates them: as `violations`."""
+        if not self.rules.of_groups:
+            return []
         drops_pending = self.rules.version.tombstone_drops_pending
         return sorted(
             {

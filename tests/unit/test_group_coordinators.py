@@ -167,7 +167,7 @@ def test_the_next_abort_ends_the_freeze_and_the_next_commit_brings_back(coordina
 
 def test_deleting_the_offset_ends_the_freeze_of_the_new_coordinator_only() -> None:
     frozen = f"p puts K; t puts K; 2 leaves; t aborts; {GONE}; 2 returns; p deletes K; 2 leads"
-    assert cluster(frozen, OLD).consequences() == [(2, FROZEN)]
+    assert cluster(frozen, OLD).consequences() == [(2, FROZEN + AT_RELOAD)]
     assert cluster(frozen, NEW).consequences() == []
 
 
