@@ -241,7 +241,9 @@ def running(ready: Ready, workspace: Workspace, logs: Path, clock: Clock, groups
 
     ``groups``: see `Brokers`.
     """
-    spec = ClusterSpec(workspace.run_id, workspace.path, logs, BROKER_SETTINGS, BROKERS)
+    # Coordinators count the partitions once, as they start (``partitionFor``).
+    settings = {**BROKER_SETTINGS, "offsets.topic.num.partitions": str(max(groups, 1))}
+    spec = ClusterSpec(workspace.run_id, workspace.path, logs, settings, BROKERS)
     runtime = ready.make(spec)
     try:
         runtime.start_cluster()

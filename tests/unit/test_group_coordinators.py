@@ -182,6 +182,20 @@ def test_the_old_coordinator_brings_back_what_was_deleted_while_pending_at_each_
     assert cluster("p puts K; t puts K; p deletes K; t commits", NEW).consequences() == []
 
 
+def test_the_old_coordinator_freezes_for_an_offset_that_was_deleted() -> None:
+    """Broker 3 has not removed the pending offset yet, and has the COMMIT: there the deleted offset is back."""
+    way = f"p puts K; t puts K; p deletes K; 2 leaves; t commits; {GONE}; 2 returns"
+    assert cluster(way, OLD).consequences() == [(2, FROZEN + AT_RELOAD), (3, DELETED_BACK + AT_RELOAD)]
+    assert cluster(way, NEW).consequences() == []
+
+
+def test_an_offset_that_an_open_transaction_commits_is_not_judged_yet() -> None:
+    back = f"{WAYS[DELETED_BACK]}; t puts K"
+    assert cluster(back).consequences() == []
+    assert cluster(f"{back}; t aborts").consequences() == [(2, DELETED_BACK)]
+    assert cluster(f"{back}; t commits").consequences() == []
+
+
 @pytest.mark.parametrize(
     ("truth", "names"),
     [
