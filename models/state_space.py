@@ -28,6 +28,7 @@ from models.coordination import Pair
 from models.exhaustive import Numbered
 from models.groups import DROPS_PENDING, consequences
 from models.invariants import Truth, violations
+from models.members import NOT_LOADED, load_failure
 from models.replica import Replica
 from models.replication import Replication
 from models.systems import KAFKA, NOW_MS, RETENTION_MS, own_offsets
@@ -56,7 +57,8 @@ class Bound:
     ``outage``: LEAVES may go away, once.
     ``tombstones``: how clients delete a key, and which records cleaners treat as tombstones.
     ``coordinator``: OLD or NEW of `models.groups`, where the log is one of ``__consumer_offsets``; else
-    empty.
+    empty. ``script``: what happens to one of its groups in this order, by its name in `models.members.SCRIPTS`; nothing
+    else is written then, and ``writes`` is its length.
     """
 
     keys: tuple[str, ...] = ("K",)
@@ -67,6 +69,7 @@ class Bound:
     epoch_bump: bool = False
     tombstones: Tombstones = BY_NULL
     coordinator: str = ""
+    script: str = ""
 
 
 class State(NamedTuple):
@@ -327,6 +330,8 @@ class StateSpace:
     def _wrong(self, number: int, clients: int) -> tuple[str, ...]:
         """Return the violations of a replica in sync."""
         replica, truth, coordinator = self.replicas[number], self.clients[clients].truth, self.bound.coordinator
+        if self.bound.script:
+            return (NOT_LOADED,) if load_failure(replica) else ()
         if coordinator:
             return tuple(consequences(replica, truth, drops_pending=DROPS_PENDING[coordinator]))
         return tuple(violations(replica, truth))

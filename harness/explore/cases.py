@@ -19,6 +19,7 @@ from models.cloud_topics.rules import RULES as CLOUD_RULES
 from models.cloud_topics.world import Case as CloudCase
 from models.exhaustive import explore
 from models.groups import DROPS_PENDING, NEW, OLD
+from models.members import SCRIPTS
 from models.state_space import ADD, LEADER, REMOVE, Bound, StateSpace
 from models.systems import KAFKA, redpanda_without
 
@@ -57,6 +58,8 @@ class Case:
     def title(self) -> str:
         """A description of the possible steps."""
         bound = self.bound
+        if bound.script:
+            return f"{bound.coordinator} coordinator, {bound.script}, change: {bound.change}"
         parts = [
             *([f"{bound.coordinator} coordinator"] if bound.coordinator else []),
             f"{len(bound.keys)} key{'s' * (len(bound.keys) > 1)}",
@@ -130,6 +133,10 @@ _GROUPS_ALONE: Final = (
     Bound(keys=_TWO_KEYS, writes=0, transactions=2, change=LEADER, coordinator=NEW, epoch_bump=True),
     Bound(writes=1, transactions=1, change=ADD, coordinator=NEW),
     Bound(writes=1, transactions=1, change=REMOVE, coordinator=NEW),
+    *(
+        Bound(keys=(), writes=len(script), transactions=0, change=LEADER, coordinator=NEW, script=name)
+        for name, script in SCRIPTS.items()
+    ),
 )
 """Cases of consumer groups; without a delete, both coordinators answer alike."""
 

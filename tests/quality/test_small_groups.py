@@ -11,6 +11,7 @@ import pytest
 from models.exhaustive import Explored, explore
 from models.groups import AT_RELOAD, BEGINS_AT_ABORTED, DELETED_BACK, FROZEN, NEW, OLD, SKIPS, consequences
 from models.invariants import violations
+from models.members import NOT_LOADED, SCRIPTS
 from models.state_space import ADD, LEADER, NO_CHANGE, REMOVE, Bound, StateSpace
 
 if TYPE_CHECKING:
@@ -108,6 +109,32 @@ def test_leaving_cleaners_alone_leaves_nothing_out(bound: Bound) -> None:
     assert {name: len(way) for name, way in ways(fewer).items()} == {
         name: len(way) for name, way in ways(all_of_them).items()
     }
+
+
+LOADS = {
+    "a member leaves, and its group is deleted": (
+        820,
+        "m joins; 2 leaves; m leaves; 1 cleans; g is deleted; time passes; 1 cleans; 2 returns",
+    ),
+    "a classic group is upgraded": (
+        371,
+        "m joins classically; m leaves; 2 leaves; m joins; 1 cleans; time passes; 1 cleans; 2 returns",
+    ),
+    "a classic group is deleted, and is one of the consumer protocol later": (
+        588,
+        "m joins classically; 2 leaves; g is deleted; m joins; 1 cleans; time passes; 1 cleans; 2 returns",
+    ),
+}
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_coordinator_that_missed_tombstones_of_groups_may_not_load_at_all(script: str) -> None:
+    bound = Bound(keys=(), writes=len(SCRIPTS[script]), transactions=0, coordinator=NEW, script=script)
+    found = walked(bound)
+    states, way = LOADS[script]
+    assert (found.states, ways(found)) == (states, {NOT_LOADED: way})
+    assert ways(walked(replace(bound, outage=False))) == {}
+    assert ways(walked(bound, coordinated=True)) == {}
 
 
 @pytest.mark.parametrize("change", [NO_CHANGE, LEADER, ADD, REMOVE])

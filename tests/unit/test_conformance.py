@@ -513,9 +513,9 @@ def test_a_record_of_a_group_is_written_by_its_coordinator(
     identity: Identity, record: tuple[bytes, bytes | None], name: str
 ) -> None:
     request, _ = OffsetRequests("g").write(identity, [record], 0)
-    (topic,) = request.topics  # type: ignore[attr-defined]
+    (topic,) = request.topics
     (partition,) = topic.partitions
-    assert (type(request).__name__.split("_")[0], request.group_id, topic.name) == (name, "g", "K")  # type: ignore[attr-defined]
+    assert (type(request).__name__.split("_")[0], request.group_id, topic.name) == (name, "g", "K")
     assert record[1] is None or partition.committed_offset == 7
 
 

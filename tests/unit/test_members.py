@@ -1,0 +1,69 @@
+"""Records of groups of the consumer protocol: what a coordinator loads, and what it fails at."""
+
+from __future__ import annotations
+
+import pytest
+
+from models.members import (
+    ASSIGNMENT,
+    CLASSIC,
+    DELETED,
+    GROUP,
+    JOINS,
+    LEAVES,
+    MEMBER,
+    SCRIPTS,
+    TARGET,
+    TARGET_OF_MEMBER,
+    Group,
+    Loaded,
+    LoadFailedError,
+    load,
+)
+
+
+def loaded(*keys: str) -> Loaded:
+    return load((key.removeprefix("-"), key.startswith("-")) for key in keys)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_what_happens_to_a_group_can_be_loaded_whole(script: str) -> None:
+    loaded(*(key for _, keys in SCRIPTS[script] for key in keys))
+
+
+@pytest.mark.parametrize(
+    ("keys", "result"),
+    [
+        ((), Loaded()),
+        (JOINS, Loaded(group=Group(has_left=False, has_target=True, has_target_epoch=True))),
+        ((*JOINS, *LEAVES), Loaded(group=Group(has_target_epoch=True))),
+        ((*JOINS, *LEAVES, *DELETED), Loaded()),
+        (LEAVES, Loaded(group=Group())),
+        ((f"-{MEMBER}", f"-{ASSIGNMENT}", f"-{GROUP}", f"-{TARGET}"), Loaded()),
+        ((CLASSIC,), Loaded(is_classic=True)),
+        ((*JOINS, CLASSIC), Loaded(is_classic=True)),
+        ((CLASSIC, f"-{CLASSIC}", *JOINS), loaded(*JOINS)),
+        ((MEMBER,), Loaded(group=Group(has_left=False))),
+    ],
+)
+def test_what_is_loaded(keys: tuple[str, ...], result: Loaded) -> None:
+    assert loaded(*keys) == result
+
+
+@pytest.mark.parametrize(
+    ("keys", "why"),
+    [
+        ((CLASSIC, *JOINS), "the group is not a consumer group"),
+        ((CLASSIC, f"-{GROUP}"), "the group is not a consumer group"),
+        ((*JOINS, f"-{MEMBER}"), "a member is deleted that has an assignment"),
+        ((*JOINS, f"-{ASSIGNMENT}", f"-{MEMBER}"), "a member is deleted that has an assignment"),
+        ((*JOINS, f"-{TARGET}"), "a target assignment is deleted that has members"),
+        ((*JOINS, f"-{GROUP}"), "a group is deleted that has members"),
+        ((MEMBER, GROUP, f"-{GROUP}"), "a group is deleted that has members"),
+        ((GROUP, TARGET_OF_MEMBER, f"-{GROUP}"), "a group is deleted that has members"),
+        ((GROUP, TARGET, f"-{GROUP}"), "a group is deleted that has members"),
+    ],
+)
+def test_what_cannot_be_loaded(keys: tuple[str, ...], why: str) -> None:
+    with pytest.raises(LoadFailedError, match=why):
+        loaded(*keys)
