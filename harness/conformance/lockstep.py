@@ -98,8 +98,6 @@ def go(
                     on_outcome(Outcome(one, agreed, disagreed))
                     del active[one.name]
             agreed = number
-            if not active:
-                break
     finally:
         for one in schedules:
             if one.name in active:

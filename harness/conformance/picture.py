@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from models.replica import Producer, Replica
 
 NO_PRODUCER: Final = ""
+NO_SEQUENCE: Final = -1
+"""Of a batch without a producer; coordinators write 0 there, and nobody reads it."""
 DATA, EMPTIED = "data", "emptied"
 """Kinds of batches in addition to COMMIT and ABORT: data, with or without records, and an emptied marker."""
 
@@ -163,7 +165,7 @@ def stored_batch(batch: segments.Batch, named: Named) -> StoredBatch:
         leader_epoch=batch.leader_epoch,
         producer=name_of(batch.producer_id, named),
         producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
+        base_sequence=batch.base_sequence if batch.producer_id >= 0 else NO_SEQUENCE,
         transactional=batch.is_transactional,
         has_horizon=batch.delete_horizon_ms is not None,
     )
