@@ -17,12 +17,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from models.invariants import Truth
     from models.replica import Replica
 
 NOT_LOADED: Final = "coordinator-not-loaded"
 """The coordinator fails to load the partition: none of its groups can fetch or commit offsets, join or continue."""
+
+MEMBER_BACK: Final = "member-back"
+"""A member that has left is there again, and keeps its partitions until its session times out."""
+GROUP_BACK: Final = "deleted-group-back"
+"""A group that was deleted is there again."""
 
 CLASSIC: Final = "classic-group"
 """``GroupMetadata``: a classic group and its members."""
@@ -31,7 +37,7 @@ GROUP, TARGET, TARGET_OF_MEMBER, MEMBER, ASSIGNMENT = "group", "target", "target
 ``…CurrentMemberAssignment``: keys of the records of a group of the consumer protocol."""
 
 JOINS: Final = (MEMBER, GROUP, TARGET_OF_MEMBER, TARGET, ASSIGNMENT)
-LEAVES: Final = (f"-{ASSIGNMENT}", f"-{TARGET_OF_MEMBER}", f"-{MEMBER}", GROUP)
+LEAVES: Final = (f"-{ASSIGNMENT}", f"-{TARGET_OF_MEMBER}", f"-{MEMBER}", GROUP, TARGET)
 DELETED: Final = (f"-{TARGET}", f"-{GROUP}")
 SCRIPTS: Final[Mapping[str, Sequence[tuple[str, Sequence[str]]]]] = {
     "a member leaves, and its group is deleted": (
@@ -76,6 +82,16 @@ class Loaded:
 
     is_classic: bool = False
     group: Group | None = None
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a group."""
+        return self.is_classic or self.group is not None
+
+    @property
+    def has_member(self) -> bool:
+        """Whether the group of the consumer protocol has its member."""
+        return self.group is not None and self.group.has_left is not None
 
     def apply(self, key: str, *, deletes: bool) -> None:
         """Replay a record. Raises `LoadFailedError`."""
@@ -129,16 +145,28 @@ def load(records: Iterable[tuple[str, bool]]) -> Loaded:
     return loaded
 
 
-def load_failure(replica: Replica) -> str | None:
-    """Return why the broker of this replica cannot load it; None if it can."""
-    records = (
+def load_replica(replica: Replica) -> Loaded:
+    """Return the group as the broker of this replica loads it. Raises `LoadFailedError`."""
+    return load(
         ((one.key or b"").decode(), one.value is None)
         for batch in replica.batches()
         if not batch.control
         for one in batch.records
     )
+
+
+def group_consequences(replica: Replica, truth: Truth) -> Iterator[str]:
+    """Yield the names of what goes wrong for the group if the broker of this replica coordinates it from now on.
+
+    The replica has caught up.
+    """
+    right = load((one.key, one.deletes) for one in truth.wrote)
     try:
-        load(records)
-    except LoadFailedError as error:
-        return str(error)
-    return None
+        here = load_replica(replica)
+    except LoadFailedError:
+        yield NOT_LOADED
+        return
+    if here.has_member and not right.has_member:
+        yield MEMBER_BACK
+    if here.exists and not right.exists:
+        yield GROUP_BACK

@@ -28,7 +28,7 @@ from models.coordination import Pair
 from models.exhaustive import Numbered
 from models.groups import DROPS_PENDING, consequences
 from models.invariants import Truth, violations
-from models.members import NOT_LOADED, load_failure
+from models.members import group_consequences
 from models.replica import Replica
 from models.replication import Replication
 from models.systems import KAFKA, NOW_MS, RETENTION_MS, own_offsets
@@ -331,7 +331,7 @@ class StateSpace:
         """Return the violations of a replica in sync."""
         replica, truth, coordinator = self.replicas[number], self.clients[clients].truth, self.bound.coordinator
         if self.bound.script:
-            return (NOT_LOADED,) if load_failure(replica) else ()
+            return tuple(group_consequences(replica, truth))
         if coordinator:
             return tuple(consequences(replica, truth, drops_pending=DROPS_PENDING[coordinator]))
         return tuple(violations(replica, truth))

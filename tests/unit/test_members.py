@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import pytest
 
+from harness.brokers.segments.records import Record
+from models.batch import Batch
+from models.invariants import Truth, Wrote
 from models.members import (
     ASSIGNMENT,
     CLASSIC,
     DELETED,
     GROUP,
+    GROUP_BACK,
     JOINS,
     LEAVES,
     MEMBER,
+    MEMBER_BACK,
+    NOT_LOADED,
     SCRIPTS,
     TARGET,
     TARGET_OF_MEMBER,
     Group,
     Loaded,
     LoadFailedError,
+    group_consequences,
     load,
 )
+from models.replica import Replica
 
 
 def loaded(*keys: str) -> Loaded:
@@ -48,6 +56,30 @@ def test_what_happens_to_a_group_can_be_loaded_whole(script: str) -> None:
 )
 def test_what_is_loaded(keys: tuple[str, ...], result: Loaded) -> None:
     assert loaded(*keys) == result
+
+
+@pytest.mark.parametrize(
+    ("written", "kept", "names"),
+    [
+        ((*JOINS, *LEAVES), JOINS, [MEMBER_BACK]),
+        ((*JOINS, *LEAVES), (GROUP, TARGET), []),
+        ((*JOINS, *LEAVES, *DELETED), JOINS, [MEMBER_BACK, GROUP_BACK]),
+        ((*JOINS, *LEAVES, *DELETED), (*JOINS, *DELETED), [NOT_LOADED]),
+        ((*JOINS, *LEAVES, *DELETED), (), []),
+        ((CLASSIC, f"-{CLASSIC}"), (CLASSIC,), [GROUP_BACK]),
+        ((CLASSIC, f"-{CLASSIC}", *JOINS), (CLASSIC, *JOINS), [NOT_LOADED]),
+    ],
+)
+def test_what_goes_wrong_on_a_replica(written: tuple[str, ...], kept: tuple[str, ...], names: list[str]) -> None:
+    truth = Truth(tuple(Wrote(n, key.removeprefix("-"), key.startswith("-")) for n, key in enumerate(written)))
+    replica = Replica(1)
+    records = tuple(
+        Record(n, 0, key.removeprefix("-").encode(), None if key.startswith("-") else b"v")
+        for n, key in enumerate(kept)
+    )
+    if records:
+        replica.append(Batch(0, len(records) - 1, records, 0))
+    assert list(group_consequences(replica, truth)) == names
 
 
 @pytest.mark.parametrize(
