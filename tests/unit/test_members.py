@@ -46,7 +46,7 @@ def test_what_happens_to_a_group_can_be_loaded_whole(script: str) -> None:
         (JOINS, Loaded(group=Group(has_left=False, has_target=True, has_target_epoch=True))),
         ((*JOINS, *LEAVES), Loaded(group=Group(has_target_epoch=True))),
         ((*JOINS, *LEAVES, *DELETED), Loaded()),
-        (LEAVES, Loaded(group=Group())),
+        (LEAVES, Loaded(group=Group(has_target_epoch=True))),
         ((f"-{MEMBER}", f"-{ASSIGNMENT}", f"-{GROUP}", f"-{TARGET}"), Loaded()),
         ((CLASSIC,), Loaded(is_classic=True)),
         ((*JOINS, CLASSIC), Loaded(is_classic=True)),
