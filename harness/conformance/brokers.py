@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Final
 
 from harness.brokers.protocol.admin import Admin
 from harness.brokers.protocol.wire import Connection
-from harness.conformance.offsets import CONSUMER_OFFSETS, fetch_offsets
+from harness.conformance.offsets import fetch_offsets
 from harness.conformance.replicas import read_replicas
 from harness.conformance.schedules import STAYING
 from harness.conformance.simulated import ALL_KEYS
 from harness.conformance.topic import Topic
 from harness.errors import HarnessError
 from harness.plan.groups import group_in
+from harness.plan.scenario import CONSUMER_OFFSETS
 from harness.plan.timers import DAY_MS
 from harness.runtimes.base import ClusterSpec, live_addresses, live_brokers
 from harness.systems import find_system

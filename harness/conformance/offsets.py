@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from harness.brokers.protocol.replica import Caller
     from harness.conformance.producer import Identity, RequestAndCodes
 
-CONSUMER_OFFSETS: Final = "__consumer_offsets"
 NO_GENERATION, NO_MEMBER, NO_EPOCH, NONE = -1, "", -1, -1
 TXN_COMMIT: Final = {1: 3, 2: 5}
 """Request versions by which a broker knows the transaction version of a client (KIP-890)."""
