@@ -29,6 +29,8 @@ FILLER: Final = f"{PLAIN} writes {FILLER_KEY}"
 """Rolls a segment: earlier batches can then be cleaned, and the log has dirty records."""
 DELETED, KEPT, EVERYONE, EXPIRED, JOINED = 0.3, 0.3, 0.6, 0.6, 0.2
 """How often a record is a tombstone, a pass keeps what ages, all brokers clean, producers expire, a replica joins."""
+OFFSET_WRITERS: Final = ((PLAIN, 4), (TRANSACTIONAL, 4), (SECOND, 2))
+"""Who commits offsets, and how often."""
 PUT, DELETE, BEGIN, BEGIN_DELETE = (f"{who} writes {key}" for who in (PLAIN, TRANSACTIONAL) for key in ("K", "-K"))
 GOOD: Final = f"{TRANSACTIONAL} writes {LATE_KEY}"
 COMMITS, ABORTS = (f"{TRANSACTIONAL} {verb}" for verb in OUTCOMES)
@@ -170,9 +172,6 @@ def _local_of_group(random: Random, model: Simulated, *, may_lead: bool, is_away
         (2, lambda: f"{PLAIN} writes -{random.choice(deletable)}", bool(deletable)),
     ]
     return _chosen(random, model, writes, [], may_lead=may_lead)
-
-
-OFFSET_WRITERS: Final = ((PLAIN, 4), (TRANSACTIONAL, 4), (SECOND, 2))
 
 
 def _chosen(random: Random, model: Simulated, writes: list[Choice], others: list[Choice], *, may_lead: bool) -> str:
