@@ -14,13 +14,21 @@ class VersionRules:
     ``stable_at_batch``: a transaction that is open from before the log start holds the last stable offset at the first
     offset of the batch there, which may be less than the log start (``LogSegment.read``, from 4.0 on); else at the log
     start itself.
+    ``tombstone_drops_pending``: where a group coordinator loads its log, a tombstone drops the pending offsets of its
+    key, too (``OffsetMetadataManager``, the new coordinator, from 4.0 on); else only the committed offset
+    (``GroupMetadataManager``, the old coordinator, which 3.9 uses unless told otherwise).
     """
 
     last_of_pass_stays: bool = True
     stable_at_batch: bool = False
+    tombstone_drops_pending: bool = False
 
 
 def rules_of(version: str) -> VersionRules:
     """Return the rules of a version such as 4.4.0. Raises ValueError for a string that is no version."""
     major, minor = (int(part) for part in version.split(".")[:2])
-    return VersionRules(last_of_pass_stays=(major, minor) < (4, 4), stable_at_batch=(major, minor) >= (4, 0))
+    return VersionRules(
+        last_of_pass_stays=(major, minor) < (4, 4),
+        stable_at_batch=(major, minor) >= (4, 0),
+        tombstone_drops_pending=(major, minor) >= (4, 0),
+    )

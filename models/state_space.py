@@ -6,6 +6,8 @@ These steps may happen in any order, as often as the bound allows:
 * one follower goes away and comes back
 * one change: another replica in sync leads, a replica is added, or a follower is removed
 * any replica that is up runs a pass of its cleaner; time passes for longer than every retention
+* where the log is one of ``__consumer_offsets``, keys are partitions of a group, and the group coordinator deletes
+  (`models.groups`): what is wrong then is what the group sees of a replica
 * with coordination: replicas report, and messages of replicas and the leader arrive, in any order, or never
 
 Replicas in sync copy at once, so that only a replica that is away or joining is behind, and a leader never loses
@@ -24,7 +26,9 @@ from models import coordination
 from models.cleaner import UNBOUNDED, Cleaning
 from models.coordination import Pair
 from models.exhaustive import Numbered
+from models.groups import DROPS_PENDING, consequences
 from models.invariants import Truth, violations
+from models.members import group_consequences
 from models.replica import Replica
 from models.replication import Replication
 from models.systems import KAFKA, NOW_MS, RETENTION_MS, own_offsets
@@ -52,6 +56,9 @@ class Bound:
 
     ``outage``: LEAVES may go away, once.
     ``tombstones``: how clients delete a key, and which records cleaners treat as tombstones.
+    ``coordinator``: OLD or NEW of `models.groups`, where the log is one of ``__consumer_offsets``; else
+    empty. ``script``: what happens to one of its groups in this order, by its name in `models.members.SCRIPTS`; nothing
+    else is written then, and ``writes`` is its length.
     """
 
     keys: tuple[str, ...] = ("K",)
@@ -61,6 +68,8 @@ class Bound:
     outage: bool = True
     epoch_bump: bool = False
     tombstones: Tombstones = BY_NULL
+    coordinator: str = ""
+    script: str = ""
 
 
 class State(NamedTuple):
@@ -320,7 +329,12 @@ class StateSpace:
 
     def _wrong(self, number: int, clients: int) -> tuple[str, ...]:
         """Return the violations of a replica in sync."""
-        return tuple(violations(self.replicas[number], self.clients[clients].truth))
+        replica, truth, coordinator = self.replicas[number], self.clients[clients].truth, self.bound.coordinator
+        if self.bound.script:
+            return tuple(group_consequences(replica, truth))
+        if coordinator:
+            return tuple(consequences(replica, truth, drops_pending=DROPS_PENDING[coordinator]))
+        return tuple(violations(replica, truth))
 
 
 def _up_to_last(offsets: list[int], end: int) -> int:

@@ -13,6 +13,8 @@ The steps are short sentences, so that they can be stored, read and left out one
 * ``1 cleans``: a pass that changes something; ``1, 3 clean``: a pass of each, if anything is dirty; ``1, 3 clean and
   keep``: batches that get their delete horizon are kept until time passes
 * ``an hour passes``, ``time passes`` (a day and an hour: longer than every default timer), ``rest`` (nothing happens)
+* where the log is one of ``__consumer_offsets`` (`models.groups`), records are committed offsets: ``p deletes K`` and
+  ``p writes -K`` are the coordinator's, of an offset that it has
 * with coordination: ``3 reports``, ``message 2 arrives``, ``message 2 is lost``, ``messages arrive``
 
 A step that is impossible in the current state is skipped, so that a schedule without some of its steps is a schedule,
@@ -119,7 +121,9 @@ def _put(world: World, who: str, what: str) -> Done | None:
     return _write(world, who, (f"-{key}" if deletes else key,))
 
 
-def _write(world: World, who: str, records: Iterable[str]) -> Done:
+def _write(world: World, who: str, records: Sequence[str]) -> Done | None:
+    if not all(world.may_delete(who, one[1:]) for one in records if one[0] == "-"):
+        return None
     client, base = world.clients.get(who), world.replication.leader.log_end
     if client is not None and client.transactional and client.open is None:
         client.begun += 1
@@ -136,7 +140,8 @@ def _write(world: World, who: str, records: Iterable[str]) -> Done:
         key = (one.key or b"").decode()
         world.wrote.append(Wrote(one.offset, key, one.value is None, txn.number if txn else None, producer_id))
     batch = _batch(world, made, client)
-    if client:
+    if client and not world.rules.of_groups:
+        # Coordinators write each batch with sequence number 0 (``GroupMetadataManager``, ``CoordinatorRuntime``).
         client.sequence += len(made)
     world.append(batch)
     return Done(batch, txn)
@@ -262,6 +267,8 @@ def _lead(world: World, broker: int, _: str) -> Done | None:
     world.coordinate(coordination.elect, broker, world.own(broker))
     world.replication.elect(broker)
     world.replication.fetch_all()
+    if world.rules.of_groups:
+        world.load_groups()
     return NOTHING_WRITTEN
 
 

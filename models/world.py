@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from harness.brokers.segments.markers import ABORT, COMMIT
 from models.cleaner import Cleaning
 from models.coordination import Report
+from models.groups import Offsets, consequences, entries_of, load
 from models.invariants import Truth, Txn, Wrote, hidden_by_txnindex, violations, wrong_final_states
 from models.rules import VersionRules
 from models.systems import KAFKA, own_offsets, redpanda_without
@@ -48,7 +49,8 @@ class Rules:
     """The rules of a schedule. ``epoch_bump``: transactions of version 2 (KIP-890).
 
     ``without``: rules of `models.coordination.RULES` that are left out, and of `models.redpanda.RULES` for brokers of
-    ``redpanda``. ``version``: of Kafka.
+    ``redpanda``. ``version``: of Kafka. ``of_groups``: the log is a partition of ``__consumer_offsets``
+    (`models.groups`): a key is a group's partition, and a delete is its coordinator's.
     """
 
     epoch_bump: bool = False
@@ -56,6 +58,7 @@ class Rules:
     without: frozenset[str] = frozenset()
     redpanda: bool = False
     version: VersionRules = field(default_factory=VersionRules)
+    of_groups: bool = False
 
     @property
     def system(self) -> System:
@@ -107,7 +110,8 @@ NOTHING_WRITTEN: Final = Done()
 class World:
     """The cluster, and the truth about it. ``down``: brokers that neither copy nor clean nor answer.
 
-    ``outage``: how a broker came to be behind, once; empty before.
+    ``outage``: how a broker came to be behind, once; empty before. ``coordinator``: what the leader keeps of groups
+    (`Rules.of_groups`): what it has loaded when it was elected, and all later entries.
     """
 
     rules: Rules
@@ -120,6 +124,7 @@ class World:
     txns: list[Txn] = field(default_factory=list)
     down: set[int] = field(default_factory=set)
     outage: str = ""
+    coordinator: Offsets = field(default_factory=Offsets)
 
     @property
     def replicas(self) -> dict[int, Replica]:
@@ -149,6 +154,31 @@ class World:
             }
         )
 
+    def consequences(self) -> list[tuple[int, str]]:
+        """Return what goes wrong for groups where the broker of a replica in sync coordinates them: as `violations`."""
+        if not self.rules.of_groups:
+            return []
+        drops_pending = self.rules.version.tombstone_drops_pending
+        return sorted(
+            {
+                (broker, name)
+                for broker in self.replication.in_sync
+                for name in consequences(self.replicas[broker], self.truth, drops_pending=drops_pending)
+            }
+        )
+
+    def may_delete(self, who: str, key: str) -> bool:
+        """Whether a client may delete a key: a group's offset only its coordinator may, and only one that it has."""
+        if not self.rules.of_groups:
+            return True
+        drops_pending = self.rules.version.tombstone_drops_pending
+        return who == PLAIN and self.coordinator.may_delete(key, drops_pending=drops_pending)
+
+    def load_groups(self) -> None:
+        """Have the leader's broker load the groups of its log (``GroupCoordinator.onElection``)."""
+        drops_pending = self.rules.version.tombstone_drops_pending
+        self.coordinator = load(self.replication.leader, drops_pending=drops_pending)
+
     def own(self, broker: int) -> Pair:
         """Return a replica's MCCO and MXFO."""
         return own_offsets(self.rules.system, self.replicas[broker], self.rules.without)
@@ -162,6 +192,8 @@ class World:
         """Append a batch, which all replicas in sync copy at once."""
         self.replication.append(batch)
         self.replication.fetch_all()
+        for entry in entries_of(batch) if self.rules.of_groups else ():
+            self.coordinator.apply(entry, drops_pending=True)
 
     def under_way(self) -> list[Message]:
         """Return the messages in flight in a deterministic order, which is not the order of sending."""

@@ -8,8 +8,10 @@ from harness.brokers.segments.markers import ABORT, COMMIT, marker_record
 from harness.brokers.segments.records import Record
 from harness.brokers.segments.tombstones import BY_FLAG
 from models.batch import Batch
+from models.groups import DROPS_PENDING, intended
 from models.invariants import Truth, Wrote
 from models.kip87 import flagged
+from models.members import SCRIPTS
 from models.systems import NOW_MS
 
 if TYPE_CHECKING:
@@ -32,21 +34,44 @@ class Clients(NamedTuple):
 def may_write(clients: Clients, bound: Bound) -> Iterator[tuple[str, Clients, Batch]]:
     """Yield each possible write: its words, the clients after it, and the batch. A transaction has one record."""
     truth = clients.truth
+    if bound.script:
+        yield from _next_of_script(clients, bound.script)
+        return
     if truth.open_txn is not None:
         for outcome in (COMMIT, ABORT):
             yield _ended(clients, outcome, bound)
     for key, deletes in _choices(truth, bound):
         if clients.writes:
             yield _put(clients, key, bound, deletes=deletes, in_txn=False)
-        if clients.transactions and truth.open_txn is None:
+        if clients.transactions and truth.open_txn is None and not (deletes and bound.coordinator):
             yield _put(clients, key, bound, deletes=deletes, in_txn=True)
+
+
+def _next_of_script(clients: Clients, script: str) -> Iterator[tuple[str, Clients, Batch]]:
+    """Yield what happens next to a group (`models.members`): one batch of its coordinator."""
+    if not clients.writes:
+        return
+    words, keys = SCRIPTS[script][-clients.writes]
+    truth, records = clients.truth, []
+    for offset, word in enumerate(keys, truth.log_end):
+        key, deletes = word.removeprefix("-"), word[0] == "-"
+        truth = truth.with_record(Wrote(offset, key, deletes), in_txn=False)
+        records.append(Record(offset, NOW_MS, key.encode(), None if deletes else b"v"))
+    yield words, clients._replace(truth=truth, writes=clients.writes - 1), _batch(*records)
 
 
 def _choices(truth: Truth, bound: Bound) -> Iterator[tuple[str, bool]]:
     for key in bound.keys:
         yield key, False
-        if any(wrote.key == key for wrote in truth.wrote):
+        if _may_delete(truth, key, bound.coordinator):
             yield key, True
+
+
+def _may_delete(truth: Truth, key: str, coordinator: str) -> bool:
+    """Whether a delete may be written: by a client after a write, by a coordinator only where it has an offset."""
+    if coordinator:
+        return intended(truth).may_delete(key, drops_pending=DROPS_PENDING[coordinator])
+    return any(wrote.key == key for wrote in truth.wrote)
 
 
 def _put(clients: Clients, key: str, bound: Bound, *, deletes: bool, in_txn: bool) -> tuple[str, Clients, Batch]:
@@ -60,22 +85,26 @@ def _put(clients: Clients, key: str, bound: Bound, *, deletes: bool, in_txn: boo
     if deletes:
         record = flagged(record) if bound.tombstones == BY_FLAG else Record(base, NOW_MS, key.encode(), None)
     words = f"{'t' if in_txn else 'p'} {'deletes' if deletes else 'puts'} {key}"
-    return words, after, _batch(record, clients.epoch if in_txn else None)
+    return words, after, _batch(record, producer_epoch=clients.epoch if in_txn else None)
 
 
 def _ended(clients: Clients, outcome: str, bound: Bound) -> tuple[str, Clients, Batch]:
     base = clients.truth.log_end
     after = clients._replace(truth=clients.truth.ended(outcome, base), epoch=clients.epoch + bound.epoch_bump)
-    return f"t {outcome}s", after, _batch(marker_record(base, NOW_MS, outcome), after.epoch, control=True)
+    return (
+        f"t {outcome}s",
+        after,
+        _batch(marker_record(base, NOW_MS, outcome), producer_epoch=after.epoch, control=True),
+    )
 
 
-def _batch(record: Record, producer_epoch: int | None, *, control: bool = False) -> Batch:
-    """Return a batch of one record; of the transactional producer if an epoch is given."""
+def _batch(*records: Record, producer_epoch: int | None = None, control: bool = False) -> Batch:
+    """Return a batch; of the transactional producer if an epoch is given."""
     is_txn = producer_epoch is not None
     return Batch(
-        base_offset=record.offset,
-        last_offset=record.offset,
-        records=(record,),
+        base_offset=records[0].offset,
+        last_offset=records[-1].offset,
+        records=records,
         max_timestamp_ms=NOW_MS,
         producer_id=PRODUCER_ID if is_txn else -1,
         producer_epoch=-1 if producer_epoch is None else producer_epoch,

@@ -2,7 +2,8 @@
 
 ``schedules`` are sequences of the steps of `models.steps`; ``simulated`` plays a schedule there, ``brokers`` on a real
 cluster; ``picture`` is the content and state of one replica, in a form for both; ``lockstep`` runs many schedules on
-one cluster, a topic each, and compares both pictures after each step.
+one cluster, a topic each, and compares both pictures after each step. Schedules of consumer groups are played in
+partitions of ``__consumer_offsets``, and their pictures have the answers of the coordinator (``offsets``).
 
 Not compared, because the schedule does not determine them: times (of horizons only whether there is one), coordinator
 epochs (they count elections of another log), codecs and headers. Not covered: a leader that loses unreplicated records,

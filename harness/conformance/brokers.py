@@ -1,4 +1,4 @@
-"""A schedule on real brokers: one cluster, a topic for each schedule.
+"""A schedule on real brokers: one cluster, a topic for each schedule, or a partition of ``__consumer_offsets``.
 
 Brokers must do only what a schedule contains. Segments roll with every write (``segment.ms`` is a
 millisecond, and the clock advances between writes). Cleaners rest except for the pass of a step. Producers expire when
@@ -8,15 +8,20 @@ a step says so. A recovering broker reads its log from the beginning.
 from __future__ import annotations
 
 import math
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from harness.brokers.protocol.admin import Admin
+from harness.brokers.protocol.wire import Connection
+from harness.conformance.offsets import fetch_offsets
 from harness.conformance.replicas import read_replicas
 from harness.conformance.schedules import STAYING
+from harness.conformance.simulated import ALL_KEYS
 from harness.conformance.topic import Topic
 from harness.errors import HarnessError
+from harness.plan.groups import group_in
+from harness.plan.scenario import CONSUMER_OFFSETS
 from harness.plan.timers import DAY_MS
 from harness.runtimes.base import ClusterSpec, live_addresses, live_brokers
 from harness.systems import find_system
@@ -24,11 +29,11 @@ from models.steps import brokers_of
 from models.world import ABSENT, BROKERS, KILL, PAUSE, STOP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from harness.brokers.protocol.admin import PartitionState
-    from harness.conformance.picture import Picture
+    from harness.conformance.picture import FetchedOffset, Picture
     from harness.conformance.schedules import Schedule
     from harness.host.clock import Clock
     from harness.host.workspace import Workspace
@@ -59,6 +64,8 @@ BROKER_SETTINGS: Final = {
     # A timer writes recovery points, from which recovery begins: here it must begin at the start.
     "log.initial.task.delay.ms": A_DAY,
     "log.flush.offset.checkpoint.interval.ms": A_DAY,
+    # Coordinators delete expired offsets and empty groups by a timer.
+    "offsets.retention.check.interval.ms": A_DAY,
 }
 TOPIC_SETTINGS: Final = {
     # No record is old enough to be deleted; DeleteRecords requires a policy with delete in it.
@@ -66,22 +73,28 @@ TOPIC_SETTINGS: Final = {
     "retention.ms": "-1",
     "segment.ms": "1",
 }
+OFFSETS_SETTINGS: Final = {**TOPIC_SETTINGS, "cleanup.policy": "compact"}
 
 
 @dataclass
 class Brokers:
-    """A running cluster. ``will_age``: whether a later step lets time pass, until which a pass keeps aging batches."""
+    """A running cluster. ``will_age``: whether a later step lets time pass, until which a pass keeps aging batches.
+
+    ``groups``: how many schedules are of groups, so many partitions ``__consumer_offsets`` gets.
+    """
 
     runtime: Runtime
     admin: Admin
     control: Control
     clock: Clock
     scratch: Path
+    groups: int = 0
     will_age: bool = False
     topics: Mapping[str, Topic] = field(default_factory=dict)
     kept_until_ms: set[int] = field(default_factory=set)
     """Delete horizons that must not pass before time does, as a step."""
     _how: str = KILL
+    _groups_begun: int = 0
 
     def wait(self, condition: Callable[[], bool], what: str, timeout_s: float = SETTLE_S) -> None:
         """Wait until a condition holds. Raises `HarnessError` when it does not, or a broker ended by itself."""
@@ -97,24 +110,57 @@ class Brokers:
         self.clock.wait_until(checked, timeout_s, what)
 
     def create(self, schedules: Sequence[Schedule]) -> None:
-        """Make a topic for each schedule; producers are made at their first use."""
-        self.admin.create_topics({(one.name, 0): one.replicas for one in schedules}, TOPIC_SETTINGS)
-        self.topics = {one.name: Topic(self, one) for one in schedules}
-        orders = {(one.name, 0): one.replicas for one in schedules}
-        self.wait(lambda: set(self.control.states([*self.topics])) == set(orders), "the topics to exist")
+        """Make a topic for each schedule, or give it a group; producers are made at their first use."""
+        topics = [self._of_group(one) if one.of_group else Topic(self, one, (one.name, 0)) for one in schedules]
+        orders = {topic.partition: one.replicas for topic, one in zip(topics, schedules, strict=True)}
+        data = {tp: order for tp, order in orders.items() if tp[0] != CONSUMER_OFFSETS}
+        if data:
+            self.admin.create_topics(data, TOPIC_SETTINGS)
+        self.topics = {one.name: one for one in topics}
+        self.wait(lambda: set(self.control.states(self._names())) >= set(orders), "the topics to exist")
         self.wait(lambda: self.control.leads(orders), "every topic's first replica to lead")
 
-    def pictures(self, log_starts: Mapping[int, Mapping[str, int]]) -> dict[tuple[str, int], Picture]:
-        """Return each replica's picture, by topic and broker. ``log_starts``: offsets to read from, by broker.
+    def _of_group(self, schedule: Schedule) -> Topic:
+        """Return the partition of a schedule that is about a group, the first of which makes the topics."""
+        if not self._groups_begun:
+            numbers = range(self.groups)
+            self.admin.create_topics({(CONSUMER_OFFSETS, n): schedule.replicas for n in numbers}, OFFSETS_SETTINGS)
+            self.admin.create_topics({(key, 0): STAYING for key in ALL_KEYS}, {})
+        number = self._groups_begun
+        self._groups_begun += 1
+        return Topic(self, schedule, (CONSUMER_OFFSETS, number), group_in(schedule.name, number, self.groups))
 
-        A replica that cannot be read now is left out. Raises OSError.
+    def _names(self) -> list[str]:
+        return sorted({one.partition[0] for one in self.topics.values()})
+
+    def pictures(self, log_starts: Mapping[int, Mapping[str, int]]) -> dict[tuple[str, int], Picture]:
+        """Return each replica's picture, by schedule and broker. ``log_starts``: offsets to read from, by broker.
+
+        A replica that cannot be read now is left out, and one whose group its leader does not coordinate yet. Raises
+        OSError.
         """
-        named = {name: topic.named for name, topic in self.topics.items()}
-        return {
-            (topic, broker): picture
-            for broker, starts in log_starts.items()
-            for topic, picture in read_replicas(self.runtime, broker, starts, named, self.scratch).items()
-        }
+        named = {one.partition: one.named for one in self.topics.values()}
+        pictures = {}
+        for broker, starts in log_starts.items():
+            offsets = {self.topics[name].partition: start for name, start in starts.items()}
+            read = read_replicas(self.runtime, broker, offsets, named, self.scratch)
+            of_groups = self._fetch_offsets(broker, starts)
+            for name in starts:
+                topic = self.topics[name]
+                picture = read.get(topic.partition)
+                if picture is None or (topic.group and topic.leader_id == broker and topic.group not in of_groups):
+                    continue
+                pictures[name, broker] = replace(picture, offsets=of_groups.get(topic.group or "", ()))
+        return pictures
+
+    def _fetch_offsets(self, broker: int, names: Iterable[str]) -> dict[str, tuple[FetchedOffset, ...]]:
+        """Return what a broker answers about the groups of these schedules that it coordinates."""
+        topics = [self.topics[name] for name in names]
+        groups = [one.group for one in topics if one.group is not None and one.leader_id == broker]
+        if not groups:
+            return {}
+        with closing(Connection(self.runtime.address(broker))) as connection:
+            return fetch_offsets(connection, groups)
 
     def move_on(self) -> None:
         """Wait until the clock is later than any batch."""
@@ -187,19 +233,24 @@ class Brokers:
         self.wait(is_known, "brokers to know their settings")
 
     def _states(self) -> Collection[PartitionState]:
-        return self.control.states([*self.topics]).values()
+        return self.control.states(self._names()).values()
 
 
 @contextmanager
-def running(ready: Ready, workspace: Workspace, logs: Path, clock: Clock) -> Iterator[Brokers]:
-    """Boot three brokers, with the transaction coordinator on those that stay, and end them with the block."""
-    spec = ClusterSpec(workspace.run_id, workspace.path, logs, BROKER_SETTINGS, BROKERS)
+def running(ready: Ready, workspace: Workspace, logs: Path, clock: Clock, groups: int) -> Iterator[Brokers]:
+    """Boot three brokers, with the transaction coordinator on those that stay, and end them with the block.
+
+    ``groups``: see `Brokers`.
+    """
+    # Coordinators count the partitions once, as they start (``partitionFor``).
+    settings = {**BROKER_SETTINGS, "offsets.topic.num.partitions": str(max(groups, 1))}
+    spec = ClusterSpec(workspace.run_id, workspace.path, logs, settings, BROKERS)
     runtime = ready.make(spec)
     try:
         runtime.start_cluster()
         admin = Admin(lambda: live_addresses(runtime))
         control = find_system("kafka").control(runtime, admin)
-        brokers = Brokers(runtime, admin, control, clock, workspace.path / "copied")
+        brokers = Brokers(runtime, admin, control, clock, workspace.path / "copied", groups)
 
         def registered() -> bool:
             try:

@@ -38,6 +38,14 @@ SCHEDULES = cloup.OptionGroup("Schedules")
     help="How many random ones.",
 )
 @cloup.option(
+    "--group-schedules",
+    group=SCHEDULES,
+    type=Count(0, MOST_SCHEDULES),
+    default=20,
+    show_default=True,
+    help="How many random ones of consumer groups.",
+)
+@cloup.option(
     "--seed", group=SCHEDULES, type=Count(0, MOST_SEED), default=0, show_default=True, help="Fixes the random ones."
 )
 @cloup.option(
@@ -49,10 +57,11 @@ SCHEDULES = cloup.OptionGroup("Schedules")
     help="Version; 2 exists from 4.0 on.",
 )
 @format_option
-def conform(*, target: str, schedules: int, seed: int, transactions: int, output: str) -> int:
+def conform(*, target: str, schedules: int, group_schedules: int, seed: int, transactions: int, output: str) -> int:
     """Run schedules on the model and on real brokers, and compare every replica after every step.
 
-    First the known ways to each anomaly, then random schedules, all on one cluster. Exits with 0 where both agree to
+    First the known ways to each anomaly, then random schedules, all on one cluster. The same for consumer groups, with
+    the answers of their coordinators. Exits with 0 where both agree to
     the end of each, with 1 where they do not, and with 2 where brokers could not run them to the end.
     """
     from harness.conformance.conform import conform as go  # noqa: PLC0415
@@ -60,7 +69,15 @@ def conform(*, target: str, schedules: int, seed: int, transactions: int, output
 
     progress = ConsoleProgress()
     try:
-        outcomes, failure = go(target, Path.cwd(), progress, schedules=schedules, seed=seed, transactions=transactions)
+        outcomes, failure = go(
+            target,
+            Path.cwd(),
+            progress,
+            schedules=schedules,
+            group_schedules=group_schedules,
+            seed=seed,
+            transactions=transactions,
+        )
     finally:
         progress.close()
     disagreeing = [one.schedule.name for one in outcomes if one.disagreements]

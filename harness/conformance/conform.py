@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from harness.conformance.brokers import running
 from harness.conformance.lockstep import go
-from harness.conformance.schedules import at_random, written
+from harness.conformance.schedules import at_random, written, written_of_groups
 from harness.errors import BootError, HarnessError, UsageError
 from harness.host.clock import RealClock
 from harness.host.java import find_java
@@ -34,13 +34,13 @@ WITH_VERSION_2: Final = 4
 
 
 def conform(
-    name: str, folder: Path, progress: Progress, *, schedules: int, seed: int, transactions: int
+    name: str, folder: Path, progress: Progress, *, schedules: int, group_schedules: int, seed: int, transactions: int
 ) -> tuple[list[Outcome], str | None]:
     """Run the schedules on one cluster; return the outcome of each, and why there are no more, if some are missing.
 
-    ``schedules``: how many random ones there are in addition, from a seed. ``transactions``: their version.
-    ``folder``: the owner's folder, for `harness clean`. Raises `UsageError` for errors before the first broker
-    starts, `BootError` where none starts.
+    ``schedules``: how many random ones there are in addition, from a seed; ``group_schedules``: and of groups.
+    ``transactions``: their version. ``folder``: the owner's folder, for `harness clean`. Raises `UsageError` for errors
+    before the first broker starts, `BootError` where none starts.
     """
     target = _target(name, transactions)
     rules = rules_of(target.version)
@@ -52,8 +52,10 @@ def conform(
         progress.stage(f"boot {target.name}")
         logs = workspace.path / "logs"
         try:
-            with running(ready, workspace, logs, clock) as brokers:
-                for group in groups(schedules, seed, transactions, rules):
+            lists = list(all_schedules(schedules, group_schedules, seed, transactions, rules))
+            of_groups = sum(one.of_group for some in lists for one in some)
+            with running(ready, workspace, logs, clock, of_groups) as brokers:
+                for group in lists:
                     go(brokers, group, rules, progress.stage, outcomes.append)
         except BootError:
             raise
@@ -71,12 +73,15 @@ def _target(name: str, transactions: int) -> Target:
     return target
 
 
-def groups(schedules: int, seed: int, transactions: int, rules: VersionRules) -> Iterator[list[Schedule]]:
-    """Yield the groups of concurrent schedules: the written ones, then random ones."""
-    yield written(transactions)
-    for first in range(0, schedules, TOGETHER):
-        count = min(TOGETHER, schedules - first)
-        yield at_random(f"{seed}-{first // TOGETHER}", count, transactions, rules)
+def all_schedules(
+    schedules: int, group_schedules: int, seed: int, transactions: int, rules: VersionRules
+) -> Iterator[list[Schedule]]:
+    """Yield lists of concurrent schedules: of data and then of groups, the written ones, then random ones."""
+    for of_groups, count in ((False, schedules), (True, group_schedules)):
+        yield (written_of_groups if of_groups else written)(transactions)
+        for first in range(0, count, TOGETHER):
+            some = min(TOGETHER, count - first)
+            yield at_random(f"{seed}-{first // TOGETHER}", some, transactions, rules, of_groups=of_groups)
 
 
 def outcomes_json(verdict: str, target: str, outcomes: list[Outcome], failure: str | None) -> dict[str, Any]:

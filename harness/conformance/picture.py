@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from harness.brokers.segments import batches as segments
+from harness.brokers.segments.offset_key import decode_offset_key
 from models.batch import encode
 from models.cleaner import first_dirty
 from models.delivery import listed_aborts
@@ -16,11 +17,17 @@ if TYPE_CHECKING:
 
     from harness.brokers.segments.txnindex import AbortedTxn
     from models.batch import Batch
+    from models.groups import Offsets
     from models.replica import Producer, Replica
 
 NO_PRODUCER: Final = ""
+NO_SEQUENCE: Final = -1
+"""Of a batch without a producer; coordinators write 0 there, and nobody reads it."""
 DATA, EMPTIED = "data", "emptied"
 """Kinds of batches in addition to COMMIT and ABORT: data, with or without records, and an emptied marker."""
+
+NO_OFFSET, UNSTABLE = "none", "unstable"
+"""Answers of OffsetFetch without an offset: none is committed, or UNSTABLE_OFFSET_COMMIT."""
 
 Named = dict[int, str]
 """Producers' names by their ids, which each cluster assigns."""
@@ -64,13 +71,22 @@ class Entry(NamedTuple):
     last_stable_offset: int
 
 
+class FetchedOffset(NamedTuple):
+    """What a coordinator answers about a group's key: with ``require_stable``, and without."""
+
+    key: str
+    stable: str
+    any: str
+
+
 @dataclass(frozen=True)
 class Picture:
     """One replica after a step; every field is compared, except ``horizons_ms``.
 
     ``listed_aborts``: producer and first offset of the aborted transactions that a read_committed consumer receives
     when it reads this replica from its start. ``cleaned_to``: the cleaner's checkpoint. ``epochs``: leader epoch and
-    first offset. ``snapshots``: the states of producers at the start of each segment but the first.
+    first offset. ``snapshots``: the states of producers at the start of each segment but the first. ``offsets``: of the
+    schedule's group, where this broker coordinates it.
     """
 
     batches: tuple[StoredBatch, ...]
@@ -84,6 +100,7 @@ class Picture:
     cleaned_to: int | None
     epochs: tuple[tuple[int, int], ...]
     snapshots: tuple[tuple[int, tuple[ProducerState, ...]], ...]
+    offsets: tuple[FetchedOffset, ...] = ()
     horizons_ms: tuple[tuple[int, int], ...] = field(default=(), compare=False)
     """Base offset of each batch that has a delete horizon, and the horizon."""
 
@@ -118,6 +135,17 @@ def _encoded(batch: Batch) -> segments.Batch:
     return next(segments.iter_batches(encode(batch), source="the model"))
 
 
+def of_coordinator(offsets: Offsets, keys: Iterable[str]) -> tuple[FetchedOffset, ...]:
+    """Return what a model's coordinator answers."""
+
+    def fetched(key: str) -> FetchedOffset:
+        answer = offsets.answer(key)
+        text = NO_OFFSET if answer.offset is None else str(answer.offset)
+        return FetchedOffset(key, UNSTABLE if answer.is_pending else text, text)
+
+    return tuple(map(fetched, sorted(keys)))
+
+
 def _producer_states(producers: Mapping[int, Producer], named: Named) -> tuple[ProducerState, ...]:
     return states_of(((id_, one.epoch, one.last_sequence, one.open_from) for id_, one in producers.items()), named)
 
@@ -133,14 +161,20 @@ def stored_batch(batch: segments.Batch, named: Named) -> StoredBatch:
         base_offset=batch.base_offset,
         last_offset=batch.last_offset,
         kind=control.type if control else EMPTIED if batch.is_control else DATA,
-        records=tuple(f"{one.offset}:{'-' * (one.value is None)}{(one.key or b'').decode()}" for one in records),
+        records=tuple(f"{one.offset}:{'-' * (one.value is None)}{_key_text(one.key or b'')}" for one in records),
         leader_epoch=batch.leader_epoch,
         producer=name_of(batch.producer_id, named),
         producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
+        base_sequence=batch.base_sequence if batch.producer_id >= 0 else NO_SEQUENCE,
         transactional=batch.is_transactional,
         has_horizon=batch.delete_horizon_ms is not None,
     )
+
+
+def _key_text(key: bytes) -> str:
+    """Return a step's key; of a committed offset, it is the topic's name."""
+    offset = decode_offset_key(key)
+    return offset.topic if offset else key.decode()
 
 
 def horizons_of(batches: Iterable[Batch | segments.Batch]) -> tuple[tuple[int, int], ...]:

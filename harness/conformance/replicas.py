@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import defaultdict
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,10 @@ from harness.conformance.picture import Picture, aborts_of, entry_of, horizons_o
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from harness.brokers.protocol.replica import TopicPartition
     from harness.conformance.picture import Named, ProducerState
     from harness.runtimes.base import Runtime
 
@@ -28,9 +30,13 @@ CLEANED, EPOCHS = "cleaner-offset-checkpoint", "leader-epoch-checkpoint"
 
 
 def read_replicas(
-    runtime: Runtime, broker: int, starts: Mapping[str, int], named: Mapping[str, Named], scratch: Path
-) -> dict[str, Picture]:
-    """Return the pictures of a broker's replicas, by topic, as for a consumer that begins to read at ``starts``.
+    runtime: Runtime,
+    broker: int,
+    starts: Mapping[TopicPartition, int],
+    named: Mapping[TopicPartition, Named],
+    scratch: Path,
+) -> dict[TopicPartition, Picture]:
+    """Return the pictures of a broker's replicas, by partition, as for a consumer that begins to read at ``starts``.
 
     A replica that the broker does not report, or whose folder is just being changed, is left out. Raises OSError.
     """
@@ -39,34 +45,36 @@ def read_replicas(
         producers = _producers(connection, [*states], named)
     folders = _read_folders(runtime, broker, producers, named, scratch)
     return {
-        topic: Picture(
+        tp: Picture(
             log_start=state.log_start,
             high_watermark=state.high_watermark,
             last_stable_offset=state.last_stable_offset,
-            listed_aborts=aborts_of(aborts, named[topic]),
-            producers=producers[topic],
-            **folders[topic],
+            listed_aborts=aborts_of(aborts, named[tp]),
+            producers=producers[tp],
+            **folders[tp],
         )
-        for topic, (state, aborts) in states.items()
-        if topic in folders
+        for tp, (state, aborts) in states.items()
+        if tp in folders
     }
 
 
 # Answers.
 
 
-def _read(connection: Connection, starts: Mapping[str, int]) -> dict[str, tuple[ReplicaState, set[tuple[int, int]]]]:
+def _read(
+    connection: Connection, starts: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, tuple[ReplicaState, set[tuple[int, int]]]]:
     """Read each replica to its last stable offset; return the last answer and the aborted transactions of all."""
-    offsets = {(topic, 0): start for topic, start in starts.items()}
-    states: dict[str, tuple[ReplicaState, set[tuple[int, int]]]] = {}
+    offsets = dict(starts)
+    states: dict[TopicPartition, tuple[ReplicaState, set[tuple[int, int]]]] = {}
     while offsets:
         for tp, answer in fetch(connection, offsets).items():
             at = offsets.pop(tp)
             if isinstance(answer, str):
-                states.pop(tp[0], None)
+                states.pop(tp, None)
                 continue
-            aborts = states[tp[0]][1] if tp[0] in states else set()
-            states[tp[0]] = answer, aborts | set(answer.aborted)
+            aborts = states[tp][1] if tp in states else set()
+            states[tp] = answer, aborts | set(answer.aborted)
             ends = [one.last_offset + 1 for one in iter_batches(answer.records, source="a Fetch answer")]
             if ends and ends[-1] > at:
                 offsets[tp] = ends[-1]
@@ -74,12 +82,16 @@ def _read(connection: Connection, starts: Mapping[str, int]) -> dict[str, tuple[
 
 
 def _producers(
-    connection: Connection, topics: Sequence[str], named: Mapping[str, Named]
-) -> dict[str, tuple[ProducerState, ...]]:
+    connection: Connection, partitions: Iterable[TopicPartition], named: Mapping[TopicPartition, Named]
+) -> dict[TopicPartition, tuple[ProducerState, ...]]:
     Topic = DescribeProducersRequest.TopicRequest  # noqa: N806
-    answer = connection.call(DescribeProducersRequest[0](topics=[Topic(name=t, partition_indexes=[0]) for t in topics]))
+    indexes: dict[str, list[int]] = defaultdict(list)
+    for topic, index in partitions:
+        indexes[topic].append(index)
+    wanted = [Topic(name=topic, partition_indexes=some) for topic, some in indexes.items()]
+    answer = connection.call(DescribeProducersRequest[0](topics=wanted))
     return {
-        topic.name: states_of(
+        (topic.name, p.partition_index): states_of(
             (
                 (
                     one.producer_id,
@@ -89,7 +101,7 @@ def _producers(
                 )
                 for one in p.active_producers
             ),
-            named[topic.name],
+            named[topic.name, p.partition_index],
         )
         for topic in answer.topics
         for p in topic.partitions
@@ -101,20 +113,24 @@ def _producers(
 
 
 def _read_folders(
-    runtime: Runtime, broker: int, topics: Iterable[str], named: Mapping[str, Named], scratch: Path
-) -> dict[str, dict[str, Any]]:
-    """Copy a broker's folders of these topics, and read them; a folder that is just being changed is left out."""
+    runtime: Runtime,
+    broker: int,
+    partitions: Iterable[TopicPartition],
+    named: Mapping[TopicPartition, Named],
+    scratch: Path,
+) -> dict[TopicPartition, dict[str, Any]]:
+    """Copy a broker's folders of these partitions, and read them; a folder that is just being changed is left out."""
     folder = scratch / str(broker)
     folders = {}
     runtime.copy_checkpoints(broker, folder)
     try:
         path = folder / CLEANED
         cleaned = read_checkpoint(path.read_bytes(), source=path.name) if path.exists() else {}
-        for topic in topics:
-            copied = folder / topic
+        for tp in partitions:
+            copied = folder / f"{tp[0]}-{tp[1]}"
             try:
-                runtime.copy_partition(broker, topic, 0, copied)
-                folders[topic] = read_folder(copied, named[topic], cleaned.get((topic, 0)))
+                runtime.copy_partition(broker, *tp, copied)
+                folders[tp] = read_folder(copied, named[tp], cleaned.get(tp))
             except (HarnessError, CorruptLogError):
                 continue
     finally:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile, zip_longest
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from harness.conformance.simulated import Simulated
+from harness.conformance.simulated import FILLER_KEY, KEYS, LATE_KEY, Simulated
 from models.world import ABSENT, BROKERS, IDEMPOTENT, KILL, NOTHING_HERE, OUTCOMES, PAUSE, PLAIN, PRODUCERS, STOP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from models.rules import VersionRules
 
@@ -25,13 +25,14 @@ LEAVES: Final = tuple(f"{ABSENT} {how}" for how in (KILL, STOP, PAUSE))
 RETURN, JOIN = f"{ABSENT} returns", f"{ABSENT} joins"
 CLUSTER_WIDE: Final = re.compile(rf"{ABSENT} is \w+|{RETURN}|[\d, ]+ clean( and keep)?|{TIME_PASSES}|{EXPIRE}")
 """Steps of the whole cluster: when many schedules run on one cluster, they have these in common."""
-FILLER: Final = f"{PLAIN} writes filler"
+FILLER: Final = f"{PLAIN} writes {FILLER_KEY}"
 """Rolls a segment: earlier batches can then be cleaned, and the log has dirty records."""
-KEYS: Final = ("K", "L", "M")
 DELETED, KEPT, EVERYONE, EXPIRED, JOINED = 0.3, 0.3, 0.6, 0.6, 0.2
 """How often a record is a tombstone, a pass keeps what ages, all brokers clean, producers expire, a replica joins."""
+OFFSET_WRITERS: Final = ((PLAIN, 4), (TRANSACTIONAL, 4), (SECOND, 2))
+"""Who commits offsets, and how often."""
 PUT, DELETE, BEGIN, BEGIN_DELETE = (f"{who} writes {key}" for who in (PLAIN, TRANSACTIONAL) for key in ("K", "-K"))
-GOOD: Final = f"{TRANSACTIONAL} writes G"
+GOOD: Final = f"{TRANSACTIONAL} writes {LATE_KEY}"
 COMMITS, ABORTS = (f"{TRANSACTIONAL} {verb}" for verb in OUTCOMES)
 
 
@@ -50,37 +51,60 @@ WAYS: Final = {
     "stuck-lso": ([BEGIN], [PUT, COMMITS], []),
 }
 """What clients do before the outage, the steps that the absent broker misses, and the steps after their removal."""
+GROUP_WAYS: Final = {
+    "group-frozen": ([BEGIN], [COMMITS, PUT], [], [DELETE, "3 leads", "2 leads"]),
+    "group-skips": ([PUT, BEGIN], [ABORTS], [GOOD, COMMITS], []),
+    "group-begins-at-aborted": ([BEGIN], [ABORTS], [GOOD, COMMITS], []),
+    "deleted-offset-back": ([PUT], [DELETE], [], []),
+    "offset-hidden-but-superseded": ([BEGIN], [COMMITS, PUT], [GOOD, ABORTS], []),
+    "offset-deleted-while-pending": ([PUT, BEGIN, DELETE, COMMITS, "3 leads", "1 leads"], [], [], []),
+}
+"""The same for groups (`models.groups`), and what happens in the end, while broker 2 coordinates them."""
 
 
 @dataclass(frozen=True)
 class Schedule:
     """Steps of `models.steps` for one partition. ``name``: its topic. ``replicas``: its initial brokers, leader first.
 
-    ``version``: of its transactions; 2 raises the epoch with every end (KIP-890).
+    ``version``: of its transactions; 2 raises the epoch with every end (KIP-890). ``of_group``: records are committed
+    offsets of a group, and the partition is one of ``__consumer_offsets``.
     """
 
     name: str
     steps: tuple[str, ...]
     replicas: tuple[int, ...] = (1, 3, 2)
     version: int = 1
+    of_group: bool = False
 
 
 def written(version: int) -> list[Schedule]:
     """Return the five ways to an anomaly, in which markers and tombstones are removed while broker 2 is away."""
-    before, missed, late = ([*zip_longest(*parts, fillvalue=REST)] for parts in zip(*WAYS.values(), strict=True))
-    schedules = []
-    for number, name in enumerate(WAYS):
+    return [Schedule(name, steps, version=version) for name, steps in _outages({k: (*v, []) for k, v in WAYS.items()})]
+
+
+def written_of_groups(version: int) -> list[Schedule]:
+    """Return the ways to each answer of a group coordinator that differs from another one's, in the same outage."""
+    return [Schedule(name, steps, version=version, of_group=True) for name, steps in _outages(GROUP_WAYS)]
+
+
+def _outages(ways: Mapping[str, Sequence[Sequence[str]]]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the name and the steps of each way; all have their cluster-wide steps in common."""
+    before, missed, late, end = ([*zip_longest(*parts, fillvalue=REST)] for parts in zip(*ways.values(), strict=True))
+    for number, name in enumerate(ways):
         steps: list[str] = [*(one[number] for one in before), LEAVES[0], *(one[number] for one in missed)]
         steps += [*PASS, EXPIRE, *PASS, *PASS, *PASS, *(one[number] for one in late), RETURN]
-        steps += [*PASS, f"{ABSENT} leads", *PASS]
-        schedules.append(Schedule(name, tuple(steps), version=version))
-    return schedules
+        steps += [*PASS, f"{ABSENT} leads", *(one[number] for one in end), *PASS]
+        yield name, tuple(steps)
 
 
-def at_random(seed: str, count: int, version: int, rules: VersionRules) -> list[Schedule]:
+def at_random(seed: str, count: int, version: int, rules: VersionRules, *, of_groups: bool = False) -> list[Schedule]:
     """Return so many schedules with their cluster-wide steps in common; the same for the same seed."""
     common = _common(Random(f"{seed} common"))  # noqa: S311  (not for secrets)
-    return [_one(Random(f"{seed} {n}"), f"random-{n}", common, version, rules) for n in range(count)]  # noqa: S311
+    prefix = "group-" if of_groups else ""
+    return [
+        _one(Random(f"{seed} {n}"), f"{prefix}random-{n}", common, version, rules, of_group=of_groups)  # noqa: S311
+        for n in range(count)
+    ]
 
 
 def _common(random: Random) -> list[str | None]:
@@ -102,42 +126,69 @@ def _common(random: Random) -> list[str | None]:
     return [*steps, *some(1, 2), RETURN, *cleans(BROKERS), *forgets(), *cleans(BROKERS), *cleans(BROKERS)]
 
 
-def _one(random: Random, name: str, common: list[str | None], version: int, rules: VersionRules) -> Schedule:
+def _one(
+    random: Random, name: str, common: list[str | None], version: int, rules: VersionRules, *, of_group: bool
+) -> Schedule:
     """Choose a step of one partition, among those that the model allows."""
-    joins = random.random() < JOINED
+    joins = not of_group and random.random() < JOINED
     replicas = STAYING if joins else (1, 3, 2)
-    model = Simulated(Schedule(name, (), replicas, version), rules)
+    model = Simulated(Schedule(name, (), replicas, version, of_group), rules)
+    local = _local_of_group if of_group else _local
     steps: list[str] = []
     is_away = False
     for at, befalls in enumerate(common):
         until_next = takewhile(lambda one: one is not None, common[at + 1 :])
         leaves_next = any(one in LEAVES for one in until_next)
-        step = befalls or _local(random, model, may_lead=not leaves_next, is_away=is_away)
+        step = befalls or local(random, model, may_lead=not leaves_next, is_away=is_away)
         is_away = step in LEAVES or (is_away and step != RETURN)
         model.take(step)
         steps.append(step)
-    return Schedule(name, tuple(steps), replicas, version)
+    return Schedule(name, tuple(steps), replicas, version, of_group)
+
+
+Choice: TypeAlias = "tuple[int, Callable[[], str], bool]"
+"""How likely a step is, what makes it, and whether it is possible now."""
 
 
 def _local(random: Random, model: Simulated, *, may_lead: bool, is_away: bool) -> str:
     world = model.world
-    leader_id, log_end = world.replication.leader_id, world.replication.leader.log_end
+    log_end = world.replication.leader.log_end
+    writes: list[Choice] = [
+        (weight, partial(_write, random, name), model.can_write(name))
+        for name, weight in ((PLAIN, 4), (IDEMPOTENT, 2), (TRANSACTIONAL, 4), (SECOND, 2))
+    ]
+    others: list[Choice] = [
+        (1, lambda: f"records before {random.randint(1, log_end)} are deleted", log_end > 0),
+        (3, lambda: JOIN, ABSENT not in world.replicas and not is_away and may_lead),
+    ]
+    return _chosen(random, model, writes, others, may_lead=may_lead)
+
+
+def _local_of_group(random: Random, model: Simulated, *, may_lead: bool, is_away: bool) -> str:  # noqa: ARG001  (as `_local`)
+    """Choose a step: a commit has one offset, as coordinators order those of one commit by a hash."""
+    deletable = [key for key in KEYS if model.world.may_delete(PLAIN, key)]
+    writes: list[Choice] = [
+        *((weight, lambda name=name: f"{name} writes {random.choice(KEYS)}", True) for name, weight in OFFSET_WRITERS),
+        (2, lambda: f"{PLAIN} writes -{random.choice(deletable)}", bool(deletable)),
+    ]
+    return _chosen(random, model, writes, [], may_lead=may_lead)
+
+
+def _chosen(random: Random, model: Simulated, writes: list[Choice], others: list[Choice], *, may_lead: bool) -> str:
+    world = model.world
+    leader_id = world.replication.leader_id
     if not may_lead and leader_id == ABSENT:
         return f"{random.choice(STAYING)} leads"
     is_open = {name: world.clients[name].open is not None for name in PRODUCERS}
-    others = [one for one in sorted(world.up) if one != leader_id and (may_lead or one != ABSENT)]
+    leaders = [one for one in sorted(world.up) if one != leader_id and (may_lead or one != ABSENT)]
     lone_ends = [f"{TRANSACTIONAL} {verb}{NOTHING_HERE}" for verb in OUTCOMES]
-    choices: list[tuple[int, Callable[[], str], bool]] = [
-        *(
-            (weight, partial(_write, random, name), model.can_write(name))
-            for name, weight in ((PLAIN, 4), (IDEMPOTENT, 2), (TRANSACTIONAL, 4), (SECOND, 2))
-        ),
+    choices: list[Choice] = [
+        *writes,
         *((5, partial("{} {}".format, name, random.choice(list(OUTCOMES))), is_open[name]) for name in PRODUCERS),
         (1, lambda: random.choice(lone_ends), not is_open[TRANSACTIONAL] and not world.rules.epoch_bump),
         (1, lambda: f"{SECOND} begins anew, and is aborted", is_open[SECOND]),
-        (1, lambda: f"{random.choice(others)} leads", bool(others)),
-        (1, lambda: f"records before {random.randint(1, log_end)} are deleted", log_end > 0),
-        (3, lambda: JOIN, ABSENT not in world.replicas and not is_away and may_lead),
+        (1, lambda: f"{random.choice(leaders)} leads", bool(leaders)),
+        *others,
     ]
     legal = [(weight, make) for weight, make, is_legal in choices if is_legal]
     return random.choices([make for _, make in legal], [weight for weight, _ in legal])[0]()

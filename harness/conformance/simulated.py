@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
-from harness.conformance.picture import of_replica
+from harness.conformance.picture import of_coordinator, of_replica
 from models import steps
 from models.cleaner import Cleaning
 from models.world import Rules
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from models.rules import VersionRules
 
 AT_ONCE_MS, NEVER_MS = 1, 10**15
+FILLER_KEY, LATE_KEY = "filler", "G"
+KEYS: Final = ("K", "L", "M")
+ALL_KEYS: Final = (*KEYS, LATE_KEY, FILLER_KEY)
+"""All keys of schedules."""
 
 
 class Simulated:
@@ -30,7 +35,7 @@ class Simulated:
             producer_expiration_ms=NEVER_MS,
             last_of_pass_stays=version.last_of_pass_stays,
         )
-        rules = Rules(epoch_bump=schedule.version > 1, version=version)
+        rules = Rules(epoch_bump=schedule.version > 1, version=version, of_groups=schedule.of_group)
         self.world = steps.begin(rules, schedule.replicas, cleaning=cleaning, rolls=self._rolls)
         self.world.replication.leader.begin_epoch(0, 0)
 
@@ -51,6 +56,9 @@ class Simulated:
     def can_write(self, name: str) -> bool:
         """Whether the leader accepts the producer's next batch."""
         client = self.world.clients.get(name)
+        if self.world.rules.of_groups:
+            # Sequence numbers of coordinators are not checked (``AppendOrigin.COORDINATOR``).
+            return True
         return client is None or self.world.replication.leader.accepts(
             client.producer_id, client.epoch, client.sequence
         )
@@ -65,9 +73,11 @@ class Simulated:
         return leader, self._picture(leader)
 
     def _picture(self, broker: int) -> Picture:
-        return of_replica(
-            self.world.replicas[broker], {one.producer_id: one.name for one in self.world.clients.values()}
-        )
+        world = self.world
+        picture = of_replica(world.replicas[broker], {one.producer_id: one.name for one in world.clients.values()})
+        if not world.rules.of_groups or broker != world.replication.leader_id:
+            return picture
+        return replace(picture, offsets=of_coordinator(world.coordinator, ALL_KEYS))
 
     def take(self, step: str) -> None:
         """Take one step, and replicate to all live replicas. Raises ValueError for an impossible step."""

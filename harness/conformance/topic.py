@@ -1,4 +1,4 @@
-"""One schedule's partition on real brokers, and its producers."""
+"""One schedule's partition on real brokers, and its producers: of a topic, or the one that keeps a group."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import kafka.errors
 from kafka.protocol.admin import DeleteRecordsRequest
 
 from harness.brokers.protocol import wire
-from harness.conformance.producer import TIMEOUT_MS, Producer
+from harness.conformance.offsets import OffsetRequests
+from harness.conformance.producer import TIMEOUT_MS, DataRequests, Producer
 from harness.conformance.schedules import STAYING
 from harness.errors import HarnessError
 from models.steps import keys_and_values
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from kafka.protocol.api_message import ApiMessage
 
+    from harness.brokers.protocol.replica import TopicPartition
     from harness.conformance.brokers import Brokers
     from harness.conformance.picture import Named
     from harness.conformance.schedules import Schedule
@@ -36,20 +38,30 @@ class RefusedError(HarnessError):
 
 
 class Topic:
-    """One schedule's partition."""
+    """One schedule's partition. ``partition``: its topic and number. ``group``: which it keeps, or None."""
 
-    def __init__(self, brokers: Brokers, schedule: Schedule) -> None:
+    def __init__(
+        self, brokers: Brokers, schedule: Schedule, partition: TopicPartition, group: str | None = None
+    ) -> None:
         """Store the parts; producers are made at their first use."""
         self._brokers = brokers
         self._schedule = schedule
+        self.partition = partition
+        self.group = group
         self._leader = schedule.replicas[0]
         self._replicas = schedule.replicas
         self._producers: dict[str, Producer] = {}
+        self._log_end = 0
 
     @property
     def name(self) -> str:
-        """The topic's name."""
+        """The schedule's name."""
         return self._schedule.name
+
+    @property
+    def leader_id(self) -> int:
+        """The broker that leads the partition."""
+        return self._leader
 
     def leader(self) -> wire.Address:
         """Return the address of the partition's leader."""
@@ -80,8 +92,9 @@ class Topic:
     def _producer(self, name: str) -> Producer:
         if name not in self._producers:
             transactional_id = f"{self.name}-{name}" if name in PRODUCERS else None
+            requests = DataRequests(self.partition[0]) if self.group is None else OffsetRequests(self.group)
             self._producers[name] = Producer(
-                self, transactional_id=transactional_id, has_id=name != PLAIN, version=self._schedule.version
+                self, requests, transactional_id=transactional_id, has_id=name != PLAIN, version=self._schedule.version
             )
         return self._producers[name]
 
@@ -89,14 +102,18 @@ class Topic:
         """Take a step of this partition (`models.steps`). Raises `HarnessError`."""
         match step.split():
             case [producer, "writes", *records]:
-                self._producer(producer).write(keys_and_values(records), self._brokers.clock.time_ms())
+                self._producer(producer).write(self._contents(records), self._brokers.clock.time_ms())
+                self._log_end += len(records)
             case [producer, verb] if verb in OUTCOMES:
                 self._producer(producer).end(OUTCOMES[verb])
+                self._log_end += 1
             case [producer, verb, "having", "written", "nothing", "here"]:
                 self._producer(producer).register()
                 self._producer(producer).end(OUTCOMES[verb.removesuffix(",")])
+                self._log_end += 1
             case [producer, "begins", "anew,", "and", "is", "aborted"]:
                 self._producer(producer).begin_anew()
+                self._log_end += 1
             case [broker, "leads"]:
                 self._lead(int(broker))
             case ["records", "before", offset, "are", "deleted"]:
@@ -108,9 +125,19 @@ class Topic:
             case _:
                 raise ValueError(f"{step!r} is no step of a partition")
 
+    def _contents(self, records: Sequence[str]) -> list[tuple[bytes, bytes | None]]:
+        """Return keys and values; a group commits the offset of the record that it writes, as in `models.groups`."""
+        contents = keys_and_values(records)
+        if self.group is None:
+            return contents
+        return [
+            (key, None if value is None else str(at).encode())
+            for at, (key, value) in enumerate(contents, self._log_end)
+        ]
+
     def _lead(self, broker: int) -> None:
         self._replicas = (broker, *(one for one in self._replicas if one != broker))
-        orders = {(self.name, 0): self._replicas}
+        orders = {self.partition: self._replicas}
         control = self._brokers.control
         control.lead(orders)
         self._brokers.wait(lambda: control.leads(orders), f"{broker} to lead {self.name}")
@@ -118,8 +145,9 @@ class Topic:
 
     def _delete_records(self, before: int) -> None:
         Topic = DeleteRecordsRequest.DeleteRecordsTopic  # noqa: N806
-        partition = Topic.DeleteRecordsPartition(partition_index=0, offset=before)
-        request = DeleteRecordsRequest[2](topics=[Topic(name=self.name, partitions=[partition])], timeout_ms=TIMEOUT_MS)
+        name, index = self.partition
+        partition = Topic.DeleteRecordsPartition(partition_index=index, offset=before)
+        request = DeleteRecordsRequest[2](topics=[Topic(name=name, partitions=[partition])], timeout_ms=TIMEOUT_MS)
         self.ask(
             "DeleteRecords",
             self.leader,
@@ -129,11 +157,11 @@ class Topic:
 
     def _join(self) -> None:
         self._replicas = (*self._replicas, ABSENT)
-        self._brokers.control.lead({(self.name, 0): self._replicas})
+        self._brokers.control.lead({self.partition: self._replicas})
         self._brokers.wait(
             lambda: all(
                 set(one.isr) == set(one.replicas) == set(self._replicas)
-                for one in self._brokers.control.states([self.name]).values()
+                for one in self._brokers.control.states([self.partition[0]]).values()
             ),
             f"{ABSENT} to join {self.name}",
         )

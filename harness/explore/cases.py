@@ -18,6 +18,8 @@ from models import coordination, redpanda
 from models.cloud_topics.rules import RULES as CLOUD_RULES
 from models.cloud_topics.world import Case as CloudCase
 from models.exhaustive import explore
+from models.groups import DROPS_PENDING, NEW, OLD
+from models.members import SCRIPTS
 from models.state_space import ADD, LEADER, REMOVE, Bound, StateSpace
 from models.systems import KAFKA, redpanda_without
 
@@ -56,7 +58,10 @@ class Case:
     def title(self) -> str:
         """A description of the possible steps."""
         bound = self.bound
+        if bound.script:
+            return f"{bound.coordinator} coordinator, {bound.script}, change: {bound.change}"
         parts = [
+            *([f"{bound.coordinator} coordinator"] if bound.coordinator else []),
             f"{len(bound.keys)} key{'s' * (len(bound.keys) > 1)}",
             f"{bound.writes} plain write{'s' * (bound.writes != 1)}",
             f"{bound.transactions} transaction{'s' * (bound.transactions != 1)}{' (v2)' * bound.epoch_bump}",
@@ -91,6 +96,7 @@ CLOUD_CASES: Final = (
 """Cases of Cloud Topics' compaction: a map of one key and two compactors, unless another number is given."""
 
 
+_ONE_KEY: Final = ("K",)
 _TWO_KEYS: Final = ("K", "L")
 _ALONE: Final = (
     Bound(writes=2, transactions=0),
@@ -117,15 +123,38 @@ _LATE: Final = tuple(
 """Cases in which each message is delayed separately: some without an outage, as an outage means too many states."""
 
 
-def cases(target: str, *, with_: tuple[str, ...], without: tuple[str, ...]) -> Sequence[Case | CloudCase]:
+_GROUPS_ALONE: Final = (
+    *(
+        Bound(keys=keys, writes=writes, transactions=transactions, coordinator=coordinator)
+        for coordinator in DROPS_PENDING
+        for keys, writes, transactions in ((_ONE_KEY, 2, 0), (_ONE_KEY, 2, 1), (_TWO_KEYS, 1, 2))
+    ),
+    Bound(keys=_TWO_KEYS, writes=0, transactions=2, change=LEADER, coordinator=OLD),
+    Bound(keys=_TWO_KEYS, writes=0, transactions=2, change=LEADER, coordinator=NEW, epoch_bump=True),
+    Bound(writes=1, transactions=1, change=ADD, coordinator=NEW),
+    Bound(writes=1, transactions=1, change=REMOVE, coordinator=NEW),
+    *(
+        Bound(keys=(), writes=len(script), transactions=0, change=LEADER, coordinator=NEW, script=name)
+        for name, script in SCRIPTS.items()
+    ),
+)
+"""Cases of consumer groups; without a delete, both coordinators answer alike."""
+
+
+def cases(
+    target: str, *, with_: tuple[str, ...], without: tuple[str, ...], groups: bool = False
+) -> Sequence[Case | CloudCase]:
     """Return the cases of a target, as it is or ``with_`` proposals, ``without`` some of its rules.
 
-    Raises `UsageError` for an unknown name, for a proposal that a target has anyway, and for rules of a
-    proposal that was not requested.
+    ``groups``: cases of consumer groups instead. Raises `UsageError` for an unknown name, for a proposal that a target
+    has anyway, for rules of a proposal that was not requested, and where groups are not modelled.
     """
     _refuse_unknown("--target", "simulated target", target, PROPOSALS)
     for proposal in with_:
         _refuse_unknown("--with", f"proposal for {target}", proposal, PROPOSALS[target])
+    if groups and (target != SIM_KAFKA or KIP_87 in with_):
+        which = f"--with {KIP_87}" if KIP_87 in with_ else f"--target {target}"
+        raise UsageError(f"--groups: group coordinators are modelled of Kafka alone, as it is: leave out {which}")
     if target == SIM_CLOUD_TOPICS:
         for rule in without:
             _refuse_unknown("--without", "rule", rule, CLOUD_RULES)
@@ -138,10 +167,10 @@ def cases(target: str, *, with_: tuple[str, ...], without: tuple[str, ...]) -> S
         raise UsageError(f"--without {without[0]}: {target} has no such rule: it is one of --with {COORDINATED}")
     tombstones = BY_FLAG if KIP_87 in with_ else BY_NULL
     together = _LATE if MESSAGES_MATTER & set(without) else _TOGETHER
-    return [
-        Case(replace(bound, tombstones=tombstones), target, is_coordinated, frozenset(without))
-        for bound in (together if is_coordinated else _ALONE)
-    ]
+    chosen = together if is_coordinated else _GROUPS_ALONE if groups else _ALONE
+    if groups and is_coordinated:
+        chosen = tuple(replace(bound, coordinator=NEW) for bound in together)
+    return [Case(replace(bound, tombstones=tombstones), target, is_coordinated, frozenset(without)) for bound in chosen]
 
 
 def _refuse_unknown(option: str, kind: str, name: str, names: Collection[str]) -> None:

@@ -35,6 +35,7 @@ _RUN_OPTIONS = {"seed": "--seed", "spark_master": "--spark-master", "spark_conf"
 
 @command(
     "harness explore --target sim-kafka",
+    "harness explore --target sim-kafka --groups",
     "harness explore --target sim-kafka --runs 4000 --seed 1 --out schedules",
 )
 @cloup.option(
@@ -56,6 +57,12 @@ _RUN_OPTIONS = {"seed": "--seed", "spark_master": "--spark-master", "spark_conf"
 )
 @cloup.option(
     "--without", group=MODEL, multiple=True, type=Text(), metavar="RULE", help="A rule to leave out; repeatable."
+)
+@cloup.option(
+    "--groups",
+    group=MODEL,
+    is_flag=True,
+    help="Consumer groups: what each broker would answer them as their coordinator.",
 )
 @cloup.option(
     "--most-states", group=WALK, type=Count(1, MOST_STATES), default=10_000_000, show_default=True, help="Of a case."
@@ -95,6 +102,7 @@ def explore(
     target: str,
     with_: tuple[str, ...],
     without: tuple[str, ...],
+    groups: bool,
     most_states: int,
     first_only: bool,
     processes: int,
@@ -109,6 +117,9 @@ def explore(
     Prints each case with the size of its state graph and the shortest way to each anomaly in it. Exits
     with 1 where there is an anomaly, with 0 where there is none and every state was seen, else with 2.
 
+    With --groups, logs are those of __consumer_offsets, and anomalies are what goes wrong for groups: they freeze,
+    skip records, or have deleted offsets back.
+
     With --runs, random workloads and faults instead, run N times in Spark and judged by the checkers of real runs.
     Prints how many runs had each anomaly, and the smallest schedule that leads to it. Exits with 0 where there was
     none, and some runs were exposed; with 2 also where the checkers and the model's own state disagree.
@@ -120,11 +131,11 @@ def explore(
     _refuse_others(
         context, *((_WALK_OPTIONS, "is for walks: leave out --runs") if runs else (_RUN_OPTIONS, "takes --runs"))
     )
-    chosen = cases(target, with_=with_, without=without)
+    chosen = cases(target, with_=with_, without=without, groups=groups)
     if runs:
         from harness.explore.report import explore_runs, show_runs  # noqa: PLC0415
 
-        content = explore_runs(target, with_, without, range(seed, seed + runs), spark=spark, out=out)
+        content = explore_runs(target, with_, without, range(seed, seed + runs), groups=groups, spark=spark, out=out)
         show: Callable[[dict[str, Any]], None] = show_runs
     else:
         walked = walk(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from harness.errors import UsageError
 from harness.explore.schedule_generator import Odds, RandomSchedule, draw
-from harness.explore.shrink import cost, shrink
+from harness.explore.shrink import cost, has_consequence, is_wrong, shrink
 from harness.explore.statistics import RunStatistics, found_by_checkers
 from harness.explore.sweep import check_runs, partitioned_session
 from harness.host.java import find_java
@@ -33,10 +33,11 @@ SHRUNK: Final = 8
 
 @dataclass(frozen=True)
 class SweepResult:
-    """The statistics of the runs, and the smallest schedule of each finding by name."""
+    """The statistics of the runs, and the smallest schedule of each finding and of each consequence by name."""
 
     statistics: RunStatistics
     smallest: Mapping[str, RandomSchedule]
+    smallest_of_consequences: Mapping[str, RandomSchedule] = field(default_factory=dict)
 
 
 def explore_random_runs(
@@ -58,17 +59,22 @@ def sweep(session: SparkSession, odds: Odds, seeds: range, on_progress: Callable
         numbers = range(first, min(first + size, seeds.stop))
         statistics.add(len(numbers), check_runs(session, numbers, partial(draw, odds=odds)))
         on_progress(statistics)
-    smallest = {
-        name: _smallest(name, seeds_found[:SHRUNK], odds)
-        for name, seeds_found in sorted(statistics.seeds_by_anomaly.items())
-    }
+    smallest, of_consequences = (
+        {name: _smallest(name, some[:SHRUNK], odds, leads_there) for name, some in sorted(seeds_by_name.items())}
+        for seeds_by_name, leads_there in (
+            (statistics.seeds_by_anomaly, is_wrong),
+            (statistics.seeds_by_consequence, has_consequence),
+        )
+    )
     _confirm(session, smallest, statistics)
-    return SweepResult(statistics, smallest)
+    return SweepResult(statistics, smallest, of_consequences)
 
 
-def _smallest(name: str, seeds: list[int], odds: Odds) -> RandomSchedule:
+def _smallest(
+    name: str, seeds: list[int], odds: Odds, leads_there: Callable[[RandomSchedule, str], bool]
+) -> RandomSchedule:
     """Return the smallest schedule of a few seeds, preferably a schedule that can be replayed."""
-    ways = [shrink(draw(seed, odds), name) for seed in seeds]
+    ways = [shrink(draw(seed, odds), name, leads_there) for seed in seeds]
     return min(ways, key=lambda way: (not is_replayable(name, way), cost(way)))
 
 

@@ -14,13 +14,15 @@ from harness.judge.verdict import UNKNOWN
 from harness.plan.schedule import Schedule, write_schedule
 from harness.targets import SIM_CLOUD_TOPICS, SIM_REDPANDA
 from harness.terminal import Table, stdout, styled
+from models.groups import NEW, OLD
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from harness.explore.random_runs import SweepResult
     from harness.explore.schedule_generator import RandomSchedule
-    from harness.explore.statistics import RunStatistics
+    from harness.explore.statistics import RunStatistics, SeedsByName
     from harness.spark.options import SparkOptions
 
 MOST_LISTED: Final = 5
@@ -33,6 +35,7 @@ def explore_runs(
     without: tuple[str, ...],
     seeds: range,
     *,
+    groups: bool,
     spark: SparkOptions,
     out: Path | None,
 ) -> dict[str, Any]:
@@ -43,7 +46,12 @@ def explore_runs(
     if set(with_) - {COORDINATED} or target == SIM_CLOUD_TOPICS:
         raise UsageError(f"{_found_on(target, with_)} has no random runs: leave out --runs")
     is_redpanda = target == SIM_REDPANDA
-    odds = Odds(coordinated=is_redpanda or COORDINATED in with_, without=frozenset(without), redpanda=is_redpanda)
+    odds = Odds(
+        coordinated=is_redpanda or COORDINATED in with_,
+        without=frozenset(without),
+        redpanda=is_redpanda,
+        of_groups=groups,
+    )
     progress, began_s = ConsoleProgress(), time.monotonic()
     progress.stage("start Spark")
 
@@ -55,7 +63,7 @@ def explore_runs(
     more = {"without": sorted(without), "seed": seeds.start, "took_s": round(time.monotonic() - began_s, 3)}
     content = sweep_summary(target, with_, swept, more)
     if out is not None:
-        for name, way in swept.smallest.items():
+        for name, way in {**swept.smallest, **swept.smallest_of_consequences}.items():
             write_schedule(out / f"{name}.json", Schedule(name, _found_on(target, with_), _case(way), way.steps))
     return content
 
@@ -70,18 +78,23 @@ def sweep_summary(target: str, with_: tuple[str, ...], swept: SweepResult, more:
         **more,
         "runs": statistics.runs,
         "exposed": statistics.exposed,
-        "found": {
-            name: {
-                "runs": len(seeds),
-                "per_1000": round(1000 * len(seeds) / statistics.runs, 3),
-                "first_seed": min(seeds),
-                "smallest": _smallest(name, swept.smallest[name]),
-            }
-            for name, seeds in sorted(statistics.seeds_by_anomaly.items())
-        },
+        "found": _found(statistics.runs, statistics.seeds_by_anomaly, swept.smallest),
+        "consequences": _found(statistics.runs, statistics.seeds_by_consequence, swept.smallest_of_consequences),
         "amiss": {
             kind: {"times": len(places), "first": places[:MOST_LISTED]} for kind, places in statistics.amiss.items()
         },
+    }
+
+
+def _found(runs: int, seeds_by_name: SeedsByName, smallest: Mapping[str, RandomSchedule]) -> dict[str, Any]:
+    return {
+        name: {
+            "runs": len(seeds),
+            "per_1000": round(1000 * len(seeds) / runs, 3),
+            "first_seed": min(seeds),
+            "smallest": _smallest(name, smallest[name]),
+        }
+        for name, seeds in sorted(seeds_by_name.items())
     }
 
 
@@ -95,19 +108,24 @@ def _found_on(target: str, with_: tuple[str, ...]) -> str:
 
 def _case(way: RandomSchedule) -> str:
     """Return the rules under which a schedule was played."""
-    left_out = [f"without {rule}" for rule in sorted(way.rules.without)]
-    return ", ".join([f"random run {way.seed}", f"transactions v{2 if way.rules.epoch_bump else 1}", *left_out])
+    rules = way.rules
+    coordinator = [f"{NEW if rules.version.tombstone_drops_pending else OLD} coordinator"] if rules.of_groups else []
+    left_out = [f"without {rule}" for rule in sorted(rules.without)]
+    version = f"transactions v{2 if rules.epoch_bump else 1}"
+    return ", ".join([f"random run {way.seed}", version, *coordinator, *left_out])
 
 
 def show_runs(content: dict[str, Any]) -> None:
     """Print what random runs have found."""
-    out, rows = stdout(), []
-    for name, found in content["found"].items():
-        rates = (1000 * found["runs"] / (content[of] or 1) for of in ("runs", "exposed"))
-        rows.append((name, f"{found['runs']:,}", *(f"{rate:.2f}" for rate in rates), str(found["first_seed"])))
-    if rows:
-        out.table(Table(("anomaly", "runs", "per 1,000 runs", "per 1,000 exposed", "first seed"), rows))
-    for name, found in content["found"].items():
+    out = stdout()
+    for kind, head in (("found", "anomaly"), ("consequences", "consequence for groups")):
+        rows = []
+        for name, found in content[kind].items():
+            rates = (1000 * found["runs"] / (content[of] or 1) for of in ("runs", "exposed"))
+            rows.append((name, f"{found['runs']:,}", *(f"{rate:.2f}" for rate in rates), str(found["first_seed"])))
+        if rows:
+            out.table(Table((head, "runs", "per 1,000 runs", "per 1,000 exposed", "first seed"), rows))
+    for name, found in {**content["found"], **content["consequences"]}.items():
         way = found["smallest"]
         steps = f" in {len(way['steps'])} steps ({way['case']}): {'; '.join(way['steps'])}"
         out.line(styled(name, STYLES["anomaly"]), steps)

@@ -6,10 +6,11 @@ was played.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from models.rules import VersionRules
 from models.steps import begin, take
 from models.world import ABSENT, ADDED, BROKERS, OUTCOMES, PLAIN, PRODUCERS, Rules
 
@@ -26,6 +27,7 @@ _KEYS: Final = "KLM"
 _DAYS: Final = (2, 5)
 """The least and the most days of an outage."""
 _V2_SHARE: Final = 0.5
+_NEW_COORDINATOR_SHARE: Final = 0.5
 _TWO_PRODUCERS_SHARE: Final = 0.3
 _DELETE_SHARE: Final = 0.4
 _CLEAN_SHARES: Final = (0.5, 0.8, 1.0)
@@ -43,12 +45,16 @@ class RandomSchedule:
 
 @dataclass(frozen=True)
 class Odds:
-    """The probabilities and rules to generate from. ``outage``: how a broker comes to be behind; None for any way."""
+    """The probabilities and rules to generate from. ``outage``: how a broker comes to be behind; None for any way.
+
+    ``of_groups``: the log is one of ``__consumer_offsets``, of an old or a new coordinator.
+    """
 
     coordinated: bool = False
     without: frozenset[str] = frozenset()
     outage: str | None = None
     redpanda: bool = False
+    of_groups: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,9 @@ def draw(seed: int, odds: Odds) -> RandomSchedule:
     """Return the schedule of a seed."""
     random = Random(f"explore {seed}")  # noqa: S311  (nothing secret)
     rules = Rules(random.random() < _V2_SHARE, odds.coordinated, odds.without, odds.redpanda)
+    if odds.of_groups:
+        version = VersionRules(tombstone_drops_pending=random.random() < _NEW_COORDINATOR_SHARE)
+        rules = replace(rules, of_groups=True, version=version)
     outage = odds.outage or random.choices(list(OUTAGES), list(OUTAGES.values()))[0]
     producers = list(PRODUCERS)[: 2 if random.random() < _TWO_PRODUCERS_SHARE else 1]
     generator = _Generator(

@@ -40,6 +40,11 @@ def is_wrong(drawn: RandomSchedule, name: str) -> bool:
     return any(name == anomaly for _, anomaly in play(drawn.rules, drawn.steps).violations())
 
 
+def has_consequence(drawn: RandomSchedule, name: str) -> bool:
+    """Whether a schedule leads to a consequence for groups of that name (`models.groups`)."""
+    return any(name == consequence for _, consequence in play(drawn.rules, drawn.steps).consequences())
+
+
 def shrink(
     drawn: RandomSchedule, name: str, keeps_anomaly: Callable[[RandomSchedule, str], bool] = is_wrong
 ) -> RandomSchedule:

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from checkers.anomalies import FINDERS
 from checkers.consistency.doubts import CONTRADICTION
-from harness.explore.sweep import ORACLE
+from harness.explore.sweep import CONSEQUENCES, ORACLE
 from harness.judge.guarantees import CHECKER
 from harness.judge.verdict import decide, earn
+from models.groups import AT_RELOAD
 from models.invariants import LOST_VALUE
 from models.world import ABSENT, ADDED
 
@@ -25,22 +26,29 @@ if TYPE_CHECKING:
 
     from harness.explore.sweep import CheckerResults
 
+SeedsByName: TypeAlias = "dict[str, list[int]]"
+"""Seeds of runs, by the name of an anomaly or a consequence."""
 _CRITICAL: Final = ("run", "kind", "payload_offset", "critical_offset")
 
 
 @dataclass
 class RunStatistics:
-    """Counts. ``seeds_by_anomaly``: seeds of runs. ``amiss``: what forbids a verdict, with examples."""
+    """Counts. ``seeds_by_anomaly``: seeds of runs. ``amiss``: what forbids a verdict, with examples.
+
+    ``seeds_by_consequence``: for groups, by the model's state (`models.groups`). Each has an anomaly of that replica,
+    unless every replica gives the same answer.
+    """
 
     runs: int = 0
     exposed: int = 0
-    seeds_by_anomaly: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    seeds_by_anomaly: SeedsByName = field(default_factory=lambda: defaultdict(list))
+    seeds_by_consequence: SeedsByName = field(default_factory=lambda: defaultdict(list))
     amiss: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
     @property
     def verdict(self) -> str:
         """Clean only where runs were exposed; unknown where the judges differ, whatever the findings."""
-        found = [] if self.amiss else list(self.seeds_by_anomaly)
+        found = [] if self.amiss else [*self.seeds_by_anomaly, *self.seeds_by_consequence]
         return decide(found, list(self.amiss), "runs were exposed" if self.exposed else None)[0]
 
     def add(self, runs: int, results: CheckerResults) -> None:
@@ -50,10 +58,14 @@ class RunStatistics:
         self.runs += runs
         runs_with_findings = {run for run, *_ in findings}
         self.exposed += len(runs_with_findings | set(_exposed(results.rows.get("exposure", []))))
-        for name in sorted({name for *_, name in findings & oracle}):
-            self.seeds_by_anomaly[name] += sorted(
-                {int(run) for run, _, name_found in findings & oracle if name_found == name}
-            )
+        consequences = {(row["run"], row["broker"], row["anomaly"]) for row in results.rows.get(CONSEQUENCES, [])}
+        _add_seeds(self.seeds_by_anomaly, findings & oracle)
+        _add_seeds(self.seeds_by_consequence, consequences)
+        diverged = {(run, broker) for run, broker, _ in findings}
+        self._note(
+            "consequences for groups without an anomaly",
+            {one for one in consequences if one[:2] not in diverged and not one[2].endswith(AT_RELOAD)},
+        )
         self._note("checkers alone find", findings - oracle)
         self._note("the model's state alone tells", oracle - findings)
         self._note("contradictions", _of_rows(results.rows.get("doubts", []), "reason", CONTRADICTION))
@@ -65,6 +77,11 @@ class RunStatistics:
     def _note(self, kind: str, places: Iterable[tuple[str, int | None, str]]) -> None:
         for run, broker, text in sorted(places, key=lambda place: (int(place[0]), str(place[1]), place[2])):
             self.amiss[kind].append(f"seed {run}, broker {broker}: {text}")
+
+
+def _add_seeds(seeds_by_name: SeedsByName, places: set[tuple[str, int, str]]) -> None:
+    for name in sorted({name for *_, name in places}):
+        seeds_by_name[name] += sorted({int(run) for run, _, other in places if other == name})
 
 
 def found_by_checkers(results: CheckerResults) -> set[tuple[str, int, str]]:

@@ -34,6 +34,8 @@ TABLES: Final = ("entries", "aborts", "states", "history", "observations", "sett
 """The fields of `Evidence` that a simulated run fills."""
 ORACLE: Final = "oracle"
 """The verdict of a run's own state (`models.invariants`): a table next to the checkers'."""
+CONSEQUENCES: Final = "consequences"
+"""What goes wrong for groups by a run's own state (`models.groups`), where the log is one of ``__consumer_offsets``."""
 RUNS_AT_ONCE: Final = 64
 """Runs in an Arrow batch."""
 
@@ -42,13 +44,12 @@ def _columns(name: str) -> t.StructType:
     return t.StructType([field for field in SCHEMAS[name] if field.name not in {"run", "problem"}])
 
 
+_NAMES: Final = t.StructType([t.StructField("broker", INT), t.StructField("anomaly", TEXT)])
 ROW: Final = t.StructType(
     [
         t.StructField("run", TEXT),
         *(t.StructField(name, t.ArrayType(_columns(name))) for name in TABLES),
-        t.StructField(
-            ORACLE, t.ArrayType(t.StructType([t.StructField("broker", INT), t.StructField("anomaly", TEXT)]))
-        ),
+        *(t.StructField(name, t.ArrayType(_NAMES)) for name in (ORACLE, CONSEQUENCES)),
     ]
 )
 """A run with all its tables; its name is its number."""
@@ -79,10 +80,10 @@ def partitioned_session(session: SparkSession) -> SparkSession:
 
 def check_runs(session: SparkSession, numbers: range, drawn: Callable[[int], RandomSchedule]) -> CheckerResults:
     """Simulate the runs of some numbers, and check them all. ``drawn`` is called where they are simulated."""
-    evidence, oracle = simulated(session, numbers, drawn)
+    evidence, by_state = simulated(session, numbers, drawn)
     judged = judge(evidence)
     tables, unplanned = each(CHECKERS, lambda name: _wanted(name, CHECKERS[name](judged)))
-    tables[ORACLE] = oracle
+    tables |= by_state
     with ThreadPoolExecutor(THREADS) as pool:
         # By Arrow: single rows would keep the driver busier than the cluster.
         rows, raised = each(tables, lambda name: tables[name].toArrow().to_pylist(), using=pool.map)
@@ -96,8 +97,8 @@ def _wanted(name: str, rows: DataFrame) -> DataFrame:
 
 def simulated(
     session: SparkSession, numbers: range, drawn: Callable[[int], RandomSchedule]
-) -> tuple[Evidence, DataFrame]:
-    """Return the evidence of the runs of some numbers, and the anomalies by their own state: run, broker, anomaly.
+) -> tuple[Evidence, dict[str, DataFrame]]:
+    """Return the evidence of the runs of some numbers, and `ORACLE` and `CONSEQUENCES`: run, broker, anomaly.
 
     The simulation is lazy.
     """
@@ -116,7 +117,9 @@ def simulated(
     }
     nothing = runs.where("false")
     others = {name: empty(nothing, schema) for name, schema in SCHEMAS.items() if name not in tables}
-    return Evidence(**tables, **others, has_clients=True), runs.select("run", f.inline(ORACLE))
+    return Evidence(**tables, **others, has_clients=True), {
+        name: runs.select("run", f.inline(name)) for name in (ORACLE, CONSEQUENCES)
+    }
 
 
 def rows_of(numbers: Sequence[int], drawn: Callable[[int], RandomSchedule]) -> pa.RecordBatch:
@@ -124,6 +127,7 @@ def rows_of(numbers: Sequence[int], drawn: Callable[[int], RandomSchedule]) -> p
     runs = [watch(one.rules, one.steps) for one in map(drawn, numbers)]
     tables: dict[str, list[Any]] = {name: [getattr(run, name) for run in runs] for name in TABLES}
     tables[ORACLE] = [run.world.violations() for run in runs]
+    tables[CONSEQUENCES] = [run.world.consequences() for run in runs]
     columns: list[Any] = [pa.array(map(str, numbers), pa.string())]
     columns += [_lists(tables[field.name], field.type) for field in list(_ARROW)[1:]]
     return pa.RecordBatch.from_arrays(columns, schema=_ARROW)

@@ -10,11 +10,12 @@ import pytest
 
 from harness.explore.random_runs import SweepResult, is_replayable, sweep
 from harness.explore.schedule_generator import NO_OUTAGE, Odds, RandomSchedule, draw
-from harness.explore.shrink import is_wrong
+from harness.explore.shrink import has_consequence, is_wrong
 from harness.explore.statistics import RunStatistics, found_by_checkers
 from harness.explore.sweep import ORACLE, CheckerResults, check_runs, partitioned_session
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.plan.catalog import Anomaly
+from models.groups import AT_RELOAD, BEGINS_AT_ABORTED, DELETED_BACK, FROZEN
 from models.world import Rules
 
 if TYPE_CHECKING:
@@ -63,6 +64,18 @@ def test_the_smallest_schedules_lead_there_and_can_be_replayed(swept: SweepResul
         assert is_wrong(way, name)
         assert is_replayable(name, way)
         assert len(way.steps) <= 13
+
+
+def test_what_goes_wrong_for_groups_has_an_anomaly_of_the_same_replica(spark: SparkSession) -> None:
+    found = sweep(spark, Odds(of_groups=True), range(RUNS), lambda _: None)
+    assert found.statistics.amiss == {}
+    assert set(found.statistics.seeds_by_consequence) == {
+        *(FROZEN, DELETED_BACK, BEGINS_AT_ABORTED),
+        *(name + AT_RELOAD for name in (FROZEN, DELETED_BACK)),
+    }
+    for name, way in found.smallest_of_consequences.items():
+        assert has_consequence(way, name)
+        assert len(way.steps) <= 12
 
 
 def test_both_judges_agree_where_they_once_did_not(spark: SparkSession) -> None:

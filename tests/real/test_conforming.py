@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.conformance.schedules import WAYS
+from harness.conformance.schedules import GROUP_WAYS, WAYS
 from harness.errors import EXIT_CLEAN, EXIT_USAGE
 
 if TYPE_CHECKING:
@@ -22,11 +22,13 @@ SEED = "1"
 
 @pytest.mark.parametrize(("target", "transactions"), [("kafka-3.9", 1), ("kafka-4.4", 1), ("kafka-4.4", 2)])
 def test_the_model_does_what_real_brokers_do(sandbox: Sandbox, target: str, transactions: int) -> None:
-    options = ("--target", target, "--transactions", str(transactions), "--schedules", str(RANDOM), "--seed", SEED)
-    ran = sandbox.call("conform", *options, "--format", "json")
+    options = ("--target", target, "--transactions", str(transactions), "--seed", SEED)
+    counts = ("--schedules", str(RANDOM), "--group-schedules", str(RANDOM))
+    ran = sandbox.call("conform", *options, *counts, "--format", "json")
     assert ran.code == EXIT_CLEAN, ran.output
     schedules = ran.verdict["schedules"]
-    assert [one["name"] for one in schedules] == [*WAYS, *(f"random-{n}" for n in range(RANDOM))]
+    random = [f"random-{n}" for n in range(RANDOM)]
+    assert [one["name"] for one in schedules] == [*WAYS, *random, *GROUP_WAYS, *(f"group-{name}" for name in random)]
     for one in schedules:
         assert one["disagreements"] == []
         assert one["agreed"] == len(one["steps"]) > FEWEST_STEPS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields, replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import MagicMock
 
@@ -18,12 +19,35 @@ from harness.brokers.segments.txnindex import encode_txnindex
 from harness.conformance import topic
 from harness.conformance.brokers import Brokers
 from harness.conformance.cli import conform as command
-from harness.conformance.conform import groups, outcomes_json
+from harness.conformance.conform import all_schedules, outcomes_json
 from harness.conformance.lockstep import Outcome, go
-from harness.conformance.picture import Entry, Picture, ProducerState, StoredBatch, differences, of_replica, shown
+from harness.conformance.offsets import OffsetRequests, fetch_offsets
+from harness.conformance.picture import (
+    UNSTABLE,
+    Entry,
+    FetchedOffset,
+    Picture,
+    ProducerState,
+    StoredBatch,
+    differences,
+    of_replica,
+    shown,
+)
+from harness.conformance.producer import Identity
 from harness.conformance.replicas import CLEANED, read_folder
-from harness.conformance.schedules import CLUSTER_WIDE, FILLER, PUT, WAYS, Schedule, at_random, clean, written
-from harness.conformance.simulated import Simulated
+from harness.conformance.schedules import (
+    CLUSTER_WIDE,
+    FILLER,
+    GROUP_WAYS,
+    PUT,
+    WAYS,
+    Schedule,
+    at_random,
+    clean,
+    written,
+    written_of_groups,
+)
+from harness.conformance.simulated import ALL_KEYS, Simulated
 from harness.errors import UsageError
 from harness.judge.verdict import ANOMALY
 from models.batch import encode
@@ -65,6 +89,54 @@ def test_written_schedules_lead_where_they_say(name: str, version: int) -> None:
         assert (wrong.last_stable_offset, right.last_stable_offset) == (0, right.high_watermark)
     else:
         assert values != right_values
+
+
+HERE_AND_THERE: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
+    "group-frozen": (("unstable", "2"), ("2", "2")),
+    "group-skips": (("1", "1"), ("0", "0")),
+    "group-begins-at-aborted": (("0", "0"), ("none", "none")),
+    "deleted-offset-back": (("0", "0"), ("none", "none")),
+    "offset-hidden-but-superseded": (("2", "2"), ("2", "2")),
+    "offset-deleted-while-pending": (("none", "none"), ("none", "none")),
+}
+"""Answers about K after the outage, stable and not: of broker 2, and of broker 3."""
+
+
+@pytest.mark.parametrize("rules", [OLD, NEW], ids=["old", "new"])
+@pytest.mark.parametrize("name", GROUP_WAYS)
+def test_written_schedules_of_groups_lead_where_they_say(name: str, rules: VersionRules) -> None:
+    (schedule,) = (one for one in written_of_groups(1) if one.name == name)
+    leads = schedule.steps.index("2 leads")
+    absent, right = HERE_AND_THERE[name]
+    model = Simulated(replace(schedule, steps=()), rules)
+    for step in schedule.steps[: leads + 1]:
+        model.take(step)
+    assert answers(model)["K"] == absent
+    model.take("3 leads")
+    assert answers(model)["K"] == right
+
+
+def answers(model: Simulated) -> dict[str, tuple[str, str]]:
+    leader, picture = model.leader_picture()
+    assert all(not one.offsets for broker, one in model.pictures().items() if broker != leader)
+    return {one.key: (one.stable, one.any) for one in picture.offsets}
+
+
+def test_what_a_group_is_answered_depends_on_its_coordinator() -> None:
+    model = taken_of_group("p writes K", "t writes K", rules=OLD)
+    assert answers(model)["K"] == ("unstable", "0")
+    for step, old in (("p writes -K", ("none", "none")), ("t commits", ("none", "none")), ("3 leads", ("1", "1"))):
+        model.take(step)
+        assert answers(model)["K"] == old
+    model = taken_of_group("p writes K", "t writes K", "p writes -K", "t commits", "3 leads", rules=NEW)
+    assert answers(model)["K"] == ("none", "none")
+
+
+def taken_of_group(*steps: str, rules: VersionRules) -> Simulated:
+    model = Simulated(Schedule("g", (), of_group=True), rules)
+    for step in steps:
+        model.take(step)
+    return model
 
 
 def test_a_broker_that_was_killed_knows_what_its_log_tells() -> None:
@@ -170,6 +242,19 @@ def test_random_schedules_can_be_gone_through(version: int) -> None:
     assert met == (KINDS if version == 1 else KINDS - {", having written nothing here"})
 
 
+@pytest.mark.parametrize("rules", [OLD, NEW], ids=["old", "new"])
+def test_random_schedules_of_groups_can_be_gone_through(rules: VersionRules) -> None:
+    steps = set()
+    for seed in range(6):
+        for schedule in at_random(str(seed), 3, 1, rules, of_groups=True):
+            taken_of_group(*schedule.steps, rules=rules)
+            steps |= set(schedule.steps)
+    met = {kind for step in steps for kind in KINDS if re.search(kind, step)}
+    assert met == KINDS - {"are deleted", "joins"}
+    assert "p writes -K" in steps
+    assert not any(step.startswith("i ") or re.search("(t|u) writes -", step) for step in steps)
+
+
 # Pictures
 
 
@@ -190,6 +275,7 @@ OTHERS: dict[str, Any] = {
     "cleaned_to": None,
     "epochs": ((0, 5),),
     "snapshots": (),
+    "offsets": (FetchedOffset("K", UNSTABLE, "1"),),
 }
 
 
@@ -327,13 +413,13 @@ def calls_of(partition: topic.Topic, producer: str) -> Any:
 
 @pytest.mark.parametrize("step", TAKEN)
 def test_what_a_producer_is_asked_for(step: str, on_brokers: Brokers) -> None:
-    partition = topic.Topic(on_brokers, Schedule("t", ()))
+    partition = topic.Topic(on_brokers, Schedule("t", ()), ("t", 0))
     partition.take(step)
     assert calls_of(partition, step[0]) == [TAKEN[step]]
 
 
 def test_a_lone_marker_is_of_a_transaction_that_registered_the_partition(on_brokers: Brokers) -> None:
-    partition = topic.Topic(on_brokers, Schedule("t", ()))
+    partition = topic.Topic(on_brokers, Schedule("t", ()), ("t", 0))
     partition.take("t aborts, having written nothing here")
     assert calls_of(partition, "t") == [("register",), ("end", ABORT)]
 
@@ -343,9 +429,9 @@ def test_brokers_know_every_step_of_schedules(on_brokers: Brokers) -> None:
     for step in {step for one in schedules for step in one.steps}:
         if CLUSTER_WIDE.fullmatch(step):
             with on_brokers.during(step), pytest.raises(ValueError, match="is no step of a partition"):
-                topic.Topic(on_brokers, Schedule("t", ())).take(step)
+                topic.Topic(on_brokers, Schedule("t", ()), ("t", 0)).take(step)
         else:
-            topic.Topic(on_brokers, Schedule("t", ())).take(step)
+            topic.Topic(on_brokers, Schedule("t", ()), ("t", 0)).take(step)
     with pytest.raises(ValueError, match="is no step of a cluster"), on_brokers.during("rest"):
         pass
 
@@ -379,8 +465,70 @@ def test_what_is_wrong_before_a_broker_starts(arguments: list[str], says: str) -
 
 
 def test_groups_of_schedules() -> None:
-    sizes = [len(group) for group in groups(45, 0, 1, OLD)]
-    assert sizes == [len(WAYS), 20, 20, 5]
+    lists = list(all_schedules(45, 21, 0, 1, OLD))
+    assert [len(some) for some in lists] == [len(WAYS), 20, 20, 5, len(GROUP_WAYS), 20, 1]
+    assert [some[0].of_group for some in lists] == [False] * 4 + [True] * 3
+    names = [one.name for some in lists[:2] + lists[4:6] for one in some]
+    assert len(set(names)) == len(names)
+
+
+class Coordinator:
+    """Answers about groups as a broker that coordinates group ``g`` and loads ``later``."""
+
+    def call(self, request: Any) -> Any:
+        partitions = [
+            MagicMock(error_code=88 if key == "K" and request.require_stable else 0, committed_offset=-(key != "K"))
+            for key in ALL_KEYS
+        ]
+        topics = [SimpleNamespace(name=key, partitions=[one]) for key, one in zip(ALL_KEYS, partitions, strict=True)]
+        return MagicMock(
+            groups=[
+                MagicMock(group_id=one.group_id, error_code=14 * (one.group_id == "later"), topics=topics)
+                for one in request.groups
+            ]
+        )
+
+
+def test_what_a_coordinator_answers() -> None:
+    answered = fetch_offsets(Coordinator(), ["g", "later"])
+    assert list(answered) == ["g"]
+    assert {one.key: (one.stable, one.any) for one in answered["g"]} == {
+        "K": (UNSTABLE, "0"),
+        **dict.fromkeys(("L", "M", "G", "filler"), ("none", "none")),
+    }
+
+
+IDENTITY = Identity("tx", 5, 2, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("identity", "record", "name"),
+    [
+        (IDENTITY._replace(transactional_id=None), (b"K", b"7"), "OffsetCommitRequest"),
+        (IDENTITY, (b"K", b"7"), "TxnOffsetCommitRequest"),
+        (IDENTITY._replace(transactional_id=None), (b"K", None), "OffsetDeleteRequest"),
+    ],
+)
+def test_a_record_of_a_group_is_written_by_its_coordinator(
+    identity: Identity, record: tuple[bytes, bytes | None], name: str
+) -> None:
+    request, _ = OffsetRequests("g").write(identity, [record], 0)
+    (topic,) = request.topics
+    (partition,) = topic.partitions
+    assert (type(request).__name__.split("_")[0], request.group_id, topic.name) == (name, "g", "K")
+    assert record[1] is None or partition.committed_offset == 7
+
+
+def test_a_group_commits_the_offset_of_the_record_that_it_writes(on_brokers: Brokers) -> None:
+    partition = topic.Topic(on_brokers, Schedule("s", (), of_group=True), ("__consumer_offsets", 3), "g")
+    for step in ("p writes K", "t writes K", "t commits", "p writes -K", "p writes L"):
+        partition.take(step)
+    assert calls_of(partition, "p") == [
+        ("write", [(b"K", b"0")], 7),
+        ("write", [(b"K", None)], 7),
+        ("write", [(b"L", b"4")], 7),
+    ]
+    assert calls_of(partition, "t") == [("write", [(b"K", b"1")], 7), ("end", COMMIT)]
 
 
 def test_what_is_reported_as_json() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -21,12 +23,15 @@ from harness.explore.cli import explore as command
 from harness.explore.random_runs import SweepResult
 from harness.explore.schedule_generator import Odds, RandomSchedule
 from harness.explore.statistics import RunStatistics
+from harness.explore.sweep import CONSEQUENCES, ORACLE, CheckerResults
 from harness.explore.walk import WalkResult, summary, walk
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.plan.schedule import read_schedule
 from harness.targets import SIM_CLOUD_TOPICS, SIM_KAFKA, SIM_REDPANDA
 from models import coordination, redpanda
 from models.exhaustive import Explored, Numbered, explore
+from models.groups import NEW, OLD
+from models.rules import rules_of
 from models.state_space import ADD, Bound
 from models.world import Rules
 
@@ -135,6 +140,42 @@ def test_the_command_tells_the_shortest_way_of_all_cases() -> None:
     )
 
 
+def test_cases_of_consumer_groups() -> None:
+    chosen = [case for case in cases(SIM_KAFKA, with_=(), without=(), groups=True) if isinstance(case, Case)]
+    assert {case.bound.coordinator for case in chosen} == {OLD, NEW}
+    assert len({case.title for case in chosen}) == len(chosen)
+    assert chosen[0].title == "old coordinator, 1 key, 2 plain writes, 0 transactions, change: no change"
+    together = cases(SIM_KAFKA, with_=(COORDINATED,), without=(), groups=True)
+    assert all(isinstance(case, Case) and case.coordinated and case.bound.coordinator == NEW for case in together)
+
+
+def test_the_command_tells_what_goes_wrong_for_groups() -> None:
+    options = ["--target", SIM_KAFKA, "--groups", "--most-states", "300"]
+    ran = CliRunner().invoke(command, options, standalone_mode=False)
+    assert ran.return_value == EXIT_ANOMALY
+    assert (
+        "deleted-offset-back in 7 steps: p puts K; 2 leaves; p deletes K; 1 cleans; time passes; 1 cleans; 2 returns"
+        in ran.stdout
+    )
+    assert "deleted-offset-back-at-reload in 4 steps: p puts K; t puts K; p deletes K; t commits" in ran.stdout
+    assert "tombstone-divergence" not in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--target", SIM_REDPANDA], "leave out --target sim-redpanda"),
+        (["--target", SIM_CLOUD_TOPICS], "leave out --target sim-cloud-topics"),
+        (["--target", SIM_KAFKA, "--with", KIP_87], "leave out --with kip-87"),
+        (["--target", SIM_KAFKA, "--with", KIP_87, "--runs", "3"], "leave out --with kip-87"),
+    ],
+)
+def test_groups_that_are_not_modelled(options: list[str], says: str) -> None:
+    ran = CliRunner().invoke(command, ["--groups", *options], standalone_mode=False)
+    assert isinstance(ran.exception, UsageError)
+    assert says in str(ran.exception)
+
+
 def test_the_command_tells_json() -> None:
     ran = CliRunner().invoke(
         command, ["--target", SIM_KAFKA, "--most-states", "300", "--format", "json"], standalone_mode=False
@@ -223,6 +264,7 @@ def test_numbers_that_are_none(given: list[str]) -> None:
     [
         (["--target", SIM_KAFKA], Odds()),
         (["--target", SIM_KAFKA, "--with", COORDINATED], Odds(coordinated=True)),
+        (["--target", SIM_KAFKA, "--groups"], Odds(of_groups=True)),
         (["--target", SIM_REDPANDA], Odds(coordinated=True, redpanda=True)),
         (
             ["--target", SIM_REDPANDA, "--without", "snapshot-first"],
@@ -283,6 +325,47 @@ def test_random_runs_are_reported_with_their_smallest_schedules(
     ran = CliRunner().invoke(command, options, standalone_mode=False)
     assert "stuck-lso in 4 steps (random run 5, transactions v2)" in ran.stdout
     assert "1,000 runs from seed 4, 100 of them exposed" in ran.stdout
+
+
+def test_what_goes_wrong_for_groups_is_reported_beside_the_anomalies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = Rules(of_groups=True, version=rules_of("4.4.0"))
+    way = RandomSchedule(5, rules, ("t puts K", "2 leaves", "t aborts", "2 returns"))
+    statistics = RunStatistics(runs=1000, exposed=100)
+    statistics.seeds_by_anomaly["stuck-lso"] = [7, 9]
+    statistics.seeds_by_consequence["group-frozen"] = [9]
+    result = SweepResult(statistics, {"stuck-lso": way}, {"group-frozen": way})
+    monkeypatch.setattr(report, "explore_random_runs", lambda *_: result)
+    options = ["--target", SIM_KAFKA, "--groups", "--runs", "1000", "--out", str(tmp_path)]
+    ran = CliRunner().invoke(command, [*options, "--format", "json"], standalone_mode=False)
+    (found,) = json.loads(ran.stdout)["consequences"].values()
+    assert (found["runs"], found["first_seed"]) == (1, 9)
+    assert found["smallest"]["case"] == "random run 5, transactions v1, new coordinator"
+    assert found["smallest"]["replayable"] is False
+    assert read_schedule(tmp_path / "group-frozen.json").steps == way.steps
+    ran = CliRunner().invoke(command, options, standalone_mode=False)
+    assert re.search(r"group-frozen +1 +1\.00 +10\.00 +9", ran.stdout)
+    assert "group-frozen in 4 steps (random run 5, transactions v1, new coordinator): t puts K" in ran.stdout
+
+
+def results(findings: list[tuple[str, int, str]], consequences: list[tuple[str, int, str]]) -> CheckerResults:
+    def rows(places: list[tuple[str, int, str]]) -> list[dict[str, Any]]:
+        return [{"run": run, "broker": broker, "anomaly": name} for run, broker, name in places]
+
+    of_checkers = {"stuck_lso": rows(findings), ORACLE: rows(findings), CONSEQUENCES: rows(consequences)}
+    return CheckerResults({str(name): of_rows for name, of_rows in of_checkers.items()}, {})
+
+
+def test_a_consequence_for_groups_has_an_anomaly_of_the_same_replica() -> None:
+    stuck, frozen = ("3", 2, "stuck-lso"), ("3", 2, "group-frozen")
+    statistics = RunStatistics()
+    statistics.add(10, results([stuck], [frozen, ("4", 1, "deleted-offset-back-at-reload")]))
+    assert statistics.seeds_by_consequence == {"group-frozen": [3], "deleted-offset-back-at-reload": [4]}
+    assert (statistics.amiss, statistics.verdict) == ({}, ANOMALY)
+    statistics.add(10, results([stuck], [("3", 3, "group-frozen")]))
+    assert statistics.amiss == {"consequences for groups without an anomaly": ["seed 3, broker 3: group-frozen"]}
+    assert statistics.verdict == UNKNOWN
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -1,0 +1,105 @@
+"""A coordinator that missed the tombstone of a classic group cannot load its partition (`models.members`): 4.4."""
+
+from __future__ import annotations
+
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Consumer
+
+from harness.brokers.protocol.wire import Connection
+from harness.brokers.segments.checkpoints import read_checkpoint
+from harness.command_line.console import ConsoleProgress
+from harness.conformance.brokers import running
+from harness.conformance.offsets import fetch_offsets
+from harness.conformance.replicas import CLEANED
+from harness.conformance.schedules import FILLER, PUT, STAYING, Schedule
+from harness.host.clock import RealClock
+from harness.host.java import find_java
+from harness.host.workspace import Workspace
+from harness.plan.scenario import CONSUMER_OFFSETS
+from harness.run_folder.store import new_run_id
+from harness.runtimes import find_runtime
+from harness.runtimes.base import Wanted
+from harness.targets import find_target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from harness.conformance.brokers import Brokers
+
+pytestmark = pytest.mark.timeout(300)
+PASSES = 5
+"""Enough for a tombstone to get its delete horizon, and to be removed."""
+FAILS = "Group upgraded is not a consumer group"
+
+
+@contextmanager
+def member(brokers: Brokers, protocol: str) -> Iterator[Consumer]:
+    """Join the group ``upgraded``, until the block ends."""
+    addresses = ",".join(str(brokers.runtime.address(broker)) for broker in (1, 3))
+    consumer = Consumer({"bootstrap.servers": addresses, "group.id": "upgraded", "group.protocol": protocol})
+    assigned: list[object] = []
+    consumer.subscribe(["K"], on_assign=lambda _, partitions: assigned.extend(partitions))
+
+    def joined() -> bool:
+        consumer.poll(0.2)
+        return bool(assigned)
+
+    try:
+        brokers.wait(joined, f"a member by the {protocol} protocol")
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def answers(brokers: Brokers, broker: int, group: str) -> bool:
+    """Whether a broker answers about a group of the partition that it leads."""
+    with closing(Connection(brokers.runtime.address(broker))) as connection:
+        return group in fetch_offsets(connection, [group])
+
+
+def cleaned_to(brokers: Brokers, broker: int) -> int:
+    """Return the checkpoint of a broker's cleaner; -1 before its first pass."""
+    brokers.runtime.copy_checkpoints(broker, brokers.scratch)
+    path = brokers.scratch / CLEANED
+    offsets = read_checkpoint(path.read_bytes(), source=CLEANED) if path.exists() else {}
+    return offsets.get((CONSUMER_OFFSETS, 0), -1)
+
+
+def test_no_group_of_the_partition_has_a_coordinator(tmp_path: Path) -> None:
+    target, java = find_target("kafka-4.4"), find_java()
+    ready = find_runtime("local")(Wanted(target, java, ConsoleProgress().jars))
+    logs = tmp_path / "logs"
+    with (
+        Workspace(f"upgraded-{new_run_id()}", tmp_path) as workspace,
+        running(ready, workspace, logs, RealClock(), groups=1) as brokers,
+    ):
+        brokers.create([Schedule("other", (), of_group=True)])
+        other = brokers.topics["other"]
+        assert other.group is not None
+        other.take(PUT)
+        with member(brokers, "classic"):
+            pass
+        with brokers.during("2 is killed"):
+            pass
+        with member(brokers, "consumer"):
+            for _ in range(PASSES):
+                brokers.move_on()
+                other.take(FILLER)
+                before = {broker: cleaned_to(brokers, broker) for broker in STAYING}
+                with brokers.during("1, 3 clean"):
+                    brokers.wait(
+                        lambda before=before: all(cleaned_to(brokers, one) > at for one, at in before.items()),  # type: ignore[misc]
+                        "a pass of both cleaners",
+                    )
+            with brokers.during("2 returns"):
+                pass
+            other.take("2 leads")
+            log = next(path for path in logs.rglob("*.log") if path.parent.name == "2")
+            brokers.wait(lambda: FAILS in log.read_text(encoding="utf-8"), "broker 2 to fail to load the partition")
+            assert not answers(brokers, 2, other.group)
+            other.take("3 leads")
+            brokers.wait(lambda: answers(brokers, 3, str(other.group)), "broker 3 to coordinate the groups")

@@ -1,0 +1,232 @@
+"""What a group coordinator answers from literal logs, and what goes wrong for groups on a diverged replica."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.brokers.segments.markers import ABORT, COMMIT
+from models.groups import (
+    AT_RELOAD,
+    BEGINS_AT_ABORTED,
+    DELETED_BACK,
+    DROPS_PENDING,
+    FROZEN,
+    LOST,
+    NEW,
+    OLD,
+    PENDING_UNSEEN,
+    REPEATS,
+    SKIPS,
+    Answer,
+    Commit,
+    End,
+    Offsets,
+    consequences,
+    load,
+)
+from models.invariants import Truth, Txn, Wrote
+from models.replica import Replica
+from models.rules import VersionRules, rules_of
+from models.steps import play, take
+from models.world import Rules, World
+
+BOTH = pytest.mark.parametrize("coordinator", [OLD, NEW])
+GONE = "time passes; 1 cleans; 1 cleans; time passes; 1 cleans"
+"""Lets producers expire, and broker 1 remove markers and tombstones."""
+
+
+def cluster(steps: str, coordinator: str = NEW) -> World:
+    version = VersionRules(tombstone_drops_pending=DROPS_PENDING[coordinator])
+    return play(Rules(of_groups=True, version=version), steps.split("; "))
+
+
+def kept(entries: list[Commit | End], coordinator: str = NEW) -> Offsets:
+    offsets = Offsets()
+    for entry in entries:
+        offsets.apply(entry, drops_pending=DROPS_PENDING[coordinator])
+    return offsets
+
+
+def plain(at: int, key: str = "K", *, deletes: bool = False) -> Commit:
+    return Commit(at, key, deletes, None)
+
+
+def pending(at: int, producer: int = 7, key: str = "K") -> Commit:
+    return Commit(at, key, deletes=False, producer=producer)
+
+
+COMMITTED, ABORTED = End(7, COMMIT), End(7, ABORT)
+LOGS: dict[str, tuple[list[Commit | End], Answer]] = {
+    "nothing": ([], Answer(None)),
+    "a plain commit": ([plain(0)], Answer(0)),
+    "a later plain commit": ([plain(0), plain(1)], Answer(1)),
+    "a tombstone": ([plain(0), plain(1, deletes=True)], Answer(None)),
+    "a commit after a tombstone": ([plain(0), plain(1, deletes=True), plain(2)], Answer(2)),
+    "pending": ([plain(0), pending(1)], Answer(0, is_pending=True)),
+    "materialised": ([plain(0), pending(1), COMMITTED], Answer(1)),
+    "dropped": ([plain(0), pending(1), ABORTED], Answer(0)),
+    "superseded while pending": ([pending(0), plain(1), COMMITTED], Answer(1)),
+    "plain beside pending": ([pending(0), plain(1)], Answer(1, is_pending=True)),
+    "of another key": ([pending(0, key="L"), COMMITTED, plain(2)], Answer(2)),
+    "another producer's marker": ([pending(0), End(8, COMMIT)], Answer(None, is_pending=True)),
+    "two producers, the first ends last": (
+        [pending(0), pending(1, 8), End(8, COMMIT), End(7, COMMIT)],
+        Answer(1),
+    ),
+    "two producers, one is left": ([pending(0), pending(1, 8), End(8, COMMIT)], Answer(1, is_pending=True)),
+    "the last of a transaction": ([pending(0), pending(1), COMMITTED], Answer(1)),
+    "the next marker ends all": ([pending(0), pending(3), COMMITTED], Answer(3)),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("name", LOGS)
+def test_both_coordinators_answer_by_these_rules(name: str, coordinator: str) -> None:
+    entries, answer = LOGS[name]
+    assert kept(entries, coordinator).answer("K") == answer
+
+
+@pytest.mark.parametrize(
+    ("entries", "of_old", "of_new"),
+    [
+        ([plain(0), pending(1), plain(2, deletes=True)], Answer(None, is_pending=True), Answer(None)),
+        ([plain(0), pending(1), plain(2, deletes=True), COMMITTED], Answer(1), Answer(None)),
+        ([plain(0), pending(1), plain(2, deletes=True), ABORTED], Answer(None), Answer(None)),
+        ([plain(0), pending(1), plain(2, deletes=True), pending(3), COMMITTED], Answer(3), Answer(3)),
+    ],
+)
+def test_a_tombstone_drops_pending_offsets_where_the_new_coordinator_loads(
+    entries: list[Commit | End], of_old: Answer, of_new: Answer
+) -> None:
+    assert (kept(entries, OLD).answer("K"), kept(entries, NEW).answer("K")) == (of_old, of_new)
+
+
+def test_versions_and_their_coordinators() -> None:
+    drops = {version: rules_of(version).tombstone_drops_pending for version in ("3.9.2", "4.0.2", "4.4.0")}
+    assert drops == {"3.9.2": False, "4.0.2": True, "4.4.0": True}
+
+
+def test_an_emptied_batch_is_nothing_to_load() -> None:
+    world = cluster("t puts K; t aborts; 1 cleans")
+    emptied = [batch for batch in world.replicas[1].batches() if not batch.records]
+    assert emptied, "the producer's last batch"
+    assert load(world.replicas[1], drops_pending=True).answer("K") == Answer(None)
+
+
+# A replica that was away, as the model has it.
+
+
+WAYS = {
+    FROZEN: f"t puts K; 2 leaves; t aborts; {GONE}; 2 returns",
+    SKIPS: f"p puts K; t puts K; 2 leaves; t aborts; {GONE}; t puts L; t commits; 2 returns",
+    BEGINS_AT_ABORTED: f"t puts K; 2 leaves; t aborts; {GONE}; t puts L; t commits; 2 returns",
+    DELETED_BACK: f"p puts K; 2 leaves; p deletes K; {GONE}; 2 returns",
+}
+
+
+@BOTH
+@pytest.mark.parametrize("name", WAYS)
+def test_ways_to_a_consequence(name: str, coordinator: str) -> None:
+    world = cluster(WAYS[name], coordinator)
+    assert world.consequences() == [(2, name)]
+    assert {broker for broker, _ in world.violations()} == {2}, "the log's own anomaly shows it, too"
+
+
+@BOTH
+@pytest.mark.parametrize("name", WAYS)
+def test_without_the_outage_groups_are_right(name: str, coordinator: str) -> None:
+    stays = "; ".join(step for step in WAYS[name].split("; ") if step not in {"2 leaves", "2 returns"})
+    assert cluster(stays, coordinator).consequences() == []
+
+
+@BOTH
+def test_the_broker_that_was_away_answers_so_once_it_leads(coordinator: str) -> None:
+    world = cluster(WAYS[SKIPS], coordinator)
+    assert world.coordinator.answer("K") == Answer(0)
+    take(world, "2 leads")
+    assert world.coordinator.answer("K") == Answer(1)
+    take(world, "3 leads")
+    assert world.coordinator.answer("K") == Answer(0)
+
+
+@BOTH
+def test_a_hidden_offset_is_superseded_anyway(coordinator: str) -> None:
+    """The marker goes only with the offset that it commits: where it is missed, no one needs the offset any more."""
+    world = cluster(f"t puts K; p puts K; 2 leaves; t commits; {GONE}; t puts L; t aborts; 2 returns", coordinator)
+    assert (2, "committed-to-aborted") in world.violations()
+    assert world.consequences() == []
+
+
+@BOTH
+def test_the_next_abort_ends_the_freeze_and_the_next_commit_brings_back(coordinator: str) -> None:
+    frozen = f"t puts K; 2 leaves; t commits; p deletes K; {GONE}; 2 returns"
+    assert cluster(frozen, coordinator).consequences() == [(2, FROZEN)]
+    assert cluster(f"{frozen}; t puts L; t aborts", coordinator).consequences() == []
+    assert cluster(f"{frozen}; t puts L; t commits", coordinator).consequences() == [(2, DELETED_BACK)]
+
+
+def test_deleting_the_offset_ends_the_freeze_of_the_new_coordinator_only() -> None:
+    frozen = f"p puts K; t puts K; 2 leaves; t aborts; {GONE}; 2 returns; p deletes K; 2 leads"
+    assert cluster(frozen, OLD).consequences() == [(2, FROZEN + AT_RELOAD)]
+    assert cluster(frozen, NEW).consequences() == []
+
+
+def test_the_old_coordinator_brings_back_what_was_deleted_while_pending_at_each_reload() -> None:
+    """Nobody is away. The broker that deletes the offset drops the pending one; no broker that loads the log does."""
+    world = cluster("p puts K; t puts K; p deletes K; t commits", OLD)
+    assert world.coordinator.answer("K") == Answer(None)
+    assert world.consequences() == [(broker, DELETED_BACK + AT_RELOAD) for broker in (1, 2, 3)]
+    take(world, "3 leads")
+    assert world.coordinator.answer("K") == Answer(1)
+    assert cluster("p puts K; t puts K; p deletes K; t commits; 1 cleans; 2 cleans; 3 cleans", OLD).consequences() == []
+    assert cluster("p puts K; t puts K; p deletes K; t commits", NEW).consequences() == []
+
+
+def test_the_old_coordinator_freezes_for_an_offset_that_was_deleted() -> None:
+    """Broker 3 has not removed the pending offset yet, and has the COMMIT: there the deleted offset is back."""
+    way = f"p puts K; t puts K; p deletes K; 2 leaves; t commits; {GONE}; 2 returns"
+    assert cluster(way, OLD).consequences() == [(2, FROZEN + AT_RELOAD), (3, DELETED_BACK + AT_RELOAD)]
+    assert cluster(way, NEW).consequences() == []
+
+
+def test_an_offset_that_an_open_transaction_commits_is_not_judged_yet() -> None:
+    back = f"{WAYS[DELETED_BACK]}; t puts K"
+    assert cluster(back).consequences() == []
+    assert cluster(f"{back}; t aborts").consequences() == [(2, DELETED_BACK)]
+    assert cluster(f"{back}; t commits").consequences() == []
+
+
+@pytest.mark.parametrize(
+    ("truth", "names"),
+    [
+        (Truth((Wrote(0, "K", deletes=False),)), [LOST]),
+        (Truth((Wrote(0, "K", deletes=False, txn=0),), (Txn(),)), [PENDING_UNSEEN]),
+        (Truth((Wrote(0, "K", deletes=False, txn=0),), (Txn(COMMIT, 1),)), [LOST]),
+        (Truth((Wrote(0, "K", deletes=False, txn=0),), (Txn(ABORT, 1),)), []),
+    ],
+)
+def test_what_an_empty_replica_lacks(truth: Truth, names: list[str]) -> None:
+    assert list(consequences(Replica(1), truth, drops_pending=True)) == names
+
+
+def test_a_replica_that_lacks_the_last_commit_repeats() -> None:
+    world = cluster("p puts K; 2 leaves; p puts K")
+    assert list(consequences(world.replicas[2], world.truth, drops_pending=True)) == [REPEATS]
+
+
+@pytest.mark.parametrize("step", ["p deletes K", "t deletes K", "t writes -K", "p writes -K"])
+def test_only_the_coordinator_deletes_and_only_what_it_has(step: str) -> None:
+    deletes = step.startswith("p")
+    assert take(cluster("p puts L; t puts K; t aborts"), step) is None
+    assert (take(cluster("p puts K"), step) is not None) == deletes
+    assert (take(cluster("p puts K; p deletes K"), step) is None) or not deletes
+
+
+@BOTH
+def test_a_pending_offset_alone_is_deleted_with_a_record_by_the_new_coordinator_only(coordinator: str) -> None:
+    assert (take(cluster("t puts K", coordinator), "p deletes K") is None) == (coordinator == OLD)
+
+
+def test_coordinators_write_every_batch_with_sequence_0() -> None:
+    batches = list(cluster("t puts K; t puts L; t commits").replicas[1].batches())
+    assert [batch.base_sequence for batch in batches] == [0, 0, -1]

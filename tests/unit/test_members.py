@@ -1,0 +1,101 @@
+"""Records of groups of the consumer protocol: what a coordinator loads, and what it fails at."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.brokers.segments.records import Record
+from models.batch import Batch
+from models.invariants import Truth, Wrote
+from models.members import (
+    ASSIGNMENT,
+    CLASSIC,
+    DELETED,
+    GROUP,
+    GROUP_BACK,
+    JOINS,
+    LEAVES,
+    MEMBER,
+    MEMBER_BACK,
+    NOT_LOADED,
+    SCRIPTS,
+    TARGET,
+    TARGET_OF_MEMBER,
+    Group,
+    Loaded,
+    LoadFailedError,
+    group_consequences,
+    load,
+)
+from models.replica import Replica
+
+
+def loaded(*keys: str) -> Loaded:
+    return load((key.removeprefix("-"), key.startswith("-")) for key in keys)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_what_happens_to_a_group_can_be_loaded_whole(script: str) -> None:
+    loaded(*(key for _, keys in SCRIPTS[script] for key in keys))
+
+
+@pytest.mark.parametrize(
+    ("keys", "result"),
+    [
+        ((), Loaded()),
+        (JOINS, Loaded(group=Group(has_left=False, has_target=True, has_target_epoch=True))),
+        ((*JOINS, *LEAVES), Loaded(group=Group(has_target_epoch=True))),
+        ((*JOINS, *LEAVES, *DELETED), Loaded()),
+        (LEAVES, Loaded(group=Group(has_target_epoch=True))),
+        ((f"-{MEMBER}", f"-{ASSIGNMENT}", f"-{GROUP}", f"-{TARGET}"), Loaded()),
+        ((CLASSIC,), Loaded(is_classic=True)),
+        ((*JOINS, CLASSIC), Loaded(is_classic=True)),
+        ((CLASSIC, f"-{CLASSIC}", *JOINS), loaded(*JOINS)),
+        ((MEMBER,), Loaded(group=Group(has_left=False))),
+    ],
+)
+def test_what_is_loaded(keys: tuple[str, ...], result: Loaded) -> None:
+    assert loaded(*keys) == result
+
+
+@pytest.mark.parametrize(
+    ("written", "kept", "names"),
+    [
+        ((*JOINS, *LEAVES), JOINS, [MEMBER_BACK]),
+        ((*JOINS, *LEAVES), (GROUP, TARGET), []),
+        ((*JOINS, *LEAVES, *DELETED), JOINS, [MEMBER_BACK, GROUP_BACK]),
+        ((*JOINS, *LEAVES, *DELETED), (*JOINS, *DELETED), [NOT_LOADED]),
+        ((*JOINS, *LEAVES, *DELETED), (), []),
+        ((CLASSIC, f"-{CLASSIC}"), (CLASSIC,), [GROUP_BACK]),
+        ((CLASSIC, f"-{CLASSIC}", *JOINS), (CLASSIC, *JOINS), [NOT_LOADED]),
+    ],
+)
+def test_what_goes_wrong_on_a_replica(written: tuple[str, ...], kept: tuple[str, ...], names: list[str]) -> None:
+    truth = Truth(tuple(Wrote(n, key.removeprefix("-"), key.startswith("-")) for n, key in enumerate(written)))
+    replica = Replica(1)
+    records = tuple(
+        Record(n, 0, key.removeprefix("-").encode(), None if key.startswith("-") else b"v")
+        for n, key in enumerate(kept)
+    )
+    if records:
+        replica.append(Batch(0, len(records) - 1, records, 0))
+    assert list(group_consequences(replica, truth)) == names
+
+
+@pytest.mark.parametrize(
+    ("keys", "why"),
+    [
+        ((CLASSIC, *JOINS), "the group is not a consumer group"),
+        ((CLASSIC, f"-{GROUP}"), "the group is not a consumer group"),
+        ((*JOINS, f"-{MEMBER}"), "a member is deleted that has an assignment"),
+        ((*JOINS, f"-{ASSIGNMENT}", f"-{MEMBER}"), "a member is deleted that has an assignment"),
+        ((*JOINS, f"-{TARGET}"), "a target assignment is deleted that has members"),
+        ((*JOINS, f"-{GROUP}"), "a group is deleted that has members"),
+        ((MEMBER, GROUP, f"-{GROUP}"), "a group is deleted that has members"),
+        ((GROUP, TARGET_OF_MEMBER, f"-{GROUP}"), "a group is deleted that has members"),
+        ((GROUP, TARGET, f"-{GROUP}"), "a group is deleted that has members"),
+    ],
+)
+def test_what_cannot_be_loaded(keys: tuple[str, ...], why: str) -> None:
+    with pytest.raises(LoadFailedError, match=why):
+        loaded(*keys)
