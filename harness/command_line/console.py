@@ -102,6 +102,8 @@ def show(result: RunResult, output: str) -> None:
         show_findings(out, verdict)
         if verdict["guarantees"]:
             out.line(guarantees.summary_line(verdict["guarantees"]))
+        for view in verdict.get("applications", ()):
+            out.line("" if view["differs"] else "no consequence: ", view["summary"])
         _show_aftermath(out, verdict["aftermath"])
         for one in verdict["partial"]:
             out.line(f"not judged: {one['path']} {one['problem']}")

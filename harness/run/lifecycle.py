@@ -9,6 +9,7 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from harness.host import leftovers
 from harness.host.workspace import Workspace
 from harness.judge.outcome import RunResult
 from harness.report.ahead import drawing_ahead, write_if_possible
-from harness.run import aftermath
+from harness.run import aftermath, applications
 from harness.run.runner import Run
 from harness.run_folder.store import COMPLETE, HARNESS_LOG, LATEST, LOGS, RUNNING
 from harness.runtimes.base import ClusterSpec, bootstrap_servers
@@ -29,12 +30,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.brokers.protocol.security import Security
-    from harness.clients import MakeProducer
-    from harness.cluster.cluster import Cluster
     from harness.host.clock import Clock
     from harness.host.java import Java
     from harness.judge.check import Prepared
     from harness.judge.outcome import Progress
+    from harness.run.applications import Installed
     from harness.run.options import RunOptions
     from harness.run.runner import Test
     from harness.run_folder.manifest import Manifest
@@ -56,7 +56,7 @@ class Job:
     """All that a run takes, found and fit, before anything of it is started.
 
     ``jars`` are those that brokers or clients of this host run on. ``ports`` are one a broker, then one a controller.
-    ``security``: how clients log in, where brokers ask for that.
+    ``security``: how clients log in, where brokers ask for that. ``installed``: the application on top, if any.
     """
 
     options: RunOptions
@@ -68,6 +68,7 @@ class Job:
     jars: JarSet | None = None
     ports: Sequence[int] = ()
     security: Security | None = None
+    installed: Installed | None = None
 
 
 def conduct(
@@ -132,9 +133,12 @@ def conduct(
             workspace.let_resume(resumable=False)
             if run.cluster is not None:
                 manifest.content["coordination"] = run.cluster.control.coordination()
+            if job.installed is not None and run.cluster is not None:
+                observe = partial(applications.follow, test, run.cluster, installed=job.installed, client=client)
+                _afterwards("application", observe, manifest, stages)
             if options.aftermath and run.cluster is not None:
-                _follow(run.cluster, test, library.producer, manifest, stages)
-                manifest.list_evidence()
+                follow = partial(aftermath.follow, test, run.cluster, library.producer)
+                _afterwards("aftermath", follow, manifest, stages)
         if not options.keep:
             _close(runtime)
         stages.begin("check")
@@ -210,14 +214,16 @@ def _carry_out(phases: Callable[[], None], run: Run, manifest: Manifest, stages:
         manifest.finish(COMPLETE, stages.timings_s)
 
 
-def _follow(cluster: Cluster, test: Test, make_producer: MakeProducer, manifest: Manifest, stages: _Stages) -> None:
-    """Watch what lasts. A failure here is logged, and takes nothing from the verdict."""
+def _afterwards(
+    what: str, follow: Callable[[RunFolder, Callable[[str], None]], None], manifest: Manifest, stages: _Stages
+) -> None:
+    """Observe what comes after the evidence. A failure here is logged, and takes nothing from the verdict."""
     try:
-        aftermath.follow(test, cluster, make_producer, manifest.folder, stages.begin)
+        follow(manifest.folder, stages.begin)
     except (HarnessError, OSError) as error:
-        log.warning("the aftermath was not followed to its end: %s", error)
-        manifest.content["aftermath_failure"] = str(error)
-        manifest.write()
+        log.warning("the %s was not followed to its end: %s", what, error)
+        manifest.content[f"{what}_failure"] = str(error)
+    manifest.list_evidence()
 
 
 @dataclass
