@@ -20,7 +20,7 @@ SHOWN: Final = 3
 """So many entries that differ are named; of more, the number is given."""
 LONGEST: Final = 60
 TITLES: Final = {
-    ("streams", "table"): "Kafka Streams {version}: a table that is restored from {topic}",
+    ("streams", "table"): "Kafka Streams {version}: a table restored from {topic}",
     ("streams", "global-table"): "Kafka Streams {version}: a global table of {topic}",
     ("connect", "connectors"): "Kafka Connect {version}: a worker with the config topic {topic}",
     ("connect", "offsets"): "Kafka Connect {version}: a source connector with the offset topic {topic}",
@@ -95,14 +95,15 @@ def _compared(should_be: Line, line: Line, again: Line | None) -> tuple[bool, bo
     wrong = _wrong(should_be, line)
     if not wrong:
         return False, None, f"shows the same {len(line['entries'])} entries, whichever broker leads"
-    text = f"{wrong}, while broker {line['leader']} leads; not so while broker {should_be['leader']} leads"
+    text = f"{wrong} while broker {line['leader']} leads, and not while broker {should_be['leader']} leads"
     if again is None:
         return True, None, text
-    still = _wrong(should_be, again)
+    still, leads = _wrong(should_be, again), f"when broker {again['leader']} leads again"
     if not still:
-        return True, False, f"{text}, nor when broker {again['leader']} leads again"
-    more = "this stays" if still == wrong else f"it {still}"
-    return True, True, f"{text}; with the local state of then {more} when broker {again['leader']} leads again"
+        return True, False, f"{text}; it recovers {leads}"
+    if still == wrong:
+        return True, True, f"{text}; its local state keeps that {leads}"
+    return True, True, f"{text}; with that local state it {still} {leads}"
 
 
 def _wrong(should_be: Line, line: Line) -> str:

@@ -30,7 +30,7 @@ from functools import partial
 from typing import IO, TYPE_CHECKING, Final
 
 from harness.clients.reader import read_committed
-from harness.errors import UsageError
+from harness.errors import HarnessError, UsageError
 from harness.plan.scenario import Phase
 from harness.run_folder.history import History
 from harness.run_folder.store import APPLICATION_HISTORY, APPLICATIONS
@@ -112,7 +112,11 @@ class Trial:
             timeout_s=self.test.timers.settle_s,
         )
         consumed = {topic: last_values(reading.delivered[topic, PARTITION]) for topic in self.topics}
-        for shown in self.observe(Step(name, self.topics, state, consumed)):
+        observations = self.observe(Step(name, self.topics, state, consumed))
+        now = self.cluster.control.states(self.topics)
+        if any(tp not in now or now[tp].leader != leader for tp in partitions):
+            raise HarnessError(f"broker {leader} did not lead {', '.join(self.topics)} to the end of the step {name}")
+        for shown in observations:
             line = {
                 "time_ms": self.cluster.clock.time_ms(),
                 "application": title,

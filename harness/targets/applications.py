@@ -56,8 +56,8 @@ _STREAMS_VERSIONS: Final = {
     "kafka-4.4": "4.3.1",
 }
 """Maven Central has no kafka-streams 4.4.0."""
-_CONNECT_VERSIONS: Final = {**_STREAMS_VERSIONS, "kafka-4.2": "4.2.1"}
-"""It has no connect-runtime 4.4.0, and no kafka-tools 4.2.2, which connect-runtime asks for."""
+_CONNECT_VERSIONS: Final = {**_STREAMS_VERSIONS, "kafka-4.2": "4.2.0"}
+"""It has no connect-runtime 4.4.0, and of 4.2 only 4.2.0 with all that it asks for."""
 
 RELEASES: Final = {
     one.name: one

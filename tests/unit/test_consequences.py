@@ -22,7 +22,7 @@ def line(step: str, entries: dict[str, str] | None, **more: Any) -> dict[str, An
 
 def summary(*lines: dict[str, Any]) -> str:
     (found,) = consequences(lines)
-    return str(found["summary"]).removeprefix("Kafka Streams 4.3.1: a table that is restored from t ")
+    return str(found["summary"]).removeprefix("Kafka Streams 4.3.1: a table restored from t ")
 
 
 def test_a_deleted_value_is_back_and_stays_with_the_local_state() -> None:
@@ -37,8 +37,8 @@ def test_a_deleted_value_is_back_and_stays_with_the_local_state() -> None:
             "broker": 2,
             "differs": True,
             "lasts": True,
-            "summary": "Kafka Streams 4.3.1: a table that is restored from t has K = deleted, while broker 2 leads; not so"
-            " while broker 1 leads; with the local state of then this stays when broker 1 leads again",
+            "summary": "Kafka Streams 4.3.1: a table restored from t has K = deleted while broker 2 leads, and not"
+            " while broker 1 leads; its local state keeps that when broker 1 leads again",
         }
     ]
 
@@ -57,7 +57,7 @@ def test_a_deleted_value_is_back_and_stays_with_the_local_state() -> None:
 )
 def test_what_differs(shown: dict[str, str], wrong: str) -> None:
     actual = summary(line("staying-leads", FULL), line("absent-leads", shown))
-    assert actual == f"{wrong}, while broker 2 leads; not so while broker 1 leads"
+    assert actual == f"{wrong} while broker 2 leads, and not while broker 1 leads"
 
 
 def test_an_application_that_never_gets_ready() -> None:
@@ -66,14 +66,14 @@ def test_an_application_that_never_gets_ready() -> None:
     (found,) = consequences(lines)
     assert found["lasts"] is False
     assert summary(*lines) == (
-        "stays REBALANCING (watched for 20 s), while broker 2 leads; not so while broker 1 leads,"
-        " nor when broker 1 leads again"
+        "stays REBALANCING (watched for 20 s) while broker 2 leads, and not while broker 1 leads;"
+        " it recovers when broker 1 leads again"
     )
 
 
 def test_what_lasts_may_be_another_thing() -> None:
     steps = (line("staying-leads", FULL), line("absent-leads", {}), line("staying-leads-again", {**FULL, "K": "old"}))
-    assert summary(*steps).endswith("with the local state of then it has K = old when broker 1 leads again")
+    assert summary(*steps).endswith("with that local state it has K = old when broker 1 leads again")
 
 
 def test_a_refused_query_is_a_difference() -> None:

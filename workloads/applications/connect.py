@@ -65,7 +65,8 @@ def _json(content: object) -> str:
 
 def connector(name: str, state: str = STARTED, offsets: str | None = None) -> tuple[Written, ...]:
     """Return what a worker writes to its config topic for a file source with one task."""
-    common = {
+    properties = {
+        "connector.class": f"{SOURCE}Connector",
         "file": FILE,
         "topic": LINES,
         "tasks.max": "1",
@@ -77,8 +78,8 @@ def connector(name: str, state: str = STARTED, offsets: str | None = None) -> tu
     target = {"state": "PAUSED" if state == STOPPED else state, "state.v2": state}
     return (
         put("plain", f"target-state-{name}", _json(target)),
-        put("plain", f"connector-{name}", _json({"properties": {"connector.class": f"{SOURCE}Connector", **common}})),
-        put("plain", f"task-{name}-0", _json({"properties": {"task.class": f"{SOURCE}Task", **common}})),
+        put("plain", f"connector-{name}", _json({"properties": properties})),
+        put("plain", f"task-{name}-0", _json({"properties": {**properties, "task.class": f"{SOURCE}Task"}})),
         put("plain", f"commit-{name}", _json({"tasks": 0 if state == STOPPED else 1})),
     )
 
