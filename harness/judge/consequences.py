@@ -28,6 +28,23 @@ TITLES: Final = {
 """By application and view."""
 
 
+PHRASES: Final = {
+    "connectors": (
+        "has the connector {key} ({is_there})",
+        "lacks the connector {key}",
+        "has the connector {key} {is_there} and not {should_be}",
+    ),
+    "offsets": (
+        "goes on in {key} at {is_there} and not at its beginning",
+        "goes on in {key} at its beginning and not at {should_be}",
+        "goes on in {key} at {is_there} and not at {should_be}",
+    ),
+}
+"""By view, how an entry differs: one that should not be there, one that is missing, one with another value."""
+ENTRIES: Final = ("has {key} = {is_there}", "lacks {key} = {should_be}", "has {key} = {is_there} and not {should_be}")
+"""Of every other view."""
+
+
 @dataclass(frozen=True)
 class Difference:
     """What differs between two entries of a key; None for a key that is not there."""
@@ -36,12 +53,11 @@ class Difference:
     should_be: str | None
     is_there: str | None
 
-    def __str__(self) -> str:
-        if self.is_there is None:
-            return f"lacks {self.key} = {_short(self.should_be)}"
-        if self.should_be is None:
-            return f"has {self.key} = {_short(self.is_there)}"
-        return f"has {self.key} = {_short(self.is_there)} and not {_short(self.should_be)}"
+    def text(self, view: str) -> str:
+        """Return it in words."""
+        extra, missing, changed = PHRASES.get(view, ENTRIES)
+        phrase = missing if self.is_there is None else extra if self.should_be is None else changed
+        return phrase.format(key=self.key, should_be=_short(self.should_be), is_there=_short(self.is_there))
 
 
 def consequences(lines: Sequence[Line]) -> list[dict[str, Any]]:
@@ -111,12 +127,12 @@ def _wrong(should_be: Line, line: Line) -> str:
     if line["running_s"] is None and should_be["running_s"] is not None:
         return f"stays {line['state']} (watched for {line['watched_s']:.0f} s)"
     if line["entries"] is None:
-        return f"is {line['state']} and cannot be queried: {line['error']}"
+        return f"is {line['state']} and cannot be queried ({line['error']})"
     differences = _differences(should_be["entries"], line["entries"])
     if len(differences) > SHOWN:
         right = len(should_be["entries"]) - sum(one.should_be is not None for one in differences)
         return f"is {line['state']} without an error, and has {right} of {len(should_be['entries'])} entries"
-    return " and ".join(map(str, differences))
+    return " and ".join(one.text(line["view"]) for one in differences)
 
 
 def _differences(should_be: Mapping[str, str], is_there: Mapping[str, str]) -> list[Difference]:

@@ -58,10 +58,20 @@ def test_tables_of_kafka_streams(sandbox: Sandbox) -> None:
 
 
 def test_workers_of_kafka_connect(sandbox: Sandbox) -> None:
-    ran = sandbox.run(
-        TARGET, "--anomaly", "tombstone-divergence", "--application", "connect", "--format", "json"
-    ).end()
+    ran = sandbox.run(TARGET, "--anomaly", "tombstone-divergence", "--application", "connect", "--format", "json").end()
     assert ran.code == EXIT_ANOMALY, ran.output
     views = views_of(ran.verdict)
-    assert "has deleted = RUNNING, task 0 RUNNING while broker 2 leads" in views["connect-configs", "connectors"]["summary"]
+    expected = {
+        ("connect-configs", "connectors"): "has the connector deleted (RUNNING, task 0 RUNNING) while broker 2 leads",
+        ("connect-configs-stuck", "connectors"): "lacks the connector newer",
+        (
+            "connect-offsets-reset",
+            "offsets",
+        ): 'goes on in {"filename":"lines.txt"} at {"position":71} and not at its b',
+        ("connect-offsets-aborted", "offsets"): 'at {"position":71} and not at {"position":14} while broker 2 leads',
+        ("connect-offsets-stuck", "offsets"): "cannot be queried (",
+    }
+    for name, text in expected.items():
+        assert text in views[name]["summary"], views[name]
+        assert (views[name]["broker"], views[name]["lasts"]) == (2, False)
     sandbox.wait_until_nothing_is_left()

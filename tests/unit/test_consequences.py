@@ -78,7 +78,24 @@ def test_what_lasts_may_be_another_thing() -> None:
 
 def test_a_refused_query_is_a_difference() -> None:
     refused = line("absent-leads", None, state="ERROR", error="it is closed")
-    assert summary(line("staying-leads", FULL), refused).startswith("is ERROR and cannot be queried: it is closed")
+    assert summary(line("staying-leads", FULL), refused).startswith("is ERROR and cannot be queried (it is closed)")
+
+
+@pytest.mark.parametrize(
+    ("view", "should_be", "is_there", "wrong"),
+    [
+        ("connectors", {}, {"c": "RUNNING"}, "has the connector c (RUNNING)"),
+        ("connectors", {"c": "RUNNING"}, {}, "lacks the connector c"),
+        ("connectors", {"c": "STOPPED"}, {"c": "RUNNING"}, "has the connector c RUNNING and not STOPPED"),
+        ("offsets", {}, {"file": "71"}, "goes on in file at 71 and not at its beginning"),
+        ("offsets", {"file": "71"}, {}, "goes on in file at its beginning and not at 71"),
+        ("offsets", {"file": "14"}, {"file": "71"}, "goes on in file at 71 and not at 14"),
+    ],
+)
+def test_what_differs_in_connect(view: str, should_be: dict[str, str], is_there: dict[str, str], wrong: str) -> None:
+    of = {"application": "connect", "view": view}
+    (found,) = consequences([line("staying-leads", should_be, **of), line("absent-leads", is_there, **of)])
+    assert f" {wrong} while broker 2 leads" in found["summary"]
 
 
 def test_what_does_not_happen_is_said() -> None:

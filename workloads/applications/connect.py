@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import urllib.error
 import urllib.request
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ from harness.plan.scenario import Step as Written
 from workloads.applications import Application
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from harness.clients import ClientSpec
     from harness.host.clock import Clock
@@ -48,7 +49,8 @@ READY_S = 60.0
 SETTLE_S = 15.0
 """So long connectors may take to run."""
 STOP_S = 15.0
-ANSWER_S = 10.0
+ANSWER_S = 30.0
+"""Not shorter than the bound that a worker sets itself, so that its own message is heard."""
 CONNECTORS, OFFSETS = "connectors", "offsets"
 STARTED, STOPPED = "STARTED", "STOPPED"
 OFFSET_TOPICS: Final = {
@@ -109,6 +111,7 @@ SCENARIOS: Final = (
         summary="A connector is deleted while a replica of the config topic is away.",
         before=(
             *(step for name, topic in OFFSET_TOPICS.items() for step in connector(name, STOPPED, topic)),
+            *connector("kept"),
             *connector("deleted"),
         ),
         outage=(delete("plain", "connector-deleted"), delete("plain", "target-state-deleted")),
@@ -166,7 +169,16 @@ SETTINGS: Final = {
     "scheduled.rebalance.max.delay.ms": "0",
     "metadata.max.age.ms": "1000",
 }
-LOG_FLAGS: Final = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true")
+LOGGER: Final = "-Dorg.slf4j.simpleLogger"
+LOG_FLAGS: Final = (
+    f"{LOGGER}.defaultLogLevel=warn",
+    f"{LOGGER}.log.org.apache.kafka.connect.runtime=info",
+    # A line, or a stack trace, for each record of the filler.
+    *(
+        f"{LOGGER}.log.org.apache.kafka.connect.storage.{name}=off"
+        for name in ("KafkaConfigBackingStore", "KafkaOffsetBackingStore", "OffsetUtils")
+    ),
+)
 
 
 @dataclass
@@ -216,38 +228,31 @@ class Worker:
 
     def is_ready(self) -> bool:
         """Whether it lists its connectors."""
-        if self.running_s is None and self.get("/connectors") is not None:
-            self.running_s = round(self.watched_s(), 1)
+        if self.running_s is None:
+            with suppress(OSError):
+                self.get("/connectors")
+                self.running_s = self.watched_s()
         return self.running_s is not None
 
     def watched_s(self) -> float:
         """Seconds since its start."""
         return round(self.clock.now_s() - self._started_s, 1)
 
-    def states(self) -> dict[str, str] | None:
-        """Return each connector's state with those of its tasks; None where the worker does not answer."""
+    def states(self) -> dict[str, str]:
+        """Return each connector's state with those of its tasks. Raises OSError where the worker refuses."""
         answer = self.get("/connectors?expand=status")
-        if answer is None:
-            return None
         return {name: state_of(one["status"]) for name, one in answer.items()}
 
     def has_settled(self) -> bool:
         """Whether every connector is stopped, or runs with a task."""
-        states = self.states()
-        return states is not None and all(state in {STOPPED, "RUNNING, task 0 RUNNING"} for state in states.values())
-
-    def offsets(self, name: str) -> dict[str, str] | None:
-        """Return the offset by partition of a connector's source; None where the worker does not answer."""
-        answer = self.get(f"/connectors/{name}/offsets")
-        return None if answer is None else positions_of(answer)
+        with suppress(OSError):
+            return all(state in {STOPPED, "RUNNING, task 0 RUNNING"} for state in self.states().values())
+        return False
 
     def get(self, path: str) -> Any:
-        """Return what the worker answers; None where it does not, or refuses."""
-        try:
-            with urllib.request.urlopen(f"http://{LOOPBACK}:{self.port}{path}", timeout=ANSWER_S) as answer:
-                return json.load(answer)
-        except (OSError, ValueError):
-            return None
+        """Return what the worker answers. Raises OSError where it does not, or refuses."""
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{self.port}{path}", timeout=ANSWER_S) as answer:
+            return json.load(answer)
 
 
 def state_of(status: Mapping[str, Any]) -> str:
@@ -285,24 +290,53 @@ def observe(spec: ClientSpec, clock: Clock, _step: Step) -> list[Observation]:
         ready = [one for one in workers if one.running_s is not None]
         with suppress(WaitTimeoutError):
             clock.wait_until(lambda: all(one.has_settled() for one in ready), SETTLE_S, "the connectors to run")
-        main = workers[0]
         return [
-            *(_observation(one, one.configs, CONNECTORS, one.states()) for one in workers),
-            *(_observation(main, topic, OFFSETS, main.offsets(name)) for name, topic in OFFSET_TOPICS.items()),
+            *(_observation(one, one.configs, CONNECTORS, _connectors) for one in workers),
+            *(
+                _observation(workers[0], topic, OFFSETS, partial(_offsets, name))
+                for name, topic in OFFSET_TOPICS.items()
+            ),
         ]
 
 
-def _observation(worker: Worker, topic: str, view: str, entries: dict[str, str] | None) -> Observation:
-    is_ready = worker.running_s is not None
+def _observation(
+    worker: Worker, topic: str, view: str, ask: Callable[[Worker], tuple[str, dict[str, str]]]
+) -> Observation:
+    """Return what a worker answers; ``ask`` returns a state and entries, and raises OSError where it is refused."""
+    state, entries, error = "starting", None, None
+    if worker.running_s is not None:
+        try:
+            state, entries = ask(worker)
+        except OSError as refused:
+            state, error = "ready", reason_of(refused)
     return {
         "topic": topic,
         "view": view,
-        "state": "answers" if is_ready else "starting",
+        "state": state,
         "running_s": worker.running_s,
         "watched_s": worker.watched_s(),
         "entries": entries,
-        "error": "it answered no such request" if entries is None and is_ready else None,
+        "error": error,
     }
+
+
+def _connectors(worker: Worker) -> tuple[str, dict[str, str]]:
+    """Return the connectors but for those that show offset topics of their own."""
+    return "ready", {name: state for name, state in worker.states().items() if name not in OFFSET_TOPICS}
+
+
+def _offsets(name: str, worker: Worker) -> tuple[str, dict[str, str]]:
+    return "ready", positions_of(worker.get(f"/connectors/{name}/offsets"))
+
+
+def reason_of(refused: OSError) -> str:
+    """Return why a request was refused: the worker's own message, where it gave one."""
+    if not isinstance(refused, urllib.error.HTTPError):
+        return str(refused)
+    text = refused.read().decode(errors="replace")
+    with suppress(ValueError, KeyError, TypeError):
+        text = json.loads(text)["message"]
+    return f"{refused.code} {text}"
 
 
 def _topics(_scenarios: Sequence[Scenario]) -> list[str]:
