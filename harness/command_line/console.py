@@ -103,7 +103,9 @@ def show(result: RunResult, output: str) -> None:
         if verdict["guarantees"]:
             out.line(guarantees.summary_line(verdict["guarantees"]))
         for view in verdict.get("applications", ()):
-            out.line("" if view["differs"] else "no consequence: ", view["summary"])
+            # What differs stands beside its finding.
+            if not view["differs"]:
+                out.line(f"no consequence: {view['summary']}")
         _show_aftermath(out, verdict["aftermath"])
         for one in verdict["partial"]:
             out.line(f"not judged: {one['path']} {one['problem']}")

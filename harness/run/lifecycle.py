@@ -139,6 +139,8 @@ def conduct(
             if options.aftermath and run.cluster is not None:
                 follow = partial(aftermath.follow, test, run.cluster, library.producer)
                 _afterwards("aftermath", follow, manifest, stages)
+            if job.installed is not None or options.aftermath:
+                manifest.list_evidence()
         if not options.keep:
             _close(runtime)
         stages.begin("check")
@@ -223,7 +225,7 @@ def _afterwards(
     except (HarnessError, OSError) as error:
         log.warning("the %s was not followed to its end: %s", what, error)
         manifest.content[f"{what}_failure"] = str(error)
-    manifest.list_evidence()
+        manifest.write()
 
 
 @dataclass
