@@ -9,7 +9,6 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ from harness.host import leftovers
 from harness.host.workspace import Workspace
 from harness.judge.outcome import RunResult
 from harness.report.ahead import drawing_ahead, write_if_possible
-from harness.run import aftermath, applications
+from harness.run import follow_ups
 from harness.run.runner import Run
 from harness.run_folder.store import COMPLETE, HARNESS_LOG, LATEST, LOGS, RUNNING
 from harness.runtimes.base import ClusterSpec, bootstrap_servers
@@ -133,14 +132,7 @@ def conduct(
             workspace.let_resume(resumable=False)
             if run.cluster is not None:
                 manifest.content["coordination"] = run.cluster.control.coordination()
-            if job.installed is not None and run.cluster is not None:
-                observe = partial(applications.follow, test, run.cluster, installed=job.installed, client=client)
-                _afterwards("application", observe, manifest, stages)
-            if options.aftermath and run.cluster is not None:
-                follow = partial(aftermath.follow, test, run.cluster, library.producer)
-                _afterwards("aftermath", follow, manifest, stages)
-            if job.installed is not None or options.aftermath:
-                manifest.list_evidence()
+                follow_ups.observe(job, run.cluster, client, library, manifest, stages.begin)
         if not options.keep:
             _close(runtime)
         stages.begin("check")
@@ -214,18 +206,6 @@ def _carry_out(phases: Callable[[], None], run: Run, manifest: Manifest, stages:
         raise
     else:
         manifest.finish(COMPLETE, stages.timings_s)
-
-
-def _afterwards(
-    what: str, follow: Callable[[RunFolder, Callable[[str], None]], None], manifest: Manifest, stages: _Stages
-) -> None:
-    """Observe what comes after the evidence. A failure here is logged, and takes nothing from the verdict."""
-    try:
-        follow(manifest.folder, stages.begin)
-    except (HarnessError, OSError) as error:
-        log.warning("the %s was not followed to its end: %s", what, error)
-        manifest.content[f"{what}_failure"] = str(error)
-        manifest.write()
 
 
 @dataclass

@@ -14,7 +14,7 @@ from fakes.progress import FakeManifest, FakeProgress
 from harness.errors import EXIT_FAILED, HarnessError, InterruptError, TimeLimitError, interruptible
 from harness.host import leftovers
 from harness.judge import session
-from harness.run import lifecycle
+from harness.run import follow_ups, lifecycle
 from harness.run_folder.store import RunFolder, create_run_folder
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def test_what_fails_afterwards_is_reported_and_takes_nothing_away(error: Excepti
         raise error
 
     manifest = FakeManifest(content={"status": "complete"})
-    lifecycle._afterwards(what, fail, manifest, stages())
+    follow_ups.attempt(what, fail, manifest, stages().begin)
     assert manifest.content == {"status": "complete", f"{what}_failure": str(error)}
     assert manifest.written == 1
 
