@@ -93,6 +93,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "verdict-scenarios": _schema("scenarios"),
     "verdict-findings": _schema("findings"),
     "verdict-guarantees": _schema("guarantees"),
+    "verdict-applications": _schema("applications"),
     "verdict-aftermath": _schema("aftermath"),
     "verdict-doubts": _schema("doubts"),
     "verdict-partial": _schema("partial"),

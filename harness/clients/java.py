@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from harness.brokers.protocol.replica import TopicPartition
     from harness.clients import Answered, ClientSpec
 
-JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m", "-XX:-UsePerfData")
+JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 STOP_TIMEOUT_S = 10.0
 
 CONNECTION = {
@@ -55,23 +55,30 @@ CLOSE_TIMEOUT_MS = 2_000
 @contextmanager
 def opened(spec: ClientSpec) -> Iterator[Library]:
     """Start one JVM for all clients and give what makes them; it is ended with the block."""
+    login = spec.security.properties if spec.security else {}
+    with virtual_machine(spec) as jvm:
+        yield Library(
+            lambda transactional_id: JavaProducer(jvm, spec.bootstrap, transactional_id, login),
+            JavaGroups(jvm, spec.bootstrap, login),
+        )
+
+
+@contextmanager
+def virtual_machine(spec: ClientSpec, *, heap: str = "128m") -> Iterator[Any]:
+    """Start a JVM on the spec's jars and give py4j's view of it, fields included; it is ended with the block."""
     with spec.log_path.open("ab") as log:
         port, token, jvm = launch_gateway(
             classpath=spec.classpath,
-            javaopts=[*JVM_FLAGS, f"-Djava.io.tmpdir={spec.work_dir}", process_marker(spec.run_id)],
+            javaopts=[*JVM_FLAGS, f"-Xmx{heap}", f"-Djava.io.tmpdir={spec.work_dir}", process_marker(spec.run_id)],
             java_path=str(spec.java.path),
             die_on_exit=True,
             redirect_stderr=log,
             enable_auth=True,
             return_proc=True,
         )
-    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_field=True))
     try:
-        login = spec.security.properties if spec.security else {}
-        yield Library(
-            lambda transactional_id: JavaProducer(gateway.jvm, spec.bootstrap, transactional_id, login),
-            JavaGroups(gateway.jvm, spec.bootstrap, login),
-        )
+        yield gateway.jvm
     finally:
         with suppress(Py4JError, OSError):
             gateway.close()

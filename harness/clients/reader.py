@@ -66,8 +66,10 @@ def read_committed(
     history: History,
     clock: Clock,
     timeout_s: float,
-) -> None:
+) -> Reading:
     """Read each partition from its start to where a read_committed consumer gets no further, into the history.
+
+    Returns the consumer, closed, with what it was given.
 
     ``broker`` leads all of them, and ``begin`` begins to read from it. One poll operation a partition, with all that
     was delivered and the last position. Commits no offsets. A consumer that gets nowhere (after an election librdkafka
@@ -100,7 +102,7 @@ def read_committed(
         for event in events:
             tp = (event["topic"], event["partition"])
             history.complete("ok", event, records=reading.delivered[tp], position=reading.ends[tp])
-        return
+        return reading
 
 
 class LibrdkafkaReading:

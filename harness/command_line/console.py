@@ -102,6 +102,10 @@ def show(result: RunResult, output: str) -> None:
         show_findings(out, verdict)
         if verdict["guarantees"]:
             out.line(guarantees.summary_line(verdict["guarantees"]))
+        for view in verdict.get("applications", ()):
+            # What differs stands beside its finding.
+            if not view["differs"]:
+                out.line(f"no consequence: {view['summary']}")
         _show_aftermath(out, verdict["aftermath"])
         for one in verdict["partial"]:
             out.line(f"not judged: {one['path']} {one['problem']}")

@@ -27,6 +27,7 @@ from harness.runtimes import AUTO, RUNTIMES, find_runtime
 from harness.suggest import quoted
 from harness.targets import TARGETS, find_target
 from nemesis import NEMESES, find_nemesis
+from workloads.applications import APPLICATIONS, find_application
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -188,6 +189,7 @@ TARGET = Text(find_target, TARGETS)
 ANOMALIES = Text(scenarios_for, (*Anomaly, GROUPS, ALL))
 NEMESIS = Text(find_nemesis, NEMESES)
 CLIENT = Text(find_client, CLIENTS)
+APPLICATION = Text(find_application, APPLICATIONS)
 RUNTIME = Text(find_runtime, (AUTO, *RUNTIMES))
 TIMERS = Text(find_timers, ALL_TIMERS)
 TOPIC = Text(topic_pattern)

@@ -17,6 +17,7 @@ import cloup
 
 from harness.command_line.parameters import (
     ANOMALIES,
+    APPLICATION,
     CLIENT,
     LONGEST_TIME_S,
     MOST_SEED,
@@ -168,6 +169,8 @@ OPTIONS = (
             help="topic.NAME=VALUE or broker.NAME=VALUE; repeatable."),
     _option(RUN, "--time-limit", "time_limit_s", type=Number(min=0, min_open=True, max=LONGEST_TIME_S), metavar="S",
             help="Bound on the whole run, in seconds; then `unknown`."),
+    _option(TEST, "--application", type=APPLICATION, metavar="NAME",
+            help="Then show what an application on top sees: streams or connect."),
     _option(RUN, "--aftermath", is_flag=True, help="Then show how long a stuck LSO lasts, and what ends it."),
 )
 # fmt: on

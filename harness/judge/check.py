@@ -12,12 +12,13 @@ from checkers.evidence.tables import PLANNERS, checkpointed, load, raise_if_dama
 from checkers.guarantees import all_guarantees
 from checkers.replay.judged import judge, transaction_outcomes
 from harness.judge import verdict
+from harness.judge.consequences import consequences, with_consequences
 from harness.judge.group_consequences import read_group_events
 from harness.judge.guarantees import CHECKER
 from harness.judge.verdict import Results
 from harness.run_folder import inventory
 from harness.run_folder.history import read_lines
-from harness.run_folder.store import AFTERMATH, RunFolder
+from harness.run_folder.store import AFTERMATH, APPLICATIONS, RunFolder
 from harness.spark.threads import threads
 
 if TYPE_CHECKING:
@@ -147,13 +148,15 @@ def judge_run(
     evidence that differs from what the run wrote, and that the checkers did not read. Raises `UsageError` for a damaged
     folder.
     """
-    there = inventory.without(folder, missing)
-    aftermath = [] if results is None else read_aftermath(there)
+    sound = inventory.without(folder, missing)
+    aftermath, shown = ([] if results is None else read_afterwards(sound, name) for name in (AFTERMATH, APPLICATIONS))
     given = Results([], [], [], {}) if results is None else results
     verdict_json = verdict.assemble(manifest, given, aftermath, missing=missing, notes=inventory.notes(manifest))
-    if results is not None and there.has(folder.history_path):
+    if results is not None and sound.has(folder.history_path):
         verdict.add_consequences(verdict_json, read_group_events(folder.history_path), manifest["absent_brokers"])
-    return Judgement(verdict_json, given.outcomes)
+    seen = consequences(shown)
+    findings = with_consequences(verdict_json["findings"], seen)
+    return Judgement({**verdict_json, "findings": findings, "applications": seen}, given.outcomes)
 
 
 def store(folder: RunFolder, judgement: Judgement) -> None:
@@ -168,9 +171,9 @@ def store(folder: RunFolder, judgement: Judgement) -> None:
     folder.write_json(folder.verdict_path, judgement.verdict)
 
 
-def read_aftermath(folder: RunFolder) -> list[dict[str, Any]]:
-    """Return the lines of ``aftermath.jsonl``, none where there is none. Raises `UsageError` for a damaged one."""
-    path = folder.path / AFTERMATH
+def read_afterwards(folder: RunFolder, name: str) -> list[dict[str, Any]]:
+    """Return the lines of a file that a run may have; none where it has not. Raises `UsageError` for a damaged one."""
+    path = folder.path / name
     return read_lines(path) if folder.has(path) else []
 
 

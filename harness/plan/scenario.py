@@ -48,6 +48,7 @@ class Phase(StrEnum):
     OUTAGE = "outage"
     LATE = "late"
     AFTER = "after"
+    APPLICATION = "application"
     AFTERMATH = "aftermath"
 
 

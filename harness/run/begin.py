@@ -6,7 +6,7 @@ import importlib.metadata
 import platform
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness import DISTRIBUTION
 from harness.errors import HarnessError
@@ -20,6 +20,7 @@ from harness.run_folder.store import RUNNING, SCHEMA, TOPOLOGY, RunFolder
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from harness.run.applications import Installed
     from harness.run.lifecycle import Job
 
 PACKAGES = ("confluent-kafka", "kafka-python", "pyspark", "pyarrow")
@@ -90,6 +91,7 @@ def begin(folder: RunFolder, job: Job, command: str | None = None) -> Manifest:
             "security": {"protocol": security.protocol, "mechanism": security.mechanism} if security else None,
             "jars": jars.digests if jars else {},
             "jars_pinned": jars.pinned if jars else None,
+            "application": _application(job.installed) if job.installed else None,
             "owner": me,
             "timings_s": {},
         },
@@ -99,6 +101,14 @@ def begin(folder: RunFolder, job: Job, command: str | None = None) -> Manifest:
         picture = drawing.topology(links, test.placement.brokers, test.placement.absent)
         (folder.path / TOPOLOGY).write_text(picture)
     return manifest
+
+
+def _application(installed: Installed) -> dict[str, Any]:
+    return {
+        "name": installed.application.name,
+        "version": installed.version,
+        "jars": installed.jars.digests,
+    }
 
 
 def without_secrets(settings: Mapping[str, str]) -> dict[str, str]:

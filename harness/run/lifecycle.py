@@ -19,7 +19,7 @@ from harness.host import leftovers
 from harness.host.workspace import Workspace
 from harness.judge.outcome import RunResult
 from harness.report.ahead import drawing_ahead, write_if_possible
-from harness.run import aftermath
+from harness.run import follow_ups
 from harness.run.runner import Run
 from harness.run_folder.store import COMPLETE, HARNESS_LOG, LATEST, LOGS, RUNNING
 from harness.runtimes.base import ClusterSpec, bootstrap_servers
@@ -29,12 +29,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.brokers.protocol.security import Security
-    from harness.clients import MakeProducer
-    from harness.cluster.cluster import Cluster
     from harness.host.clock import Clock
     from harness.host.java import Java
     from harness.judge.check import Prepared
     from harness.judge.outcome import Progress
+    from harness.run.applications import Installed
     from harness.run.options import RunOptions
     from harness.run.runner import Test
     from harness.run_folder.manifest import Manifest
@@ -56,7 +55,7 @@ class Job:
     """All that a run takes, found and fit, before anything of it is started.
 
     ``jars`` are those that brokers or clients of this host run on. ``ports`` are one a broker, then one a controller.
-    ``security``: how clients log in, where brokers ask for that.
+    ``security``: how clients log in, where brokers ask for that. ``installed``: the application on top, if any.
     """
 
     options: RunOptions
@@ -68,6 +67,7 @@ class Job:
     jars: JarSet | None = None
     ports: Sequence[int] = ()
     security: Security | None = None
+    installed: Installed | None = None
 
 
 def conduct(
@@ -132,9 +132,7 @@ def conduct(
             workspace.let_resume(resumable=False)
             if run.cluster is not None:
                 manifest.content["coordination"] = run.cluster.control.coordination()
-            if options.aftermath and run.cluster is not None:
-                _follow(run.cluster, test, library.producer, manifest, stages)
-                manifest.list_evidence()
+                follow_ups.observe(job, run.cluster, client, library, manifest, stages.begin)
         if not options.keep:
             _close(runtime)
         stages.begin("check")
@@ -208,16 +206,6 @@ def _carry_out(phases: Callable[[], None], run: Run, manifest: Manifest, stages:
         raise
     else:
         manifest.finish(COMPLETE, stages.timings_s)
-
-
-def _follow(cluster: Cluster, test: Test, make_producer: MakeProducer, manifest: Manifest, stages: _Stages) -> None:
-    """Watch what lasts. A failure here is logged, and takes nothing from the verdict."""
-    try:
-        aftermath.follow(test, cluster, make_producer, manifest.folder, stages.begin)
-    except (HarnessError, OSError) as error:
-        log.warning("the aftermath was not followed to its end: %s", error)
-        manifest.content["aftermath_failure"] = str(error)
-        manifest.write()
 
 
 @dataclass

@@ -40,6 +40,7 @@ class RunOptions:
     broker_settings: Mapping[str, str] = field(default_factory=dict)
     time_limit_s: float | None = None
     keep: bool = False
+    application: str | None = None
     aftermath: bool = False
     port_base: int | None = None
     runtime: str = AUTO

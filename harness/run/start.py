@@ -19,7 +19,7 @@ from harness.plan.placement import place
 from harness.plan.scenario import Kind
 from harness.plan.schedule import scenario_of, write_schedule
 from harness.plan.timers import find_timers
-from harness.run import aftermath
+from harness.run import aftermath, applications
 from harness.run.begin import SCHEDULE, begin, without_secrets
 from harness.run.contradictions import raise_if_contradictory
 from harness.run.lifecycle import Job, conduct
@@ -29,10 +29,12 @@ from harness.runtimes import choose, find_runtime
 from harness.runtimes.base import Wanted
 from harness.systems import find_system
 from harness.targets import KAFKA, SIMULATED, Target, exact_name, find_target
+from harness.targets.applications import RELEASES, jars_of
 from harness.targets.jars import jars_for_client
 from harness.targets.settings import note_on
 from models.cluster.settings import raise_if_unknown
 from nemesis import NEMESES, find_nemesis
+from workloads.applications import find_application
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,6 +74,9 @@ def assemble(options: RunOptions, progress: Progress) -> Job:
     target, test = find_target(options.target), test_of(options)
     if options.aftermath:
         aftermath.raise_if_pointless(test)
+    if options.application:
+        has_login = options.command_config is not None
+        applications.raise_if_unfit(test, target, find_application(options.application), has_login=has_login)
     client = find_client(test.client)
     security = read_security(options.command_config) if options.command_config else None
     if target.system in SIMULATED:
@@ -87,7 +92,13 @@ def assemble(options: RunOptions, progress: Progress) -> Job:
     needs_jars = client.needs_jars and not test.system.has_own_clients
     jars = ready.jars or jars_for_client(target, needed=needs_jars, on_progress=progress.jars)
     ports = free_ports(len(test.placement.brokers) + len(test.placement.controllers), base=options.port_base)
-    return Job(options, target, test, java, runtime, ready, jars, ports, security)
+    installed = _install(options.application, target, progress) if options.application else None
+    return Job(options, target, test, java, runtime, ready, jars, ports, security, installed)
+
+
+def _install(name: str, target: Target, progress: Progress) -> applications.Installed:
+    version = RELEASES[name].version_for(target)
+    return applications.Installed(find_application(name), version, jars_of(name, target, progress.jars))
 
 
 def repeatable(job: Job, folder: RunFolder) -> RunOptions:
@@ -145,6 +156,8 @@ def test_of(options: RunOptions) -> Test:
         if options.schedule
         else scenarios_for(options.anomaly, has_groups=system.has_groups)
     )
+    if options.application:
+        scenarios = (*scenarios, *find_application(options.application).scenarios)
     groups = placement.partitions * sum(scenario.kind is Kind.OFFSETS for scenario in scenarios)
     return Test(
         scenarios=(*scenarios, CONTROL),

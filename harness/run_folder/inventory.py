@@ -1,9 +1,9 @@
 """The evidence of a run: its files with sizes and digests, as the manifest lists them, against what is there.
 
-Evidence is what the checkers read: the clients' history, the observations, each broker's files and Fetch answers, and
-the aftermath. Not evidence, and not listed: what is derived from it (``verdict.json``, ``outcomes.jsonl``,
-``report.html``, ``topology.svg``), and logs (``harness.log``, ``logs/``, …), which people read and kept clusters
-write on.
+Evidence is what the checkers read: the clients' history, the observations, each broker's files and Fetch answers,
+what applications showed, and the aftermath. Not evidence, and not listed: what is derived from it (``verdict.json``,
+``outcomes.jsonl``, ``report.html``, ``topology.svg``), and logs (``harness.log``, ``logs/``, …), which people read and
+kept clusters write on.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from harness.run_folder.store import (
     AFTER_REJOIN,
     AFTERMATH,
     AFTERMATH_HISTORY,
+    APPLICATION_HISTORY,
+    APPLICATIONS,
     BATCHES,
     BROKERS,
     COMPLETE,
@@ -46,7 +48,9 @@ NOT_LISTED: Final = (
     "the manifest does not list the evidence (an older run): sizes and contents of its files could not be checked"
 )
 
-_FILES = (HISTORY, OBSERVATIONS, AFTERMATH, AFTERMATH_HISTORY)
+_AFTERWARDS = (APPLICATIONS, APPLICATION_HISTORY, AFTERMATH, AFTERMATH_HISTORY)
+"""Written when the evidence of the verdict is complete."""
+_FILES = (HISTORY, OBSERVATIONS, *_AFTERWARDS)
 _FOLDERS = (f"{BROKERS}/", f"{FETCHED}/")
 _UNIT_PARTS = 4
 """``brokers/<id>/<snapshot>/<topic>-<partition>``: a replica with a file missing may not stand for the whole one."""
@@ -72,7 +76,7 @@ class Difference:
     def concerns(self, topic: str, topics: Collection[str]) -> bool:
         """Whether a verdict on the topic rests on it; ``topics`` are all that the run has."""
         parts = PurePosixPath(self.path).parts
-        if self.is_extra or self.path in {AFTERMATH, AFTERMATH_HISTORY}:
+        if self.is_extra or self.path in _AFTERWARDS:
             return False
         of = parts[_UNIT_PARTS - 1].rpartition("-")[0] if len(parts) >= _UNIT_PARTS else ""
         return of == topic or of not in topics

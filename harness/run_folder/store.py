@@ -40,6 +40,8 @@ MIN_FREE_BYTES = 64 << 20
 MANIFEST = "manifest.json"
 HISTORY = "history.jsonl"
 OBSERVATIONS = "observations.jsonl"
+APPLICATIONS = "applications.jsonl"
+APPLICATION_HISTORY = "application-history.jsonl"
 AFTERMATH = "aftermath.jsonl"
 """Only where it was asked for."""
 AFTERMATH_HISTORY = "aftermath-history.jsonl"

@@ -75,12 +75,22 @@ def is_pinned(target: Target) -> bool:
 
 def read_lock(target: Target) -> dict[str, str] | None:
     """Return the SHA-256 by ``group:artifact:version`` of a version's jars; None before its first use."""
-    lock = _package_lock(target) if is_pinned(target) else _user_lock(target)
+    try:
+        return read_digests(_package_lock(target) if is_pinned(target) else _user_lock(target))
+    except FileNotFoundError:
+        return None
+
+
+def read_digests(lock: Traversable) -> dict[str, str]:
+    """Return the SHA-256 by ``group:artifact:version`` of a lock file.
+
+    Raises FileNotFoundError, and `UsageError` for a file that is no lock.
+    """
     try:
         rows = [line.split() for line in lock.read_text(encoding="utf-8").splitlines()]
         return {coordinate: sha256 for sha256, coordinate in rows}
     except FileNotFoundError:
-        return None
+        raise
     except (OSError, ValueError) as error:
         raise UsageError(f"{lock} is no list of jars: {error}; remove it, and it is made anew") from error
 
@@ -90,19 +100,25 @@ def remember(target: Target, digests: Mapping[str, str]) -> None:
     lock = _user_lock(target)
     lock.parent.mkdir(parents=True, exist_ok=True)
     draft = lock.with_suffix(f".{os.getpid()}")
-    draft.write_text(_lock_text(digests), encoding="utf-8")
+    draft.write_text(lock_text(digests), encoding="utf-8")
     draft.replace(lock)
 
 
+def lock_of_package(name: str) -> Traversable:
+    """Return the lock file of that name in this release."""
+    return importlib.resources.files("harness.targets") / "locks" / name
+
+
 def _package_lock(target: Target) -> Traversable:
-    return importlib.resources.files("harness.targets") / "locks" / lock_name(target)
+    return lock_of_package(lock_name(target))
 
 
 def _user_lock(target: Target) -> Path:
     return cache_root() / "locks" / lock_name(target)
 
 
-def _lock_text(digests: Mapping[str, str]) -> str:
+def lock_text(digests: Mapping[str, str]) -> str:
+    """Return the content of a lock file."""
     return "".join(f"{sha256}  {coordinate}\n" for coordinate, sha256 in sorted(digests.items()))
 
 
@@ -120,6 +136,18 @@ def resolve(target: Target, staging: Path, on_line: Callable[[str], object]) -> 
         if f"module not found: {_BROKER_MODULE}" not in str(error):
             raise
         raise UsageError(f"the repository has no Kafka {target.version}: {error}") from error
+    return _digests(staging)
+
+
+def resolve_modules(coordinates: Iterable[str], staging: Path, on_line: Callable[[str], object]) -> dict[str, str]:
+    """Retrieve ``group:artifact:version`` modules with all that they need, as `resolve` does for brokers."""
+    excluded = (*_OTHER_BINDINGS, "org.slf4j:slf4j-simple")
+    modules = [ivy_dependency(coordinate, excluded=excluded) for coordinate in coordinates]
+    run_ivy([*modules, ivy_dependency(_BINDING)], staging, on_line, poms=True)
+    return _digests(staging)
+
+
+def _digests(staging: Path) -> dict[str, str]:
     return {jar.stem.replace("--", ":"): file_sha256(jar) for jar in sorted(staging.glob("*.jar"))}
 
 
@@ -240,7 +268,7 @@ def main(arguments: list[str]) -> int:
         for target in map(find_target, arguments):
             with tempfile.TemporaryDirectory() as staging:
                 digests = resolve(target, Path(staging), stderr().line)
-            (Path(__file__).parent / "locks" / lock_name(target)).write_text(_lock_text(digests), encoding="utf-8")
+            (Path(__file__).parent / "locks" / lock_name(target)).write_text(lock_text(digests), encoding="utf-8")
     except UsageError as error:
         stderr().message(f"error: {error}")
         return error.exit_code

@@ -12,11 +12,11 @@ from literal import History, appeared, delete, encode, put, replica, write_run
 
 from harness.errors import UsageError
 from harness.host import leftovers
-from harness.judge.check import prepare, read_aftermath, run_checkers
+from harness.judge.check import prepare, read_afterwards, run_checkers
 from harness.run_folder import inventory
 from harness.run_folder.inventory import FIELD, NOT_LISTED, Difference, comparing, without
 from harness.run_folder.manifest import Manifest, open_run_folder
-from harness.run_folder.store import AFTER_REJOIN, RunFolder
+from harness.run_folder.store import AFTER_REJOIN, AFTERMATH, RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -255,6 +255,7 @@ def test_a_run_that_goes_on_lists_its_evidence_anew(ended: Manifest) -> None:
         ("brokers/2/after-rejoin/t-0/0.log", "brokers/2/after-rejoin/t-0", ["t"]),
         ("fetched/2/after-rejoin/u-11/state.json", "fetched/2/after-rejoin/u-11", ["u"]),
         ("aftermath.jsonl", "aftermath.jsonl", []),
+        ("applications.jsonl", "applications.jsonl", []),
     ],
 )
 def test_what_is_left_out_and_whom_it_concerns(path: str, left_out: str, concerned: list[str]) -> None:
@@ -273,9 +274,9 @@ def test_a_file_that_the_run_did_not_write_is_left_out_alone() -> None:
 def test_an_aftermath_that_differs_is_not_reported(begun: Manifest) -> None:
     (begun.folder.path / "aftermath.jsonl").write_text('{"step": "found"}\n')
     begun.finish("complete", {})
-    assert len(read_aftermath(begun.folder)) == 1
+    assert len(read_afterwards(begun.folder, AFTERMATH)) == 1
     change(begun.folder.path / "aftermath.jsonl")
-    assert read_aftermath(without(begun.folder, differences(begun))) == []
+    assert read_afterwards(without(begun.folder, differences(begun)), AFTERMATH) == []
 
 
 def split(folder: RunFolder) -> Path:

@@ -14,7 +14,7 @@ from fakes.progress import FakeManifest, FakeProgress
 from harness.errors import EXIT_FAILED, HarnessError, InterruptError, TimeLimitError, interruptible
 from harness.host import leftovers
 from harness.judge import session
-from harness.run import aftermath, lifecycle
+from harness.run import follow_ups, lifecycle
 from harness.run_folder.store import RunFolder, create_run_folder
 
 if TYPE_CHECKING:
@@ -123,18 +123,15 @@ def test_seconds_are_added_up_by_stage() -> None:
     assert subject.timings_s == {"boot": 3, "clean": 5, "total": 8}
 
 
+@pytest.mark.parametrize("what", ["aftermath", "application"])
 @pytest.mark.parametrize("error", [HarnessError("the restart failed"), FileExistsError("aftermath.jsonl")])
-def test_an_aftermath_that_fails_is_reported_and_takes_nothing_away(
-    monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
+def test_what_fails_afterwards_is_reported_and_takes_nothing_away(error: Exception, what: str) -> None:
     def fail(*_args: Any, **_named: Any) -> None:
         raise error
 
-    monkeypatch.setattr(aftermath, "follow", fail)
     manifest = FakeManifest(content={"status": "complete"})
-    nothing: Any = None
-    lifecycle._follow(nothing, nothing, nothing, manifest, stages())
-    assert manifest.content == {"status": "complete", "aftermath_failure": str(error)}
+    follow_ups.attempt(what, fail, manifest, stages().begin)
+    assert manifest.content == {"status": "complete", f"{what}_failure": str(error)}
     assert manifest.written == 1
 
 

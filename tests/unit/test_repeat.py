@@ -68,6 +68,7 @@ def drawn(random_: random.Random, folder: Path) -> RunOptions:
         topic_settings=random_.choice(({}, {"segment.ms": "9", "x": random_.choice(VALUES)})),
         broker_settings=random_.choice(({}, {"listener.name.client.x": random_.choice(VALUES)})),
         time_limit_s=maybe(random_.uniform(0.001, 1e6)),
+        application=maybe("streams"),
         aftermath=random_.choice((True, False)),
         runtime=random_.choice(["local", "docker", "ssh", "sim", "auto"]),
         image=maybe("registry.example:5000/kafka@sha256:0123"),

@@ -1,0 +1,104 @@
+"""The jars of applications that run on top of a cluster, pinned as those of brokers are.
+
+A lock file for each release (``locks/streams-4.3.1.lock``) names every jar with its SHA-256.
+``python -m harness.targets.applications`` writes them all, in a source tree. A line of Kafka gets the application's
+release of its own line, at the newest patch that Maven Central has; where it has none, the nearest older one, which is
+stated in the manifest and in each observation.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from harness.errors import UsageError
+from harness.host.cache import cache_root
+from harness.targets import KAFKA, line_of
+from harness.targets.jars import fetch_locked, materialise
+from harness.targets.lock import lock_of_package, lock_text, read_digests, resolve_modules
+from harness.terminal import stderr
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from harness.targets import Target
+    from harness.targets.jars import JarSet, OnProgress
+
+
+@dataclass(frozen=True)
+class Release:
+    """What an application consists of, and which release goes with which line of Kafka.
+
+    ``modules``: ``group:artifact`` names, all of one version. ``versions``: by the name of a target's line.
+    """
+
+    name: str
+    title: str
+    modules: tuple[str, ...]
+    versions: Mapping[str, str]
+
+    def version_for(self, target: Target) -> str:
+        """Return the release that goes with a target. Raises `UsageError` for a target without one."""
+        if target.system != KAFKA:
+            raise UsageError(f"{self.title} was not tried on {target.name}: give a target of Kafka, such as kafka-4.4")
+        return self.versions[line_of(target.name)]
+
+
+_STREAMS_VERSIONS: Final = {
+    "kafka-3.9": "3.9.2",
+    "kafka-4.0": "4.0.2",
+    "kafka-4.1": "4.1.2",
+    "kafka-4.2": "4.2.2",
+    "kafka-4.3": "4.3.1",
+    "kafka-4.4": "4.3.1",
+}
+"""Maven Central has no kafka-streams 4.4.0."""
+_CONNECT_VERSIONS: Final = {**_STREAMS_VERSIONS, "kafka-4.2": "4.2.0"}
+"""It has no connect-runtime 4.4.0, and of 4.2 only 4.2.0 with all that it asks for."""
+
+RELEASES: Final = {
+    one.name: one
+    for one in (
+        Release("streams", "Kafka Streams", ("org.apache.kafka:kafka-streams",), _STREAMS_VERSIONS),
+        Release(
+            "connect",
+            "Kafka Connect",
+            ("org.apache.kafka:connect-runtime", "org.apache.kafka:connect-file"),
+            _CONNECT_VERSIONS,
+        ),
+    )
+}
+
+
+def jars_of(name: str, target: Target, on_progress: OnProgress) -> JarSet:
+    """Return the application's jars for a target, fetching those that are missing.
+
+    Raises `UsageError` as `harness.targets.jars.jars_for` does, and for a target without such an application.
+    """
+    release = RELEASES[name]
+    full = f"{name}-{release.version_for(target)}"
+    digests = read_digests(lock_of_package(f"{full}.lock"))
+    return materialise(digests, cache_root() / "jars" / full, fetch_locked, on_progress)
+
+
+def main() -> int:
+    """Write the lock of every release; return the exit code."""
+    try:
+        for release in RELEASES.values():
+            for version in dict.fromkeys(release.versions.values()):
+                with tempfile.TemporaryDirectory() as staging:
+                    modules = [f"{module}:{version}" for module in release.modules]
+                    digests = resolve_modules(modules, Path(staging), stderr().line)
+                lock = Path(__file__).parent / "locks" / f"{release.name}-{version}.lock"
+                lock.write_text(lock_text(digests), encoding="utf-8")
+    except UsageError as error:
+        stderr().message(f"error: {error}")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,224 @@
+"""Applications on top: what is refused, the steps that one goes through, and the records of Connect's own topics."""
+
+from __future__ import annotations
+
+import importlib.resources
+import io
+import json
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.errors import HarnessError, UsageError
+from harness.host.clock import RealClock
+from harness.plan.catalog import ALL, Anomaly, scenarios_for
+from harness.plan.scenario import CONSUMER_OFFSETS, Action, Kind
+from harness.run import applications, start
+from harness.run.applications import Installed, Trial, last_values, raise_if_unfit
+from harness.run.options import RunOptions
+from harness.targets import TARGETS, WITH_JARS, find_target
+from harness.targets.applications import RELEASES
+from harness.targets.lock import read_digests
+from workloads.applications import APPLICATIONS, Application, Step, find_application
+from workloads.applications.connect import CONFIGS, OFFSET_TOPICS, SCENARIOS, positions_of, state_of
+
+if TYPE_CHECKING:
+    from workloads.applications import Observation, Observe
+
+
+def check(target: str = "kafka-4.4", application: str = "streams", *, has_login: bool = False, **options: Any) -> None:
+    wanted = RunOptions(target, "all", application=application, **options)
+    test = start.test_of(wanted)
+    raise_if_unfit(test, find_target(target), find_application(application), has_login=has_login)
+
+
+@pytest.mark.parametrize("application", APPLICATIONS)
+@pytest.mark.parametrize("target", [*WITH_JARS, "kafka-4.1.1"])
+def test_each_application_has_jars_for_each_line_of_kafka(target: str, application: str) -> None:
+    check(target, application)
+    release = RELEASES[application]
+    version = release.version_for(find_target(target))
+    digests = read_digests(importlib.resources.files("harness.targets") / "locks" / f"{application}-{version}.lock")
+    for module in release.modules:
+        assert len(digests[f"{module}:{version}"]) == 64
+    assert not [name for name in digests if "log4j-slf4j" in name or "logback" in name]
+
+
+@pytest.mark.parametrize("target", [name for name in TARGETS if name not in WITH_JARS])
+def test_other_systems_are_refused_by_name(target: str) -> None:
+    title = RELEASES["connect"].title
+    with pytest.raises(UsageError, match=f"--application connect: {title} was not tried on {target}"):
+        check(target, "connect")
+
+
+def test_what_would_show_nothing_is_refused() -> None:
+    with pytest.raises(UsageError, match="the same keys to every partition"):
+        check(partitions=2)
+    with pytest.raises(UsageError, match="leave out --command-config"):
+        check(has_login=True)
+
+
+def test_names_are_completed() -> None:
+    with pytest.raises(UsageError, match="streams"):
+        find_application("stream")
+    assert {find_application(name).name for name in APPLICATIONS} == set(APPLICATIONS) == set(RELEASES)
+
+
+class FakeControl:
+    """One leader for everything; what it was asked for is written down."""
+
+    def __init__(self) -> None:
+        self.leader, self.led = 0, list[tuple[int, ...]]()
+
+    def states(self, topics: list[str]) -> dict[tuple[str, int], Any]:
+        return {(topic, 0): SimpleNamespace(leader=self.leader) for topic in topics}
+
+
+class FakeReading:
+    """Delivers a value, a deleted one, and a value that was written anew."""
+
+    def __init__(self, partitions: list[tuple[str, int]]) -> None:
+        records = [("K", "1"), ("D", "2"), ("D", None), ("K", "3")]
+        self.delivered = {
+            tp: [{"offset": 0, "key": key, "value": value} for key, value in records] for tp in partitions
+        }
+        self.ends = dict.fromkeys(partitions, 4)
+
+    def is_at_end(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def trial(observe: Observe, *, absent: int = 1) -> tuple[Trial, FakeControl, io.StringIO]:
+    test = start.test_of(RunOptions("kafka-4.4", "all", brokers=4, absent=absent))
+    control, file = FakeControl(), io.StringIO()
+
+    def lead(orders: dict[tuple[str, int], tuple[int, ...]]) -> None:
+        (order,) = {order for (topic, _), order in orders.items() if topic != CONSUMER_OFFSETS}
+        control.leader = order[0]
+        control.led.append(order)
+
+    cluster: Any = SimpleNamespace(
+        control=control,
+        lead=lead,
+        clock=RealClock(),
+        runtime=None,
+        replicas=test.replicas,
+        exposed=[tp for tp in test.replicas if tp[0] != "control"],
+    )
+    history: Any = SimpleNamespace(invoke=lambda **fields: fields, complete=lambda *_, **__: None)
+    system = SimpleNamespace(consumer=lambda _runtime, _leader, partitions: FakeReading(list(partitions)))
+    stub: Any = SimpleNamespace(scenarios=test.scenarios, placement=test.placement, timers=test.timers, system=system)
+    application = Application("streams", "", lambda *_: nullcontext(observe))
+    jars: Any = None
+    installed = Installed(application, "4.3.1", jars)
+    return Trial(stub, cluster, installed, observe, history, file, lambda _: None), control, file
+
+
+def test_the_steps_and_who_leads_in_each() -> None:
+    steps: list[Step] = []
+
+    def observe(step: Step) -> list[Observation]:
+        steps.append(step)
+        return [{"topic": "t", "entries": dict(step.consumed[step.topics[0]])}]
+
+    made, control, file = trial(observe, absent=1)
+    made.run()
+    topics = [one.name for one in scenarios_for(ALL) if one.kind is Kind.RECORDS]
+    assert [(step.name, step.state) for step in steps] == [
+        ("staying-leads", "as-it-should-be"),
+        ("absent-leads", "broker-2"),
+        ("staying-leads-again", "broker-2"),
+    ]
+    assert all(step.topics == topics for step in steps)
+    assert control.led == [(1, 3, 2), (1, 3, 2), (2, 1, 3), (1, 3, 2)]
+    lines = [json.loads(line) for line in file.getvalue().splitlines()]
+    assert [(line["leader"], line["absent"]) for line in lines] == [(1, None), (2, 2), (1, 2)]
+    assert all(line["entries"] == {"K": "3"} for line in lines)
+    assert (lines[0]["application"], lines[0]["version"]) == ("streams", "4.3.1")
+
+
+def test_each_broker_that_was_away_leads_once() -> None:
+    made, control, _ = trial(lambda _: [], absent=2)
+    made.run()
+    assert control.led == [(1, 2, 3), (1, 2, 3), (2, 1, 3), (1, 2, 3), (3, 1, 2), (1, 2, 3)]
+
+
+def test_a_broker_that_loses_its_leadership_shows_nothing() -> None:
+    def observe(step: Step) -> list[Observation]:
+        if step.name == applications.ABSENT:
+            control.leader = 1
+        return [{}]
+
+    made, control, file = trial(observe)
+    with pytest.raises(HarnessError, match=r"broker 2 did not lead .* to the end of the step absent-leads"):
+        made.run()
+    assert len(file.getvalue().splitlines()) == 1
+
+
+def test_the_last_values() -> None:
+    records: list[dict[str, str | None]] = [
+        {"key": "a", "value": "1"},
+        {"key": "b", "value": "2"},
+        {"key": "a", "value": None},
+    ]
+    assert last_values(records) == {"b": "2"}
+
+
+def test_the_answers_of_a_worker() -> None:
+    """As Connect 4.3.1 gave them."""
+    status = {
+        "name": "reader",
+        "connector": {"state": "RUNNING", "worker_id": "127.0.0.1:28083", "version": "4.3.1"},
+        "tasks": [{"id": 0, "state": "RUNNING", "worker_id": "127.0.0.1:28083", "version": "4.3.1"}],
+        "type": "source",
+    }
+    assert state_of(status) == "RUNNING, task 0 RUNNING"
+    assert state_of({"connector": {"state": "STOPPED"}, "tasks": []}) == "STOPPED"
+    answer = {"offsets": [{"partition": {"filename": "lines.txt"}, "offset": {"position": 71}}]}
+    assert positions_of(answer) == {'{"filename":"lines.txt"}': '{"position":71}'}
+    assert positions_of({"offsets": [{"partition": {"filename": "lines.txt"}, "offset": None}]}) == {}
+
+
+def test_the_records_of_connect_are_those_that_a_worker_writes() -> None:
+    """Keys and values as a worker of 4.3.1 wrote them, for a connector with the same settings."""
+    by_key = {str(step.key): step.value for scenario in SCENARIOS for step in scenario.before if step.key}
+    configured = json.loads(str(by_key["connector-deleted"]))
+    assert configured == {
+        "properties": {
+            "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
+            "tasks.max": "1",
+            "file": "lines.txt",
+            "topic": "connect-lines",
+            "topic.creation.default.replication.factor": "-1",
+            "topic.creation.default.partitions": "1",
+            "name": "deleted",
+        }
+    }
+    task = json.loads(str(by_key["task-deleted-0"]))["properties"]
+    assert task.pop("task.class") == "org.apache.kafka.connect.file.FileStreamSourceTask"
+    assert task == configured["properties"]
+    assert by_key["commit-deleted"] == '{"tasks":1}'
+    assert by_key["target-state-reset"] == '{"state":"PAUSED","state.v2":"STOPPED"}'
+    assert by_key['["reset",{"filename":"lines.txt"}]'] == '{"position":71}'
+
+
+def test_a_deletion_is_the_tombstones_that_a_worker_writes() -> None:
+    scenario = next(one for one in SCENARIOS if one.name == CONFIGS)
+    deleted = [step.key for step in scenario.outage if step.action is Action.DELETE]
+    assert deleted == ["connector-deleted", "target-state-deleted"]
+
+
+def test_a_run_has_the_topics_of_its_application_beside_those_asked_for() -> None:
+    test = start.test_of(RunOptions("kafka-4.4", "aborted-to-committed", application="connect"))
+    names = [one.name for one in test.scenarios]
+    own = [one.name for one in SCENARIOS]
+    assert names == ["aborted-to-committed", "aborted-to-committed-delete", *own, "control"]
+    assert set(OFFSET_TOPICS.values()) < set(own)
+    assert {one.anomaly for one in SCENARIOS} == {
+        Anomaly.TOMBSTONE_DIVERGENCE, Anomaly.STUCK_LSO, Anomaly.ABORTED_TO_COMMITTED,
+    }  # fmt: skip

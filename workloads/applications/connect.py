@@ -1,0 +1,352 @@
+"""Kafka Connect, distributed: workers whose config and offset topics have replicas that disagree.
+
+The run writes these topics in Connect's own format (`KafkaConfigBackingStore`, `KafkaOffsetBackingStore`), record for
+record as a worker of 4.3.1 wrote them for the same calls of its REST interface, with the filler around them, which
+workers ignore. Then real workers are started on them, with ``exactly.once.source.support=enabled`` (KIP-618), so that
+they read these topics with read_committed. Two of them, with a config topic each: one that has connectors with offset
+topics of their own, and one whose config topic is stuck.
+
+What a user sees is what the worker answers: the connectors and the state of their tasks (``GET /connectors``), and the
+offsets of stopped source connectors (``GET /connectors/NAME/offsets``, KIP-875), from which they go on when resumed.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import urllib.error
+import urllib.request
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.clients.java import JVM_FLAGS
+from harness.errors import WaitTimeoutError
+from harness.host.leftovers import process_marker
+from harness.host.ports import LOOPBACK, free_ports
+from harness.plan.catalog import Anomaly, abort, begin, commit, delete, put
+from harness.plan.scenario import Critical, Scenario
+from harness.plan.scenario import Step as Written
+from workloads.applications import Application
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from harness.clients import ClientSpec
+    from harness.host.clock import Clock
+    from workloads.applications import Observation, Observe, Step
+
+MAIN_CLASS = "org.apache.kafka.connect.cli.ConnectDistributed"
+SOURCE = "org.apache.kafka.connect.file.FileStreamSource"
+CONFIGS, STUCK_CONFIGS = "connect-configs", "connect-configs-stuck"
+FILE, LINES = "lines.txt", "connect-lines"
+CONTENT: Final = "".join(f"line {number}\n" for number in range(1, 11))
+EVERYTHING: Final = len(CONTENT)
+TWO_LINES: Final = len("line 1\nline 2\n")
+READY_S = 60.0
+"""So long a worker may take to answer; where nothing is wrong it took 6 to 7 s on 2 cores."""
+SETTLE_S = 15.0
+"""So long connectors may take to run."""
+STOP_S = 15.0
+ANSWER_S = 30.0
+"""Not shorter than the bound that a worker sets itself, so that its own message is heard."""
+CONNECTORS, OFFSETS = "connectors", "offsets"
+STARTED, STOPPED = "STARTED", "STOPPED"
+OFFSET_TOPICS: Final = {
+    "reset": "connect-offsets-reset",
+    "aborted": "connect-offsets-aborted",
+    "behind": "connect-offsets-stuck",
+}
+"""The offset topic of each connector that has one of its own."""
+
+
+def _json(content: object) -> str:
+    return json.dumps(content, separators=(",", ":"))
+
+
+def connector(name: str, state: str = STARTED, offsets: str | None = None) -> tuple[Written, ...]:
+    """Return what a worker writes to its config topic for a file source with one task."""
+    properties = {
+        "connector.class": f"{SOURCE}Connector",
+        "file": FILE,
+        "topic": LINES,
+        "tasks.max": "1",
+        "topic.creation.default.replication.factor": "-1",
+        "topic.creation.default.partitions": "1",
+        **({"offsets.storage.topic": offsets} if offsets else {}),
+        "name": name,
+    }
+    target = {"state": "PAUSED" if state == STOPPED else state, "state.v2": state}
+    return (
+        put("plain", f"target-state-{name}", _json(target)),
+        put("plain", f"connector-{name}", _json({"properties": properties})),
+        put("plain", f"task-{name}-0", _json({"properties": {**properties, "task.class": f"{SOURCE}Task"}})),
+        put("plain", f"commit-{name}", _json({"tasks": 0 if state == STOPPED else 1})),
+    )
+
+
+def offset(process: str, name: str, position: int) -> Written:
+    """Return what a source task writes to its offset topic: how far it has come, in bytes."""
+    return put(process, _offset_key(name), _json({"position": position}))
+
+
+def _offset_key(name: str) -> str:
+    return _json([name, {"filename": FILE}])
+
+
+def session_key(process: str, secret: str, time_ms: int) -> Written:
+    """Return what the leading worker writes when it renews the key that workers sign their requests with (KIP-507)."""
+    content = {"key": secret, "algorithm": "HmacSHA256", "creation-timestamp": time_ms}
+    return put(process, "session-key", _json(content))
+
+
+KEYS: Final = ("ialrkFLpDl9Yn7m18B8DQQ0eEs4nRB8AW6Q2rm85YBY=", "c2Vjb25kLXNlc3Npb24ta2V5LW9mLXRoZS1oYXJuZXM=")
+
+SCENARIOS: Final = (
+    Scenario(
+        name=CONFIGS,
+        anomaly=Anomaly.TOMBSTONE_DIVERGENCE,
+        payload="delete",
+        summary="A connector is deleted while a replica of the config topic is away.",
+        before=(
+            *(step for name, topic in OFFSET_TOPICS.items() for step in connector(name, STOPPED, topic)),
+            *connector("kept"),
+            *connector("deleted"),
+        ),
+        outage=(delete("plain", "connector-deleted"), delete("plain", "target-state-deleted")),
+        critical=(Critical.TOMBSTONE,),
+    ),
+    Scenario(
+        name=STUCK_CONFIGS,
+        anomaly=Anomaly.STUCK_LSO,
+        payload="value",
+        summary="A worker has its session key in an open transaction when a replica of the config topic goes away.",
+        before=(*connector("older", STOPPED), begin("tx"), session_key("tx", KEYS[0], 1)),
+        outage=(commit("tx"), session_key("plain", KEYS[1], 2), *connector("newer", STOPPED)),
+    ),
+    Scenario(
+        name=OFFSET_TOPICS["reset"],
+        anomaly=Anomaly.TOMBSTONE_DIVERGENCE,
+        payload="delete",
+        summary="A source connector's offsets are reset while a replica of the offset topic is away.",
+        before=(offset("plain", "reset", EVERYTHING),),
+        outage=(delete("plain", _offset_key("reset")),),
+        critical=(Critical.TOMBSTONE,),
+    ),
+    Scenario(
+        name=OFFSET_TOPICS["aborted"],
+        anomaly=Anomaly.ABORTED_TO_COMMITTED,
+        payload="value",
+        summary="A source task's transaction is aborted, with its offsets, while a replica of their topic is away.",
+        before=(offset("plain", "aborted", TWO_LINES), begin("tx"), offset("tx", "aborted", EVERYTHING)),
+        outage=(abort("tx"),),
+        late=(begin("tx"), offset("tx", "another", TWO_LINES), commit("tx")),
+    ),
+    Scenario(
+        name=OFFSET_TOPICS["behind"],
+        anomaly=Anomaly.STUCK_LSO,
+        payload="value",
+        summary="A source task's transaction is committed, with its offsets, while a replica of their topic is away.",
+        before=(offset("plain", "behind", TWO_LINES), begin("tx"), offset("tx", "behind", 2 * TWO_LINES)),
+        outage=(commit("tx"), offset("plain", "behind", EVERYTHING)),
+    ),
+)
+
+SETTINGS: Final = {
+    "offset.storage.topic": "connect-offsets",
+    "offset.storage.partitions": "1",
+    "status.storage.partitions": "1",
+    **{f"{kind}.storage.replication.factor": "-1" for kind in ("config", "offset", "status")},
+    "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+    "value.converter": "org.apache.kafka.connect.storage.StringConverter",
+    "exactly.once.source.support": "enabled",
+    "plugin.discovery": "service_load",
+    "offset.flush.interval.ms": "500",
+    "session.timeout.ms": "6000",
+    "heartbeat.interval.ms": "500",
+    "rebalance.timeout.ms": "6000",
+    "scheduled.rebalance.max.delay.ms": "0",
+    "metadata.max.age.ms": "1000",
+}
+LOGGER: Final = "-Dorg.slf4j.simpleLogger"
+LOG_FLAGS: Final = (
+    f"{LOGGER}.defaultLogLevel=warn",
+    f"{LOGGER}.log.org.apache.kafka.connect.runtime=info",
+    # A line, or a stack trace, for each record of the filler.
+    *(
+        f"{LOGGER}.log.org.apache.kafka.connect.storage.{name}=off"
+        for name in ("KafkaConfigBackingStore", "KafkaOffsetBackingStore", "OffsetUtils")
+    ),
+)
+
+
+@dataclass
+class Worker:
+    """One worker process with its config topic."""
+
+    configs: str
+    spec: ClientSpec
+    clock: Clock
+    port: int
+    running_s: float | None = None
+    _started_s: float = field(init=False)
+    _process: subprocess.Popen[bytes] = field(init=False)
+
+    def start(self) -> None:
+        """Write its properties and start it."""
+        home = self.spec.work_dir / self.configs
+        home.mkdir(exist_ok=True)
+        (home / FILE).write_text(CONTENT)
+        own = {
+            "bootstrap.servers": self.spec.bootstrap,
+            "group.id": f"workers-of-{self.configs}",
+            "config.storage.topic": self.configs,
+            "status.storage.topic": f"status-of-{self.configs}",
+            "listeners": f"http://{LOOPBACK}:{self.port}",
+        }
+        properties = home / "worker.properties"
+        properties.write_text("".join(f"{name}={value}\n" for name, value in {**SETTINGS, **own}.items()))
+        self._started_s = self.clock.now_s()
+        with self.spec.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*_command(self.spec), MAIN_CLASS, str(properties)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=home,
+            )
+
+    def stop(self) -> None:
+        """Have it leave its group and end; SIGKILL where it does not."""
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(STOP_S)
+
+    def is_ready(self) -> bool:
+        """Whether it lists its connectors."""
+        if self.running_s is None:
+            with suppress(OSError):
+                self.get("/connectors")
+                self.running_s = self.watched_s()
+        return self.running_s is not None
+
+    def watched_s(self) -> float:
+        """Seconds since its start."""
+        return round(self.clock.now_s() - self._started_s, 1)
+
+    def states(self) -> dict[str, str]:
+        """Return each connector's state with those of its tasks. Raises OSError where the worker refuses."""
+        answer = self.get("/connectors?expand=status")
+        return {name: state_of(one["status"]) for name, one in answer.items()}
+
+    def has_settled(self) -> bool:
+        """Whether every connector is stopped, or runs with a task."""
+        with suppress(OSError):
+            return all(state in {STOPPED, "RUNNING, task 0 RUNNING"} for state in self.states().values())
+        return False
+
+    def get(self, path: str) -> Any:
+        """Return what the worker answers. Raises OSError where it does not, or refuses."""
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{self.port}{path}", timeout=ANSWER_S) as answer:
+            return json.load(answer)
+
+
+def state_of(status: Mapping[str, Any]) -> str:
+    """Return a connector's state with those of its tasks, of its ``status``."""
+    tasks = (f"task {task['id']} {task['state']}" for task in status["tasks"])
+    return ", ".join([status["connector"]["state"], *tasks])
+
+
+def positions_of(answer: Mapping[str, Any]) -> dict[str, str]:
+    """Return the offset by partition of an answer to ``GET /connectors/NAME/offsets``, both as JSON."""
+    return {_json(one["partition"]): _json(one["offset"]) for one in answer["offsets"] if one["offset"] is not None}
+
+
+def _command(spec: ClientSpec) -> Sequence[str]:
+    marker = (f"-Djava.io.tmpdir={spec.work_dir}", process_marker(spec.run_id))
+    return [str(spec.java.path), *JVM_FLAGS, "-Xmx256m", *LOG_FLAGS, *marker, "-cp", spec.classpath]
+
+
+@contextmanager
+def opened(spec: ClientSpec, clock: Clock) -> Iterator[Observe]:
+    """Make nothing ready: workers are started for each step."""
+    yield partial(observe, spec, clock)
+
+
+def observe(spec: ClientSpec, clock: Clock, _step: Step) -> list[Observation]:
+    """Start both workers, wait for them within bounds, and return what they answer."""
+    ports = free_ports(2)
+    workers = [Worker(CONFIGS, spec, clock, ports[0]), Worker(STUCK_CONFIGS, spec, clock, ports[1])]
+    with ExitStack() as owned:
+        for worker in workers:
+            worker.start()
+            owned.callback(worker.stop)
+        with suppress(WaitTimeoutError):
+            clock.wait_until(lambda: not [one for one in workers if not one.is_ready()], READY_S, "workers to answer")
+        ready = [one for one in workers if one.running_s is not None]
+        with suppress(WaitTimeoutError):
+            clock.wait_until(lambda: all(one.has_settled() for one in ready), SETTLE_S, "the connectors to run")
+        return [
+            *(_observation(one, one.configs, CONNECTORS, _connectors) for one in workers),
+            *(
+                _observation(workers[0], topic, OFFSETS, partial(_offsets, name))
+                for name, topic in OFFSET_TOPICS.items()
+            ),
+        ]
+
+
+def _observation(
+    worker: Worker, topic: str, view: str, ask: Callable[[Worker], tuple[str, dict[str, str]]]
+) -> Observation:
+    """Return what a worker answers; ``ask`` returns a state and entries, and raises OSError where it is refused."""
+    state, entries, error = "starting", None, None
+    if worker.running_s is not None:
+        try:
+            state, entries = ask(worker)
+        except OSError as refused:
+            state, error = "ready", reason_of(refused)
+    return {
+        "topic": topic,
+        "view": view,
+        "state": state,
+        "running_s": worker.running_s,
+        "watched_s": worker.watched_s(),
+        "entries": entries,
+        "error": error,
+    }
+
+
+def _connectors(worker: Worker) -> tuple[str, dict[str, str]]:
+    """Return the connectors but for those that show offset topics of their own."""
+    return "ready", {name: state for name, state in worker.states().items() if name not in OFFSET_TOPICS}
+
+
+def _offsets(name: str, worker: Worker) -> tuple[str, dict[str, str]]:
+    return "ready", positions_of(worker.get(f"/connectors/{name}/offsets"))
+
+
+def reason_of(refused: OSError) -> str:
+    """Return why a request was refused: the worker's own message, where it gave one."""
+    if not isinstance(refused, urllib.error.HTTPError):
+        return str(refused)
+    text = refused.read().decode(errors="replace")
+    with suppress(ValueError, KeyError, TypeError):
+        text = json.loads(text)["message"]
+    return f"{refused.code} {text}"
+
+
+def _topics(_scenarios: Sequence[Scenario]) -> list[str]:
+    return [one.name for one in SCENARIOS]
+
+
+APPLICATION: Final = Application(
+    name="connect",
+    summary="Kafka Connect: workers whose config and offset topics have diverged",
+    opened=opened,
+    scenarios=SCENARIOS,
+    topics=_topics,
+)

@@ -1,0 +1,149 @@
+"""Kafka Streams: tables that are restored from a topic whose replicas disagree.
+
+Each topic is read by two applications of its own, with exactly_once_v2:
+
+- ``table``: ``StreamsBuilder.table(topic)`` with ``topology.optimization=all``, by which the topic itself is the
+  changelog. An instance without local state restores the table from it, through Streams' restore consumer, up to the
+  offset that the application has committed.
+- ``global-table``: ``StreamsBuilder.globalTable(topic)``, which every instance reads whole before it is RUNNING.
+
+What a user sees is the state of the instance, and the entries of the store by interactive query.
+Sources: `StoreChangelogReader`, `GlobalStateManagerImpl` and `KafkaStreams.State` of kafka-streams; KIP-295 (source
+topics as changelogs), KIP-447 (exactly_once_v2).
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from harness.clients.java import virtual_machine
+from harness.errors import HarnessError, WaitTimeoutError
+from workloads.applications import Application
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from harness.clients import ClientSpec
+    from harness.host.clock import Clock
+    from workloads.applications import Observation, Observe, Step
+
+HEAP: Final = "512m"
+RUNNING = "RUNNING"
+RUNNING_S = 20.0
+"""So long an instance may take to be RUNNING. Where nothing is wrong it took 1 to 2 s on 2 cores."""
+SETTLE_S = 5.0
+"""So long a RUNNING instance may take to have the entries that a consumer gets."""
+CLOSE_S = 10
+STORE = "store"
+TABLE, GLOBAL_TABLE = "table", "global-table"
+VIEWS: Final = {TABLE: "table", GLOBAL_TABLE: "globalTable"}
+"""By its name here, the method of StreamsBuilder."""
+
+CONFIG: Final = {
+    "processing.guarantee": "exactly_once_v2",
+    "topology.optimization": "all",
+    "commit.interval.ms": "100",
+    "consumer.auto.offset.reset": "earliest",
+    "consumer.metadata.max.age.ms": "1000",
+    "consumer.session.timeout.ms": "6000",
+    "consumer.heartbeat.interval.ms": "500",
+    # Else the next instance waits for the end of this one's session.
+    "main.consumer.internal.leave.group.on.close": "true",
+}
+
+
+@contextmanager
+def opened(spec: ClientSpec, clock: Clock) -> Iterator[Observe]:
+    """Start one JVM for all instances; it is ended with the block."""
+    try:
+        with virtual_machine(spec, heap=HEAP) as jvm:
+            yield partial(observe, jvm, spec, clock)
+    except Py4JError as error:
+        raise HarnessError(f"Kafka Streams cannot be observed: {error}") from error
+
+
+def observe(jvm: Any, spec: ClientSpec, clock: Clock, step: Step) -> list[Observation]:
+    """Start an instance of each application, wait for it within bounds, and return what it shows."""
+    instances = {(view, topic): _instance(jvm, spec, step, view, topic) for topic in step.topics for view in VIEWS}
+    running_s: dict[tuple[str, str], float] = {}
+    started_s = clock.now_s()
+
+    def all_run() -> bool:
+        for name, instance in instances.items():
+            if name not in running_s and instance.state().name() == RUNNING:
+                running_s[name] = round(clock.now_s() - started_s, 1)
+        return len(running_s) == len(instances)
+
+    def have_all_entries() -> bool:
+        return all(_shown(jvm, instances[name])["entries"] == step.consumed[name[1]] for name in running_s)
+
+    try:
+        for instance in instances.values():
+            instance.start()
+        with suppress(WaitTimeoutError):
+            clock.wait_until(all_run, RUNNING_S, "every instance to be RUNNING")
+        with suppress(WaitTimeoutError):
+            clock.wait_until(have_all_entries, SETTLE_S, "the stores to have what a consumer gets")
+        return [
+            {
+                "topic": topic,
+                "view": view,
+                "state": instance.state().name(),
+                "running_s": running_s.get((view, topic)),
+                "watched_s": round(clock.now_s() - started_s, 1),
+                **_shown(jvm, instance),
+            }
+            for (view, topic), instance in instances.items()
+        ]
+    finally:
+        for instance in instances.values():
+            instance.close(jvm.java.time.Duration.ofSeconds(CLOSE_S))
+
+
+def _instance(jvm: Any, spec: ClientSpec, step: Step, view: str, topic: str) -> Any:
+    name = f"{view}-{topic}"
+    own = {
+        "application.id": name,
+        "bootstrap.servers": spec.bootstrap,
+        "state.dir": str(spec.work_dir / "streams" / step.state),
+    }
+    properties = jvm.java.util.Properties()
+    for key, value in {**CONFIG, **own}.items():
+        properties.put(key, value)
+    streams, serde = jvm.org.apache.kafka.streams, jvm.org.apache.kafka.common.serialization.Serdes.String
+    builder = streams.StreamsBuilder()
+    consumed = getattr(streams.kstream.Consumed, "with")(serde(), serde())
+    stored = getattr(streams.kstream.Materialized, "as")(STORE)
+    getattr(builder, VIEWS[view])(topic, consumed, stored)
+    return streams.KafkaStreams(builder.build(properties), properties)
+
+
+def _shown(jvm: Any, instance: Any) -> Observation:
+    try:
+        return {"entries": _entries(jvm, instance), "error": None}
+    except Py4JJavaError as error:
+        return {"entries": None, "error": str(error.java_exception.toString())}
+
+
+def _entries(jvm: Any, instance: Any) -> dict[str, str]:
+    state = jvm.org.apache.kafka.streams.state
+    query = jvm.org.apache.kafka.streams.StoreQueryParameters.fromNameAndType(
+        STORE, state.QueryableStoreTypes.keyValueStore()
+    )
+    found, iterator = {}, instance.store(query).all()
+    while iterator.hasNext():
+        entry = iterator.next()
+        found[entry.key] = entry.value
+    iterator.close()
+    return found
+
+
+APPLICATION: Final = Application(
+    name="streams",
+    summary="Kafka Streams: tables and global tables of the diverged topics",
+    opened=opened,
+)
