@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 COORDINATOR: Final = ("__transaction_state", 0)
 """Its leadership moves on request; the transactions that it coordinates are never out of reach."""
-CLEANER_BACKOFF, A_LONG_REST_MS = "log.cleaner.backoff.ms", str(10**12)
+CLEANER_BACKOFF = "log.cleaner.backoff.ms"
+A_LONG_REST_MS: Final = 10**12
 
 UNSUPPORTED_NEMESES: Final = frozenset({"bridge", "controller-kill", "disk-full", "one-way", "ring", "split"})
 """Single links, disks that fill and controllers are not modelled."""
@@ -129,13 +130,13 @@ class SimulatedControl:
         """Give the topics their own settings again."""
         self._cluster.alter(topics, {name: settings.get(name) for name in FREEZE})
 
-    def rest(self, brokers: Sequence[int]) -> None:
+    def rest(self, brokers: Sequence[int], for_ms: int = A_LONG_REST_MS) -> None:
         """Give each broker's cleaner a long backoff of its own."""
-        self._cluster.alter_brokers(brokers, {CLEANER_BACKOFF: A_LONG_REST_MS})
+        self._cluster.alter_brokers(brokers, {CLEANER_BACKOFF: str(for_ms)})
 
-    def is_resting(self, brokers: Sequence[int]) -> bool:
+    def is_resting(self, brokers: Sequence[int], for_ms: int = A_LONG_REST_MS) -> bool:
         """Look at each broker's settings."""
-        return all(self._cluster.brokers[one].own.get(CLEANER_BACKOFF) == A_LONG_REST_MS for one in brokers)
+        return all(self._cluster.brokers[one].own.get(CLEANER_BACKOFF) == str(for_ms) for one in brokers)
 
     def wake(self, brokers: Sequence[int]) -> None:
         """Take the backoff back."""
