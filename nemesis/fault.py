@@ -76,8 +76,8 @@ class Nemesis:
     ``reinject`` puts the absent brokers, all down, back to where `inject` had left them, for a run that is resumed;
     None where that cannot be had. ``needs``: what a runtime must have for it. ``quorum``: how many controllers.
     ``broker_settings``: what brokers need so that it can act. ``shape``: the topology that it leaves. ``why_unfit``
-    says why it cannot be with brokers placed like that. ``adds_replicas``: replicas are assigned to the absent brokers
-    while it acts, so that a copy counts by what its leader held. ``leaving``, ``exposing`` and ``returning`` are the
+    says why it cannot be with brokers placed like that. ``hands_over``: each copy on an absent broker has two
+    leaders in turn, so that it counts what each of them held. ``leaving``, ``exposing`` and ``returning`` are the
     words for the progress display, to be formatted with ``broker``.
     """
 
@@ -89,7 +89,7 @@ class Nemesis:
     heal: Callable[[NemesisContext], None]
     takes_away: bool = True
     joins: bool = False
-    adds_replicas: bool = False
+    hands_over: bool = False
     lives_on: bool = False
     needs: frozenset[str] = frozenset()
     quorum: int = 1

@@ -35,7 +35,6 @@ NEMESIS = Nemesis(
     inject=inject,
     heal=throttle.lift,
     joins=True,
-    adds_replicas=True,
     reinject=throttle.reinject,
     broker_settings=throttle.BROKER_SETTINGS,
 )

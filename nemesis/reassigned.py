@@ -42,6 +42,5 @@ NEMESIS = Nemesis(
     inject=inject,
     expose=assign_again,
     heal=start,
-    adds_replicas=True,
     reinject=nothing,
 )

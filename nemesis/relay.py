@@ -2,7 +2,7 @@
 
 The leaders have cleaned the partition to different extents, as the cleaner of one broker is late: that broker has a
 longer ``log.cleaner.backoff.ms``. The copy gets the payload from that broker, which also still holds the tombstone or
-marker. Before the copy reaches that offset, leadership moves to a replica that removed the tombstone or marker long ago.
+marker. Before the copy reaches that offset, leadership moves to a replica that removed it long ago.
 No broker is away, and nothing is removed while the copy is under way. Any move of replicas and leaders can do this,
 whatever the retention.
 """
@@ -89,7 +89,7 @@ NEMESIS = Nemesis(
     expose=hand_over,
     heal=heal,
     joins=True,
-    adds_replicas=True,
+    hands_over=True,
     reinject=reinject,
     broker_settings=throttle.BROKER_SETTINGS,
     why_unfit=why_unfit,

@@ -16,6 +16,7 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
@@ -172,7 +173,14 @@ def _scenario(  # noqa: PLR0917
     ]
     absent = manifest["absent_brokers"] if manifest.get("takes_away", manifest["nemesis"] != NO_FAULT) else ()
     proof = manifest.get("coordination", {})
-    earned_by, shortfall = earn(scenario, facts, control, absent=absent, is_shared=proof.get(ONE_COPY, False))
+    earned_by, shortfall = earn(
+        scenario,
+        facts,
+        control,
+        absent=absent,
+        is_shared=proof.get(ONE_COPY, False),
+        hands_over=manifest.get("hands_over", False),
+    )
     unproven = [name for name, is_there in proof.items() if not is_there]
     if earned_by and unproven:
         earned_by, shortfall = None, f"replicas were not shown to compact together: {', '.join(unproven)} is not active"
@@ -200,20 +208,22 @@ def earn(
     *,
     absent: Sequence[int],
     is_shared: bool = False,
+    hands_over: bool = False,
 ) -> tuple[str | None, str]:
     """Return how ``clean`` is earned and "", or None and the missing proof.
 
     ``facts``: one row per replica (and kind of critical record), as `checkers.consistency.exposure` gives them.
     ``clean`` has to be earned in each partition. ``absent``: the brokers that were away; none in a run without a fault.
     ``is_shared``: there is one copy of each partition, which every broker serves: no broker returns with a copy of its
-    own.
+    own. ``hands_over``: leadership moved while the absent brokers copied, so that each leader counts by what it held.
     """
+    by_removal = _lack_of_handover if hands_over else _lack_of_removal
     several = len(scenario["replicas"]) > 1
     earned = []
     for partition, brokers in scenario["replicas"].items():
         for kind in scenario["critical"]:
             rows = {row["broker"]: row for row in facts if (row["partition"], row["kind"]) == (int(partition), kind)}
-            judge = _earn_shared if is_shared and absent else _earn_one
+            judge = _earn_shared if is_shared and absent else partial(_earn_one, by_removal)
             way, lack = judge(kind, brokers, rows, [row for row in control if row["kind"] == kind], absent)
             if way is None:
                 return None, f"partition {partition}: {lack}" if several else lack
@@ -246,9 +256,15 @@ def _earn_shared(
     return "the others removed it while the broker was away, and every broker serves the one copy", ""
 
 
-def _earn_one(
-    kind: str, brokers: Sequence[int], rows: dict[int, Fact], control: Sequence[Fact], absent: Sequence[int]
+def _earn_one(  # noqa: PLR0917
+    by_removal: _ByRemoval,
+    kind: str,
+    brokers: Sequence[int],
+    rows: dict[int, Fact],
+    control: Sequence[Fact],
+    absent: Sequence[int],
 ) -> tuple[str | None, str]:
+    """``by_removal``: the way by which the replicas that stayed removed the record."""
     if unknown := _unknown(kind, brokers, rows):
         return None, unknown
     offset = rows[brokers[0]]["critical_offset"]
@@ -257,10 +273,9 @@ def _earn_one(
     if away:
         if lack := _lack_of_any(away, _RETURNED):
             return None, lack
+        way, lack = by_removal(stayed, away)
         ways = {
-            "the others removed it while the replica was away": (
-                _lack_of_any(stayed, _REMOVED_BEFORE_RETURN) or _lack_of_any(away, _SHOWS_OUTCOME)
-            ),
+            way: lack,
             "the others kept it though their cleaners had passed it, and removed it on the control partition": (
                 _lack_of_any(stayed, _PASSED_AND_KEPT) or _lack_of_any(control, _REMOVED_BEFORE_RETURN)
                 or ("" if control else "there is no control partition")
@@ -274,6 +289,32 @@ def _earn_one(
     earned = next((way for way, lack in ways.items() if not lack), None)
     return earned, "" if earned else f"{kind} at offset {offset}: {next(iter(ways.values()))}"
 
+
+def _lack_of_removal(stayed: Sequence[Fact], away: Sequence[Fact]) -> tuple[str, str]:
+    """Return the way of earning ``clean`` after an outage, and what it lacks."""
+    lack = _lack_of_any(stayed, _REMOVED_BEFORE_RETURN) or _lack_of_any(away, _SHOWS_OUTCOME)
+    return "the others removed it while the replica was away", lack
+
+
+def _lack_of_handover(stayed: Sequence[Fact], away: Sequence[Fact]) -> tuple[str, str]:
+    """Return the way of earning ``clean`` where leadership moved in the middle of a first copy, and what it lacks.
+
+    The leader at the snapshot and from then on had removed the record, and had no payload either: so the copy had got
+    its payload from another replica, which still held both. A copy that was begun anew under the second leader has no
+    payload in the end; then it has to serve what that leader serves.
+    """
+    leaders, others = ([row for row in stayed if row["led"] is led] for led in (True, False))
+    lack = "" if leaders else "no replica led the partition from the snapshot on, in one leader epoch"
+    lack = lack or _lack_of_any(leaders, _REMOVED_BEFORE_TAKEOVER)
+    if not lack and not any(row["had_payload"] and row["held_critical"] for row in others):
+        lack = "no other replica still held it, and the payload, for the copy to begin from"
+    for row in away:
+        if not lack and row["served_digest"] != leaders[0]["served_digest"]:
+            lack = _lack_of_any([row], _SHOWS_OUTCOME)
+    return "the copy began from a replica that still held it, and went on from a leader that had removed it", lack
+
+
+_ByRemoval: TypeAlias = "Callable[[Sequence[Fact], Sequence[Fact]], tuple[str, str]]"
 
 _SERVED: _Conditions = (
     ("was not read over the wire after the rejoin", lambda row: row["was_served"]),
@@ -317,6 +358,10 @@ _REMOVED_BEFORE_RETURN: _Conditions = (
     ),
     ("still held it when the replica came back", lambda row: not row["held_critical"]),
     *_REMOVED,
+)
+_REMOVED_BEFORE_TAKEOVER: _Conditions = (
+    *_REMOVED_BEFORE_RETURN,
+    ("still held the payload, so that the copy may have begun from it", lambda row: not row["had_payload"]),
 )
 _PASSED_AND_KEPT: _Conditions = (
     ("did not keep it", lambda row: row["held_critical"] and row["held_after"]),

@@ -102,7 +102,12 @@ class SimulatedControl:
     def states(self, topics: Sequence[str]) -> dict[TopicPartition, PartitionState]:
         """Return every partition's leader, replicas and ISR."""
         return {
-            tp: PartitionState(-1 if one.leader_id is None else one.leader_id, one.assigned, tuple(one.in_sync))
+            tp: PartitionState(
+                -1 if one.leader_id is None else one.leader_id,
+                one.assigned,
+                tuple(one.in_sync),
+                one.replication.leader_epoch,
+            )
             for tp, one in self._cluster.partitions.items()
             if tp[0] in topics
         }
