@@ -1,7 +1,7 @@
 """Each replica's exposure to the fault: the facts that a verdict of ``clean`` requires.
 
 There is one row for every critical tombstone or marker (see `Critical`) and every replica of its partition. The facts
-come from the history, from both snapshots and from the timed observations; `harness.judge.verdict` decides which
+come from the history, from both snapshots and from the timed observations; `harness.judge.earned` decides which
 combination of facts gives ``clean``.
 """
 

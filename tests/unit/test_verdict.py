@@ -31,7 +31,7 @@ def fact(broker: int, **changes: Any) -> dict[str, Any]:
         "run": "r", "topic": "stuck-lso", "partition": 0, "kind": "marker", "payload_offset": 10,
         "critical_offset": CRITICAL_OFFSET, "broker": broker, "had_payload": False, "has_payload": False,
         "held_critical": False, "held_after": False, "same_directory": True, "was_served": True,
-        "seen_there": True, "removed_at_ms": 5,
+        "seen_there": True, "removed_at_ms": 5, "led": False, "served_digest": broker,
         "passed": False, "log_end_before": 50, "log_end_after": 60, "high_watermark_after": 60, **changes,
     }  # fmt: skip
 
@@ -115,6 +115,68 @@ def test_clean_is_not_earned(facts: list[dict[str, Any]], words: str) -> None:
     earned, lacking = earn(facts)
     assert earned is None
     assert words in lacking
+
+
+TARDY = {"had_payload": True, "has_payload": True, **KEPT}
+"""A replica that stayed, held the payload and the marker when the copy began from it, and is not cleaned yet."""
+
+
+def handed_over(
+    *, leader: dict[str, Any] | None = None, first: dict[str, Any] | None = None, **copy: Any
+) -> list[dict[str, Any]]:
+    """Broker 3 fed the copy on broker 2, then broker 1 did."""
+    return [fact(1, **{"led": True, **(leader or {})}), fact(3, **{**TARDY, **(first or {})}), returned(**copy)]
+
+
+def earn_handover(facts: list[dict[str, Any]], kind: str = "marker") -> tuple[str | None, str]:
+    scenario = {**SCENARIO, "critical": [kind]}
+    return verdict.earn(scenario, [{**one, "kind": kind} for one in facts], control(), absent=[2], hands_over=True)
+
+
+@pytest.mark.parametrize(
+    ("facts", "kind"),
+    [
+        (handed_over(), "marker"),
+        (handed_over(), "tombstone"),
+        (handed_over(has_payload=False), "tombstone"),
+        (handed_over(has_payload=False, served_digest=1), "marker"),
+        (handed_over(first={"seen_there": False}), "marker"),
+    ],
+    ids=["transaction", "delete", "the copy learnt the delete", "the copy began anew", "never seen"],
+)
+def test_clean_is_earned_where_leadership_moved_in_mid_copy(facts: list[dict[str, Any]], kind: str) -> None:
+    earned, lacking = earn_handover(facts, kind)
+    assert earned == "the copy began from a replica that still held it, and went on from a leader that had removed it"
+    assert lacking == ""
+    if kind == "marker":
+        assert earn(facts)[0] is None, "after an outage every replica that stayed has to have removed it"
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        (handed_over(leader={"led": False}), "no replica led the partition from the snapshot on"),
+        (handed_over(leader={"held_critical": True}), "broker 1 still held it when the replica came back"),
+        (handed_over(leader={"seen_there": False}), "broker 1 was never seen to hold it"),
+        (handed_over(leader={"had_payload": True}), "broker 1 still held the payload, so that the copy may have begun"),
+        (handed_over(first={"held_critical": False}), "no other replica still held it, and the payload"),
+        (handed_over(first={"had_payload": False}), "no other replica still held it, and the payload"),
+        ([fact(1, led=True), fact(3, led=True), returned()], "no other replica still held it, and the payload"),
+        (handed_over(had_payload=False), "broker 2 did not have the payload"),
+        (handed_over(log_end_before=21), "broker 2 was not behind"),
+        (handed_over(high_watermark_after=40), "broker 2 was not read to the high watermark"),
+        (handed_over(has_payload=False), "broker 2 no longer holds the transaction"),
+    ],
+)
+def test_clean_is_not_earned_where_a_leader_held_something_else(facts: list[dict[str, Any]], words: str) -> None:
+    earned, lacking = earn_handover(facts)
+    assert earned is None
+    assert words in lacking
+
+
+def test_what_a_nemesis_does_to_leaders_is_in_the_manifest() -> None:
+    assert assembled(exposure=handed_over())["verdict"] == "unknown"
+    assert assembled(exposure=handed_over(), hands_over=True)["verdict"] == "clean"
 
 
 @pytest.mark.parametrize("on_control", [[], control(removed_at_ms=None), control(held_critical=True)])
