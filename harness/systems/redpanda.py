@@ -75,7 +75,11 @@ LEAST_WINDOW_S = 60.0
 """Replicas report every twenty-fourth of the retention, their leader answers three seconds later, and a marker goes two
 rolled segments after that."""
 
-UNSUPPORTED_NEMESES = frozenset({"bridge", "catch-up", "clock-skew", "controller-kill", "disk-full", "join", "ring"})
+UNSUPPORTED_NEMESES = frozenset(
+    {
+        "bridge", "catch-up", "clock-skew", "controller-kill", "disk-full", "join", "reassigned", "relay", "ring",
+    }
+)  # fmt: skip
 
 
 class RedpandaControl:

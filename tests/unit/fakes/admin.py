@@ -76,6 +76,7 @@ class DelayedAdmin(Admin):
     """Transactions end, brokers answer and topics are frozen from the given second on.
 
     A broker learns of its settings after `LEARNS_AFTER_S`; ``changes`` has each change with its second and broker.
+    ``states``: of partitions, by the metadata.
     """
 
     clock: TickingClock = field(default_factory=TickingClock)
@@ -84,6 +85,10 @@ class DelayedAdmin(Admin):
     silence: type[OSError] = ConnectionRefusedError
     frozen_from_s: float = 0.0
     changes: list[tuple[float, int, Mapping[str, str | None]]] = field(default_factory=list)
+    states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
+
+    def partitions(self, _topics: Sequence[str], _at: Address | None = None) -> dict[TopicPartition, PartitionState]:
+        return self.states
 
     def ending_transactions(self) -> list[str]:
         if self.clock.now < self.silent_until_s:
