@@ -107,7 +107,8 @@ NOTHING_WRITTEN: Final = Done()
 class World:
     """The cluster, and the truth about it. ``down``: brokers that neither copy nor clean nor answer.
 
-    ``outage``: how a broker came to be behind, once; empty before.
+    ``stray``: logs of replicas that were unassigned while their brokers were down. ``outage``: how a broker came to be
+    behind, once; empty before.
     """
 
     rules: Rules
@@ -119,6 +120,7 @@ class World:
     wrote: list[Wrote] = field(default_factory=list)
     txns: list[Txn] = field(default_factory=list)
     down: set[int] = field(default_factory=set)
+    stray: dict[int, Replica] = field(default_factory=dict)
     outage: str = ""
 
     @property

@@ -18,7 +18,7 @@ from models import coordination, redpanda
 from models.cloud_topics.rules import RULES as CLOUD_RULES
 from models.cloud_topics.world import Case as CloudCase
 from models.exhaustive import explore
-from models.state_space import ADD, LEADER, REMOVE, Bound, StateSpace
+from models.state_space import ADD, HAND_OVER, LEADER, REASSIGN, REMOVE, Bound, StateSpace
 from models.systems import KAFKA, redpanda_without
 
 if TYPE_CHECKING:
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 COORDINATED: Final = "coordinated"
 KIP_87: Final = "kip-87"
+GATE: Final = "gate"
+"""No cleaning while an assigned replica is out of the ISR. Moves of replicas and leaders are two ways past it."""
 PROPOSALS: Final[Mapping[str, Sequence[str]]] = {
-    SIM_KAFKA: (COORDINATED, KIP_87),
+    SIM_KAFKA: (COORDINATED, GATE, KIP_87),
     SIM_REDPANDA: (KIP_87,),
     SIM_CLOUD_TOPICS: (),
 }
@@ -60,6 +62,7 @@ class Case:
             f"{len(bound.keys)} key{'s' * (len(bound.keys) > 1)}",
             f"{bound.writes} plain write{'s' * (bound.writes != 1)}",
             f"{bound.transactions} transaction{'s' * (bound.transactions != 1)}{' (v2)' * bound.epoch_bump}",
+            *(["gate"] if bound.gate else []),
         ]
         return ", ".join([*parts, f"change: {bound.change}", *(["no outage"] if not bound.outage else [])])
 
@@ -111,6 +114,19 @@ _TOGETHER: Final = (
     Bound(writes=0, transactions=1, change=REMOVE),
     Bound(writes=1, transactions=1),
 )
+_GATED: Final = tuple(
+    replace(one, gate=True)
+    for one in (
+        Bound(writes=2, transactions=0),
+        Bound(writes=1, transactions=1),
+        Bound(writes=2, transactions=0, change=ADD),
+        Bound(writes=0, transactions=1, change=ADD),
+        Bound(writes=2, transactions=0, change=HAND_OVER, outage=False),
+        Bound(writes=1, transactions=1, change=HAND_OVER, outage=False),
+        Bound(writes=2, transactions=0, change=REASSIGN),
+        Bound(writes=1, transactions=1, change=REASSIGN),
+    )
+)
 _LATE: Final = tuple(
     replace(one, outage=False) if one.change == ADD or (one.writes and one.transactions) else one for one in _TOGETHER
 )
@@ -138,10 +154,8 @@ def cases(target: str, *, with_: tuple[str, ...], without: tuple[str, ...]) -> S
         raise UsageError(f"--without {without[0]}: {target} has no such rule: it is one of --with {COORDINATED}")
     tombstones = BY_FLAG if KIP_87 in with_ else BY_NULL
     together = _LATE if MESSAGES_MATTER & set(without) else _TOGETHER
-    return [
-        Case(replace(bound, tombstones=tombstones), target, is_coordinated, frozenset(without))
-        for bound in (together if is_coordinated else _ALONE)
-    ]
+    bounds = _GATED if GATE in with_ else together if is_coordinated else _ALONE
+    return [Case(replace(bound, tombstones=tombstones), target, is_coordinated, frozenset(without)) for bound in bounds]
 
 
 def _refuse_unknown(option: str, kind: str, name: str, names: Collection[str]) -> None:
