@@ -57,7 +57,8 @@ HANDED_OVER = {
         "p puts K; p deletes K; 3 cleans; time passes; 3 cleans; 4 is added; 4 copies a batch; 3 leads; 4 joins"
     ),
     Anomaly.STUCK_LSO: (
-        "t puts K; t aborts; 3 cleans; 3 cleans; time passes; 3 cleans; 4 is added; 4 copies a batch; 3 leads; 4 joins"
+        "t puts K; t aborts; time passes; 3 cleans; 3 cleans; time passes; 3 cleans; 4 is added; 4 copies a batch; "
+        "3 leads; 4 joins"
     ),
 }
 """Nothing is removed while the replica is added: another leader had removed it before."""
@@ -70,7 +71,10 @@ def test_a_leader_change_in_mid_copy_is_enough(name: str) -> None:
     assert play(V1, steps(way.replace("3 leads; ", ""))).violations() == []
 
 
-REASSIGNED = "p puts K; 2 is killed; 2 is unassigned; p deletes K; 1 cleans; time passes; 1 cleans; 2 is assigned again; 2 returns"
+REASSIGNED = (
+    "p puts K; 2 is killed; 2 is unassigned; p deletes K; 1 cleans; time passes; 1 cleans; "
+    "2 is assigned again; 2 returns"
+)
 
 
 @pytest.mark.parametrize("outage", ["2 leaves", "2 is killed", "2 is stopped"])
