@@ -19,21 +19,22 @@ if TYPE_CHECKING:
     from nemesis.fault import NemesisContext
 
 
+LEADERS = 2
+"""Of each copy, in turn."""
+
+
 def late_broker(placement: Placement) -> int:
     """Return the broker whose cleaner is late: the last one that stays."""
     return placement.staying[-1]
 
 
 def why_unfit(placement: Placement) -> str | None:
-    """Return why there are no two leaders for some partition, one of them on the broker whose cleaner is late."""
-    late = late_broker(placement)
-    for partition in range(placement.partitions):
-        leaders = set(placement.replicas(partition)) - set(placement.absent)
-        if late not in leaders or leaders == {late}:
-            return (
-                f"partition {partition} needs a replica on broker {late} and on another broker that stays: give as many"
-                " replicas (--replication-factor) as brokers, and --absent so that two brokers stay"
-            )
+    """Return why there are no two leaders for each partition, one of them on the broker whose cleaner is late."""
+    brokers = len(placement.brokers)
+    if placement.replication_factor < brokers:
+        return f"a replica has to be on broker {late_broker(placement)}, too: give --replication-factor {brokers}"
+    if len(placement.staying) < LEADERS:
+        return f"two leaders have to stay: give --absent {brokers - LEADERS}"
     return None
 
 

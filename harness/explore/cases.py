@@ -127,6 +127,7 @@ _GATED: Final = tuple(
         Bound(writes=1, transactions=1, change=REASSIGN),
     )
 )
+_GATED_TOGETHER: Final = tuple(one for one in _GATED if not (one.writes and one.transactions))
 _LATE: Final = tuple(
     replace(one, outage=False) if one.change == ADD or (one.writes and one.transactions) else one for one in _TOGETHER
 )
@@ -154,7 +155,8 @@ def cases(target: str, *, with_: tuple[str, ...], without: tuple[str, ...]) -> S
         raise UsageError(f"--without {without[0]}: {target} has no such rule: it is one of --with {COORDINATED}")
     tombstones = BY_FLAG if KIP_87 in with_ else BY_NULL
     together = _LATE if MESSAGES_MATTER & set(without) else _TOGETHER
-    bounds = _GATED if GATE in with_ else together if is_coordinated else _ALONE
+    gated = _GATED_TOGETHER if is_coordinated else _GATED
+    bounds = gated if GATE in with_ else together if is_coordinated else _ALONE
     return [Case(replace(bound, tombstones=tombstones), target, is_coordinated, frozenset(without)) for bound in bounds]
 
 

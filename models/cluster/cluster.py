@@ -247,7 +247,8 @@ class SimCluster:
         replication = partition.replication
         for one in brokers:
             if one not in replication.replicas:
-                replication.replicas[one] = self.brokers[one].stray.pop(partition, None) or self._replica(one)
+                stray = self.brokers[one].stray
+                replication.replicas[one] = stray.pop(partition) if partition in stray else self._replica(one)
                 replication.away.add(one)
                 self.coordinated.add(partition, one)
         partition.assigned = tuple(brokers)

@@ -122,10 +122,9 @@ def test_who_is_absent_hears_no_leader_and_no_controller_that_hears_it(name: str
         ("ring", {"brokers": 5}, "give --brokers 5 --absent 2, say"),
         ("ring", {"brokers": 5, "absent": 2, "partitions": 2}, "give --partitions 1"),
         ("controller-kill", {}, "give --brokers 4 or more"),
-        ("relay", {"brokers": 4}, "partition 0 needs a replica on broker 4 and on another broker that stays"),
-        ("relay", {"brokers": 4, "partitions": 2}, "partition 0 needs a replica on broker 4"),
-        ("relay", {"replication_factor": 2}, "partition 0 needs a replica on broker 3"),
-        ("relay", {"absent": 2}, "partition 0 needs a replica on broker 1 and on another broker that stays"),
+        ("relay", {"brokers": 4}, "a replica has to be on broker 4, too: give --replication-factor 4"),
+        ("relay", {"replication_factor": 2}, "a replica has to be on broker 3, too: give --replication-factor 3"),
+        ("relay", {"absent": 2}, "two leaders have to stay: give --absent 1"),
     ],
 )
 def test_brokers_that_cannot_stand_so_are_refused(name: str, shape: dict[str, int], expected: str) -> None:

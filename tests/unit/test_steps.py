@@ -65,7 +65,7 @@ HANDED_OVER = {
 
 
 @pytest.mark.parametrize("name", HANDED_OVER)
-def test_a_leader_change_in_mid_copy_is_enough(name: str) -> None:
+def test_a_leader_change_in_mid_copy_is_enough(name: Anomaly) -> None:
     way = HANDED_OVER[name]
     assert (4, name) in play(V1, steps(way)).violations()
     assert play(V1, steps(way.replace("3 leads; ", ""))).violations() == []

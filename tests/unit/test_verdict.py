@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from harness.judge import guarantees, verdict
+from harness.judge.earned import earn as earn_by_facts
 from harness.judge.verdict import Results
 from harness.run_folder.inventory import Difference
 
@@ -56,7 +57,7 @@ EXPOSED = [fact(1), fact(3), returned()]
 
 def earn(facts: list[dict[str, Any]], *, faultless: bool = False, on_control: Any = None) -> tuple[str | None, str]:
     absent = [] if faultless else [2]
-    return verdict.earn(SCENARIO, facts, control() if on_control is None else on_control, absent=absent)
+    return earn_by_facts(SCENARIO, facts, control() if on_control is None else on_control, absent=absent)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,7 @@ def test_clean_is_earned_without_a_fault() -> None:
 def test_a_deleted_value_that_is_gone_tells_that_the_delete_was_learnt() -> None:
     deleted = {**SCENARIO, "critical": ["tombstone"]}
     facts = [{**one, "kind": "tombstone"} for one in (fact(1), fact(3), returned(has_payload=False))]
-    earned, _ = verdict.earn(deleted, facts, control(), absent=[2])
+    earned, _ = earn_by_facts(deleted, facts, control(), absent=[2])
     assert earned == "the others removed it while the replica was away"
 
 
@@ -130,7 +131,7 @@ def handed_over(
 
 def earn_handover(facts: list[dict[str, Any]], kind: str = "marker") -> tuple[str | None, str]:
     scenario = {**SCENARIO, "critical": [kind]}
-    return verdict.earn(scenario, [{**one, "kind": kind} for one in facts], control(), absent=[2], hands_over=True)
+    return earn_by_facts(scenario, [{**one, "kind": kind} for one in facts], control(), absent=[2], hands_over=True)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +205,7 @@ def on(partition: int, *facts: dict[str, Any], offset: int = CRITICAL_OFFSET) ->
 
 def test_clean_is_earned_in_each_partition_at_its_own_offset() -> None:
     facts = [fact(1), fact(3), returned(), *on(1, fact(3), fact(1), returned(log_end_before=30), offset=40)]
-    assert verdict.earn(TWO_PARTITIONS, facts, control(), absent=[2]) == (
+    assert earn_by_facts(TWO_PARTITIONS, facts, control(), absent=[2]) == (
         "the others removed it while the replica was away",
         "",
     )
@@ -212,7 +213,7 @@ def test_clean_is_earned_in_each_partition_at_its_own_offset() -> None:
 
 def test_partitions_may_earn_it_in_different_ways() -> None:
     guarded = [fact(1, **GUARDED), fact(3, **GUARDED), returned(seen_there=True, removed_at_ms=95)]
-    earned, _ = verdict.earn(TWO_PARTITIONS, [*EXPOSED, *on(1, *guarded)], control(), absent=[2])
+    earned, _ = earn_by_facts(TWO_PARTITIONS, [*EXPOSED, *on(1, *guarded)], control(), absent=[2])
     assert earned == (
         "the others removed it while the replica was away; "
         "the others kept it while the replica was away, and every replica removed it afterwards"
@@ -238,12 +239,12 @@ def test_partitions_may_earn_it_in_different_ways() -> None:
     ids=["the second", "the first", "nothing of the second"],
 )
 def test_one_partition_that_lacks_something_is_named(facts: list[dict[str, Any]], lacking: str) -> None:
-    assert verdict.earn(TWO_PARTITIONS, facts, control(), absent=[2]) == (None, lacking)
+    assert earn_by_facts(TWO_PARTITIONS, facts, control(), absent=[2]) == (None, lacking)
 
 
 def test_clean_is_earned_when_both_absent_brokers_were_behind() -> None:
     facts = [fact(1), fact(4), fact(2, **AWAY), fact(3, **AWAY)]
-    assert verdict.earn(TWO_ABSENT, facts, control(), absent=[2, 3]) == (
+    assert earn_by_facts(TWO_ABSENT, facts, control(), absent=[2, 3]) == (
         "the others removed it while the replica was away",
         "",
     )
@@ -251,7 +252,7 @@ def test_clean_is_earned_when_both_absent_brokers_were_behind() -> None:
 
 def test_each_absent_broker_has_to_have_been_behind() -> None:
     facts = [fact(1), fact(4), fact(2, **AWAY), fact(3, **{**AWAY, "log_end_before": CRITICAL_OFFSET + 1})]
-    assert verdict.earn(TWO_ABSENT, facts, control(), absent=[2, 3]) == (
+    assert earn_by_facts(TWO_ABSENT, facts, control(), absent=[2, 3]) == (
         None,
         "broker 3 was not behind: it had already been past what it should have missed",
     )
@@ -259,13 +260,13 @@ def test_each_absent_broker_has_to_have_been_behind() -> None:
 
 def test_an_absent_broker_that_nothing_is_known_of_earns_nothing() -> None:
     facts = [fact(1), fact(4), fact(2, **AWAY)]
-    assert verdict.earn(TWO_ABSENT, facts, control(), absent=[2, 3])[1].endswith("on brokers [3]")
+    assert earn_by_facts(TWO_ABSENT, facts, control(), absent=[2, 3])[1].endswith("on brokers [3]")
 
 
 def test_every_kind_of_critical_record_has_to_earn_it() -> None:
     both = {**SCENARIO, "critical": ["tombstone", "marker"]}
     facts = [*EXPOSED, *({**one, "kind": "tombstone", "critical_offset": 12} for one in EXPOSED[:2])]
-    assert verdict.earn(both, facts, control(), absent=[2])[1] == (
+    assert earn_by_facts(both, facts, control(), absent=[2])[1] == (
         "nothing is known of the tombstone that should have been removed, on brokers [2]"
     )
 
