@@ -5,7 +5,11 @@ These steps may happen in any order, as often as the bound allows:
 * a plain client puts or deletes a key; a transactional client puts or deletes a key in a transaction, and ends it
 * one follower goes away and comes back
 * one change: another replica in sync leads, a replica is added, or a follower is removed
-* any replica that is up runs a pass of its cleaner; time passes for longer than every retention
+* or two changes in turn: a replica is added, and another one leads before it has joined; or the replica of the broker
+  that is away is unassigned, and assigned again before the broker returns with its old log
+  (``LogManager.isStrayReplica``)
+* any replica that is up runs a pass of its cleaner, with a gate only while every assigned replica is in sync; time
+  passes for longer than every retention
 * where the log is one of ``__consumer_offsets``, keys are partitions of a group, and the group coordinator deletes
   (`models.groups`): what is wrong then is what the group sees of a replica
 * with coordination: replicas report, and messages of replicas and the leader arrive, in any order, or never
@@ -48,13 +52,14 @@ LEAVES: Final = 2
 JOINS: Final = 4
 """The broker that may be added."""
 NO_CHANGE, LEADER, ADD, REMOVE = "no change", "leader", "add", "remove"
+HAND_OVER, REASSIGN = "add, then leader", "unassign, then assign"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
     """How much may happen. ``change``: the kind of change; ``epoch_bump``: transactions of version 2 (KIP-890).
 
-    ``outage``: LEAVES may go away, once.
+    ``outage``: LEAVES may go away, once. ``gate``: no cleaner begins a pass while an assigned replica is not in sync.
     ``tombstones``: how clients delete a key, and which records cleaners treat as tombstones.
     ``coordinator``: OLD or NEW of `models.groups`, where the log is one of ``__consumer_offsets``; else
     empty. ``script``: what happens to one of its groups in this order, by its name in `models.members.SCRIPTS`; nothing
@@ -67,6 +72,7 @@ class Bound:
     change: str = NO_CHANGE
     outage: bool = True
     epoch_bump: bool = False
+    gate: bool = False
     tombstones: Tombstones = BY_NULL
     coordinator: str = ""
     script: str = ""
@@ -75,7 +81,8 @@ class Bound:
 class State(NamedTuple):
     """The cluster: numbers of its parts. ``replicas``: broker and number of its replica, in order of brokers.
 
-    ``away``: LEAVES is away; ``joining``: JOINS copies, and is not in sync.
+    ``away``: LEAVES is away; ``unassigned``: its replica is unassigned meanwhile, and its log is still there;
+    ``joining``: JOINS copies, and is not in sync.
     """
 
     clients: int
@@ -86,6 +93,7 @@ class State(NamedTuple):
     may_leave: bool = True
     may_change: bool = False
     protocol: int | None = None
+    unassigned: bool = False
 
     def replica(self, broker: int) -> int:
         """Return the number of a broker's replica."""
@@ -162,8 +170,9 @@ class StateSpace:
         if state.may_change:
             yield from self._changes(state)
         bounds = None if state.protocol is None else self.protocols[state.protocol]
+        is_open = not self.bound.gate or not (_absent(state) or state.joining)
         for broker, number in state.replicas:
-            if not _is_down(state, broker) and not self._is_irrelevant(state, broker):
+            if is_open and not _is_down(state, broker) and not self._is_irrelevant(state, broker):
                 limits = UNBOUNDED if bounds is None else bounds.bounds(broker)
                 yield f"{broker} cleans", state.with_replica(broker, self._cleaned(number, limits))
         yield "time passes", state._replace(replicas=tuple((one, self._aged(number)) for one, number in state.replicas))
@@ -176,7 +185,7 @@ class StateSpace:
         No client reads a follower that stays in sync and will never lead. LEAVES can reach the same log where it never
         leaves: batches are copied at once, so every replica in sync gets the same batches, whichever broker leads.
         """
-        may_lead = broker == state.leader or (state.may_change and self.bound.change == LEADER)
+        may_lead = broker == state.leader or (state.may_change and self.bound.change in {LEADER, HAND_OVER})
         return self._is_reduced and state.protocol is None and not may_lead and broker not in {LEAVES, JOINS}
 
     def wrong(self, state: State) -> Iterator[str]:
@@ -204,9 +213,14 @@ class StateSpace:
     # Brokers.
 
     def _outage(self, state: State) -> Iterator[tuple[str, State]]:
-        if state.away:
+        if state.unassigned:
+            assigned = state._replace(unassigned=False)
+            yield f"{LEAVES} is assigned again", self._coordinate(assigned, coordination.add, LEAVES)
+        elif state.away:
             back = self._copied(state.replica(LEAVES), state.replica(state.leader), None)
-            yield f"{LEAVES} returns", state.with_replica(LEAVES, back)._replace(away=False)
+            returned = state.with_replica(LEAVES, back)._replace(away=False)
+            # Who was there all the time counts already.
+            yield f"{LEAVES} returns", self._coordinate(returned, coordination.joined, LEAVES)
         elif state.may_leave and state.leader != LEAVES and any(one == LEAVES for one, _ in state.replicas):
             yield f"{LEAVES} leaves", state._replace(away=True, may_leave=False)
 
@@ -219,7 +233,7 @@ class StateSpace:
     def _changes(self, state: State) -> Iterator[tuple[str, State]]:
         changed = state._replace(may_change=False)
         followers = [broker for broker, _ in state.replicas if broker != state.leader]
-        if self.bound.change == LEADER:
+        if self.bound.change == LEADER or (self.bound.change == HAND_OVER and state.joining):
             for broker in followers:
                 if _is_in_sync(state, broker):
                     own = self._own(state.replica(broker), state.clients)
@@ -227,9 +241,9 @@ class StateSpace:
                         f"{broker} leads",
                         self._coordinate(changed._replace(leader=broker), coordination.elect, broker, own),
                     )
-        elif self.bound.change == ADD:
+        elif self.bound.change in {ADD, HAND_OVER} and not any(broker == JOINS for broker, _ in state.replicas):
             replicas = (*state.replicas, (JOINS, self.replicas.number(Replica(0))))
-            added = changed._replace(replicas=replicas, joining=True)
+            added = changed._replace(replicas=replicas, joining=True, may_change=self.bound.change == HAND_OVER)
             yield f"{JOINS} is added", self._coordinate(added, coordination.add, JOINS)
         elif self.bound.change == REMOVE:
             for broker in followers:
@@ -237,11 +251,14 @@ class StateSpace:
                 left = changed._replace(replicas=replicas, away=state.away and broker != LEAVES)
                 away = (LEAVES,) if left.away else ()
                 yield f"{broker} is removed", self._coordinate(left, coordination.remove, broker, away)
+        elif self.bound.change == REASSIGN and state.away:
+            unassigned = changed._replace(unassigned=True)
+            yield f"{LEAVES} is unassigned", self._coordinate(unassigned, coordination.remove, LEAVES, ())
 
     # Messages of coordination.
 
     def _messages(self, state: State, protocol: Coordination) -> Iterator[tuple[str, State]]:
-        away = (LEAVES,) if state.away else ()
+        away = _absent(state)
         for broker, number in state.replicas:
             own = self._own(number, state.clients)
             if (
@@ -265,8 +282,8 @@ class StateSpace:
         if state.protocol is None:
             return state
         own = self._own(state.replica(state.leader), state.clients)
-        may_elect = state.may_change and self.bound.change == LEADER
-        protocol = self._own_reported(state.protocol, state.leader, own, (LEAVES,) if state.away else (), may_elect)
+        may_elect = state.may_change and self.bound.change in {LEADER, HAND_OVER}
+        protocol = self._own_reported(state.protocol, state.leader, own, _absent(state), may_elect)
         return state if protocol == state.protocol else state._replace(protocol=protocol)
 
     def _own_reported(self, protocol: int, leader: int, own: Pair, away: tuple[int, ...], may_elect: bool) -> int:  # noqa: FBT001  (it is cached)
@@ -343,6 +360,11 @@ def _up_to_last(offsets: list[int], end: int) -> int:
 
 def _is_down(state: State, broker: int) -> bool:
     return state.away and broker == LEAVES
+
+
+def _absent(state: State) -> tuple[int, ...]:
+    """Return the brokers that are away, and have a replica."""
+    return (LEAVES,) if state.away and not state.unassigned else ()
 
 
 def _is_in_sync(state: State, broker: int) -> bool:

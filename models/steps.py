@@ -8,6 +8,7 @@ The steps are short sentences, so that they can be stored, read and left out one
 * ``u begins anew, and is aborted``: its coordinator aborts its open transaction with a higher epoch
 * ``2 leaves``: broker 2 is down; ``2 lags``: it is up, and far behind; ``2 copies a batch``, ``2 returns``
 * ``2 is killed``, ``2 is stopped``, ``2 is paused``: broker 2 is down, and has to restart in the first two cases
+* ``2 is unassigned``, ``2 is assigned again``: while broker 2 is down; it still has its log, unless it returns before
 * ``4 is added``, ``4 copies a batch``, ``4 joins``: a replica is added, and copies slowly; ``2 joins``: at once
 * ``3 leads``, ``records before 5 are deleted``, ``producers expire``: all those without an open transaction
 * ``1 cleans``: a pass that changes something; ``1, 3 clean``: a pass of each, if anything is dirty; ``1, 3 clean and
@@ -231,6 +232,7 @@ def _return(world: World, broker: int, _: str) -> Done | None:
     if broker not in world.replication.away | world.down:
         return None
     world.down.discard(broker)
+    world.stray.pop(broker, None)
     if broker in world.replicas:
         replica = world.replicas[broker]
         if world.outage == KILL:
@@ -238,8 +240,28 @@ def _return(world: World, broker: int, _: str) -> Done | None:
         elif world.outage == STOP:
             replica.reopen()
         world.replication.come_back(broker)
-    if broker == ADDED:
+    # A replica that was there all the time counts already.
+    if broker in world.replicas:
         world.coordinate(coordination.joined, broker)
+    return NOTHING_WRITTEN
+
+
+def _unassign(world: World, broker: int, _: str) -> Done | None:
+    """Unassign the replica of a broker that is down: the broker still has the log (``LogManager.isStrayReplica``)."""
+    if broker not in world.down or broker not in world.replicas:
+        return None
+    world.stray[broker] = world.replicas.pop(broker)
+    world.replication.away.discard(broker)
+    world.coordinate(coordination.remove, broker, world.replication.away)
+    return NOTHING_WRITTEN
+
+
+def _assign_again(world: World, broker: int, _: str) -> Done | None:
+    if broker not in world.stray:
+        return None
+    world.replicas[broker] = world.stray.pop(broker)
+    world.replication.leave(broker)
+    world.coordinate(coordination.add, broker)
     return NOTHING_WRITTEN
 
 
@@ -355,6 +377,8 @@ _OF_ANY_BROKER: Final[dict[str, _OfBroker]] = {"cleans": _clean, "leads": _lead,
 _OF_ABSENT: Final[dict[str, _OfBroker]] = {
     **dict.fromkeys(("leaves", "lags", KILL, STOP, PAUSE), _leave),
     "copies a batch": _copy,
+    "is unassigned": _unassign,
+    "is assigned again": _assign_again,
     "returns": _return,
     "joins": _join,
 }

@@ -110,8 +110,9 @@ NOTHING_WRITTEN: Final = Done()
 class World:
     """The cluster, and the truth about it. ``down``: brokers that neither copy nor clean nor answer.
 
-    ``outage``: how a broker came to be behind, once; empty before. ``coordinator``: what the leader keeps of groups
-    (`Rules.of_groups`): what it has loaded when it was elected, and all later entries.
+    ``stray``: logs of replicas that were unassigned while their brokers were down. ``outage``: how a broker came to be
+    behind, once; empty before. ``coordinator``: what the leader keeps of groups (`Rules.of_groups`): what it has loaded
+    when it was elected, and all later entries.
     """
 
     rules: Rules
@@ -123,6 +124,7 @@ class World:
     wrote: list[Wrote] = field(default_factory=list)
     txns: list[Txn] = field(default_factory=list)
     down: set[int] = field(default_factory=set)
+    stray: dict[int, Replica] = field(default_factory=dict)
     outage: str = ""
     coordinator: Offsets = field(default_factory=Offsets)
 

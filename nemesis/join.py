@@ -17,14 +17,12 @@ if TYPE_CHECKING:
 
 def inject(context: NemesisContext) -> None:
     """Add the replicas, throttled, and wait until each has copied the payload."""
-    cluster = context.cluster
-    ends = cluster.acknowledged_ends()
-    payload_ends = {tp: ends[tp] for tp in cluster.exposed}
+    cluster, ends = context.cluster, context.payload_ends()
     context.write_ballast()
     throttle.throttle(context)
     cluster.admin.reassign({tp: cluster.replicas[tp] for tp in cluster.exposed})
     cluster.wait(
-        lambda: all(cluster.reaches(b, tp, end) for tp, end in payload_ends.items() for b in context.absent),
+        lambda: all(cluster.reaches(b, tp, ends[tp]) for tp in cluster.exposed for b in context.absent),
         "the new replicas to have copied the payload",
     )
 

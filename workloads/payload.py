@@ -86,6 +86,10 @@ class Payload:
             producer.phase = phase
             self._run_step(producer, phase, step)
 
+    def end(self, partition: TopicPartition) -> int:
+        """Return the offset after the last record that was written before the outage; 0 where there is none."""
+        return max((o + 1 for at, _, tp, o in self._written if at is Phase.BEFORE and tp == partition), default=0)
+
     def critical_offset(self, kind: Critical, partition: TopicPartition, observer: Observer) -> int | None:
         """Return where the tombstone or marker lies that must vanish; None as long as it was never seen."""
         if kind is Critical.TOMBSTONE:

@@ -1,7 +1,7 @@
 """Each replica's exposure to the fault: the facts that a verdict of ``clean`` requires.
 
 There is one row for every critical tombstone or marker (see `Critical`) and every replica of its partition. The facts
-come from the history, from both snapshots and from the timed observations; `harness.judge.verdict` decides which
+come from the history, from both snapshots and from the timed observations; `harness.judge.earned` decides which
 combination of facts gives ``clean``.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 CRITICAL = [*PARTITION, "kind", "payload_offset", "critical_offset"]
 
-FLAGS = ("had_payload", "has_payload", "held_critical", "held_after", "same_directory", "was_served")
+FLAGS = ("had_payload", "has_payload", "held_critical", "held_after", "same_directory", "led", "was_served")
 
 
 def criticals(judged: Judged) -> DataFrame:
@@ -72,8 +72,9 @@ def check(judged: Judged) -> DataFrame:
     first time. cleaned_past: before the return its cleaner had passed the critical offset, by its checkpoint or by
     the broker's answer (`harness.systems.Control.compaction`). passed: the cleaner had done so after the delete
     horizon, which a batch within the cleaned range that is younger than the horizon proves. same_directory: the log
-    directory's id did not change. was_served: the log was read over the wire at the end; served_digest: equal for equal
-    logs (`harness.brokers.segments.batches.batch_digest`).
+    directory's id did not change. led: the broker led the partition at both snapshots, in one leader epoch, so that all
+    that was copied between them came from it. was_served: the log was read over the wire at the end; served_digest:
+    equal for equal logs (`harness.brokers.segments.batches.batch_digest`).
     """
     evidence = judged.evidence
     held = _held(evidence)
@@ -97,7 +98,8 @@ def check(judged: Judged) -> DataFrame:
         .join(at_critical, [*REPLICA, "critical_offset"], "left")
         .join(_seen(evidence), [*REPLICA, "critical_offset"], "left")
         .join(_cleaned_until(judged), REPLICA, "left")
-        .join(_directories(judged), REPLICA, "left")
+        .join(_in_both(judged, "directory_id IS NOT NULL", "directory_id", "same_directory"), REPLICA, "left")
+        .join(_in_both(judged, "leader = broker", "leader_epoch", "led"), REPLICA, "left")
         .join(_served(judged), REPLICA, "left")
         .withColumn("cleaned_past", f.coalesce(f.col("cleaner_offset") > f.col("critical_offset"), f.lit(False)))
         .select(
@@ -158,11 +160,11 @@ def _cleaned_until(judged: Judged) -> DataFrame:
     return checkpoints.join(colocated(youngest), REPLICA, "left")
 
 
-def _directories(judged: Judged) -> DataFrame:
-    """Return REPLICA, ``same_directory``: whether both snapshots have the same log directory id."""
-    ids = judged.evidence.states.where("directory_id IS NOT NULL")
-    return ids.groupBy(*REPLICA).agg(
-        f.expr("size(collect_set(directory_id)) = 1 AND size(collect_set(snapshot)) = 2").alias("same_directory")
+def _in_both(judged: Judged, condition: str, column: str, name: str) -> DataFrame:
+    """Return REPLICA, ``name``: whether the condition holds at both snapshots, and the column is the same there."""
+    states = judged.evidence.states.where(condition)
+    return states.groupBy(*REPLICA).agg(
+        f.expr(f"size(collect_set({column})) = 1 AND size(collect_set(snapshot)) = 2").alias(name)
     )
 
 

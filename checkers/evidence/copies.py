@@ -142,7 +142,7 @@ def _state(last_log: Path) -> Iterator[Row]:
     facts = replica_facts(last_log.parent)
     yield (
         False, facts["log_start"], facts["high_watermark"], None, None, None,
-        facts["cleaner_offset"], None, facts["last_segment"], end_of_segment(last_log), None,
+        facts["cleaner_offset"], None, facts["last_segment"], end_of_segment(last_log), None, None, None,
     )  # fmt: skip
 
 
@@ -160,7 +160,7 @@ def _answered_state(path: Path) -> Iterator[Row]:
     yield (
         served, max(log_start, read_from), min(high_watermark, read_to),
         *(transactions if served else (None,) * len(transactions)),
-        None, None, None, read_to, until is not None,
+        None, None, None, read_to, until is not None, None, None,
     )  # fmt: skip
 
 

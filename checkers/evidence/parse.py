@@ -209,7 +209,7 @@ def _state(replica: tuple[RunFolder, Path, Path]) -> Iterator[Row]:
     """Yield the fields of the broker's answer about the replica, else those of its checkpoints."""
     folder, checkpoints, served = replica
     answer = served / store.STATE
-    compaction: dict[str, Any] = {}
+    state: dict[str, Any] = {}
 
     def checkpoint(name: str) -> int:
         is_there = folder.has(checkpoints / f"{name}-checkpoint")
@@ -218,12 +218,12 @@ def _state(replica: tuple[RunFolder, Path, Path]) -> Iterator[Row]:
     if folder.has(answer):
         state = json_object(answer.read_bytes(), str(answer))
         fields = (True, *fields_of(state, STATE_FIELDS, str(answer)))
-        compaction = state.get("compaction", {})
     else:
         log_start, high_watermark = map(checkpoint, CHECKPOINTS)
         fields = (False, log_start, high_watermark, None, None, None)
-    cleaner_offset = compaction.get("cleaner_offset", checkpoint("cleaner-offset"))
-    yield (*fields, cleaner_offset, _directory_id(folder, checkpoints), None, None, None)
+    cleaner_offset = state.get("compaction", {}).get("cleaner_offset", checkpoint("cleaner-offset"))
+    leader = (state.get("leader"), state.get("leader_epoch"))
+    yield (*fields, cleaner_offset, _directory_id(folder, checkpoints), None, None, None, *leader)
 
 
 def read_log_checkpoint(folder: Path, name: str, partition: tuple[str, int]) -> int | None:

@@ -6,7 +6,8 @@ been away for longer may find on its return that tombstones and markers are gone
 removal happens later: the segment has to roll first (``segment.ms``), and enough of the log has to be dirty
 (``min.cleanable.dirty.ratio``).
 
-A replica that is being added is exposed whatever the retention.
+A replica that is being added is exposed whatever the retention. If its broker is down, the replica may have been
+assigned to that broker before: then it goes on from its old log, and misses what was removed in between.
 
 A replica whose last stable offset does not move is frozen already: read_committed consumers get nothing from that
 offset on. There are two cases. `harness.audit.prefilter` suspects the replica: the replica has a transaction open that
@@ -55,6 +56,12 @@ FROM_THE_FIRST_MINUTE = (
     " until the replica is in the ISR, and audit the partition then"
 )
 """Seen on Kafka 3.9.2 and 4.4.0, with no broker away."""
+ON_ITS_OLD_LOG = (
+    "if the broker still has a log of this partition from an earlier assignment, it goes on from that log when it"
+    " starts, and never gets what was removed since: delete the partition's folder before it starts"
+)
+"""Seen on Kafka 3.9.2 and 4.4.0: a broker that starts deletes only logs that are not assigned to it
+(``LogManager.isStrayReplica``)."""
 BLOCKED_CONSUMERS = (
     "read_committed consumers of broker {broker} get nothing from offset {offset} on (high watermark {mark})"
 )
@@ -219,6 +226,14 @@ def judge_copy(copy: Copy, settings: Settings) -> ReplicaExposure:
     replica is at risk even where the copy takes no time, as its leader may change.
     """
     window_ms, took_s, left_s = settings.window_ms, copy.took_s, copy.left_s
+    if not copy.is_measured:
+        sentence = (
+            f"broker {copy.broker} is being added as a replica of {name_of(copy.partition)}, with unknown progress;"
+            f" {ON_ITS_OLD_LOG}; {FROM_THE_FIRST_MINUTE}; {_retention_text(window_ms)}"
+        )
+        return ReplicaExposure(
+            Kind.ADDED, copy.broker, *copy.partition, Level.AT_RISK, None, False, None, None, sentence
+        )
     facts = (
         f"broker {copy.broker} is being added as a replica of {name_of(copy.partition)}:"
         f" {copy.done} of {copy.total} {copy.unit}, "

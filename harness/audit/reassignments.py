@@ -34,14 +34,18 @@ Sizes: TypeAlias = "dict[tuple[int, TopicPartition, str], int]"
 
 @dataclass(frozen=True)
 class Copy:
-    """A replica that is being added: ``done`` of ``total``, in ``unit``, and the pace a second."""
+    """A replica that is being added: ``done`` of ``total``, in ``unit``, and the pace a second.
+
+    ``is_measured``: False where its broker or its leader did not describe it, so that the progress is unknown.
+    """
 
     broker: int
     partition: TopicPartition
-    unit: str
-    done: int
-    total: int
-    pace_s: float
+    unit: str = OFFSETS
+    done: int = 0
+    total: int = 0
+    pace_s: float = 0.0
+    is_measured: bool = True
 
     @property
     def took_s(self) -> float | None:
@@ -70,7 +74,7 @@ def adding_replicas(broker: Caller, topics: Mapping[str, Collection[int]]) -> se
 
 
 def find_copies(client: ClusterClient) -> tuple[tuple[Copy, ...], tuple[str, ...]]:
-    """Return the replicas that are being added, and notes on those whose progress is unknown.
+    """Return the replicas that are being added, and a note where they are unknown.
 
     Where there are any, this takes `SAMPLE_S` seconds, and up to `SAMPLES` times that while a copy does not grow.
     """
@@ -89,29 +93,25 @@ def find_copies(client: ClusterClient) -> tuple[tuple[Copy, ...], tuple[str, ...
     for number in range(1, SAMPLES + 1):
         _wait(clock, began_s + SAMPLE_S * number)
         latest, took_s = _samples(client, replicas), clock.now_s() - began_s
-        copies = [c for one in sorted(adding) if (c := _copy(one, leaders[one[1]], first, latest, took_s))]
-        if all(copy.pace_s > 0 for copy in copies):
+        copies = [_copy(one, leaders[one[1]], first, latest, took_s) for one in sorted(adding)]
+        if all(copy.pace_s > 0 for copy in copies if copy.is_measured):
             break
-    unmeasured = adding - {(copy.broker, copy.partition) for copy in copies}
-    notes = [
-        f"the progress of the new replica of {tp[0]}-{tp[1]} on broker {b} is unknown" for b, tp in sorted(unmeasured)
-    ]
-    return tuple(copies), tuple(notes)
+    return tuple(copies), ()
 
 
 def _wait(clock: Clock, due_s: float) -> None:
     clock.wait_until(lambda: clock.now_s() >= due_s, SAMPLE_S * 2 + 1, "the next sample of the copies")
 
 
-def _copy(replica: tuple[int, TopicPartition], leader: int, first: Sizes, latest: Sizes, took_s: float) -> Copy | None:
-    """Return how a replica grew between two samples; None where they lack the replica."""
+def _copy(replica: tuple[int, TopicPartition], leader: int, first: Sizes, latest: Sizes, took_s: float) -> Copy:
+    """Return how a replica grew between two samples."""
     broker, partition = replica
     for unit in (BYTES, OFFSETS):
         total, done = latest.get((leader, partition, unit)), latest.get((broker, partition, unit))
         before = first.get((broker, partition, unit))
         if total is not None and done is not None and before is not None:
             return Copy(broker, partition, unit, done, total, (done - before) / took_s)
-    return None
+    return Copy(broker, partition, is_measured=False)
 
 
 def _samples(client: ClusterClient, replicas: Collection[tuple[int, TopicPartition]]) -> Sizes:

@@ -32,8 +32,9 @@ class Cluster:
     """Acts on the brokers. ``replicas``: the brokers of each partition once all brokers are there.
 
     ``admin`` sends requests that every system understands, ``control`` those that differ between systems.
-    ``away``: brokers that miss the current writes; they may be down, or up and behind. ``checks`` raise
-    failures of the background. ``settle_s`` bounds each wait that has no bound of its own.
+    ``away``: brokers that miss the current writes; they may be down, or up and behind. ``late``: brokers whose cleaners
+    are late on purpose. ``checks`` raise failures of the background. ``settle_s`` bounds each wait that has no bound of
+    its own.
     """
 
     runtime: Runtime
@@ -45,6 +46,7 @@ class Cluster:
     clock: Clock
     settle_s: float
     away: frozenset[int] = frozenset()
+    late: frozenset[int] = frozenset()
     checks: list[Callable[[], None]] = field(default_factory=list)
 
     @property
@@ -61,6 +63,10 @@ class Cluster:
     def present(self, partition: TopicPartition) -> list[int]:
         """Return the brokers whose replica of this partition is following now."""
         return [broker for broker in self.replicas[partition] if broker not in self.away]
+
+    def cleaning(self, partition: TopicPartition) -> list[int]:
+        """Return the brokers whose replica of this partition is following now, and is cleaned in time."""
+        return [broker for broker in self.present(partition) if broker not in self.late]
 
     def states(self) -> dict[TopicPartition, PartitionState]:
         """Return every partition's leader and replicas; nothing while one of them is unknown."""
@@ -111,6 +117,12 @@ class Cluster:
         self._wait_each(
             lambda tp, p: set(p.isr) == set(p.replicas) == set(self.replicas[tp]),
             f"{_brokers(self.placement.absent)} to rejoin every ISR",
+        )
+
+    def wait_assigned(self, orders: Mapping[TopicPartition, Sequence[int]]) -> None:
+        """Wait until these partitions have these replicas, whether they are in the ISR or not."""
+        self._wait_each(
+            lambda tp, p: tp not in orders or set(p.replicas) == set(orders[tp]), "replicas to be assigned as asked"
         )
 
     def wait_in_isr(self, brokers: Sequence[int]) -> None:
@@ -191,9 +203,25 @@ class Cluster:
         self.wait(lambda: self.control.is_frozen(self.topics), "the returned brokers to stop compaction")
         self.control.wake(self.placement.absent)
 
+    def delay_cleaners(self, brokers: Sequence[int], backoff_s: float) -> None:
+        """Make the cleaners of these brokers late: between two looks for work they pause for so long."""
+        backoff_ms = round(backoff_s * 1000)
+        self.control.rest(brokers, backoff_ms)
+        self.wait(lambda: self.control.is_resting(brokers, backoff_ms), f"the cleaners of {_brokers(brokers)} to pause")
+        self.late = frozenset(brokers)
+
+    def restore_cleaners(self) -> None:
+        """Undo that."""
+        self.control.wake(sorted(self.late))
+        self.late = frozenset()
+
     def lead(self, orders: Mapping[TopicPartition, Sequence[int]]) -> None:
         """Give partitions these replicas, the first of which is to lead."""
         self.control.lead(orders)
+        self.elect(orders)
+
+    def elect(self, orders: Mapping[TopicPartition, Sequence[int]]) -> None:
+        """Make the first of each partition's replicas the leader, where the replicas have that order already."""
         topics = sorted({topic for topic, _ in orders})
         leaders = sorted({order[0] for order in orders.values()})
         self.wait(lambda: self.control.leads(orders), f"{_brokers(leaders)} to lead {', '.join(topics)}")

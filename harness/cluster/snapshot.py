@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FETCH_ATTEMPTS = 5
 
-Compaction: TypeAlias = "dict[TopicPartition, dict[str, int | None]]"
+More: TypeAlias = "dict[TopicPartition, dict[str, Any]]"
 
 
 def take(cluster: Cluster, folder: RunFolder, name: str) -> None:
@@ -30,7 +30,7 @@ def take(cluster: Cluster, folder: RunFolder, name: str) -> None:
     Raises `HarnessError` or OSError where a replica cannot be read: an incomplete snapshot is useless.
     """
     runtime = cluster.runtime
-    identities = cluster.control.identities()
+    identities, states = cluster.control.identities(), cluster.states()
     compaction = {tp: cluster.control.compaction(tp) for tp in cluster.replicas}
     for broker in runtime.brokers:
         partitions = [tp for tp, brokers in cluster.replicas.items() if broker in brokers]
@@ -43,24 +43,28 @@ def take(cluster: Cluster, folder: RunFolder, name: str) -> None:
         if broker in identities:
             (stored / BROKER_UUID).write_text(identities[broker])
         if is_up:
-            compaction_of_broker = {tp: compaction[tp][broker] for tp in partitions if broker in compaction[tp]}
-            _fetch(cluster, folder.fetched_snapshot(broker, name), broker, partitions, compaction_of_broker)
+            more = {
+                tp: {
+                    **({"leader": states[tp].leader, "leader_epoch": states[tp].leader_epoch} if tp in states else {}),
+                    **({"compaction": compaction[tp][broker]} if broker in compaction[tp] else {}),
+                }
+                for tp in partitions
+            }
+            _fetch(cluster, folder.fetched_snapshot(broker, name), broker, partitions, more)
 
 
-def _fetch(
-    cluster: Cluster, fetched: Path, broker: int, partitions: list[TopicPartition], compaction: Compaction
-) -> None:
+def _fetch(cluster: Cluster, fetched: Path, broker: int, partitions: list[TopicPartition], more: More) -> None:
     """Store ``batches.bin`` (to the log end offset) and ``state.json``: the broker's status of the replica.
 
     The link may lose packets: a stalled request is repeated, on a new connection. state.json: log_start,
     high_watermark, last_stable_offset, aborted [[producer id, first offset]], open [[producer id, epoch, first
-    offset]] or null where the broker does not list them, and on a system that reports it, ``compaction``: its
-    progress (see `harness.systems.Control.compaction`).
+    offset]] or null where the broker does not list them; ``leader`` and ``leader_epoch`` of the partition; and on a
+    system that reports it, ``compaction``: its progress (see `harness.systems.Control.compaction`).
     """
 
     def fetch() -> None:
         with closing(cluster.control.reader(broker)) as reader:
-            _store(reader, fetched, broker, partitions, compaction)
+            _store(reader, fetched, broker, partitions, more)
 
     for _ in range(FETCH_ATTEMPTS - 1):
         with suppress(OSError):
@@ -68,9 +72,7 @@ def _fetch(
     return fetch()
 
 
-def _store(
-    reader: Reader, fetched: Path, broker: int, partitions: list[TopicPartition], compaction: Compaction
-) -> None:
+def _store(reader: Reader, fetched: Path, broker: int, partitions: list[TopicPartition], more: More) -> None:
     opened = reader.open_transactions(partitions)
     whole = states_of(reader.read(partitions), broker)
     consumed = states_of(reader.read(partitions, replica_id=CONSUMER_REPLICA_ID), broker)
@@ -79,7 +81,7 @@ def _store(
         destination = fetched / f"{topic}-{partition}"
         destination.mkdir(parents=True, exist_ok=True)
         (destination / BATCHES).write_bytes(whole[tp].records)
-        write_state(destination, consumed[tp], opened[tp], {"compaction": compaction[tp]} if tp in compaction else {})
+        write_state(destination, consumed[tp], opened[tp], more[tp])
 
 
 def write_state(

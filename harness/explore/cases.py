@@ -20,7 +20,7 @@ from models.cloud_topics.world import Case as CloudCase
 from models.exhaustive import explore
 from models.groups import DROPS_PENDING, NEW, OLD
 from models.members import SCRIPTS
-from models.state_space import ADD, LEADER, REMOVE, Bound, StateSpace
+from models.state_space import ADD, HAND_OVER, LEADER, REASSIGN, REMOVE, Bound, StateSpace
 from models.systems import KAFKA, redpanda_without
 
 if TYPE_CHECKING:
@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
 COORDINATED: Final = "coordinated"
 KIP_87: Final = "kip-87"
+GATE: Final = "gate"
+"""No cleaning while an assigned replica is out of the ISR. Moves of replicas and leaders are two ways past it."""
 PROPOSALS: Final[Mapping[str, Sequence[str]]] = {
-    SIM_KAFKA: (COORDINATED, KIP_87),
+    SIM_KAFKA: (COORDINATED, GATE, KIP_87),
     SIM_REDPANDA: (KIP_87,),
     SIM_CLOUD_TOPICS: (),
 }
@@ -65,6 +67,7 @@ class Case:
             f"{len(bound.keys)} key{'s' * (len(bound.keys) > 1)}",
             f"{bound.writes} plain write{'s' * (bound.writes != 1)}",
             f"{bound.transactions} transaction{'s' * (bound.transactions != 1)}{' (v2)' * bound.epoch_bump}",
+            *(["gate"] if bound.gate else []),
         ]
         return ", ".join([*parts, f"change: {bound.change}", *(["no outage"] if not bound.outage else [])])
 
@@ -117,6 +120,20 @@ _TOGETHER: Final = (
     Bound(writes=0, transactions=1, change=REMOVE),
     Bound(writes=1, transactions=1),
 )
+_GATED: Final = tuple(
+    replace(one, gate=True)
+    for one in (
+        Bound(writes=2, transactions=0),
+        Bound(writes=1, transactions=1),
+        Bound(writes=2, transactions=0, change=ADD),
+        Bound(writes=0, transactions=1, change=ADD),
+        Bound(writes=2, transactions=0, change=HAND_OVER, outage=False),
+        Bound(writes=1, transactions=1, change=HAND_OVER, outage=False),
+        Bound(writes=2, transactions=0, change=REASSIGN),
+        Bound(writes=1, transactions=1, change=REASSIGN),
+    )
+)
+_GATED_TOGETHER: Final = tuple(one for one in _GATED if not (one.writes and one.transactions))
 _LATE: Final = tuple(
     replace(one, outage=False) if one.change == ADD or (one.writes and one.transactions) else one for one in _TOGETHER
 )
@@ -152,9 +169,10 @@ def cases(
     _refuse_unknown("--target", "simulated target", target, PROPOSALS)
     for proposal in with_:
         _refuse_unknown("--with", f"proposal for {target}", proposal, PROPOSALS[target])
-    if groups and (target != SIM_KAFKA or KIP_87 in with_):
-        which = f"--with {KIP_87}" if KIP_87 in with_ else f"--target {target}"
-        raise UsageError(f"--groups: group coordinators are modelled of Kafka alone, as it is: leave out {which}")
+    foreign = [f"--with {one}" for one in with_ if one in {KIP_87, GATE}]
+    foreign += [] if target == SIM_KAFKA else [f"--target {target}"]
+    if groups and foreign:
+        raise UsageError(f"--groups: group coordinators are modelled of Kafka alone, as it is: leave out {foreign[0]}")
     if target == SIM_CLOUD_TOPICS:
         for rule in without:
             _refuse_unknown("--without", "rule", rule, CLOUD_RULES)
@@ -167,10 +185,11 @@ def cases(
         raise UsageError(f"--without {without[0]}: {target} has no such rule: it is one of --with {COORDINATED}")
     tombstones = BY_FLAG if KIP_87 in with_ else BY_NULL
     together = _LATE if MESSAGES_MATTER & set(without) else _TOGETHER
-    chosen = together if is_coordinated else _GROUPS_ALONE if groups else _ALONE
+    gated = _GATED_TOGETHER if is_coordinated else _GATED
+    bounds = gated if GATE in with_ else together if is_coordinated else _GROUPS_ALONE if groups else _ALONE
     if groups and is_coordinated:
-        chosen = tuple(replace(bound, coordinator=NEW) for bound in together)
-    return [Case(replace(bound, tombstones=tombstones), target, is_coordinated, frozenset(without)) for bound in chosen]
+        bounds = tuple(replace(bound, coordinator=NEW) for bound in bounds)
+    return [Case(replace(bound, tombstones=tombstones), target, is_coordinated, frozenset(without)) for bound in bounds]
 
 
 def _refuse_unknown(option: str, kind: str, name: str, names: Collection[str]) -> None:

@@ -53,7 +53,7 @@ _RUN_OPTIONS = {"seed": "--seed", "spark_master": "--spark-master", "spark_conf"
     multiple=True,
     type=Text(),
     metavar="PROPOSAL",
-    help="A proposal to add: coordinated, kip-87; repeatable.",
+    help="A proposal to add: coordinated, gate, kip-87; repeatable.",
 )
 @cloup.option(
     "--without", group=MODEL, multiple=True, type=Text(), metavar="RULE", help="A rule to leave out; repeatable."

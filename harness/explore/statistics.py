@@ -1,7 +1,7 @@
 """Statistics of random runs: how many were exposed, how many had each finding, and whether both judges agree.
 
 A run is *exposed* where a broker missed a record that the others removed, or would have, by the facts that real runs
-earn ``clean`` with (`harness.judge.verdict.earn`), or where there was any finding. Checkers judge by rows, the model by
+earn ``clean`` with (`harness.judge.earned.earn`), or where there was any finding. Checkers judge by rows, the model by
 its own state (`models.invariants`): where they differ, one of the two is wrong, and the other results do not count.
 """
 
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from checkers.anomalies import FINDERS
 from checkers.consistency.doubts import CONTRADICTION
 from harness.explore.sweep import CONSEQUENCES, ORACLE
+from harness.judge.earned import earn
 from harness.judge.guarantees import CHECKER
-from harness.judge.verdict import decide, earn
+from harness.judge.verdict import decide
 from models.groups import AT_RELOAD
 from models.invariants import LOST_VALUE
 from models.world import ABSENT, ADDED

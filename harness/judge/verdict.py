@@ -1,7 +1,7 @@
 """Decides a verdict from the checkers' results: ``anomaly``, ``clean`` or ``unknown``, with the reason.
 
-``clean`` has to be earned by one of the rows of `EARNED`, each a set of facts about every replica. Without a finding
-and without such a proof the verdict is ``unknown``, and so it is where evidence contradicts itself.
+``clean`` has to be earned (`harness.judge.earned`). Without a finding and without such a proof the verdict is
+``unknown``, and so it is where evidence contradicts itself.
 
 The documented guarantees (`checkers.guarantees`) are reported next to the findings; they neither cause an ``anomaly``
 nor remove one. An anomaly breaks guarantees by itself, on the replica that was away: that adds nothing to it. Where no
@@ -16,19 +16,20 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from checkers.finding import printed
 from harness.brokers.internal_topics.phrases import subject
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
 from harness.judge import guarantees
+from harness.judge.earned import earn
 from harness.judge.group_consequences import group_consequences
 from harness.judge.stuck_durations import stuck_durations
-from harness.plan.scenario import ONE_COPY, Critical
+from harness.plan.scenario import ONE_COPY
 from harness.run_folder.store import SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from harness.run_folder.inventory import Difference
 
@@ -37,10 +38,6 @@ EXIT_CODES = {ANOMALY: EXIT_ANOMALY, CLEAN: EXIT_CLEAN, UNKNOWN: EXIT_UNKNOWN}
 
 NO_FAULT = "none"
 """The only nemesis that takes no broker away, for run folders whose manifest lacks that field."""
-
-Fact = dict[str, Any]
-_Conditions: TypeAlias = "tuple[tuple[str, Callable[[Fact], bool]], ...]"
-"""What has to be shown of a replica, each with the text for where it is not."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +171,14 @@ def _scenario(  # noqa: PLR0917
     ]
     absent = manifest["absent_brokers"] if manifest.get("takes_away", manifest["nemesis"] != NO_FAULT) else ()
     proof = manifest.get("coordination", {})
-    earned_by, shortfall = earn(scenario, facts, control, absent=absent, is_shared=proof.get(ONE_COPY, False))
+    earned_by, shortfall = earn(
+        scenario,
+        facts,
+        control,
+        absent=absent,
+        is_shared=proof.get(ONE_COPY, False),
+        hands_over=manifest.get("hands_over", False),
+    )
     unproven = [name for name, is_there in proof.items() if not is_there]
     if earned_by and unproven:
         earned_by, shortfall = None, f"replicas were not shown to compact together: {', '.join(unproven)} is not active"
@@ -193,149 +197,6 @@ def _scenario(  # noqa: PLR0917
             "replicas": [{name: row[name] for name in row if name not in {"run", "topic"}} for row in facts],
         },
     }
-
-
-def earn(
-    scenario: dict[str, Any],
-    facts: Sequence[Fact],
-    control: Sequence[Fact],
-    *,
-    absent: Sequence[int],
-    is_shared: bool = False,
-) -> tuple[str | None, str]:
-    """Return how ``clean`` is earned and "", or None and the missing proof.
-
-    ``facts``: one row per replica (and kind of critical record), as `checkers.consistency.exposure` gives them.
-    ``clean`` has to be earned in each partition. ``absent``: the brokers that were away; none in a run without a fault.
-    ``is_shared``: there is one copy of each partition, which every broker serves: no broker returns with a copy of its
-    own.
-    """
-    several = len(scenario["replicas"]) > 1
-    earned = []
-    for partition, brokers in scenario["replicas"].items():
-        for kind in scenario["critical"]:
-            rows = {row["broker"]: row for row in facts if (row["partition"], row["kind"]) == (int(partition), kind)}
-            judge = _earn_shared if is_shared and absent else _earn_one
-            way, lack = judge(kind, brokers, rows, [row for row in control if row["kind"] == kind], absent)
-            if way is None:
-                return None, f"partition {partition}: {lack}" if several else lack
-            earned.append(way)
-    return "; ".join(dict.fromkeys(earned)), ""
-
-
-def _unknown(kind: str, brokers: Sequence[int], rows: Mapping[int, Fact]) -> str:
-    """Return which fact about the critical record is unknown; "" where none is."""
-    missing = sorted(set(brokers) - set(rows))
-    if missing:
-        return f"nothing is known of the {kind} that should have been removed, on brokers {missing}"
-    if rows[brokers[0]]["critical_offset"] is None:
-        return f"the {kind} that should have been removed was never seen on any replica"
-    return ""
-
-
-def _earn_shared(
-    kind: str, brokers: Sequence[int], rows: dict[int, Fact], _control: Sequence[Fact], absent: Sequence[int]
-) -> tuple[str | None, str]:
-    """With one copy, the absent broker has to serve what the others serve, once they have removed a record."""
-    if unknown := _unknown(kind, brokers, rows):
-        return None, unknown
-    lack = _lack_of_any([row for broker, row in rows.items() if broker not in absent], _REMOVED_BEFORE_RETURN)
-    lack = lack or _lack_of_any(rows.values(), _SERVED)
-    if not lack and len({row["served_digest"] for row in rows.values()}) > 1:
-        lack = "brokers do not serve the same batches"
-    if lack:
-        return None, f"{kind} at offset {rows[brokers[0]]['critical_offset']}: {lack}"
-    return "the others removed it while the broker was away, and every broker serves the one copy", ""
-
-
-def _earn_one(
-    kind: str, brokers: Sequence[int], rows: dict[int, Fact], control: Sequence[Fact], absent: Sequence[int]
-) -> tuple[str | None, str]:
-    if unknown := _unknown(kind, brokers, rows):
-        return None, unknown
-    offset = rows[brokers[0]]["critical_offset"]
-    away = [row for broker, row in rows.items() if broker in absent]
-    stayed = [row for broker, row in rows.items() if broker not in absent]
-    if away:
-        if lack := _lack_of_any(away, _RETURNED):
-            return None, lack
-        ways = {
-            "the others removed it while the replica was away": (
-                _lack_of_any(stayed, _REMOVED_BEFORE_RETURN) or _lack_of_any(away, _SHOWS_OUTCOME)
-            ),
-            "the others kept it though their cleaners had passed it, and removed it on the control partition": (
-                _lack_of_any(stayed, _PASSED_AND_KEPT) or _lack_of_any(control, _REMOVED_BEFORE_RETURN)
-                or ("" if control else "there is no control partition")
-            ),
-            "the others kept it while the replica was away, and every replica removed it afterwards": _lack_of_any(
-                [*stayed, *away], _GUARDED
-            ),
-        }  # fmt: skip
-    else:
-        ways = {"every replica had it and removed it": _lack_of_any(stayed, _REMOVED_WHILE_WATCHED)}
-    earned = next((way for way, lack in ways.items() if not lack), None)
-    return earned, "" if earned else f"{kind} at offset {offset}: {next(iter(ways.values()))}"
-
-
-_SERVED: _Conditions = (
-    ("was not read over the wire after the rejoin", lambda row: row["was_served"]),
-    (
-        "was not read to the high watermark after the rejoin",
-        lambda row: (
-            row["log_end_after"] > row["critical_offset"] and row["high_watermark_after"] == row["log_end_after"]
-        ),
-    ),
-)
-_RETURNED: _Conditions = (
-    ("did not have the payload when it came back", lambda row: row["had_payload"]),
-    (
-        "was not behind: it had already been past what it should have missed",
-        lambda row: not row["held_critical"] and (row["log_end_before"] or 0) <= row["critical_offset"],
-    ),
-    ("did not keep its log directory", lambda row: row["same_directory"]),
-    *_SERVED,
-)
-_SHOWS_OUTCOME: _Conditions = (
-    # After a transaction is gone from a log without a trace, nothing shows whether it was hidden before.
-    (
-        "no longer holds the transaction, so nothing shows which outcome it assumed",
-        lambda row: row["kind"] != Critical.MARKER or row["has_payload"],
-    ),
-)
-"""Conditions for the replica that was away."""
-_REMOVED: _Conditions = (
-    ("was never seen to hold it", lambda row: row["seen_there"]),
-    ("was not seen to remove it", lambda row: row["removed_at_ms"] is not None and not row["held_after"]),
-)
-_REMOVED_WHILE_WATCHED: _Conditions = (
-    ("has no files of both snapshots", lambda row: row["log_end_before"] is not None and row["same_directory"]),
-    *_REMOVED,
-    ("was not read over the wire at the end", lambda row: row["was_served"]),
-)
-_REMOVED_BEFORE_RETURN: _Conditions = (
-    (
-        "has no files from before the return that reach it",
-        lambda row: row["log_end_before"] is not None and row["log_end_before"] > row["critical_offset"],
-    ),
-    ("still held it when the replica came back", lambda row: not row["held_critical"]),
-    *_REMOVED,
-)
-_PASSED_AND_KEPT: _Conditions = (
-    ("did not keep it", lambda row: row["held_critical"] and row["held_after"]),
-    ("kept it, but its cleaner is not shown to have passed it after its horizon", lambda row: row["passed"]),
-)
-"""Conditions for the replicas that stayed."""
-_GUARDED: _Conditions = (
-    ("did not remove it afterwards", lambda row: not row["held_after"] and row["removed_at_ms"] is not None),
-)
-"""The condition for all replicas."""
-
-
-def _lack_of_any(rows: Collection[Fact], conditions: _Conditions) -> str:
-    """Return the first replica's missing condition, "" where all are met; no replica at all proves nothing."""
-    if not rows:
-        return "there is no replica to show it"
-    return next((f"broker {row['broker']} {text}" for row in rows for text, holds in conditions if not holds(row)), "")
 
 
 def worst(verdicts: Sequence[str]) -> str:

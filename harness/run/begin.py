@@ -55,6 +55,7 @@ def begin(folder: RunFolder, job: Job, command: str | None = None) -> Manifest:
             "schedule": vars(schedule) if schedule else None,
             "nemesis": test.nemesis.name,
             "takes_away": test.nemesis.takes_away,
+            "hands_over": test.nemesis.hands_over,
             "topology": links,
             "client": test.client,
             "timers": test.timers.name,

@@ -214,16 +214,25 @@ class Run:
             if groups is not None:
                 groups.write_ballast(exposed)
 
+        payloads = [payload(scenario) for scenario in test.scenarios]
         return Parts(
             cluster=cluster,
             history=history,
             fillers=fillers,
-            payloads=[payload(scenario) for scenario in test.scenarios],
-            context=NemesisContext(cluster, timers.copy_bytes_per_s, ballast),
+            payloads=payloads,
+            context=NemesisContext(
+                cluster,
+                timers.copy_bytes_per_s,
+                ballast,
+                payload_ends=lambda: {tp: one.end(tp) for one in payloads for tp in one.partitions},
+                window_s=timers.window_s,
+            ),
             groups=groups,
         )
 
     def _end(self, parts: Parts) -> None:
+        parts.cluster.wait_replicated("the late transactions to be on every replica that is there")
+        self._expose(parts)
         self._come_back(parts)
         self._remove_together(parts)
         self._observe(parts)
@@ -312,9 +321,17 @@ class Run:
         for payload in parts.payloads:
             payload.run(Phase.LATE)
 
+    def _expose(self, parts: Parts) -> None:
+        """Let the nemesis act once more where it has yet to expose the replicas to what was removed."""
+        nemesis = self.test.nemesis
+        if nemesis.expose is None:
+            return
+        self.progress(nemesis.exposing.format(broker=_listed(self.test.placement.absent)))
+        with self._noted(parts.history, "expose", Phase.LATE):
+            nemesis.expose(parts.context)
+
     def _come_back(self, parts: Parts) -> None:
         nemesis, cluster = self.test.nemesis, parts.cluster
-        cluster.wait_replicated("the late transactions to be on every replica that is there")
         snapshot.take(cluster, self.folder, BEFORE_RETURN)
         self.progress(nemesis.returning.format(broker=_listed(self.test.placement.absent)))
         with self._noted(parts.history, "come back", Phase.AFTER):

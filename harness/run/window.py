@@ -13,12 +13,15 @@ if TYPE_CHECKING:
 
 
 def wait_removed(cluster: Cluster, payloads: Sequence[Payload], window_s: float) -> None:
-    """Wait until all that is critical is gone from every replica that is there. Raises `WaitTimeoutError`."""
+    """Wait until all that is critical is gone from every replica that is there and cleaned in time.
+
+    Raises `WaitTimeoutError`.
+    """
 
     def is_open() -> bool:
         return all(
             offset is not None
-            and all(cluster.observer.is_removed(broker, partition, offset) for broker in cluster.present(partition))
+            and all(cluster.observer.is_removed(broker, partition, offset) for broker in cluster.cleaning(partition))
             for partition, offset in _critical(cluster, payloads)
         )
 

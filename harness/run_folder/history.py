@@ -4,8 +4,8 @@ Event schema (``history.jsonl``), absent fields left out:
 
     index      int     order of the line
     type       str     invoke | ok | fail | info (may or may not have happened)
-    f          str     produce | begin | commit | abort | init | poll | fetch offsets | consume | leave | come back (the
-                       nemesis)
+    f          str     produce | begin | commit | abort | init | poll | fetch offsets | consume; of the nemesis: leave |
+                       expose | come back
     op         int     pairs an invocation with its completion
     time_ms    int     wall clock, milliseconds since the epoch
     process    str     one client, one operation at a time, except that produces overlap

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from harness.brokers.protocol.admin import Admin
 from harness.clients import find_client
 from harness.clients.reader import LibrdkafkaReading
+from harness.plan.timers import DAY_MS
 from harness.runtimes.base import live_addresses
 from harness.targets import KAFKA, REDPANDA, SIMULATED
 
@@ -73,11 +74,11 @@ class Control(Protocol):
         """Take that back; ``settings`` are the topics' own."""
         ...
 
-    def rest(self, brokers: Sequence[int]) -> None:
-        """Ask that these brokers compact nothing for a long time, wherever they can be reached meanwhile."""
+    def rest(self, brokers: Sequence[int], for_ms: int = DAY_MS) -> None:
+        """Ask that these brokers compact nothing for so long, wherever they can be reached meanwhile."""
         ...
 
-    def is_resting(self, brokers: Sequence[int]) -> bool:
+    def is_resting(self, brokers: Sequence[int], for_ms: int = DAY_MS) -> bool:
         """Whether they know."""
         ...
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from harness.targets import Target
 
 TRANSACTION_STATE = ("__transaction_state", 0)
-CLEANER_BACKOFF, A_LONG_REST_MS = "log.cleaner.backoff.ms", str(DAY_MS)
+CLEANER_BACKOFF = "log.cleaner.backoff.ms"
 """Setting it has the cleaner look once more, and then no more for as long."""
 
 
@@ -73,15 +73,15 @@ class KafkaControl:
         """Give the topics their own settings again."""
         self.admin.alter_topics(topics, {name: settings.get(name) for name in FREEZE})
 
-    def rest(self, brokers: Sequence[int]) -> None:
+    def rest(self, brokers: Sequence[int], for_ms: int = DAY_MS) -> None:
         """Give each broker's cleaner a long backoff of its own."""
         for broker in brokers:
-            self.admin.alter_broker(broker, self.runtime.address(broker), {CLEANER_BACKOFF: A_LONG_REST_MS})
+            self.admin.alter_broker(broker, self.runtime.address(broker), {CLEANER_BACKOFF: str(for_ms)})
 
-    def is_resting(self, brokers: Sequence[int]) -> bool:
+    def is_resting(self, brokers: Sequence[int], for_ms: int = DAY_MS) -> bool:
         """Look at each broker's settings."""
         return all(
-            self.admin.broker_settings(broker, self.runtime.address(broker))[CLEANER_BACKOFF] == A_LONG_REST_MS
+            self.admin.broker_settings(broker, self.runtime.address(broker))[CLEANER_BACKOFF] == str(for_ms)
             for broker in brokers
         )
 

@@ -75,7 +75,11 @@ LEAST_WINDOW_S = 60.0
 """Replicas report every twenty-fourth of the retention, their leader answers three seconds later, and a marker goes two
 rolled segments after that."""
 
-UNSUPPORTED_NEMESES = frozenset({"bridge", "catch-up", "clock-skew", "controller-kill", "disk-full", "join", "ring"})
+UNSUPPORTED_NEMESES = frozenset(
+    {
+        "bridge", "catch-up", "clock-skew", "controller-kill", "disk-full", "join", "reassigned", "relay", "ring",
+    }
+)  # fmt: skip
 
 
 class RedpandaControl:
@@ -142,10 +146,10 @@ class RedpandaControl:
         if self._own_interval_ms is not None:
             self._redpanda.set_config({COMPACTION_INTERVAL: self._own_interval_ms})
 
-    def rest(self, _brokers: Sequence[int]) -> None:
+    def rest(self, _brokers: Sequence[int], _for_ms: int = DAY_MS) -> None:
         """Do nothing: properties are the cluster's, and a replica that is cut off learns of nothing to remove."""
 
-    def is_resting(self, _brokers: Sequence[int]) -> bool:
+    def is_resting(self, _brokers: Sequence[int], _for_ms: int = DAY_MS) -> bool:
         """Whether nothing has to be waited for."""
         return True
 

@@ -35,10 +35,14 @@ if TYPE_CHECKING:
 
 COORDINATOR: Final = ("__transaction_state", 0)
 """Its leadership moves on request; the transactions that it coordinates are never out of reach."""
-CLEANER_BACKOFF, A_LONG_REST_MS = "log.cleaner.backoff.ms", str(10**12)
+CLEANER_BACKOFF = "log.cleaner.backoff.ms"
+A_LONG_REST_MS: Final = 10**12
 
 UNSUPPORTED_NEMESES: Final = frozenset({"bridge", "controller-kill", "disk-full", "one-way", "ring", "split"})
 """Single links, disks that fill and controllers are not modelled."""
+NO_OLD_LOGS: Final = frozenset({"reassigned"})
+"""Redpanda's folder of a replica has the revision of its assignment in its name, so a replica that is assigned again
+begins empty. Brokers that share one copy have none of their own."""
 VERSION_2: Final = {"librdkafka": False, "java": True}
 """By client: whether its transactions raise the epoch (KIP-890)."""
 
@@ -101,7 +105,12 @@ class SimulatedControl:
     def states(self, topics: Sequence[str]) -> dict[TopicPartition, PartitionState]:
         """Return every partition's leader, replicas and ISR."""
         return {
-            tp: PartitionState(-1 if one.leader_id is None else one.leader_id, one.assigned, tuple(one.in_sync))
+            tp: PartitionState(
+                -1 if one.leader_id is None else one.leader_id,
+                one.assigned,
+                tuple(one.in_sync),
+                one.replication.leader_epoch,
+            )
             for tp, one in self._cluster.partitions.items()
             if tp[0] in topics
         }
@@ -129,13 +138,13 @@ class SimulatedControl:
         """Give the topics their own settings again."""
         self._cluster.alter(topics, {name: settings.get(name) for name in FREEZE})
 
-    def rest(self, brokers: Sequence[int]) -> None:
+    def rest(self, brokers: Sequence[int], for_ms: int = A_LONG_REST_MS) -> None:
         """Give each broker's cleaner a long backoff of its own."""
-        self._cluster.alter_brokers(brokers, {CLEANER_BACKOFF: A_LONG_REST_MS})
+        self._cluster.alter_brokers(brokers, {CLEANER_BACKOFF: str(for_ms)})
 
-    def is_resting(self, brokers: Sequence[int]) -> bool:
+    def is_resting(self, brokers: Sequence[int], for_ms: int = A_LONG_REST_MS) -> bool:
         """Look at each broker's settings."""
-        return all(self._cluster.brokers[one].own.get(CLEANER_BACKOFF) == A_LONG_REST_MS for one in brokers)
+        return all(self._cluster.brokers[one].own.get(CLEANER_BACKOFF) == str(for_ms) for one in brokers)
 
     def wake(self, brokers: Sequence[int]) -> None:
         """Take the backoff back."""
@@ -211,7 +220,7 @@ def _admin(runtime: Runtime) -> Admin:
     return cast("Admin", SimulatedAdmin(sim.cluster, sim.coordinator))
 
 
-def _system(name: str, proof: tuple[str, ...] = ()) -> System:
+def _system(name: str, proof: tuple[str, ...] = (), more_unsupported: frozenset[str] = frozenset()) -> System:
     return System(
         name=name,
         settings=kafka.settings,
@@ -221,13 +230,13 @@ def _system(name: str, proof: tuple[str, ...] = ()) -> System:
         client=_client,
         has_own_clients=True,
         timers=_timers,
-        unsupported_nemeses=UNSUPPORTED_NEMESES,
+        unsupported_nemeses=UNSUPPORTED_NEMESES | more_unsupported,
         proof=proof,
     )
 
 
 SYSTEMS: Final = {
     SIM_KAFKA: _system("simulated Kafka"),
-    SIM_REDPANDA: _system("simulated Redpanda", (COORDINATED_COMPACTION,)),
-    SIM_CLOUD_TOPICS: _system("simulated Cloud Topics", (ONE_COPY,)),
+    SIM_REDPANDA: _system("simulated Redpanda", (COORDINATED_COMPACTION,), NO_OLD_LOGS),
+    SIM_CLOUD_TOPICS: _system("simulated Cloud Topics", (ONE_COPY,), NO_OLD_LOGS),
 }

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from models.cluster.partition import SimPartition
+    from models.replica import Replica
 
 
 @dataclass
@@ -39,6 +40,9 @@ class Broker:
     changes: int = 0
     free_at_s: float = 0.0
     """When it may copy more, if it is throttled."""
+    stray: dict[SimPartition, Replica] = field(default_factory=dict)
+    """Logs of replicas that were unassigned while the broker was down. When it starts it deletes those that are still
+    unassigned (``LogManager.isStrayReplica``), so that a replica that is assigned again before has its old log."""
     _numbers: dict[str, float] | None = None
 
     @property

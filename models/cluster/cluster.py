@@ -137,6 +137,7 @@ class SimCluster:
             (Replica.recover if one.was_killed else Replica.reopen)(partition.replica(broker))
             partition.touch(broker)
         one.was_killed = False
+        one.stray.clear()
         self._change(broker, is_running=True, is_paused=False)
         self._reach_later(broker, START_S * self.random.uniform(0.5, 1.5))
 
@@ -239,11 +240,15 @@ class SimCluster:
         self._copying.schedule_fetches(partition)
 
     def reassign(self, partition: SimPartition, brokers: Sequence[int]) -> None:
-        """Assign these brokers to a partition: new replicas begin to copy, others are removed."""
+        """Assign these brokers to a partition: new replicas begin to copy, others are removed.
+
+        A broker that is down still has the log of a replica that is removed (`Broker.stray`).
+        """
         replication = partition.replication
         for one in brokers:
             if one not in replication.replicas:
-                replication.replicas[one] = self._replica(one)
+                stray = self.brokers[one].stray
+                replication.replicas[one] = stray.pop(partition) if partition in stray else self._replica(one)
                 replication.away.add(one)
                 self.coordinated.add(partition, one)
         partition.assigned = tuple(brokers)
@@ -251,7 +256,9 @@ class SimCluster:
             self.lead(partition, next(one for one in brokers if one in partition.in_sync))
         for one in [one for one in replication.replicas if one not in brokers]:
             replication.away.discard(one)
-            del replication.replicas[one]
+            left = replication.replicas.pop(one)
+            if not self.brokers[one].is_running:
+                self.brokers[one].stray[partition] = left
             self.coordinated.remove(partition, one)
         self._copying.schedule_fetches(partition)
 

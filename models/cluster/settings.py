@@ -45,6 +45,7 @@ OF_NO_EFFECT: Final = frozenset(
         "cleanup.policy",
         "leader.replication.throttled.replicas",
         "follower.replication.throttled.replicas",
+        "group.initial.rebalance.delay.ms",
         "file.delete.delay.ms",
         "log.cleaner.dedupe.buffer.size",
         "producer.id.expiration.check.interval.ms",

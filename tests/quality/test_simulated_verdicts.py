@@ -40,6 +40,11 @@ WRONG: tuple[dict[str, Any], ...] = (
     {"nemesis": "pause"},
     {"nemesis": "partition"},
     {"nemesis": "join"},
+    {"nemesis": "relay"},
+    {"nemesis": "relay", "client": "java", "timers": "default"},
+    {"nemesis": "relay", "partitions": 2, "brokers": 4, "replication_factor": 4},
+    {"nemesis": "reassigned"},
+    {"nemesis": "reassigned", "client": "java"},
     {"nemesis": "catch-up"},
     {"nemesis": "rolling", "seed": 7},
 )
@@ -47,8 +52,8 @@ WRONG: tuple[dict[str, Any], ...] = (
 HEALTHY = ("none", "clock-skew", "slow")
 RIGHT: tuple[tuple[str, dict[str, Any]], ...] = (
     *(("sim-kafka", {"nemesis": nemesis}) for nemesis in HEALTHY),
-    *(("sim-redpanda", {"nemesis": nemesis}) for nemesis in ("kill", "join", "rolling", "none")),
-    *(("sim-cloud-topics", {"nemesis": nemesis}) for nemesis in ("kill", "join", "none")),
+    *(("sim-redpanda", {"nemesis": nemesis}) for nemesis in ("kill", "join", "relay", "rolling", "none")),
+    *(("sim-cloud-topics", {"nemesis": nemesis}) for nemesis in ("kill", "join", "relay", "none")),
     ("sim-redpanda", {"nemesis": "pause", "client": "java"}),
     ("sim-cloud-topics", {"nemesis": "partition"}),
 )

@@ -32,7 +32,14 @@ AWAY = (
     ("kafka-3.9", "rolling", (), {2}),
     ("kafka-4.4", "controller-kill", FOUR, {2}),
     ("kafka-3.9", "disk-full", (), {2}),
+    ("kafka-4.4", "relay", ("--client", "java"), {2}),
+    ("kafka-3.9", "reassigned", (), {2}),
 )
+EARNED_BY = {
+    "relay": "the copy began from a replica that still held it, and went on from a leader that had removed it",
+    "reassigned": "the others removed it while the replica was away",
+}
+"""The evidence with which a run of a nemesis would be clean if it found nothing."""
 
 
 @pytest.fixture(autouse=True)
@@ -74,6 +81,8 @@ def test_every_payload_is_found_on_who_was_away(
     assert any(sandbox.results.glob(f"*/{DATA}/2*/topology.svg")) is has_shape
     found = {(finding["broker"], finding["topic"]) for finding in ran.verdict["findings"]}
     assert found == {(broker, topic) for broker in absent for topic in ALL_TOPICS}, ran.output
+    if nemesis in EARNED_BY:
+        assert {one["exposure"]["earned"] for one in ran.verdict["scenarios"]} == {EARNED_BY[nemesis]}, ran.output
 
 
 def test_a_lossy_link_loses_packets(sandbox: Sandbox) -> None:

@@ -80,7 +80,8 @@ class Entry:
 class Replica:
     """A broker's log and what it says of it; None: what the log says.
 
-    ``redpanda``: by a broker that keeps files of another form and says less of itself. ``watched=False``: the observer
+    ``led_by``: leader and leader epoch of the partition, by the metadata. ``redpanda``: by a broker that keeps files of
+    another form and says less of itself. ``watched=False``: the observer
     never saw it. ``directory``: id of its log directory; None: it has none.
     """
 
@@ -96,6 +97,7 @@ class Replica:
     last_seen: tuple[Entry, ...] | None = None
     cleaned_to: int = 0
     directory: str | None = ""
+    led_by: tuple[int, int] | None = None
     redpanda: bool = False
     watched: bool = True
 
@@ -272,6 +274,7 @@ def _write_replica(folder: RunFolder, snapshot: str, one: Replica, replicated: i
             for txn, first in (opened if one.open is None else ((txn, 0) for txn in one.open))
         ],
         **({"compaction": {"cleaner_offset": one.cleaned_to}} if one.redpanda else {}),
+        **({} if one.led_by is None else dict(zip(("leader", "leader_epoch"), one.led_by, strict=True))),
     }
     (served / "state.json").write_text(json.dumps(state) + "\n")
 

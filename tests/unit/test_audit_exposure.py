@@ -13,6 +13,8 @@ from fakes.clock import NOW_MS
 
 from harness.audit.coordinators import NOTHING_SEEN, TransactionDescription
 from harness.audit.exposure import (
+    FROM_THE_FIRST_MINUTE,
+    ON_ITS_OLD_LOG,
     Exposure,
     Kind,
     Level,
@@ -140,6 +142,21 @@ class TestCopies:
         assert result.left_s == pytest.approx(60)
         assert "600 of 1200 bytes, about 60.0 s so far and 60.0 s to go; " in result.sentence
 
+    @pytest.mark.parametrize("pace", [0.0, 1.0, 1e9], ids=["stands still", "slow", "nearly done"])
+    def test_it_is_exposed_from_the_first_minute_whatever_the_retention(self, pace: float) -> None:
+        for settings in (SETTINGS, DAILY, Settings(DAY_MS * 365, 0, DAY_MS, 0.5), read_settings(None)):
+            result = judge_copy(Copy(2, TP, BYTES, 1, 2, pace), settings)
+            assert result.level >= Level.AT_RISK
+            assert FROM_THE_FIRST_MINUTE in result.sentence
+
+    def test_one_whose_broker_is_down_may_go_on_from_an_old_log(self) -> None:
+        result = judge_copy(Copy(2, TP, is_measured=False), SETTINGS)
+        assert (result.kind, result.level, result.left_s) == (Kind.ADDED, Level.AT_RISK, None)
+        assert result.sentence == (
+            f"broker 2 is being added as a replica of t-0, with unknown progress; {ON_ITS_OLD_LOG};"
+            f" {FROM_THE_FIRST_MINUTE}; tombstones and markers stay for at least 2.0 min"
+        )
+
     def test_one_that_stands_still_says_so(self) -> None:
         result = judge_copy(Copy(2, TP, BYTES, 600, 1200, 0.0), SETTINGS)
         assert result.left_s is None
@@ -202,6 +219,14 @@ class TestClusters:
         added = FakeBroker({TP: [*[Held(1, 1)] * 5, Held(7, 7)]})
         ((one,),) = (topic.replicas for topic in exposed({1: leader, 2: added}, isr=(1,)).topics)
         assert one.left_s == pytest.approx(3 / (6 / 9))
+
+    def test_a_replica_that_is_assigned_again_to_a_broker_that_is_down_is_being_added(self) -> None:
+        leader = FakeBroker({TP: [LEADER]}, adding={TP: [2]})
+        verdict = exposed({1: leader}, absent=(2,))
+        ((one,),) = (topic.replicas for topic in verdict.topics)
+        assert (one.kind, one.broker, one.level) == (Kind.ADDED, 2, Level.AT_RISK)
+        assert ON_ITS_OLD_LOG in one.sentence
+        assert verdict.notes == ()
 
     def test_or_by_offsets_where_no_sizes_are_reported(self) -> None:
         leader = FakeBroker({TP: [LEADER]}, adding={TP: [2]})

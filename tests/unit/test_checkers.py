@@ -154,6 +154,20 @@ def test_exposure_by_a_kill(results: Results, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [TOMBSTONE, MARKER])
+def test_exposure_by_a_leader_that_changes_in_mid_copy(results: Results, kind: str) -> None:
+    names = ("led", "had_payload", "has_payload", "held_critical", "held_after", "log_end_before")
+    facts = _exposure(results, "handed over in mid-copy", *names)
+    assert facts[kind, 1] == (True, False, False, False, False, 7)
+    assert facts[kind, 2] == (False, True, True, False, False, 3)
+    assert facts[kind, 3] == (False, True, True, True, True, 7)
+
+
+@pytest.mark.parametrize("what", ["leader", "leader epoch"])
+def test_exposure_by_a_leader_that_did_not_lead_all_the_time(results: Results, what: str) -> None:
+    assert set(_exposure(results, f"another {what}", "led").values()) == {(False,)}
+
+
+@pytest.mark.parametrize("kind", [TOMBSTONE, MARKER])
 def test_exposure_without_a_fault(results: Results, kind: str) -> None:
     facts = _exposure(
         results,

@@ -11,6 +11,7 @@ from fakes.admin import DelayedAdmin, LeaderAdmin
 from fakes.cluster import FakeCluster
 from fakes.observer import WHOLE
 
+from harness.brokers.protocol.admin import PartitionState
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.plan.placement import Placement
 from harness.systems.kafka import KafkaControl
@@ -119,6 +120,16 @@ def test_partitions_are_led_by_who_was_placed_first(leader: int, asked: list[Any
     subject.control = KafkaControl(subject.runtime, admin)
     subject.lead_as_placed()
     assert admin.reassignments == asked
+
+
+@pytest.mark.parametrize("isr", [(1, 3), (1,)], ids=["in sync", "not in sync"])
+def test_an_assignment_is_waited_for_whatever_the_isr(isr: tuple[int, ...]) -> None:
+    subject = fake()
+    subject.admin.states = {TOPIC: PartitionState(1, (1, 3), isr)}
+    subject.wait_assigned({TOPIC: (3, 1)})
+    subject.wait_assigned({})
+    with pytest.raises(WaitTimeoutError, match="replicas to be assigned as asked"):
+        subject.wait_assigned({TOPIC: (1, 3, 2)})
 
 
 def test_cleaners_rest_before_their_brokers_go_out_of_reach() -> None:

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from harness.brokers.segments.tombstones import BY_FLAG
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, UsageError
 from harness.explore import report
-from harness.explore.cases import CLOUD_CASES, COORDINATED, KIP_87, Case, cases
+from harness.explore.cases import CLOUD_CASES, COORDINATED, GATE, KIP_87, Case, cases
 from harness.explore.cli import explore as command
 from harness.explore.random_runs import SweepResult
 from harness.explore.schedule_generator import Odds, RandomSchedule
@@ -85,6 +85,10 @@ def test_cases_of_a_target() -> None:
     redpandas = clusters(SIM_REDPANDA, (KIP_87,), ("snapshot-first",))
     assert all(case.coordinated and not case.delayed and case.bound.tombstones == BY_FLAG for case in redpandas)
     assert [case.title for case in redpandas] == [case.title for case in clusters(SIM_REDPANDA)]
+    gated = clusters(SIM_KAFKA, (GATE,))
+    assert all(case.bound.gate and not case.coordinated for case in gated)
+    assert gated[-1].title == "1 key, 1 plain write, 1 transaction, gate, change: unassign, then assign"
+    assert all(case.bound.gate and case.coordinated for case in clusters(SIM_KAFKA, (COORDINATED, GATE)))
     assert together[2].title == "1 key, 2 plain writes, 0 transactions, change: add, no outage"
     assert Case(Bound(writes=1, transactions=2, change=ADD, epoch_bump=True)).title == (
         "1 key, 1 plain write, 2 transactions (v2), change: add"

@@ -20,7 +20,7 @@ from harness.targets import find_target
 from nemesis import NEMESES, find_nemesis, throttle, topology
 from nemesis.fault import Nemesis, NemesisContext
 
-PACE = 1000
+PACE, WINDOW_S = 1000, 20
 FIVE = place(brokers=5, replication_factor=3, partitions=1, absent=2)
 TWO_AWAY = place(brokers=5, replication_factor=4, partitions=3, absent=2)
 
@@ -40,14 +40,21 @@ def on_brokers(leader: str | None, follower: str | None) -> str:
 
 def context_of(placement: Placement | None = None) -> tuple[RecordedCluster, NemesisContext]:
     cluster = RecordedCluster(placement or Placement())
-    return cluster, NemesisContext(cluster, PACE, lambda: cluster.actions.append("ballast"))
+    return cluster, NemesisContext(
+        cluster,
+        PACE,
+        lambda: cluster.actions.append("ballast"),
+        payload_ends=lambda: dict.fromkeys(cluster.exposed, PAYLOAD_END),
+        window_s=WINDOW_S,
+    )
 
 
 @pytest.mark.parametrize("nemesis", NEMESES.values(), ids=list(NEMESES))
 def test_it_is_found_by_its_name_and_has_words(nemesis: Nemesis) -> None:
     assert find_nemesis(nemesis.name) is nemesis
     assert nemesis.summary
-    for words in (nemesis.leaving, nemesis.returning):
+    assert (nemesis.expose is None) == (not nemesis.exposing)
+    for words in filter(None, (nemesis.leaving, nemesis.exposing, nemesis.returning)):
         assert "{" not in words.format(broker="2, 3")
         assert ("2, 3" in words.format(broker="2, 3")) == (nemesis.name != "none")
 
@@ -115,6 +122,9 @@ def test_who_is_absent_hears_no_leader_and_no_controller_that_hears_it(name: str
         ("ring", {"brokers": 5}, "give --brokers 5 --absent 2, say"),
         ("ring", {"brokers": 5, "absent": 2, "partitions": 2}, "give --partitions 1"),
         ("controller-kill", {}, "give --brokers 4 or more"),
+        ("relay", {"brokers": 4}, "a replica has to be on broker 4, too: give --replication-factor 4"),
+        ("relay", {"replication_factor": 2}, "a replica has to be on broker 3, too: give --replication-factor 3"),
+        ("relay", {"absent": 2}, "two leaders have to stay: give --absent 1"),
     ],
 )
 def test_brokers_that_cannot_stand_so_are_refused(name: str, shape: dict[str, int], expected: str) -> None:
@@ -244,6 +254,70 @@ def test_each_of_the_joining_brokers_has_to_have_the_payload() -> None:
         find_nemesis("join").inject(subject)
 
 
+def test_leadership_moves_between_the_payload_and_the_ballast_from_a_late_cleaner_to_one_in_time() -> None:
+    cluster, subject = context_of()
+    nemesis = find_nemesis("relay")
+    nemesis.inject(subject)
+    assert cluster.actions == [
+        "broker 3: {'log.cleaner.backoff.ms': '50000'}",
+        "wait for the cleaners of broker 3 to pause",
+        "ballast",
+    ]
+    assert cluster.late == {3}
+    assert [cluster.cleaning(tp) for tp in cluster.replicas] == [[1, 2], [1, 2], [1]]
+    cluster.actions.clear()
+    assert nemesis.expose is not None
+    nemesis.expose(subject)
+    assert cluster.actions == [
+        on_topics("*"),
+        on_brokers(leader="2000", follower="2000"),
+        "reassign {('aborted-to-committed', 0): [3, 1], ('stuck-lso', 0): [3, 1]}",
+        "wait for broker 3 to lead aborted-to-committed, stuck-lso",
+        "reassign {('aborted-to-committed', 0): [1, 3, 2], ('stuck-lso', 0): [1, 3, 2]}",
+        "wait for the new replicas to have copied the payload",
+        "wait for broker 1 to lead aborted-to-committed, stuck-lso",
+    ]
+    assert PAYLOAD_END <= cluster.observer.ends[2] < BALLAST_END
+    cluster.actions.clear()
+    nemesis.heal(subject)
+    assert cluster.actions == [
+        on_brokers(leader=None, follower=None),
+        on_topics(None),
+        "broker 3: {'log.cleaner.backoff.ms': None}",
+    ]
+    assert not cluster.late
+
+
+def test_the_first_leader_is_the_late_broker_in_every_partition() -> None:
+    cluster, subject = context_of(place(brokers=3, replication_factor=3, partitions=2, absent=1))
+    expose = find_nemesis("relay").expose
+    assert expose is not None
+    expose(subject)
+    first, second = (action for action in cluster.actions if action.startswith("reassign"))
+    assert first.count("[3, 1]") == second.count("[1, 3, 2]") == len(cluster.exposed) == 4
+
+
+def test_dead_replicas_are_assigned_again_before_their_broker_starts() -> None:
+    cluster, subject = context_of()
+    nemesis = find_nemesis("reassigned")
+    nemesis.inject(subject)
+    assert cluster.actions == [
+        "kill 2",
+        "wait for broker 2 to leave every ISR",
+        "reassign {('aborted-to-committed', 0): [1, 3], ('stuck-lso', 0): [1, 3]}",
+        "wait for replicas to be assigned as asked",
+    ]
+    cluster.actions.clear()
+    assert nemesis.expose is not None
+    nemesis.expose(subject)
+    nemesis.heal(subject)
+    assert cluster.actions == [
+        "reassign {('aborted-to-committed', 0): (1, 3, 2), ('stuck-lso', 0): (1, 3, 2)}",
+        "wait for replicas to be assigned as asked",
+        "start 2",
+    ]
+
+
 def test_a_throttled_catch_up_begins_with_an_outage_that_leaves_the_broker_behind() -> None:
     cluster, subject = context_of()
     find_nemesis("catch-up").inject(subject)
@@ -287,6 +361,22 @@ def test_who_was_killed_is_down_when_the_run_is_resumed() -> None:
 @pytest.mark.parametrize("name", ["join", "catch-up"])
 def test_who_was_throttled_runs_when_the_run_is_resumed_and_the_throttle_stays(name: str) -> None:
     assert again(name).actions == ["start 2", "start 3", "wait for brokers [1, 2, 3, 4, 5] to register"]
+
+
+def test_a_cleaner_is_late_again_when_the_run_is_resumed() -> None:
+    placement = place(brokers=4, replication_factor=4, partitions=1, absent=1)
+    cluster, subject = context_of(placement)
+    cluster.runtime.down = set(placement.absent)
+    reinject = find_nemesis("relay").reinject
+    assert reinject is not None
+    reinject(subject)
+    assert cluster.actions == [
+        "start 2",
+        "wait for brokers [1, 2, 3, 4] to register",
+        "broker 4: {'log.cleaner.backoff.ms': '50000'}",
+        "wait for the cleaners of broker 4 to pause",
+    ]
+    assert cluster.late == {4}
 
 
 def test_where_nobody_was_away_everybody_is_back_when_the_run_is_resumed() -> None:

@@ -57,7 +57,7 @@ def test_the_nemesis_adds_what_it_needs_to_the_timers() -> None:
 def test_the_user_wins(nemesis: str) -> None:
     of_nemesis = dict.fromkeys(NEMESES[nemesis].broker_settings, "1")
     chosen = {"replica.lag.time.max.ms": "2000", **of_nemesis}
-    shape: dict[str, Any] = {"brokers": 5, "replication_factor": 4, "absent": 2}  # every nemesis fits there
+    shape: dict[str, Any] = {"brokers": 5, "replication_factor": 5, "absent": 2}  # every nemesis fits there
     made = start.test_of(options(nemesis=nemesis, topic_settings={"segment.ms": "9"}, broker_settings=chosen, **shape))
     assert made.topic_settings == {**FAST.topic, "segment.ms": "9"}
     assert made.broker_settings == {**FAST.broker, **chosen}

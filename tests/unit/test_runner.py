@@ -61,6 +61,15 @@ def test_one_record_on_one_replica_of_one_partition_keeps_it_shut(still: tuple[i
     assert cluster.clock.now == 5
 
 
+def test_a_replica_whose_cleaner_is_late_on_purpose_is_not_waited_for() -> None:
+    in_time = {one for one in EVERYWHERE if one[0] == 1}
+    cluster = cluster_of(in_time)
+    cluster.late = frozenset({3})
+    assert waited(cluster) == []
+    assert cluster.clock.now == 0
+    assert not window.is_kept(cluster, [FakePayload()])
+
+
 @pytest.mark.parametrize("unseen", list(Critical))
 def test_what_nobody_ever_saw_is_not_gone(unseen: Critical) -> None:
     (result,) = waited(cluster_of(EVERYWHERE), unseen)

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 HOUR_S = 3600.0
 CLOSED = "the window does not open"
 DIGESTS = {
-    "sim-kafka": "7c105950d99322b747cdd9f277b6753012cbc95933bfcdbb8ad74a87b31a44f8",
-    "sim-redpanda": "1705f420561afc14979c89ffe39a55239b4f8f4fc60b5d4409431bb1f554bc47",
-    "sim-cloud-topics": "d1cc5c903c78216de2924389aa6526956af91767ccb173403be1d907b1e4b385",
+    "sim-kafka": "2276a0b57943ab5119f3f793531d94fd8745ec8dd50d6c38df18114b0eb3f115",
+    "sim-redpanda": "1713a93f496981cb90728f507296338cb3d471a08dc2e4000c73d6eb9fa4b30e",
+    "sim-cloud-topics": "8d2d76e1cdfbb7d6d7baf8b24279460dbf438a1903cee4eb8149b22f00deae45",
 }
 """Of a run of all anomalies with seed 1."""
 

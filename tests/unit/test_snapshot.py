@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from fakes.admin import PARTITION
 from fakes.cluster import FakeCluster
 from fakes.connections import StallingReader
 
+from harness.brokers.protocol.admin import PartitionState
 from harness.cluster import snapshot
 from harness.run_folder.store import BEFORE_RETURN, RunFolder
 
@@ -15,9 +18,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def take(folder: Path, monkeypatch: pytest.MonkeyPatch, *, stalls: int) -> StallingReader:
+def take(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *, stalls: int = 0, state: PartitionState | None = None
+) -> StallingReader:
     network = StallingReader(stalls)
-    cluster = FakeCluster({("stuck-lso", 0): (1,)})
+    cluster = FakeCluster({PARTITION: (1,)})
+    cluster.admin.states = {} if state is None else {PARTITION: state}
     cluster.runtime.brokers = (1,)
     monkeypatch.setattr(cluster.control, "reader", network.reader)
     snapshot.take(cluster, RunFolder(folder), BEFORE_RETURN)
@@ -29,6 +35,20 @@ def test_what_stalls_is_fetched_over_another_connection(tmp_path: Path, monkeypa
     assert network.opened == network.closed == snapshot.FETCH_ATTEMPTS
     (stored,) = tmp_path.rglob("batches.bin")
     assert stored.read_bytes() == b"batch"
+
+
+@pytest.mark.parametrize(
+    ("state", "fields"),
+    [(PartitionState(3, (1,), (1,), 7), {"leader": 3, "leader_epoch": 7}), (None, {})],
+    ids=["known", "unknown"],
+)
+def test_it_has_the_leader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: PartitionState | None, fields: dict[str, Any]
+) -> None:
+    take(tmp_path, monkeypatch, state=state)
+    (stored,) = tmp_path.rglob("state.json")
+    found = json.loads(stored.read_text())
+    assert {name: found[name] for name in found if name.startswith("leader")} == fields
 
 
 def test_half_a_snapshot_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

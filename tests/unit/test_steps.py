@@ -52,6 +52,64 @@ WAYS = {
 }  # fmt: skip
 
 
+HANDED_OVER = {
+    Anomaly.TOMBSTONE_DIVERGENCE: (
+        "p puts K; p deletes K; 3 cleans; time passes; 3 cleans; 4 is added; 4 copies a batch; 3 leads; 4 joins"
+    ),
+    Anomaly.STUCK_LSO: (
+        "t puts K; t aborts; time passes; 3 cleans; 3 cleans; time passes; 3 cleans; 4 is added; 4 copies a batch; "
+        "3 leads; 4 joins"
+    ),
+}
+"""Nothing is removed while the replica is added: another leader had removed it before."""
+
+
+@pytest.mark.parametrize("name", HANDED_OVER)
+def test_a_leader_change_in_mid_copy_is_enough(name: Anomaly) -> None:
+    way = HANDED_OVER[name]
+    assert (4, name) in play(V1, steps(way)).violations()
+    assert play(V1, steps(way.replace("3 leads; ", ""))).violations() == []
+
+
+REASSIGNED = (
+    "p puts K; 2 is killed; 2 is unassigned; p deletes K; 1 cleans; time passes; 1 cleans; "
+    "2 is assigned again; 2 returns"
+)
+
+
+@pytest.mark.parametrize("outage", ["2 leaves", "2 is killed", "2 is stopped"])
+def test_a_replica_that_is_assigned_again_before_its_broker_returns_has_its_old_log(outage: str) -> None:
+    world = play(V1, steps(REASSIGNED.replace("2 is killed", outage)))
+    assert (2, Anomaly.TOMBSTONE_DIVERGENCE) in world.violations()
+    assert world.stray == {}
+
+
+def test_a_broker_that_returns_unassigned_deletes_its_old_log() -> None:
+    world = play(
+        V1, steps(REASSIGNED.replace("2 is assigned again; 2 returns", "2 returns; 2 is assigned again; 2 joins"))
+    )
+    assert world.violations() == []
+    assert shown(world, 2) == shown(world, 1)
+
+
+def test_with_coordination_an_old_log_is_one_too_many_all_the_same() -> None:
+    """A tombstone waits only for replicas that are assigned."""
+    world = play(TOGETHER, steps("p puts K; 2 is killed; 2 is unassigned; p deletes K"))
+    assert world.protocol is not None
+    assert set(world.protocol.views) == {1, 3}
+    take(world, "2 is assigned again")
+    assert set(world.protocol.views) == {1, 2, 3}
+
+
+@pytest.mark.parametrize("impossible", ["2 is unassigned", "2 leaves; 2 is assigned again"])
+def test_only_replicas_of_brokers_that_are_down_are_unassigned_and_only_those_assigned_again(impossible: str) -> None:
+    world = begin(V1)
+    *first, last = steps(impossible)
+    for step in first:
+        assert take(world, step) is not None
+    assert take(world, last) is None
+
+
 @pytest.mark.parametrize("name", WAYS)
 def test_known_ways_lead_where_they_lead_in_every_interleaving(name: str) -> None:
     rules, way = WAYS[name]

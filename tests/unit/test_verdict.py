@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from harness.judge import guarantees, verdict
+from harness.judge.earned import earn as earn_by_facts
 from harness.judge.verdict import Results
 from harness.run_folder.inventory import Difference
 
@@ -31,7 +32,7 @@ def fact(broker: int, **changes: Any) -> dict[str, Any]:
         "run": "r", "topic": "stuck-lso", "partition": 0, "kind": "marker", "payload_offset": 10,
         "critical_offset": CRITICAL_OFFSET, "broker": broker, "had_payload": False, "has_payload": False,
         "held_critical": False, "held_after": False, "same_directory": True, "was_served": True,
-        "seen_there": True, "removed_at_ms": 5,
+        "seen_there": True, "removed_at_ms": 5, "led": False, "served_digest": broker,
         "passed": False, "log_end_before": 50, "log_end_after": 60, "high_watermark_after": 60, **changes,
     }  # fmt: skip
 
@@ -56,7 +57,7 @@ EXPOSED = [fact(1), fact(3), returned()]
 
 def earn(facts: list[dict[str, Any]], *, faultless: bool = False, on_control: Any = None) -> tuple[str | None, str]:
     absent = [] if faultless else [2]
-    return verdict.earn(SCENARIO, facts, control() if on_control is None else on_control, absent=absent)
+    return earn_by_facts(SCENARIO, facts, control() if on_control is None else on_control, absent=absent)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,7 @@ def test_clean_is_earned_without_a_fault() -> None:
 def test_a_deleted_value_that_is_gone_tells_that_the_delete_was_learnt() -> None:
     deleted = {**SCENARIO, "critical": ["tombstone"]}
     facts = [{**one, "kind": "tombstone"} for one in (fact(1), fact(3), returned(has_payload=False))]
-    earned, _ = verdict.earn(deleted, facts, control(), absent=[2])
+    earned, _ = earn_by_facts(deleted, facts, control(), absent=[2])
     assert earned == "the others removed it while the replica was away"
 
 
@@ -117,6 +118,68 @@ def test_clean_is_not_earned(facts: list[dict[str, Any]], words: str) -> None:
     assert words in lacking
 
 
+TARDY = {"had_payload": True, "has_payload": True, **KEPT}
+"""A replica that stayed, held the payload and the marker when the copy began from it, and is not cleaned yet."""
+
+
+def handed_over(
+    *, leader: dict[str, Any] | None = None, first: dict[str, Any] | None = None, **copy: Any
+) -> list[dict[str, Any]]:
+    """Broker 3 fed the copy on broker 2, then broker 1 did."""
+    return [fact(1, **{"led": True, **(leader or {})}), fact(3, **{**TARDY, **(first or {})}), returned(**copy)]
+
+
+def earn_handover(facts: list[dict[str, Any]], kind: str = "marker") -> tuple[str | None, str]:
+    scenario = {**SCENARIO, "critical": [kind]}
+    return earn_by_facts(scenario, [{**one, "kind": kind} for one in facts], control(), absent=[2], hands_over=True)
+
+
+@pytest.mark.parametrize(
+    ("facts", "kind"),
+    [
+        (handed_over(), "marker"),
+        (handed_over(), "tombstone"),
+        (handed_over(has_payload=False), "tombstone"),
+        (handed_over(has_payload=False, served_digest=1), "marker"),
+        (handed_over(first={"seen_there": False}), "marker"),
+    ],
+    ids=["transaction", "delete", "the copy learnt the delete", "the copy began anew", "never seen"],
+)
+def test_clean_is_earned_where_leadership_moved_in_mid_copy(facts: list[dict[str, Any]], kind: str) -> None:
+    earned, lacking = earn_handover(facts, kind)
+    assert earned == "the copy began from a replica that still held it, and went on from a leader that had removed it"
+    assert lacking == ""
+    if kind == "marker":
+        assert earn(facts)[0] is None, "after an outage every replica that stayed has to have removed it"
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        (handed_over(leader={"led": False}), "no replica led the partition from the snapshot on"),
+        (handed_over(leader={"held_critical": True}), "broker 1 still held it when the replica came back"),
+        (handed_over(leader={"seen_there": False}), "broker 1 was never seen to hold it"),
+        (handed_over(leader={"had_payload": True}), "broker 1 still held the payload, so that the copy may have begun"),
+        (handed_over(first={"held_critical": False}), "no other replica still held it, and the payload"),
+        (handed_over(first={"had_payload": False}), "no other replica still held it, and the payload"),
+        ([fact(1, led=True), fact(3, led=True), returned()], "no other replica still held it, and the payload"),
+        (handed_over(had_payload=False), "broker 2 did not have the payload"),
+        (handed_over(log_end_before=21), "broker 2 was not behind"),
+        (handed_over(high_watermark_after=40), "broker 2 was not read to the high watermark"),
+        (handed_over(has_payload=False), "broker 2 no longer holds the transaction"),
+    ],
+)
+def test_clean_is_not_earned_where_a_leader_held_something_else(facts: list[dict[str, Any]], words: str) -> None:
+    earned, lacking = earn_handover(facts)
+    assert earned is None
+    assert words in lacking
+
+
+def test_what_a_nemesis_does_to_leaders_is_in_the_manifest() -> None:
+    assert assembled(exposure=handed_over())["verdict"] == "unknown"
+    assert assembled(exposure=handed_over(), hands_over=True)["verdict"] == "clean"
+
+
 @pytest.mark.parametrize("on_control", [[], control(removed_at_ms=None), control(held_critical=True)])
 def test_keeping_earns_nothing_without_removal_on_the_control(on_control: list[dict[str, Any]]) -> None:
     facts = [fact(1, **KEPT_AND_PASSED), fact(3, **KEPT_AND_PASSED), returned()]
@@ -142,7 +205,7 @@ def on(partition: int, *facts: dict[str, Any], offset: int = CRITICAL_OFFSET) ->
 
 def test_clean_is_earned_in_each_partition_at_its_own_offset() -> None:
     facts = [fact(1), fact(3), returned(), *on(1, fact(3), fact(1), returned(log_end_before=30), offset=40)]
-    assert verdict.earn(TWO_PARTITIONS, facts, control(), absent=[2]) == (
+    assert earn_by_facts(TWO_PARTITIONS, facts, control(), absent=[2]) == (
         "the others removed it while the replica was away",
         "",
     )
@@ -150,7 +213,7 @@ def test_clean_is_earned_in_each_partition_at_its_own_offset() -> None:
 
 def test_partitions_may_earn_it_in_different_ways() -> None:
     guarded = [fact(1, **GUARDED), fact(3, **GUARDED), returned(seen_there=True, removed_at_ms=95)]
-    earned, _ = verdict.earn(TWO_PARTITIONS, [*EXPOSED, *on(1, *guarded)], control(), absent=[2])
+    earned, _ = earn_by_facts(TWO_PARTITIONS, [*EXPOSED, *on(1, *guarded)], control(), absent=[2])
     assert earned == (
         "the others removed it while the replica was away; "
         "the others kept it while the replica was away, and every replica removed it afterwards"
@@ -176,12 +239,12 @@ def test_partitions_may_earn_it_in_different_ways() -> None:
     ids=["the second", "the first", "nothing of the second"],
 )
 def test_one_partition_that_lacks_something_is_named(facts: list[dict[str, Any]], lacking: str) -> None:
-    assert verdict.earn(TWO_PARTITIONS, facts, control(), absent=[2]) == (None, lacking)
+    assert earn_by_facts(TWO_PARTITIONS, facts, control(), absent=[2]) == (None, lacking)
 
 
 def test_clean_is_earned_when_both_absent_brokers_were_behind() -> None:
     facts = [fact(1), fact(4), fact(2, **AWAY), fact(3, **AWAY)]
-    assert verdict.earn(TWO_ABSENT, facts, control(), absent=[2, 3]) == (
+    assert earn_by_facts(TWO_ABSENT, facts, control(), absent=[2, 3]) == (
         "the others removed it while the replica was away",
         "",
     )
@@ -189,7 +252,7 @@ def test_clean_is_earned_when_both_absent_brokers_were_behind() -> None:
 
 def test_each_absent_broker_has_to_have_been_behind() -> None:
     facts = [fact(1), fact(4), fact(2, **AWAY), fact(3, **{**AWAY, "log_end_before": CRITICAL_OFFSET + 1})]
-    assert verdict.earn(TWO_ABSENT, facts, control(), absent=[2, 3]) == (
+    assert earn_by_facts(TWO_ABSENT, facts, control(), absent=[2, 3]) == (
         None,
         "broker 3 was not behind: it had already been past what it should have missed",
     )
@@ -197,13 +260,13 @@ def test_each_absent_broker_has_to_have_been_behind() -> None:
 
 def test_an_absent_broker_that_nothing_is_known_of_earns_nothing() -> None:
     facts = [fact(1), fact(4), fact(2, **AWAY)]
-    assert verdict.earn(TWO_ABSENT, facts, control(), absent=[2, 3])[1].endswith("on brokers [3]")
+    assert earn_by_facts(TWO_ABSENT, facts, control(), absent=[2, 3])[1].endswith("on brokers [3]")
 
 
 def test_every_kind_of_critical_record_has_to_earn_it() -> None:
     both = {**SCENARIO, "critical": ["tombstone", "marker"]}
     facts = [*EXPOSED, *({**one, "kind": "tombstone", "critical_offset": 12} for one in EXPOSED[:2])]
-    assert verdict.earn(both, facts, control(), absent=[2])[1] == (
+    assert earn_by_facts(both, facts, control(), absent=[2])[1] == (
         "nothing is known of the tombstone that should have been removed, on brokers [2]"
     )
 

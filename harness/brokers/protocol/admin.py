@@ -48,7 +48,7 @@ ENDING_STATES = ["PrepareCommit", "PrepareAbort"]
 class PartitionState:
     """One partition as a broker's metadata has it; ``leader`` is -1 while there is no leader.
 
-    ``leader_epoch``: None where it was not asked for.
+    ``leader_epoch``: None where it is unknown.
     """
 
     leader: int
@@ -87,7 +87,9 @@ class Admin:
         request = metadata_request(topics)
         answer = self._call(request) if at is None else wire.call(at, request)
         return {
-            (topic.name, p.partition_index): PartitionState(p.leader_id, tuple(p.replica_nodes), tuple(p.isr_nodes))
+            (topic.name, p.partition_index): PartitionState(
+                p.leader_id, tuple(p.replica_nodes), tuple(p.isr_nodes), p.leader_epoch
+            )
             for topic in answer.topics
             if topic.error_code == 0
             for p in topic.partitions

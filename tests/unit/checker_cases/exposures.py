@@ -101,6 +101,35 @@ EXPOSURES = [
         seen=tuple(removed(broker, entry, at_ms=900 + broker) for broker in (1, 2, 3) for entry in (D1, C3)),
     ),
     History(
+        "handed over in mid-copy",
+        wrote=WROTE,
+        outage=OUTAGE,
+        before=(
+            replica(1, *LEFT, led_by=(1, 4)),
+            replica(3, *WROTE, *OUTAGE, led_by=(1, 4)),
+            replica(2, *WROTE, high_watermark=3, led_by=(1, 4)),
+        ),
+        after=(
+            replica(1, *LEFT, led_by=(1, 4)),
+            replica(3, *WROTE, *OUTAGE, led_by=(1, 4)),
+            replica(2, *WROTE, *LEFT, led_by=(1, 4)),
+        ),
+        seen=(
+            *(appeared(broker, entry, at_ms=100 + broker) for broker in (1, 3) for entry in (D1, C3)),
+            *(removed(1, entry, at_ms=201) for entry in (D1, C3)),
+        ),
+    ),
+    *(
+        History(
+            f"another {what}",
+            wrote=WROTE,
+            outage=OUTAGE,
+            before=(replica(1, *LEFT, led_by=led_before), replica(2, *WROTE, led_by=led_before)),
+            after=(replica(1, *LEFT, led_by=(1, 4)), replica(2, *WROTE, *LEFT, led_by=(1, 4))),
+        )
+        for what, led_before in (("leader", (2, 4)), ("leader epoch", (1, 3)))
+    ),
+    History(
         "only what was left of the marker was seen on one of two",
         wrote=(put(0, "K", V1),),
         outage=(commit(1, V1), put(2, "K"), END),

@@ -28,6 +28,9 @@ class RecordingAdmin(Admin):
     controllers: Sequence[int]
     replicas: Mapping[TopicPartition, tuple[int, ...]]
     actions: list[str]
+    settings: dict[int, dict[str, str]] = field(default_factory=dict)
+    assigned: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    leaders: dict[TopicPartition, int] = field(default_factory=dict)
 
     def alter_topics(self, topics: Sequence[str], settings: Mapping[str, str | None]) -> None:
         self.actions.append(f"topics {', '.join(topics)}: {dict(settings)}")
@@ -35,8 +38,19 @@ class RecordingAdmin(Admin):
     def alter_brokers(self, settings: Mapping[str, str | None]) -> None:
         self.actions.append(f"brokers: {dict(settings)}")
 
+    def alter_broker(self, broker: int, _address: Address, settings: Mapping[str, str | None]) -> None:
+        self.actions.append(f"broker {broker}: {dict(settings)}")
+        self.settings[broker] = {name: value for name, value in settings.items() if value is not None}
+
+    def broker_settings(self, broker: int, _address: Address) -> dict[str, str]:
+        return self.settings[broker]
+
     def reassign(self, replicas: Mapping[TopicPartition, Sequence[int]]) -> None:
         self.actions.append(f"reassign {dict(replicas)}")
+        self.assigned |= {tp: tuple(brokers) for tp, brokers in replicas.items()}
+
+    def elect_preferred(self, partitions: Sequence[TopicPartition]) -> None:
+        self.leaders |= {tp: self.assigned[tp][0] for tp in partitions}
 
     def brokers(self) -> set[int]:
         return set(self.runtime.brokers) - self.runtime.down
@@ -46,10 +60,14 @@ class RecordingAdmin(Admin):
         self.actions.append("who is the controller?")
         return next(broker for broker in self.controllers if self.runtime.is_up(broker))
 
-    def partitions(self, _topics: Sequence[str], _at: Address | None = None) -> dict[TopicPartition, PartitionState]:
+    def partitions(self, _topics: Sequence[str], at: Address | None = None) -> dict[TopicPartition, PartitionState]:
+        del at
+        replicas = {**self.replicas, **self.assigned}
         return {
-            tp: PartitionState(brokers[0], brokers, tuple(b for b in brokers if self.runtime.is_up(b)))
-            for tp, brokers in self.replicas.items()
+            tp: PartitionState(
+                self.leaders.get(tp, self.replicas[tp][0]), brokers, tuple(b for b in brokers if self.runtime.is_up(b))
+            )
+            for tp, brokers in replicas.items()
         }
 
 
@@ -58,6 +76,7 @@ class DelayedAdmin(Admin):
     """Transactions end, brokers answer and topics are frozen from the given second on.
 
     A broker learns of its settings after `LEARNS_AFTER_S`; ``changes`` has each change with its second and broker.
+    ``states``: of partitions, by the metadata.
     """
 
     clock: TickingClock = field(default_factory=TickingClock)
@@ -66,6 +85,10 @@ class DelayedAdmin(Admin):
     silence: type[OSError] = ConnectionRefusedError
     frozen_from_s: float = 0.0
     changes: list[tuple[float, int, Mapping[str, str | None]]] = field(default_factory=list)
+    states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
+
+    def partitions(self, _topics: Sequence[str], _at: Address | None = None) -> dict[TopicPartition, PartitionState]:
+        return self.states
 
     def ending_transactions(self) -> list[str]:
         if self.clock.now < self.silent_until_s:
