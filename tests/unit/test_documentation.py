@@ -61,7 +61,7 @@ def test_there_are_commands_on_pages() -> None:
         "harness run --targets kafka-3.9",
         "harness run --target kafka-3.9 --anomaly all --seed x",
         "harness check",
-        "harness audit disk --broker 1=a",
+        "harness audit disk --brokers 1=a",
         "harness check a b",
     ],
 )
