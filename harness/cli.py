@@ -17,9 +17,9 @@ from harness.audit.cli import audit
 from harness.command_line.common import (
     OUTPUT,
     command,
+    envelope,
     format_option,
     given_on_command_line,
-    listing,
     results_option,
     verbosity_options,
 )
@@ -164,7 +164,7 @@ def doctor(targets: tuple[str, ...], output: str) -> int:
     # What is missing comes first.
     found = sorted(diagnose(), key=lambda one: one.ok)
     if output == JSON:
-        stdout().json(listing(checks=[vars(one) for one in found]))
+        stdout().json(envelope(checks=[vars(one) for one in found]))
     else:
         signs = {True: styled("ok", "green"), False: styled("lacks", "red")}
         rows = [(signs[one.ok], one.name, one.found, one.remedy) for one in found]

@@ -97,11 +97,11 @@ def play(session: Sequence[Command], folder: Path) -> list[Done]:
     return [Done(one, int(code), output) for one, output, code in zip(session, parts[::2], parts[1::2], strict=False)]
 
 
-def write_files(page: Path, folder: Path) -> None:
+def write_files(page: Path, folder: Path, stand_ins: Mapping[str, str]) -> None:
     """Write the files that a page shows."""
     for token in MarkdownIt().parse(page.read_text()):
         if token.type == "fence" and (name := re.match(r"# (\S+\.toml)\n", token.content)):
-            (folder / name[1]).write_text(token.content)
+            (folder / name[1]).write_text(replaced(token.content, stand_ins))
 
 
 def replaced(text: str, stand_ins: Mapping[str, str]) -> str:
@@ -121,7 +121,7 @@ def codes(done: Done) -> set[int]:
 
 @pytest.mark.parametrize("page", SESSIONS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_does_what_it_says(page: Path, stand_ins: Mapping[str, str], tmp_path: Path) -> None:
-    write_files(page, tmp_path)
+    write_files(page, tmp_path, stand_ins)
     session = [
         Command(one.page, one.line, replaced(one.text, stand_ins), replaced(one.output, stand_ins), "")
         for one in SESSIONS[page]
