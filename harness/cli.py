@@ -277,7 +277,7 @@ def report(results: Path, out: Path) -> int:
 @cloup.option("--port", group=SERVER, type=Count(0, 65_535), default=8642, show_default=True, help="0: a free one.")
 @verbosity_options
 def serve(results: Path, port: int) -> int:
-    """Show the same site on 127.0.0.1 while runs go on, until Ctrl-C."""
+    """Show the same site on 127.0.0.1 until Ctrl-C; it follows runs in progress."""
     from harness.report.serve import serving  # noqa: PLC0415  (slow imports, only where needed)
 
     if not results.is_dir():
