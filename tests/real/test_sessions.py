@@ -30,16 +30,10 @@ if TYPE_CHECKING:
 
 PAGE_S: Final = 1500
 MARK: Final = "--- end of command"
-NOT_PLAYED_YET: Final = {
-    "docs/explanation/models.md", "docs/how-to/containers.md",
-    "docs/how-to/long-runs.md", "docs/how-to/nightly.md",
-}  # fmt: skip
-"""Pages whose commands are parsed by `tests/unit/test_documentation.py`, and that nobody has played to the end."""
 SESSIONS: Final = {
     page: found
     for page in PAGES
-    if str(page.relative_to(ROOT)) not in NOT_PLAYED_YET
-    and (found := [one for one in commands(page) if not one.not_run])
+    if (found := [one for one in commands(page) if not one.not_run])
 }
 KEPT: Final = re.compile(r"kept: broker (\d+) at (\S+)")
 
