@@ -65,7 +65,8 @@ def _by_marker(judged: Judged) -> DataFrame:
             done=f.when(f.col("tombstone"), "carried out").otherwise("served as committed"),
             true_txn=printable("true_txn", none="?"),
             how=f.when(
-                f.col("decided_by").isNotNull(), sentence("applies the COMMIT at offset {decided_by} to the transaction")
+                f.col("decided_by").isNotNull(),
+                sentence("applies the COMMIT at offset {decided_by} to the transaction"),
             ).otherwise("holds it as if it had not been part of a transaction"),
         ),
         witness={

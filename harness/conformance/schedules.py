@@ -67,7 +67,7 @@ class Schedule:
 
 
 def written(version: int) -> list[Schedule]:
-    """Return a way to each payload of the anomalies, in which markers and tombstones are removed while broker 2 is away."""
+    """Return a way to each payload: markers and tombstones are removed while broker 2 is away."""
     before, missed, late = ([*zip_longest(*parts, fillvalue=REST)] for parts in zip(*WAYS.values(), strict=True))
     schedules = []
     for number, name in enumerate(WAYS):

@@ -1,7 +1,7 @@
 """Every page as a session: its commands run in order in one shell, and each output is compared with the page's.
 
 Commands that take a cluster of the reader's own get one of ours, which diverged: the placeholders of `STAND_INS` are
-replaced in commands and outputs. A TOML block whose first line names a file becomes that file.
+replaced in commands and outputs. A block whose first line names a TOML or properties file becomes that file.
 """
 
 from __future__ import annotations
@@ -30,11 +30,7 @@ if TYPE_CHECKING:
 
 PAGE_S: Final = 1500
 MARK: Final = "--- end of command"
-SESSIONS: Final = {
-    page: found
-    for page in PAGES
-    if (found := [one for one in commands(page) if not one.not_run])
-}
+SESSIONS: Final = {page: found for page in PAGES if (found := [one for one in commands(page) if not one.not_run])}
 KEPT: Final = re.compile(r"kept: broker (\d+) at (\S+)")
 
 pytestmark = pytest.mark.timeout(PAGE_S + 300)
@@ -94,7 +90,7 @@ def play(session: Sequence[Command], folder: Path) -> list[Done]:
 def write_files(page: Path, folder: Path, stand_ins: Mapping[str, str]) -> None:
     """Write the files that a page shows."""
     for token in MarkdownIt().parse(page.read_text()):
-        if token.type == "fence" and (name := re.match(r"# (\S+\.toml)\n", token.content)):
+        if token.type == "fence" and (name := re.match(r"# (\S+\.(?:toml|properties))\n", token.content)):
             (folder / name[1]).write_text(replaced(token.content, stand_ins))
 
 

@@ -23,7 +23,15 @@ from harness.conformance.lockstep import Outcome, go
 from harness.conformance.picture import Entry, Picture, ProducerState, StoredBatch, differences, of_replica, shown
 from harness.conformance.replicas import CLEANED, read_folder
 from harness.conformance.schedules import (
-    CLUSTER_WIDE, FILLER, PUT, RETURN, WAYS, Schedule, at_random, clean, written,
+    CLUSTER_WIDE,
+    FILLER,
+    PUT,
+    RETURN,
+    WAYS,
+    Schedule,
+    at_random,
+    clean,
+    written,
 )  # fmt: skip
 from harness.conformance.simulated import Simulated
 from harness.errors import UsageError
