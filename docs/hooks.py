@@ -7,6 +7,8 @@ import re
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
+from harness.command_line.config_file import SETTINGS
+from harness.command_line.lists import VARIABLES
 from harness.plan import catalog
 from harness.runtimes.abilities import Need
 from harness.targets import TARGETS
@@ -53,6 +55,21 @@ def _targets() -> str:
     )
 
 
+def _settings() -> str:
+    every = "every command with this option"
+    return table(
+        ("setting", "option", "commands"),
+        [
+            (f"`{one.name}`", f"`{one.option}`", ", ".join(f"`{name}`" for name in one.commands or ()) or every)
+            for one in SETTINGS
+        ],
+    )
+
+
+def _variables() -> str:
+    return table(("variable", "meaning"), [(f"`{name}`", meaning) for name, meaning in VARIABLES])
+
+
 def _needs() -> str:
     return table(("need", "what a runtime must have"), [(one.name.lower(), str(one)) for one in Need])
 
@@ -89,6 +106,8 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "anomalies": _anomalies,
     "targets": _targets,
     "needs": _needs,
+    "settings": _settings,
+    "variables": _variables,
     "verdict": _schema(),
     "verdict-scenarios": _schema("scenarios"),
     "verdict-findings": _schema("findings"),

@@ -17,9 +17,9 @@ from harness.audit.cli import audit
 from harness.command_line.common import (
     OUTPUT,
     command,
+    envelope,
     format_option,
     given_on_command_line,
-    listing,
     results_option,
     verbosity_options,
 )
@@ -164,7 +164,7 @@ def doctor(targets: tuple[str, ...], output: str) -> int:
     # What is missing comes first.
     found = sorted(diagnose(), key=lambda one: one.ok)
     if output == JSON:
-        stdout().json(listing(checks=[vars(one) for one in found]))
+        stdout().json(envelope(checks=[vars(one) for one in found]))
     else:
         signs = {True: styled("ok", "green"), False: styled("lacks", "red")}
         rows = [(signs[one.ok], one.name, one.found, one.remedy) for one in found]
@@ -277,7 +277,7 @@ def report(results: Path, out: Path) -> int:
 @cloup.option("--port", group=SERVER, type=Count(0, 65_535), default=8642, show_default=True, help="0: a free one.")
 @verbosity_options
 def serve(results: Path, port: int) -> int:
-    """Show the same site on 127.0.0.1 while runs go on, until Ctrl-C."""
+    """Show the same site on 127.0.0.1 until Ctrl-C; it follows runs in progress."""
     from harness.report.serve import serving  # noqa: PLC0415  (slow imports, only where needed)
 
     if not results.is_dir():

@@ -144,7 +144,7 @@ def _ports() -> Check:
     except OSError as error:
         ok, found = False, f"127.0.0.1: {error}"
     else:
-        ok, found = True, f"{_PORTS} ports of 127.0.0.1 bound and let go"
+        ok, found = True, f"{_PORTS} ports of 127.0.0.1 are free"
     remedy = "bring the loopback interface up (ip link set lo up) and let this user bind its ports"
     return _check("loopback ports", ok=ok, found=found, remedy=remedy)
 
@@ -154,7 +154,7 @@ def _fault(need: str) -> Check:
     reason = local.WHY_NOT[need]()
     nemeses = ", ".join(nemesis.name for nemesis in NEMESES.values() if need in nemesis.needs)
     remedy = "" if reason is None else f"only --nemesis {nemeses} needs it with --runtime local"
-    return Check(need, ok=True, found=reason or "can be had", remedy=remedy)
+    return Check(need, ok=True, found=reason or "available", remedy=remedy)
 
 
 def _containers() -> list[Check]:

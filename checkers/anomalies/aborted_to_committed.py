@@ -65,8 +65,9 @@ def _by_marker(judged: Judged) -> DataFrame:
             done=f.when(f.col("tombstone"), "carried out").otherwise("served as committed"),
             true_txn=printable("true_txn", none="?"),
             how=f.when(
-                f.col("decided_by").isNotNull(), sentence("takes the COMMIT at offset {decided_by} for its end")
-            ).otherwise("holds it as if it had never been in one"),
+                f.col("decided_by").isNotNull(),
+                sentence("applies the COMMIT at offset {decided_by} to the transaction"),
+            ).otherwise("holds it as if it had not been part of a transaction"),
         ),
         witness={
             "transaction": f.col("true_txn"),
@@ -106,8 +107,8 @@ FINDER = Finder(
     name=Anomaly.ABORTED_TO_COMMITTED,
     check=check,
     means=(
-        "broker {broker} counts data of an aborted transaction as committed: read_committed consumers are delivered "
-        "them, and an aborted delete removes the key's value. It missed the ABORT and took the next marker of the "
-        "producer for the end of the transaction"
+        "broker {broker} serves records of an aborted transaction as committed: read_committed consumers receive them, "
+        "and an aborted delete removes the key's value. The broker missed the ABORT, and applied the next marker of "
+        "the producer to the transaction"
     ),
 )

@@ -72,7 +72,7 @@ def _records(judged: Judged) -> DataFrame:
         proven=f.lit(False),
         explanation=sentence(
             "committed {what} {key} is hidden as aborted: transaction {txn} (producer {producer_id}) was committed, "
-            "and this broker takes {marker} for its end; {consequence}",
+            "and this broker applies {marker} to the transaction; {consequence}",
             what=f.when(f.col("tombstone"), "delete of").otherwise("record"),
             key=printable("key"),
             txn=printable("txn", none="?"),
@@ -114,8 +114,8 @@ def _spans(judged: Judged) -> DataFrame:
         effect=f.lit(LATENT),
         explanation=sentence(
             "a transaction of producer {producer_id} was committed at offset {first_marker}, and this broker's "
-            ".txnindex has it from {offset} on as a part of the one that was aborted at {span_to}; none of its records "
-            "is left"
+            ".txnindex lists it, from offset {offset} on, as part of the transaction that was aborted at offset "
+            "{span_to}; no record of it is left"
         ),
         witness={
             "outcome": f.lit(COMMITTED),
@@ -131,7 +131,7 @@ FINDER = Finder(
     name=Anomaly.COMMITTED_TO_ABORTED,
     check=check,
     means=(
-        "broker {broker} hides committed data from read_committed consumers, and its cleaner removes them: it missed "
-        "the COMMIT and took the next ABORT of the producer for the end of the transaction"
+        "broker {broker} hides committed records from read_committed consumers, and its cleaner removes the records: "
+        "the broker missed the COMMIT, and applied the next ABORT of the producer to the transaction"
     ),
 )

@@ -59,8 +59,8 @@ def check(judged: Judged) -> DataFrame:
         effect=f.lit(LATENT),
         explanation=sentence(
             "a marker of producer {producer_id} is missing between offset {offset} (key {key}) and its data of a "
-            "higher epoch at {overtaken_at}: this broker takes the marker at {decided_by} for the end of both, and "
-            "counts the first as {belief}",
+            "higher epoch at {overtaken_at}: this broker applies the marker at {decided_by} to both transactions, "
+            "and counts the first as {belief}",
             key=printable("key"),
         ),
         witness={

@@ -35,7 +35,7 @@ def check(observed: ObservedRemovals) -> DataFrame:
         NAME,
         violation="age_ms < min_compaction_lag_ms",
         explanation=sentence(
-            "the {kind} at offset {offset} was gone at most {age_ms} ms after it was written, and "
+            "the {kind} at offset {offset} was removed at most {age_ms} ms after it was written, and "
             "min.compaction.lag.ms is {min_compaction_lag_ms}"
         ),
         witness={name: f.col(name) for name in ("age_ms", "min_compaction_lag_ms", "time_ms")},

@@ -73,7 +73,7 @@ def _removed_before_data(observed: ObservedRemovals) -> DataFrame:
             f.when(
                 f.col("left_at").isNotNull(),
                 sentence(
-                    "the marker at offset {offset} is gone, and the batch that ends at offset {left_at}, of its "
+                    "the marker at offset {offset} was removed, and the batch that ends at offset {left_at}, of its "
                     "transaction (producer {producer_id}), is still there"
                 ),
             ).alias("why"),
@@ -88,7 +88,7 @@ def _removed_too_early(observed: ObservedRemovals) -> DataFrame:
         f.when(
             f.col("age_ms") < f.col("delete_retention_ms"),
             sentence(
-                "the {kind} marker at offset {offset} was gone at most {age_ms} ms after it was written, and "
+                "the {kind} marker at offset {offset} was removed at most {age_ms} ms after it was written, and "
                 "delete.retention.ms is {delete_retention_ms}",
                 kind=f.upper("kind"),
             ),

@@ -49,10 +49,13 @@ def check(observed: ObservedRemovals) -> DataFrame:
         NAME,
         violation="wrong",
         explanation=sentence(
-            "key {key}: its last committed record is the {what} at offset {true_offset}, and this replica gives {here}",
+            "key {key}: its last committed record is the {what} at offset {true_offset}, and this replica serves "
+            "{here}",
             key=printable("key"),
             what=f.when(f.col("true_tombstone"), "delete").otherwise("value"),
-            here=f.when(f.col("here_offset").isNull(), "nothing").otherwise(sentence("the record at {here_offset}")),
+            here=f.when(f.col("here_offset").isNull(), "nothing").otherwise(
+                sentence("the record at offset {here_offset}")
+            ),
         ),
         witness={"last_committed_at": f.col("true_offset"), "last_here_at": f.col("here_offset")},
     )

@@ -41,8 +41,8 @@ def check(observed: ObservedRemovals) -> DataFrame:
         violation="before IS NOT NULL",
         explanation=f.when(
             f.col("broker").isNull(),
-            sentence("offset {offset} was begun when offset {before} had been acknowledged, which lies after it"),
-        ).otherwise(sentence("a consumer was delivered offset {offset} after offset {before}")),
+            sentence("the record at offset {offset} was produced after offset {before} had been acknowledged"),
+        ).otherwise(sentence("a consumer received offset {offset} after offset {before}")),
         witness={"came_after": f.col("before")},
     )
 

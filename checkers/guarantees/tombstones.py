@@ -44,7 +44,7 @@ def check(observed: ObservedRemovals) -> DataFrame:
         NAME,
         violation="age_ms < delete_retention_ms",
         explanation=sentence(
-            "the delete of key {key} at offset {offset} was gone at most {age_ms} ms after it was written, and "
+            "the delete of key {key} at offset {offset} was removed at most {age_ms} ms after it was written, and "
             "delete.retention.ms is {delete_retention_ms}",
             key=printable("key"),
         ),

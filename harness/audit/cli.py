@@ -10,7 +10,7 @@ import cloup
 
 from harness.brokers.segments.records import MAX_INT64
 from harness.brokers.segments.tombstones import BY_NULL, TOMBSTONES
-from harness.command_line.common import command, format_option, given_on_command_line, listing
+from harness.command_line.common import command, envelope, format_option, given_on_command_line
 from harness.command_line.console import JSON, MB, TEXT, ConsoleProgress, show_findings
 from harness.command_line.parameters import TOPIC, FilePath, Number, Text, file_to_read
 from harness.command_line.spark import PARAMETERS, spark_options
@@ -226,7 +226,7 @@ def live(  # noqa: PLR0917
         rate_limit_bytes_s=None if rate_limit_mb is None else max(int(rate_limit_mb * MB), 1),
         since_ms=None if since is None else time_ms(since),
         until_ms=None if until is None else time_ms(until),
-        keep=save,
+        save=save,
         tombstones=tombstones,
     )
     if request.since_ms is not None and request.until_ms is not None and request.since_ms >= request.until_ms:
@@ -272,7 +272,7 @@ def exposure_(topics: tuple[str, ...], bootstrap: str, config: Path | None, outp
     cluster = describe(addresses(bootstrap, config), topics)
     result = exposure(ClusterClient(cluster, RealClock()))
     if output == JSON:
-        stdout().json(listing(**exposure_json(result)))
+        stdout().json(envelope(**exposure_json(result)))
     else:
         out = stdout()
         out.table(exposure_table(result))

@@ -54,7 +54,7 @@ UNSETTLED = "it was written to while it was read: what its brokers report covers
 
 @dataclass(frozen=True)
 class Request:
-    """What to audit. Times are milliseconds since the epoch. ``keep``: a new folder for the data that is read.
+    """What to audit. Times are milliseconds since the epoch. ``save``: a new folder for the data that is read.
 
     ``tombstones``: what deletes a key.
     """
@@ -64,7 +64,7 @@ class Request:
     rate_limit_bytes_s: int | None = None
     since_ms: int | None = None
     until_ms: int | None = None
-    keep: Path | None = None
+    save: Path | None = None
     tombstones: Tombstones = BY_NULL
 
     @property
@@ -86,17 +86,17 @@ def audit_quickly(request: Request, progress: Progress) -> tuple[dict[str, Any],
 def audit_live(request: Request, progress: Progress, spark: SparkOptions) -> dict[str, Any]:
     """Return the verdict on every replica of the topics.
 
-    Raises `UsageError` as `describe`, `prefilter` and `session_of` do and where ``keep`` cannot be made;
+    Raises `UsageError` as `describe`, `prefilter` and `session_of` do and where ``save`` cannot be made;
     `SpoolDiskError` where the data does not fit on the disk.
     """
     java = find_java()
-    keep_folder = None if request.keep is None else _new_folder(request.keep)
+    save_folder = None if request.save is None else _new_folder(request.save)
     answers, started_s = _ask(request, progress), time.monotonic()
     # The amount of data is unknown before it is read, and reading leaves the processors idle.
     start_compilation()
     with Workspace(answers.run_id, Path.cwd()) as workspace, ExitStack() as stack:
         sessions: list[SparkSession] = []
-        readings_folder = keep_folder or workspace.path / "readings"
+        readings_folder = save_folder or workspace.path / "readings"
 
         def session() -> SparkSession:
             """Start Spark once there is something to judge: reading may take hours."""
@@ -192,7 +192,7 @@ class _Reading:
         session = self.session()
         self.progress.stage(f"check {len(read.readings)} replicas")
         rows = judge_copies(session, [copies])
-        if request.keep is None:
+        if request.save is None:
             shutil.rmtree(folder.path)
         return Round(copies.replicas, rows, _unknown(read, is_limited=request.is_limited))
 

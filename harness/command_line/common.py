@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 Callback = TypeVar("Callback", bound="Callable[..., Any]")
 
-LISTING_SCHEMA: Final = 1
-"""Of what `listing` returns."""
+ENVELOPE_SCHEMA: Final = 1
+"""Version of the format that `envelope` returns."""
 
 OUTPUT: Final = cloup.OptionGroup("Output")
 
@@ -90,10 +90,13 @@ def given_on_command_line(context: click.Context) -> frozenset[str]:
     )
 
 
-def listing(**content: Any) -> dict[str, Any]:
-    """Return the JSON of a command that lists or asks: ``content``, who says so, and when."""
+def envelope(**content: Any) -> dict[str, Any]:
+    """Return the JSON of every command but those that print ``verdict.json``: ``content`` after three fields.
+
+    ``schema``: 1. ``version``: the version of the harness. ``time``: when it was printed, UTC, ISO 8601.
+    """
     return {
-        "schema": LISTING_SCHEMA,
+        "schema": ENVELOPE_SCHEMA,
         "version": version(DISTRIBUTION),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         **content,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from harness.command_line.common import command, format_option, listing
-from harness.command_line.config_file import SETTINGS, read_config_file
+from harness.command_line.common import command, envelope, format_option
+from harness.command_line.config_file import FILE, SETTINGS, VARIABLE, read_config_file
 from harness.command_line.console import JSON
 from harness.errors import EXIT_CLEAN
 from harness.plan import catalog
@@ -18,14 +18,24 @@ if TYPE_CHECKING:
     from harness.targets import Target
 
 VARIABLES: Final = (
-    ("JAVA_HOME", "the Java runtime"),
-    ("COMPACTION_HARNESS_CACHE", "jars, class archives, compiled code"),
+    (VARIABLE, f"the file of settings; else {FILE} of the current folder"),
+    ("JAVA_HOME", "the Java runtime; else java of the path"),
+    ("TMPDIR", "the folder of the brokers' data; for long timers, one that survives a reboot"),
+    ("COMPACTION_HARNESS_CACHE", "the folder of jars, class archives and compiled code; else below XDG_CACHE_HOME"),
+    ("XDG_CACHE_HOME", "the folder of caches; else ~/.cache"),
+    ("NUMBA_CACHE_DIR", "the folder of compiled code; else below COMPACTION_HARNESS_CACHE"),
     ("COMPACTION_HARNESS_BACKGROUND", "0: make no class archive in the background"),
-    ("COMPACTION_HARNESS_MAVEN_ROOT", "a mirror of Maven Central"),
-    ("TMPDIR", "data of brokers"),
-    ("DOCKER_HOST", "the container engine"),
+    ("COMPACTION_HARNESS_MAVEN_ROOT", "a mirror of Maven Central, for jars and nightly --latest"),
+    ("COMPACTION_HARNESS_DOCKER_HUB_ROOT", "a mirror of Docker Hub, for nightly --latest"),
+    ("DOCKER_HOST", "the address of the container engine"),
+    ("PYSPARK_PYTHON", "the Python of Spark's workers on other hosts"),
+    ("HADOOP_CONF_DIR", "the folder of a YARN cluster's settings; else YARN_CONF_DIR"),
+    ("YARN_CONF_DIR", "the folder of a YARN cluster's settings"),
+    ("HADOOP_USER_NAME", "the user for WebHDFS; else the user of this process"),
+    ("AWS_REGION", "the region of S3; else AWS_DEFAULT_REGION, else as AWS answers"),
+    ("AWS_DEFAULT_REGION", "the region of S3"),
 )
-"""Environment variables of all commands; reference/settings.md has those of single ones, too."""
+"""Environment variables, and what each is for; docs/reference/settings.md shows the same table."""
 
 
 @command("harness targets", "harness targets --format json")
@@ -79,7 +89,7 @@ def _text(value: str | list[str] | None) -> str:
 
 def _show_list(name: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]], output: str) -> int:
     if output == JSON:
-        stdout().json(listing(**{name: [dict(zip(head, row, strict=True)) for row in rows]}))
+        stdout().json(envelope(**{name: [dict(zip(head, row, strict=True)) for row in rows]}))
     else:
         stdout().table(Table(head, rows))
     return EXIT_CLEAN

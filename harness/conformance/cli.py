@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import cloup
 
-from harness.command_line.common import command, format_option
+from harness.command_line.common import command, envelope, format_option
 from harness.command_line.console import JSON, STYLES, ConsoleProgress
 from harness.command_line.parameters import MOST_SEED, TARGET, Count
 from harness.judge.verdict import ANOMALY, CLEAN, EXIT_CODES, decide
@@ -83,7 +83,7 @@ def conform(*, target: str, schedules: int, group_schedules: int, seed: int, tra
     disagreeing = [one.schedule.name for one in outcomes if one.disagreements]
     verdict, _ = decide(disagreeing, [failure] if failure else [], "every step agrees")
     if output == JSON:
-        stdout().json(outcomes_json(verdict, target, outcomes, failure))
+        stdout().json(envelope(**outcomes_json(verdict, target, outcomes, failure)))
     else:
         _show(outcomes, failure, verdict)
     return EXIT_CODES[verdict]

@@ -85,9 +85,8 @@ def all_schedules(
 
 
 def outcomes_json(verdict: str, target: str, outcomes: list[Outcome], failure: str | None) -> dict[str, Any]:
-    """Return the printed JSON."""
+    """Return the content of the printed JSON."""
     return {
-        "schema": 1,
         "verdict": verdict,
         "reason": failure,
         "target": {"name": target},

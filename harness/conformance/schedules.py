@@ -47,7 +47,8 @@ WAYS: Final = {
     "tombstone-divergence": ([PUT], [DELETE], []),
     "aborted-to-committed": ([BEGIN], [ABORTS], [GOOD, COMMITS]),
     "aborted-to-committed-delete": ([PUT, BEGIN_DELETE], [ABORTS], [GOOD, COMMITS]),
-    "committed-to-aborted": ([PUT, BEGIN_DELETE], [COMMITS], [GOOD, ABORTS]),
+    "committed-to-aborted-value": ([BEGIN], [PUT, COMMITS], [GOOD, ABORTS]),
+    "committed-to-aborted-delete": ([PUT, BEGIN_DELETE], [COMMITS], [GOOD, ABORTS]),
     "stuck-lso": ([BEGIN], [PUT, COMMITS], []),
 }
 """What clients do before the outage, the steps that the absent broker misses, and the steps after their removal."""
@@ -78,7 +79,7 @@ class Schedule:
 
 
 def written(version: int) -> list[Schedule]:
-    """Return the five ways to an anomaly, in which markers and tombstones are removed while broker 2 is away."""
+    """Return a way to each payload: markers and tombstones are removed while broker 2 is away."""
     return [Schedule(name, steps, version=version) for name, steps in _outages({k: (*v, []) for k, v in WAYS.items()})]
 
 

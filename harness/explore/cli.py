@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import cloup
 
-from harness.command_line.common import OUTPUT, command, format_option, given_on_command_line
+from harness.command_line.common import OUTPUT, command, envelope, format_option, given_on_command_line
 from harness.command_line.console import JSON, STYLES, print_progress
 from harness.command_line.parameters import MOST_SEED, Count, FilePath, Text
 from harness.command_line.spark import spark_options
@@ -149,7 +149,7 @@ def explore(
                 write_schedule(out / f"{name}.json", Schedule(name, target_name, case.title, steps))
     code = EXIT_CODES[content["verdict"]]
     if output == JSON:
-        stdout().json(content)
+        stdout().json(envelope(**content))
     else:
         show(content)
         stdout().line(f"(exit code {code})")

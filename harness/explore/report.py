@@ -39,7 +39,7 @@ def explore_runs(
     spark: SparkOptions,
     out: Path | None,
 ) -> dict[str, Any]:
-    """Run every seed, and write the smallest schedules to ``out``; return the printed JSON.
+    """Run every seed, and write the smallest schedules to ``out``; return the content of the printed JSON.
 
     Raises `UsageError` for targets and proposals without random runs.
     """
@@ -69,10 +69,9 @@ def explore_runs(
 
 
 def sweep_summary(target: str, with_: tuple[str, ...], swept: SweepResult, more: dict[str, Any]) -> dict[str, Any]:
-    """Return the printed JSON; ``more``: further fields of the sweep."""
+    """Return the content of the printed JSON; ``more``: further fields of the sweep."""
     statistics = swept.statistics
     return {
-        "schema": 1,
         "verdict": statistics.verdict,
         "target": {"name": target, "with": list(with_)},
         **more,

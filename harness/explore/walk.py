@@ -90,13 +90,12 @@ def shortest(walked: Sequence[WalkResult]) -> dict[str, tuple[Case | CloudCase, 
 
 
 def summary(target: str, with_: Sequence[str], walked: Sequence[WalkResult]) -> dict[str, Any]:
-    """Return the printed JSON: the verdict over all cases, and each case with the shortest way to each anomaly.
+    """Return the content of the printed JSON: the verdict over all cases, and the shortest way to each anomaly by case.
 
     ``proposals`` has what deletes a key by KIP-87, record by record (`models.kip87`).
     """
     value = Record(0, 0, b"K", b"v")
     return {
-        "schema": 1,
         "verdict": worst([one.verdict for one in walked]),
         "target": {"name": target, "with": list(with_)},
         "cases": [

@@ -24,21 +24,20 @@ class Guarantee:
 
 
 GUARANTEES = (
-    Guarantee("last-value", "final states of keys", "of no key the last committed record is known"),
-    Guarantee("order", "records as written and as delivered", "no record was acknowledged, and none delivered"),
-    Guarantee("offsets", "words on what lies at an offset", "nothing is known to be below a replica's high watermark"),
+    Guarantee("last-value", "final states of keys", "the last committed record of no key is known"),
+    Guarantee("order", "records as written and as delivered", "no record was acknowledged or delivered"),
+    Guarantee("offsets", "contents of offsets", "no offset is known to be below a replica's high watermark"),
     Guarantee(
         "tombstones",
         "removed tombstones",
-        "no tombstone was seen to go that was the last of its key, with all known that was written since, and by clocks"
-        " that were right",
+        "no removal of a key's last tombstone was observed for which all later writes are known and clocks were right",
     ),
     Guarantee(
         "min-compaction-lag",
         "removals",
-        "min.compaction.lag.ms is 0, or nothing was seen to go: nothing is promised, or nothing can break it",
+        "min.compaction.lag.ms is 0, or no removal was observed",
     ),
-    Guarantee("control-batches", "markers gone or emptied", "no replica was seen to remove or empty a marker"),
+    Guarantee("control-batches", "removed or emptied markers", "no replica was observed to remove or empty a marker"),
 )
 
 
@@ -75,7 +74,7 @@ def _one(guarantee: Guarantee, rows: Sequence[dict[str, Any]], why_not: str) -> 
         more = sum(row["violated"] for row in broken) - 1
         reason = f"{_where(first)}: {first['explanation']}" + (f" (and {more} more)" if more else "")
     elif compared:
-        reason = f"none of {compared} {guarantee.compared} breaks it"
+        reason = f"{compared} {guarantee.compared} compared; none violates the guarantee"
     else:
         reason = why_not or guarantee.vacuous
     return {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import cloup
 
-from harness.command_line.common import OUTPUT, command, format_option, given_on_command_line, results_option
+from harness.command_line.common import OUTPUT, command, envelope, format_option, given_on_command_line, results_option
 from harness.command_line.console import JSON, print_progress
 from harness.command_line.parameters import (
     ANOMALIES,
@@ -124,7 +124,7 @@ def nightly(
         nights.work(ledger, run_one, say, budget_s=budget_s, now_s=time.monotonic)
     attempts = ledger.attempts()
     results_of_cells, strays = cells.results_of(ledger.plan, attempts), cells.strays_of(attempts)
-    summary = reports.summary(ledger.plan, results_of_cells, strays)
+    summary = envelope(**reports.summary(ledger.plan, results_of_cells, strays))
     text = reports.markdown(ledger.plan, results_of_cells, strays)
     (ledger.path / "summary.json").write_text(to_json(summary, indent=2) + "\n")
     (ledger.path / "summary.md").write_text(text)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from harness.nightly.cells import CellResult
     from harness.nightly.ledger import Plan
 
-SCHEMA = 1
 SUITE = "harness nightly"
 HEAD = ("anomaly", "payload", "client", "nemesis", "runtime")
 """The columns of the summary table before those of the versions."""
@@ -66,7 +65,6 @@ def summary(plan: Plan, results: Sequence[CellResult], strays: Sequence[str]) ->
     """Return the content of ``summary.json``: the plan's details, counts by status, and every cell's `CellResult`."""
     counted = Counter(result.status for result in results)
     return {
-        "schema": SCHEMA,
         **plan.details,
         "exit_code": exit_code(results, strays),
         "cells_as_expected": counted[Status.AS_EXPECTED],

@@ -91,7 +91,7 @@ def _unexplained_divergence(finding: Finding) -> str:
     witness = finding["witness"]
     if "last_committed_at" not in witness:
         return (
-            f"broker {finding['broker']} takes a later marker for the end of a transaction in {_partition(finding)}, "
+            f"broker {finding['broker']} applies a later marker to a transaction in {_partition(finding)}, "
             f"from offset {finding['offset']}"
         )
     return (

@@ -6,6 +6,7 @@ import io
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 import matplotlib as mpl
@@ -22,6 +23,8 @@ STYLE: Final[Any] = {
     "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9, "svg.hashsalt": "compaction-harness",
     "axes.spines.top": False, "axes.spines.right": False, "path.simplify": True,
 }  # fmt: skip
+_DRAWING = Lock()
+"""Settings of matplotlib belong to the process, and `harness serve` answers requests in threads."""
 _BLACK = re.compile(r"#000000|black")
 _SIZE = re.compile(r'(<svg[^>]*?) width="[^"]*"| height="[^"]*"(?=[^>]*viewBox)')
 
@@ -52,7 +55,7 @@ def picture(height_in: float, margins: Margins | None = None, rows: int = 1) -> 
     With ``margins``, for so many ``rows`` of axes, they define the layout. Otherwise matplotlib computes the space for
     all labels by drawing them, which takes several times as long.
     """
-    with mpl.rc_context(STYLE):
+    with _DRAWING, mpl.rc_context(STYLE):
         drawing = Picture(Figure(figsize=(WIDTH_IN, height_in), layout=None if margins else "constrained"))
         if margins:
             _set_margins(drawing.figure, margins, height_in, rows)

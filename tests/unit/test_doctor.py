@@ -127,7 +127,7 @@ def test_a_package_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_faults_that_cannot_be_had_are_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (check(Need.CLOCK).found, check(Need.CLOCK).remedy) == ("can be had", "")
+    assert (check(Need.CLOCK).found, check(Need.CLOCK).remedy) == ("available", "")
     for need in Need:
         monkeypatch.setitem(local.WHY_NOT, need, lambda: "run as root")
         assert check(need).ok

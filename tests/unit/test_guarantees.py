@@ -85,7 +85,7 @@ LAST_VALUE_CASES = [
             after=(replica(1, commit(1, T1), END), replica(2, put(0, "K", T1), commit(1, T1), END)),
         ),
         {1: 2, 2: 2},
-        (Broken(1, 0, "and this replica gives nothing"),),
+        (Broken(1, 0, "and this replica serves nothing"),),
     ),
     Case(
         LAST,
@@ -93,7 +93,7 @@ LAST_VALUE_CASES = [
             "the last value is gone", wrote=(put(0, "K"), END), after=(replica(1, END), replica(2, put(0, "K"), END))
         ),
         {1: 2, 2: 2},
-        (Broken(1, 0, "key K: its last committed record is the value at offset 0, and this replica gives nothing"),),
+        (Broken(1, 0, "key K: its last committed record is the value at offset 0, and this replica serves nothing"),),
     ),
     Case(
         LAST,
@@ -103,7 +103,7 @@ LAST_VALUE_CASES = [
             after=(replica(1, put(0, "K"), END), replica(2, put(1, "K"), put(2, "L"), END)),
         ),
         {1: 3, 2: 3},
-        (Broken(1, 1, "is the value at offset 1, and this replica gives the record at 0", count=2),),
+        (Broken(1, 1, "is the value at offset 1, and this replica serves the record at offset 0", count=2),),
     ),
     Case(
         LAST,
@@ -113,7 +113,7 @@ LAST_VALUE_CASES = [
             after=(replica(1, END), replica(2, put(0, "K"), END)),
         ),
         {1: 2, 2: 2},
-        (Broken(2, 1, "is the delete at offset 1, and this replica gives the record at 0"),),
+        (Broken(2, 1, "is the delete at offset 1, and this replica serves the record at offset 0"),),
     ),
     Case(
         LAST,
@@ -170,7 +170,7 @@ ORDER_CASES = [
         ORDER,
         History("begun later, and it lies before", wrote=(put(3, "a"), put(1, "b"), END), after=everywhere(END)),
         {None: 3, 2: 1},
-        (Broken(None, 1, "offset 1 was begun when offset 3 had been acknowledged, which lies after it"),),
+        (Broken(None, 1, "the record at offset 1 was produced after offset 3 had been acknowledged"),),
     ),
     Case(
         ORDER,
@@ -181,7 +181,7 @@ ORDER_CASES = [
             delivered=(1, 0, 9, 9),
         ),
         {None: 3, 2: 4},
-        (Broken(2, 0, "a consumer was delivered offset 0 after offset 1", count=2),),
+        (Broken(2, 0, "a consumer received offset 0 after offset 1", count=2),),
     ),
     Case(
         ORDER,
@@ -334,7 +334,7 @@ TOMBSTONE_CASES = [
             seen=seen(D, gone_at_ms=549, log_end=3),
         ),
         {1: 1},
-        (Broken(1, 1, "the delete of key K at offset 1 was gone at most 499 ms after it was written"),),
+        (Broken(1, 1, "the delete of key K at offset 1 was removed at most 499 ms after it was written"),),
     ),
     Case(
         TOMBSTONES,
@@ -497,7 +497,7 @@ LAG_CASES = [
             seen=seen(OLD, gone_at_ms=309),
         ),
         {1: 1},
-        (Broken(1, 0, "the value at offset 0 was gone at most 299 ms after it was written"),),
+        (Broken(1, 0, "the value at offset 0 was removed at most 299 ms after it was written"),),
     ),
     Case(
         LAG,
@@ -520,7 +520,7 @@ LAG_CASES = [
             seen=seen(commit(2, T1), gone_at_ms=349),
         ),
         {1: 1},
-        (Broken(1, 2, "the commit at offset 2 was gone at most 299 ms"),),
+        (Broken(1, 2, "the commit at offset 2 was removed at most 299 ms"),),
     ),
     Case(
         LAG,
@@ -548,7 +548,7 @@ CONTROL_CASES = [
             seen=seen(commit(2, T1), gone_at_ms=900),
         ),
         {1: 2},
-        (Broken(1, 2, "the marker at offset 2 is gone, and the batch that ends at offset 0"),),
+        (Broken(1, 2, "the marker at offset 2 was removed, and the batch that ends at offset 0"),),
     ),
     Case(
         CONTROL,
@@ -582,7 +582,7 @@ CONTROL_CASES = [
             seen=seen(C, gone_at_ms=900),
         ),
         {1: 2},
-        (Broken(1, 1, "the marker at offset 1 is gone, and the batch that ends at offset 0"),),
+        (Broken(1, 1, "the marker at offset 1 was removed, and the batch that ends at offset 0"),),
     ),
     Case(
         CONTROL,
@@ -606,7 +606,7 @@ CONTROL_CASES = [
             seen=seen(C, gone_at_ms=549),
         ),
         {1: 2},
-        (Broken(1, 1, "the COMMIT marker at offset 1 was gone at most 499 ms after it was written"),),
+        (Broken(1, 1, "the COMMIT marker at offset 1 was removed at most 499 ms after it was written"),),
     ),
     Case(
         CONTROL,

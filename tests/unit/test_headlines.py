@@ -79,7 +79,7 @@ def finding(anomaly: str, effect: str = VISIBLE, **more: Any) -> dict[str, Any]:
         ),
         (
             finding("unexplained-divergence", LATENT),
-            "broker 2 takes a later marker for the end of a transaction in t-0, from offset 5",
+            "broker 2 applies a later marker to a transaction in t-0, from offset 5",
         ),
         (
             finding("stuck-lso", decided=False),

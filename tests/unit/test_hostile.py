@@ -294,7 +294,7 @@ def test_the_index_of_runs_that_go_on(tmp_path: Path) -> None:
     stored(tmp_path, 1, CLEAN)
     runs, _ = stored_runs(tmp_path)
     going = RunningRun(HOSTILE, {**MANIFEST, "nemesis": HOSTILE}, ((HOSTILE, HOSTILE),))
-    shows_no_markup(index_page(runs, [HOSTILE], running=[going], reload_s=2))
+    shows_no_markup(index_page(runs, [HOSTILE], running=[going], update_s=2))
 
 
 # --- explore, conform ---------------------------------------------------------------------------------------------

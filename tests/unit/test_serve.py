@@ -85,8 +85,19 @@ def test_no_page_asks_for_anything_or_runs_another_script(client: FlaskClient) -
     for path in ("/", f"/{RUN}"):
         policy = client.get(path, base_url=OURS).headers["Content-Security-Policy"]
         assert policy.startswith("default-src 'none'")
-        (script,) = re.findall(r"<script>(.*?)</script>", asked(client, path)[1], re.DOTALL)
-        assert f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" in policy
+        scripts = re.findall(r"<script>(.*?)</script>", asked(client, path)[1], re.DOTALL)
+        assert len(scripts) == (2 if path == "/" else 1)
+        for script in scripts:
+            assert f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" in policy
+
+
+def test_an_unchanged_page_is_not_sent_again(client: FlaskClient, results: Path) -> None:
+    etag = client.get("/", base_url=OURS).headers["ETag"]
+    again = client.get("/", base_url=OURS, headers={"If-None-Match": etag})
+    assert (again.status_code, again.get_data()) == (304, b"")
+    stored(results, 2, CLEAN)
+    changed = client.get("/", base_url=OURS, headers={"If-None-Match": etag})
+    assert (changed.status_code, changed.headers["ETag"] != etag) == (200, True)
 
 
 def test_nights_and_differences(client: FlaskClient, results: Path) -> None:
@@ -113,7 +124,8 @@ def test_a_run_that_is_going_on_is_shown_with_its_stages(client: FlaskClient, re
         "2026-11-22 17:49:21,418 INFO harness kill broker 2\nhalf a li"
     )
     text = asked(client, "/")[1]
-    assert '<meta http-equiv="refresh"' in text
+    assert 'http-equiv="refresh"' not in text
+    assert '<a href="">Reload</a>' in text
     assert "<strong>kill broker 2</strong>" in text
     assert "Spark is up" not in text
     assert "has no verdict.json" not in text

@@ -27,7 +27,7 @@ MARKER_CASES = [
             copy(2, put(0, "poison", T1), put(2, "good", T2), commit(3, T2), END),
         ),
         undecided(
-            POISON, 2, 0, "poison", 5, VISIBLE, says="takes the COMMIT at offset 3 for its end",
+            POISON, 2, 0, "poison", 5, VISIBLE, says="applies the COMMIT at offset 3 to the transaction",
             witness={"outcome": "aborted", "believed_here": "committed", "records": 1},
         ),
     ),

@@ -26,7 +26,7 @@ POISON_CASES = [
                 "poison",
                 5,
                 VISIBLE,
-                says="takes the COMMIT at offset 3 for its end",
+                says="applies the COMMIT at offset 3 to the transaction",
                 witness={
                     "transaction": "t/1",
                     "outcome": "aborted",

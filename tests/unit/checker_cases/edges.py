@@ -110,7 +110,7 @@ EDGE_CASES = [
                 replica(2, delete(1, "D", T1), put(2, "K", T1), put(4, "g", T2), abort(5, T2), put(6, "D"), END),
             ),
         ),
-        (Finding(HIDDEN, 2, 1, "D", 5, VISIBLE, says="the ABORT at offset 5 for its end; the key's final state is"),),
+        (Finding(HIDDEN, 2, 1, "D", 5, VISIBLE, says="the ABORT at offset 5 to the transaction; the key's"),),
     ),
     Case(
         History(

