@@ -74,7 +74,8 @@ def app_of(results: Path) -> Flask:
         response.headers["Content-Security-Policy"] = policy
         response.headers["Cache-Control"] = "no-store"
         response.add_etag()
-        return response.make_conditional(request)
+        response.make_conditional(request)
+        return response
 
     _add_pages(app, results)
     return app
