@@ -127,7 +127,7 @@ def _wrong(should_be: Line, line: Line) -> str:
     if line["running_s"] is None and should_be["running_s"] is not None:
         return f"stays {line['state']} (watched for {line['watched_s']:.0f} s)"
     if line["entries"] is None:
-        return f"is {line['state']} and cannot be queried ({line['error']})"
+        return f"cannot be queried ({line['error']})"
     differences = _differences(should_be["entries"], line["entries"])
     if len(differences) > SHOWN:
         right = len(should_be["entries"]) - sum(one.should_be is not None for one in differences)

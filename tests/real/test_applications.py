@@ -69,7 +69,7 @@ def test_workers_of_kafka_connect(sandbox: Sandbox) -> None:
             "offsets",
         ): 'goes on in {"filename":"lines.txt"} at {"position":71} and not at its b',
         ("connect-offsets-aborted", "offsets"): 'at {"position":71} and not at {"position":14} while broker 2 leads',
-        ("connect-offsets-stuck", "offsets"): "cannot be queried (",
+        ("connect-offsets-stuck", "offsets"): "cannot be queried (no answer within 30 s) while broker 2 leads",
     }
     for name, text in expected.items():
         assert text in views[name]["summary"], views[name]

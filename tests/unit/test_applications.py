@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.resources
 import io
 import json
+import urllib.error
 from contextlib import nullcontext
+from email.message import Message
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +24,7 @@ from harness.targets import TARGETS, WITH_JARS, find_target
 from harness.targets.applications import RELEASES
 from harness.targets.lock import read_digests
 from workloads.applications import APPLICATIONS, Application, Step, find_application
-from workloads.applications.connect import CONFIGS, OFFSET_TOPICS, SCENARIOS, positions_of, state_of
+from workloads.applications.connect import CONFIGS, OFFSET_TOPICS, SCENARIOS, positions_of, reason_of, state_of
 
 if TYPE_CHECKING:
     from workloads.applications import Observation, Observe
@@ -182,6 +184,16 @@ def test_the_answers_of_a_worker() -> None:
     answer = {"offsets": [{"partition": {"filename": "lines.txt"}, "offset": {"position": 71}}]}
     assert positions_of(answer) == {'{"filename":"lines.txt"}': '{"position":71}'}
     assert positions_of({"offsets": [{"partition": {"filename": "lines.txt"}, "offset": None}]}) == {}
+
+
+def test_why_a_worker_refuses() -> None:
+    answer = io.BytesIO(b'{"error_code":409,"message":"Cannot complete request momentarily"}')
+    refused = urllib.error.HTTPError("http://127.0.0.1/connectors", 409, "Conflict", Message(), answer)
+    assert reason_of(refused) == "409 Cannot complete request momentarily"
+    plain = urllib.error.HTTPError("http://127.0.0.1/", 500, "Error", Message(), io.BytesIO(b"no JSON"))
+    assert reason_of(plain) == "500 no JSON"
+    assert reason_of(TimeoutError("timed out")) == "no answer within 30 s"
+    assert reason_of(ConnectionRefusedError("refused")) == "refused"
 
 
 def test_the_records_of_connect_are_those_that_a_worker_writes() -> None:

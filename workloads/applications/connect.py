@@ -49,8 +49,7 @@ READY_S = 60.0
 SETTLE_S = 15.0
 """So long connectors may take to run."""
 STOP_S = 15.0
-ANSWER_S = 30.0
-"""Not shorter than the bound that a worker sets itself, so that its own message is heard."""
+ANSWER_S = 30
 CONNECTORS, OFFSETS = "connectors", "offsets"
 STARTED, STOPPED = "STARTED", "STOPPED"
 OFFSET_TOPICS: Final = {
@@ -331,6 +330,8 @@ def _offsets(name: str, worker: Worker) -> tuple[str, dict[str, str]]:
 
 def reason_of(refused: OSError) -> str:
     """Return why a request was refused: the worker's own message, where it gave one."""
+    if isinstance(refused, TimeoutError):
+        return f"no answer within {ANSWER_S} s"
     if not isinstance(refused, urllib.error.HTTPError):
         return str(refused)
     text = refused.read().decode(errors="replace")
