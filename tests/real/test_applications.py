@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from sandbox import DATA
 
 from harness.errors import EXIT_ANOMALY
 
@@ -33,7 +34,7 @@ def consequences_of(verdict: dict[str, Any]) -> dict[str, str]:
 
 
 def test_tables_of_kafka_streams(sandbox: Sandbox) -> None:
-    ran = sandbox.run(TARGET, "--anomaly", "all", "--application", "streams", "--format", "json").end()
+    ran = sandbox.run(TARGET, "--anomaly", DATA, "--application", "streams", "--format", "json").end()
     assert ran.code == EXIT_ANOMALY, ran.output
     views = views_of(ran.verdict)
     for topic, text in BACK_IN_STORES.items():
@@ -48,7 +49,7 @@ def test_tables_of_kafka_streams(sandbox: Sandbox) -> None:
     assert "stays REBALANCING (watched for 2" in views["stuck-lso", "table"]["summary"]
     assert "is RUNNING without an error, and has " in views["stuck-lso", "global-table"]["summary"]
     assert consequences_of(ran.verdict).keys() == {*BACK_IN_STORES, "stuck-lso"}
-    folder = sandbox.latest(TARGET, "all")
+    folder = sandbox.latest(TARGET, DATA)
     manifest = json.loads((folder / "manifest.json").read_text())
     assert {"applications.jsonl", "application-history.jsonl"} < manifest["evidence"].keys()
     assert (manifest["application"]["name"], manifest["application"]["version"]) == ("streams", "4.3.1")
@@ -69,7 +70,7 @@ def test_workers_of_kafka_connect(sandbox: Sandbox) -> None:
             "offsets",
         ): 'goes on in {"filename":"lines.txt"} at {"position":71} and not at its b',
         ("connect-offsets-aborted", "offsets"): 'at {"position":71} and not at {"position":14} while broker 2 leads',
-        ("connect-offsets-stuck", "offsets"): "cannot be queried (no answer within 30 s) while broker 2 leads",
+        ("connect-offsets-stuck", "offsets"): "cannot be queried (no answer within 10 s) while broker 2 leads",
     }
     for name, text in expected.items():
         assert text in views[name]["summary"], views[name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from browsers import chromium, install_axe, violations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, ViewportSize
     from werkzeug.serving import BaseWSGIServer
 
 pytestmark = pytest.mark.timeout(300)
 
-SMALL = {"width": 400, "height": 500}
+SMALL: Final[ViewportSize] = {"width": 400, "height": 500}
 CHANGE_MS = 20_000
 
 

@@ -192,7 +192,7 @@ def test_why_a_worker_refuses() -> None:
     assert reason_of(refused) == "409 Cannot complete request momentarily"
     plain = urllib.error.HTTPError("http://127.0.0.1/", 500, "Error", Message(), io.BytesIO(b"no JSON"))
     assert reason_of(plain) == "500 no JSON"
-    assert reason_of(TimeoutError("timed out")) == "no answer within 30 s"
+    assert reason_of(TimeoutError("timed out")) == "no answer within 10 s"
     assert reason_of(ConnectionRefusedError("refused")) == "refused"
 
 

@@ -46,10 +46,10 @@ EVERYTHING: Final = len(CONTENT)
 TWO_LINES: Final = len("line 1\nline 2\n")
 READY_S = 60.0
 """So long a worker may take to answer; where nothing is wrong it took 6 to 7 s on 2 cores."""
-SETTLE_S = 15.0
+SETTLE_S = 10.0
 """So long connectors may take to run."""
-STOP_S = 15.0
-ANSWER_S = 30
+STOP_S = 5.0
+ANSWER_S = 10
 CONNECTORS, OFFSETS = "connectors", "offsets"
 STARTED, STOPPED = "STARTED", "STOPPED"
 OFFSET_TOPICS: Final = {
@@ -182,9 +182,13 @@ LOG_FLAGS: Final = (
 
 @dataclass
 class Worker:
-    """One worker process with its config topic."""
+    """One worker process with its config topic.
+
+    ``life``: workers of one life are a group of their own, so that none waits for the session of a former one.
+    """
 
     configs: str
+    life: str
     spec: ClientSpec
     clock: Clock
     port: int
@@ -199,7 +203,7 @@ class Worker:
         (home / FILE).write_text(CONTENT)
         own = {
             "bootstrap.servers": self.spec.bootstrap,
-            "group.id": f"workers-of-{self.configs}",
+            "group.id": f"{self.configs}-{self.life}",
             "config.storage.topic": self.configs,
             "status.storage.topic": f"status-of-{self.configs}",
             "listeners": f"http://{LOOPBACK}:{self.port}",
@@ -216,9 +220,12 @@ class Worker:
                 cwd=home,
             )
 
-    def stop(self) -> None:
-        """Have it leave its group and end; SIGKILL where it does not."""
+    def terminate(self) -> None:
+        """Ask it to leave its group and to end."""
         self._process.terminate()
+
+    def stop(self) -> None:
+        """Wait for its end; SIGKILL where that does not come: a worker that waits for a stuck topic never ends."""
         try:
             self._process.wait(STOP_S)
         except subprocess.TimeoutExpired:
@@ -276,14 +283,19 @@ def opened(spec: ClientSpec, clock: Clock) -> Iterator[Observe]:
     yield partial(observe, spec, clock)
 
 
-def observe(spec: ClientSpec, clock: Clock, _step: Step) -> list[Observation]:
+def observe(spec: ClientSpec, clock: Clock, step: Step) -> list[Observation]:
     """Start both workers, wait for them within bounds, and return what they answer."""
     ports = free_ports(2)
-    workers = [Worker(CONFIGS, spec, clock, ports[0]), Worker(STUCK_CONFIGS, spec, clock, ports[1])]
+    workers = [
+        Worker(CONFIGS, step.name, spec, clock, ports[0]),
+        Worker(STUCK_CONFIGS, step.name, spec, clock, ports[1]),
+    ]
     with ExitStack() as owned:
         for worker in workers:
             worker.start()
             owned.callback(worker.stop)
+        for worker in workers:
+            owned.callback(worker.terminate)
         with suppress(WaitTimeoutError):
             clock.wait_until(lambda: not [one for one in workers if not one.is_ready()], READY_S, "workers to answer")
         ready = [one for one in workers if one.running_s is not None]
