@@ -21,7 +21,7 @@ from harness.plan.groups import INPUT_PARTITIONS
 from harness.run_folder.history import CONSUME, FETCH_OFFSETS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from harness.brokers.protocol.replica import TopicPartition
     from harness.brokers.protocol.wire import Address
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from harness.run_folder.history import History
 
 PART: Final = "reader"
-CONSUME_S: Final = 4.0
-"""A consumer whose coordinator answers gets its first records within a second here."""
+LEAST_S: Final = 4.0
+PATIENCE: Final = 4.0
+"""A consumer is given so many times as long as one whose coordinator was never away, and `LEAST_S` at least."""
 POLL_S: Final = 0.05
 
 
@@ -60,13 +61,21 @@ class GroupReader:
     phase: str
     timeout_s: float
 
-    def observe(self, broker: int, coordinator: Address, protocols: Sequence[str]) -> None:
-        """Ask the coordinator, and consume by each group protocol. Raises `HarnessError` where it does not answer."""
+    def observe(
+        self, broker: int, coordinator: Address, protocols: Sequence[str], needed_s: Mapping[str, float]
+    ) -> dict[str, float]:
+        """Ask the coordinator, and consume by each group protocol; return how long that took by protocol.
+
+        ``needed_s``: how long it took with a coordinator that was never away; empty for that one, which is given
+        ``timeout_s``. Raises `HarnessError` where the coordinator does not answer.
+        """
         for group in self.groups:
             for stable in (True, False):
                 self._fetch(group, broker, coordinator, stable=stable)
-        for protocol in protocols:
-            self._consume(broker, protocol)
+        within_s = {
+            name: max(LEAST_S, PATIENCE * needed_s[name]) if name in needed_s else self.timeout_s for name in protocols
+        }
+        return {name: self._consume(broker, name, round(within_s[name], 1)) for name in protocols}
 
     def _fetch(self, group: Group, broker: int, coordinator: Address, *, stable: bool) -> None:
         event = self.history.invoke(f=FETCH_OFFSETS, **self._who(group, broker), stable=stable)
@@ -85,8 +94,12 @@ class GroupReader:
         offsets = {str(number): offset for (_, number), offset in sorted(committed.offsets.items())}
         self.history.complete("ok", event, offsets=offsets, answer=committed.error)
 
-    def _consume(self, broker: int, protocol: str) -> None:
-        """Consume with all groups at once, until each partition has delivered a record or the time is over."""
+    def _consume(self, broker: int, protocol: str, within_s: float) -> float:
+        """Consume with all groups at once, until each partition has delivered a record or the time is over.
+
+        Returns how long that took.
+        """
+        began_s = self.clock.now_s()
         first: dict[Group, dict[int, int]] = {group: {} for group in self.groups}
         with ExitStack() as owned:
             consumers: dict[Group, GroupConsumer] = {}
@@ -105,7 +118,7 @@ class GroupReader:
                 return all(len(found) == INPUT_PARTITIONS for found in first.values())
 
             try:
-                self.clock.wait_until(all_delivered, CONSUME_S, "every group to get a record of each partition")
+                self.clock.wait_until(all_delivered, within_s, "every group to get a record of each partition")
             except WaitTimeoutError:
                 pass  # What was delivered until then is the observation.
             except HarnessError as error:
@@ -114,7 +127,8 @@ class GroupReader:
                 raise
             for group, event in events.items():
                 delivered = {str(number): offset for number, offset in sorted(first[group].items())}
-                self.history.complete("ok", event, first=delivered, within_s=CONSUME_S)
+                self.history.complete("ok", event, first=delivered, within_s=within_s)
+        return self.clock.now_s() - began_s
 
     def _who(self, group: Group, broker: int) -> dict[str, object]:
         topic, partition = group.partition

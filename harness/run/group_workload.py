@@ -93,14 +93,16 @@ class GroupWorkload:
             self._create(topic)
 
     def observe(self) -> None:
-        """See what groups see of each broker that was away, and then of one that was there all the time."""
+        """See what groups see of a broker that was there all the time, and then of each that was away."""
         cluster, placement = self.cluster, self.cluster.placement
         groups = list(self.groups.values())
         reader = GroupReader(groups, self._client, self.history, cluster.clock, Phase.AFTER, cluster.settle_s)
-        for broker in (*placement.absent, placement.staying[0]):
+        needed_s: dict[str, float] = {}
+        for broker in (placement.staying[0], *placement.absent):
             led = {tp: brokers for tp, brokers in cluster.replicas.items() if tp in self.groups and broker in brokers}
             cluster.lead({tp: (broker, *(other for other in led[tp] if other != broker)) for tp in led})
-            reader.observe(broker, cluster.runtime.address(broker), self.test.group_protocols)
+            took_s = reader.observe(broker, cluster.runtime.address(broker), self.test.group_protocols, needed_s)
+            needed_s = needed_s or took_s
 
     def _create(self, topic: str) -> None:
         admin, placement = self.cluster.admin, self.cluster.placement

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(900)
 
 OFFSETS = "__consumer_offsets"
-SHOWN = {
+SHOWN: dict[str, dict[tuple[int, ...], Any]] = {
     "group-stuck-lso": {(2,): "pending"},
     "group-aborted-to-committed": {(1, 3): 10, (2,): 60},
     "group-deleted": {(1, 3): None, (2,): 10},
