@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 RULES: Final[Mapping[str, str]] = {
     "mtro-includes-offline": "a replica that is away counts with its last known offsets",
     "all-have-reported": "a leader recalculates nothing before every replica has reported to it",
-    "starts-from-distributed": "a new leader begins with what was distributed, not with what it has itself",
-    "never-backward": "a bound that is lower than one known before is ignored",
-    "late-rpc-ignored": "what an earlier leader sent is ignored once a later one is known",
+    "starts-from-distributed": "a new leader begins with the distributed bounds, not with its own",
+    "never-backward": "a bound that is lower than an earlier one is ignored",
+    "late-rpc-ignored": "a message of an earlier leader is ignored once a later leader is known",
     "added-is-counted": "a replica that is being added counts from the beginning, with the current bounds",
     "tombstones-wait": "tombstones are kept until MTRO has passed them",
     "markers-wait": "markers are kept until MXRO has passed them",

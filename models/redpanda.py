@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from models.replica import Replica
 
 RULES: Final[Mapping[str, str]] = {
-    "committed-is-plain": "a pass takes the transactional bit from committed data",
-    "free-not-ended": "MXFO is up to where a log has no transactional data left, not up to where they have ended",
+    "committed-is-plain": "a pass clears the transactional bit of committed data",
+    "free-not-ended": "MXFO is where transactional data begins in a log, not where the first open transaction begins",
     "tombstones-age": "tombstones are kept until their segment was clean for the retention",
     "markers-age": "markers are kept until their segment was clean for the retention",
     "snapshot-first": "markers are kept until a snapshot of the transactions covers their segment",

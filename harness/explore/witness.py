@@ -142,7 +142,7 @@ class Witness:
         before, left_at = self._key_at.get(key), self._left_at
         phase = self._phase(missed=deletes and before is not None and left_at is not None and before < left_at)
         self._key_at[key] = record.offset
-        result = (*_PLACE, record.offset, key, deletes or None, *_NO_POLL)
+        result = (*_PLACE, record.offset, record.key or b"", deletes or None, *_NO_POLL)
         self._event(at_ms, "produce", process, "payload", phase, txn, result)
 
     def _phase(self, *, missed: bool) -> Phase:

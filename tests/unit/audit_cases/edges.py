@@ -492,7 +492,7 @@ EDGE_CASES = [
                 copy(untied_on, untied(put(0, "poison", T1)), END),
                 copy(3 - untied_on, put(0, "poison", T1), abort(1, T1), END),
             ),
-            undecided(POISON, untied_on, 0, "poison", 5, VISIBLE, says="holds it as if it had never been in one"),
+            undecided(POISON, untied_on, 0, "poison", 5, VISIBLE, says="as if it had not been part of a transaction"),
         )
         for untied_on in (1, 2)
     ),

@@ -32,7 +32,7 @@ REDPANDA_CASES = [
         (
             Finding(
                 POISON, 2, 0, "poison", 5, VISIBLE,
-                says="was aborted, and this broker holds it as if it had never been in one",
+                says="was aborted, and this broker holds it as if it had not been part of a transaction",
             ),
         ),
     ),
