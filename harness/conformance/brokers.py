@@ -117,6 +117,8 @@ class Brokers:
         if data:
             self.admin.create_topics(data, TOPIC_SETTINGS)
         self.topics = {one.name: one for one in topics}
+        # Those of schedules that are over: time need not pass them.
+        self.kept_until_ms.clear()
         self.wait(lambda: set(self.control.states(self._names())) >= set(orders), "the topics to exist")
         self.wait(lambda: self.control.leads(orders), "every topic's first replica to lead")
 

@@ -185,7 +185,8 @@ class Witness:
                     list(map(list, replica.open_transactions)),
                 )
             columns = (is_up, replica.log_start, replica.high_watermark, *watermarks, replica.cleaned_to or 0)
-            self.states.append((name, broker, *_PLACE, *columns, f"sim-{broker}", None, None, None))
+            leads = (self.world.replication.leader_id, self.world.replication.leader_epoch)
+            self.states.append((name, broker, *_PLACE, *columns, f"sim-{broker}", None, None, None, *leads))
 
     def _observe(self, brokers: Iterable[int]) -> None:
         for broker in brokers:

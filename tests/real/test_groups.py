@@ -37,14 +37,19 @@ def by_scenario(verdict: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return dict(of_groups)
 
 
-def assert_groups_suffer(ran: Ran, protocols: str) -> None:
+def assert_groups_suffer(ran: Ran, protocols: str, *, named_by_topic_id: bool = False) -> None:
+    """``named_by_topic_id``: a Java consumer of the consumer protocol, from 4.1 on, asks for offsets by topic id.
+
+    The coordinator does not answer with offsets of another topic id (``OffsetMetadataManager.isMismatchedTopicId``).
+    """
     assert ran.code == EXIT_ANOMALY, ran.output
     findings = by_scenario(ran.verdict)
     assert {name: (one["anomaly"], one["effect"]) for name, one in findings.items()} == FOUND
     assert {one["broker"] for one in findings.values()} == {2}
     for name, text in CONSEQUENCES.items():
         actual = findings[name].get("consequence", "")
-        expected = [] if text is None else [text, f"({protocols} protocol)"]
+        suffering = "classic" if named_by_topic_id and name == "group-input-recreated" else protocols
+        expected = [] if text is None else [text, f"({suffering} protocol)"]
         assert all(one in actual for one in expected), actual
         assert bool(actual) is (text is not None)
 
@@ -62,7 +67,7 @@ def test_groups_suffer_from_the_coordinator_that_was_away(
 ) -> None:
     chosen = ("--anomaly", "groups", "--nemesis", nemesis, "--client", client, "--format", "json")
     ran = sandbox.run(target, *chosen).end()
-    assert_groups_suffer(ran, protocols)
+    assert_groups_suffer(ran, protocols, named_by_topic_id=client == "java")
     again = sandbox.call("check", str(sandbox.latest(target, "groups")), "--format", "json")
     assert again.verdict["findings"] == ran.verdict["findings"], "from the run folder alone"
     sandbox.wait_until_nothing_is_left()

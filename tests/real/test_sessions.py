@@ -30,19 +30,7 @@ if TYPE_CHECKING:
 
 PAGE_S: Final = 1500
 MARK: Final = "--- end of command"
-NOT_PLAYED_YET: Final = {
-    "docs/explanation/blame.md", "docs/explanation/conformance.md", "docs/explanation/coordinated-compaction.md",
-    "docs/explanation/models.md", "docs/how-to/audit-groups.md", "docs/how-to/containers.md", "docs/how-to/groups.md",
-    "docs/how-to/long-runs.md", "docs/how-to/nightly.md", "docs/how-to/secured-clusters.md",
-    "docs/reference/settings.md",
-}  # fmt: skip
-"""Pages whose commands are parsed by `tests/unit/test_documentation.py`, and that nobody has played to the end."""
-SESSIONS: Final = {
-    page: found
-    for page in PAGES
-    if str(page.relative_to(ROOT)) not in NOT_PLAYED_YET
-    and (found := [one for one in commands(page) if not one.not_run])
-}
+SESSIONS: Final = {page: found for page in PAGES if (found := [one for one in commands(page) if not one.not_run])}
 KAFKA, COPY, NFS, TOPICS = "kafka-1:9092", "/copy/", "/nfs/", "'orders-*'"
 """What stands on pages for a reader's own cluster."""
 KEPT: Final = re.compile(r"kept: broker (\d+) at (\S+)")

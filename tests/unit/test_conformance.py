@@ -453,6 +453,12 @@ def test_how_a_broker_goes_away_and_comes_back(step: str, back: str, on_brokers:
     assert names == [{"killed": "kill", "stopped": "stop", "paused": "pause"}[step.rsplit(maxsplit=1)[-1]], back]
 
 
+def test_time_passes_no_horizon_of_schedules_that_are_over(on_brokers: Brokers) -> None:
+    on_brokers.kept_until_ms.add(10**15)
+    on_brokers.create([Schedule("t", ())])
+    assert on_brokers.kept_until_ms == set()
+
+
 # The command
 
 

@@ -594,7 +594,7 @@ CONTROL_CASES = [
             after=(replica(1, emptied(0, T1), emptied_marker(1, T1), END), replica(2, BEGUN, C, END)),
         ),
         {1: 1},
-        (Broken(1, 1, "the marker at offset 1 is gone"),),
+        (Broken(1, 1, "the marker at offset 1 was removed"),),
     ),
     Case(
         CONTROL,

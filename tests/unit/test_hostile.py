@@ -315,6 +315,7 @@ def test_explore_and_conform(capsys: Capture) -> None:
             "took_s": 1.0,
             "verdict": ANOMALY,
             "found": {HOSTILE: found},
+            "consequences": {HOSTILE: found},
             "amiss": amiss,
         }
     )

@@ -33,5 +33,5 @@ def test_exceptions_of_another_jvm_are_its_own(spark: SparkSession) -> None:
 
 def test_folders_that_executors_do_not_see(spark: SparkSession, tmp_path: Path) -> None:
     probe(spark, [tmp_path])
-    with pytest.raises(UsageError, match=f"executors do not see {tmp_path}/away: what is checked has to be"):
+    with pytest.raises(UsageError, match=f"executors do not see {tmp_path}/away: every folder has to be"):
         probe(spark, [tmp_path, tmp_path / "away"])

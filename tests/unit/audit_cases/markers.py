@@ -71,7 +71,7 @@ MARKER_CASES = [
             copy(2, abort(4, T2), put(5, "K"), END, index=(aborted(T1, 0, 4),)),
         ),
         Finding(
-            HIDDEN, 2, 0, None, 5, LATENT, says="was committed at offset 1, and this broker's .txnindex has it",
+            HIDDEN, 2, 0, None, 5, LATENT, says="was committed at offset 1, and this broker's .txnindex lists it",
             witness={"evidence": ["span"], "marker_taken_here_at": 4, "marker_seen_elsewhere_at": 1},
         ),
     ),
