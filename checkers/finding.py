@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from checkers.evidence.tables import REPLICA
-from harness.escape import escape, escape_bytes_sql, escape_sql
+from harness.escape import CHARACTERS_IN_SENTENCE, escape_bytes_sql, escape_sql
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,9 +23,6 @@ VISIBLE, LATENT = "visible", "latent"
 HANGING_TRANSACTION = "hanging-transaction"
 UNEXPLAINED_DIVERGENCE = "unexplained-divergence"
 """Names that only audits report, beside the four anomalies."""
-
-SHOWN_CHARACTERS = 60
-"""How many characters of a key a sentence shows, or bytes where the key is not text."""
 
 
 @dataclass(frozen=True)
@@ -99,25 +96,15 @@ def _json(witness: dict[str, Column]) -> Column:
 def printable(name: str, none: str = "(no key)") -> Column:
     """Return a key, or another value that clients choose, for a sentence; a long value is truncated (…).
 
-    A value that is not UTF-8 is written byte by byte; see `harness.escape` for other escapes.
+    A value that is not UTF-8 is written byte by byte; see `harness.escape` for other escapes, and `in_sentence` there
+    for the same in Python.
     """
-    text, most = f"cast({name} AS string)", SHOWN_CHARACTERS
+    text, most = f"cast({name} AS string)", CHARACTERS_IN_SENTENCE
     return f.expr(f"""
         CASE WHEN {name} IS NULL THEN '{none}'
              WHEN NOT is_valid_utf8({text})
              THEN {escape_bytes_sql(f"substring({name}, 1, {most})")} || if(length({name}) > {most}, '…', '')
              ELSE {escape_sql(f"substring({text}, 1, {most})")} || if(length({text}) > {most}, '…', '') END""")
-
-
-def printed(value: bytes) -> str:
-    """Return what `printable` writes for a value: to find it in a sentence."""
-    more = "…"
-    try:
-        text = value.decode()
-    except UnicodeDecodeError:
-        shown = "".join(f"\\x{byte:02x}" for byte in value[:SHOWN_CHARACTERS])
-        return shown + (more if len(value) > SHOWN_CHARACTERS else "")
-    return escape(text[:SHOWN_CHARACTERS]) + (more if len(text) > SHOWN_CHARACTERS else "")
 
 
 def number(column: str, *, none: str = "none") -> Column:

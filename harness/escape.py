@@ -46,6 +46,9 @@ UNSEEN: Final = (
 SHOWN_CHARACTERS: Final = 200
 """Of a key or a value where both are shown in full; the rest is counted."""
 
+CHARACTERS_IN_SENTENCE: Final = 60
+"""Of a key in a sentence of a checker; bytes where the key is not text."""
+
 CONTINUED: Final = "\n    "
 """A line break within a message: what follows it cannot be taken for a message of its own."""
 
@@ -78,6 +81,16 @@ def shortened(value: bytes | None) -> str | None:
     if len(shown) > SHOWN_CHARACTERS or len(value) > 4 * SHOWN_CHARACTERS:
         return f"{shown[:SHOWN_CHARACTERS]}… ({len(value):,} bytes)"
     return shown
+
+
+def in_sentence(value: bytes) -> str:
+    """Return a key as sentences of checkers have it (`checkers.finding.printable`): to find it in one."""
+    most = CHARACTERS_IN_SENTENCE
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return "".join(f"\\x{byte:02x}" for byte in value[:most]) + ("…" if len(value) > most else "")
+    return escape(text[:most]) + ("…" if len(text) > most else "")
 
 
 def escape_sql(text: str) -> str:

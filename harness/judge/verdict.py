@@ -18,9 +18,9 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from checkers.finding import printed
 from harness.brokers.internal_topics.phrases import subject
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
+from harness.escape import in_sentence
 from harness.judge import guarantees
 from harness.judge.earned import earn
 from harness.judge.group_consequences import group_consequences
@@ -226,7 +226,7 @@ def finding_of(row: dict[str, Any]) -> dict[str, Any]:
     key, explanation = None if row["key"] is None else bytes(row["key"]), row["explanation"]
     about = subject(row["topic"], key)
     if key is not None and about is not None and about.key is not None:
-        explanation = explanation.replace(printed(key), f'"{about.text}"')
+        explanation = explanation.replace(in_sentence(key), f'"{about.text}"')
     return {
         **{name: row[name] for name in fields},
         "key": _key(key),

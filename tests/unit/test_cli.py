@@ -564,3 +564,13 @@ def test_check_of_partial_evidence(machine: Machine) -> None:
     (former,) = path.glob("verdict-*.json")
     assert former.read_text() == '{"verdict": "anomaly"}'
     assert f"harness: the former verdict differs, and is kept as {former.name}" in done.stderr.splitlines()
+
+
+SLOW_IMPORTS = {"harness.judge.check", "jpype", "kafka", "matplotlib", "numba", "numpy", "pandas", "pyarrow", "pyspark"}
+
+
+def test_a_command_line_is_parsed_before_slow_packages_are_imported() -> None:
+    """The JVM of Spark starts first, and they are imported meanwhile."""
+    code = "import harness.cli, sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) & SLOW_IMPORTS == set()

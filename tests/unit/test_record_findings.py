@@ -15,7 +15,7 @@ from test_attribution import received_by
 from verdict_schema import schema, violations
 
 from checkers.attribution.coverage import Coverage
-from checkers.finding import printable, printed
+from checkers.finding import printable
 from harness.audit import disk
 from harness.audit.advice import with_advice
 from harness.audit.attribution import Disputes, attribute
@@ -27,6 +27,7 @@ from harness.brokers.segments.encode import encode_batch
 from harness.cli import cli
 from harness.command_line.console import show_findings
 from harness.errors import EXIT_ANOMALY
+from harness.escape import in_sentence
 from harness.terminal import stdout
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def row(
     return {
         "run": "r", "topic": topic, "partition": 0, "broker": broker, "anomaly": anomaly, "candidates": [],
         "offset": 5, "key": bytearray(key), "producer_id": 7, "effect": "visible", "proven": proven,
-        "explanation": f"record {printed(key)} is wrong", "witness": json.dumps(witness),
+        "explanation": f"record {in_sentence(key)} is wrong", "witness": json.dumps(witness),
     }  # fmt: skip
 
 
@@ -276,7 +277,7 @@ def test_records_keep_to_the_schema() -> None:
 def test_a_key_is_printed_as_in_sentences_of_spark(spark: SparkSession, value: bytes) -> None:
     shown = spark.createDataFrame([(value,)], "key binary").select(printable("key")).first()
     assert shown is not None
-    assert shown[0] == printed(value)
+    assert shown[0] == in_sentence(value)
 
 
 def test_brokers_in_a_sentence() -> None:

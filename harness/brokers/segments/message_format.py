@@ -18,10 +18,9 @@ from __future__ import annotations
 import base64
 import struct
 from dataclasses import dataclass
+from functools import cached_property
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
-
-from kafka.protocol.schemas.fields import StructField
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,17 +31,24 @@ _ALL_VERSIONS = "0+"
 _INDENT = 4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MessageFormat:
     """A message of the versions 0 to ``newest_version``. ``first_flexible``: None where no version is flexible.
 
-    ``struct``: kafka-python's codec, which decodes and encodes; None where no field is of use.
+    ``definition``: the message as in Kafka's JSON; None where no field is of use.
     """
 
     name: str
     newest_version: int
     first_flexible: int | None
-    struct: Any
+    definition: Mapping[str, Any] | None
+
+    @cached_property
+    def struct(self) -> Any:
+        """Kafka-python's codec, which decodes and encodes; None where no field is of use."""
+        from kafka.protocol.schemas.fields import StructField  # noqa: PLC0415  (all of kafka-python comes with it)
+
+        return None if self.definition is None else StructField(self.definition)
 
     def decode(self, data: bytes, version: int) -> dict[str, Any]:
         """Return the fields by their names in snake case; an absent tagged field is left out, an unknown one as well.
@@ -98,7 +104,7 @@ def message_formats(table: str) -> dict[str, MessageFormat]:
             name,
             int(versions.rpartition("-")[2]),
             None if flexible is None else int(flexible.rstrip("+")),
-            StructField(described) if body else None,
+            described if body else None,
         )
     return formats
 
