@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING, TypeAlias
 
 from harness.audit.knowledge import place_of
@@ -59,7 +60,7 @@ def read_values(copies: Sequence[Copies], key_states: Iterable[Row]) -> list[Row
 def _values(copy: ReplicaCopy, offsets: Sequence[int]) -> Iterator[tuple[int, bytes | None]]:
     """Yield the values at these offsets, each from the last segment that begins at or before it."""
     bases = [segment.base_offset for segment in copy.segments]
-    for path, base, end in zip(copy.logs, bases, [*bases[1:], None], strict=True):
+    for path, (base, end) in zip(copy.logs, zip_longest(bases, bases[1:]), strict=True):
         here = {offset for offset in offsets if base <= offset and (end is None or offset < end)}
         if here:
             try:

@@ -119,10 +119,10 @@ def test_a_page_does_what_it_says(page: Path, request: pytest.FixtureRequest, tm
     done = play(session, tmp_path)
     assert len(done) == len(session), f"{session[len(done)].name} did not end"
     failed = [f"{one.command.name}: exit code {one.code}\n{one.output}" for one in done if one.code not in codes(one)]
-    assert failed == []
+    assert not failed, "\n".join(failed)
     others = [
         f"{one.command.name}: the page shows\n{one.command.output}\nand the command printed\n{one.output}"
         for one in done
         if one.command.output and not matches(one.command.output, one.output)
     ]
-    assert others == []
+    assert not others, "\n".join(others)

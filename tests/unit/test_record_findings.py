@@ -21,7 +21,8 @@ from harness.audit.advice import with_advice
 from harness.audit.attribution import Disputes, attribute
 from harness.audit.coordination import Leaders, with_coordinators
 from harness.audit.knowledge import Knowledge
-from harness.audit.served_records import on_brokers, with_states
+from harness.audit.served_records import on_brokers, read_values, with_states
+from harness.brokers.copies.copies import Copies, ReplicaCopy
 from harness.brokers.segments.batches import Record
 from harness.brokers.segments.encode import encode_batch
 from harness.cli import cli
@@ -191,6 +192,11 @@ def test_records_with_the_same_text_are_told_apart_by_their_place_in_the_log() -
 def test_a_value_that_could_not_be_read_is_shown_by_its_place_in_the_log() -> None:
     (one,) = found([row(POISON, believed_here="committed")], ABORTED_COUNTS, {})
     assert "the record of log offset 3 on brokers 1 and 3, the record of log offset 5 on broker 2" in one["explanation"]
+
+
+def test_a_replica_without_segments_serves_nothing(tmp_path: Path) -> None:
+    empty = ReplicaCopy(1, "__consumer_offsets", 0, tmp_path)
+    assert read_values([Copies("audit", (empty,))], [{"run": "audit", **serves(1, 3)}]) == []
 
 
 def test_a_group_of_another_partition_has_no_coordinator_here() -> None:
