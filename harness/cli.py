@@ -23,6 +23,7 @@ from harness.command_line.common import (
     results_option,
     verbosity_options,
 )
+from harness.command_line.compare import compare
 from harness.command_line.config_file import default_map, read_config_file
 from harness.command_line.console import JSON, ConsoleProgress, show
 from harness.command_line.lists import LISTS
@@ -292,7 +293,7 @@ def serve(results: Path, port: int) -> int:
 
 
 images.add_command(build)
-for one in (run, check, audit, nightly, explore, conform, report, serve, doctor, clean, images, *LISTS):
+for one in (run, check, compare, audit, nightly, explore, conform, report, serve, doctor, clean, images, *LISTS):
     cli.add_command(one)
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _INCIDENTAL: Final = frozenset({"command", "evidence", "owner", "run_id", "timings_s"})
 """Fields of a manifest that differ between any two runs."""
 
+_JARS: Final = "jars."
+
 
 @dataclass(frozen=True)
 class Change:
@@ -65,7 +67,13 @@ def difference(before: StoredRun, after: StoredRun) -> Difference:
         old, new = texts(before), texts(after)
         return [Change(name, old.get(name, ""), new.get(name, "")) for name in dict.fromkeys([*new, *old])]
 
-    settings = [change for change in changes(_settings) if change.is_change]
+    # Each version has jars of its own.
+    are_of_one_version = before.manifest["target"]["version"] == after.manifest["target"]["version"]
+    settings = [
+        change
+        for change in changes(_settings)
+        if change.is_change and (are_of_one_version or not change.name.startswith(_JARS))
+    ]
     return Difference(before, after, changes(_verdicts), changes(_findings), settings)
 
 

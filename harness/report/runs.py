@@ -52,17 +52,26 @@ def stored_runs(results: Path) -> tuple[list[StoredRun], list[str]]:
     """Return all runs of a results folder, oldest first, and the folders that are left out, with the reason."""
     runs, left_out = [], []
     for path in run_folders(results):
-        name = str(path.relative_to(results))
         try:
-            manifest, verdict = (json.loads((path / file).read_text()) for file in (MANIFEST, VERDICT))
-            run = StoredRun(RunFolder(path), name, manifest, verdict)
-            _raise_if_incomplete(run)
-            runs.append(run)
-        except FileNotFoundError as error:
-            left_out.append(f"{name} has no {error.filename.rpartition('/')[2]}: it is going on, or was cut off")
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            left_out.append(f"{name} cannot be read: {type(error).__name__}: {error}")
+            runs.append(stored_run(path, str(path.relative_to(results))))
+        except ValueError as error:
+            left_out.append(str(error))
     return sorted(runs, key=lambda run: (run.folder.run_id, run.name)), left_out
+
+
+def stored_run(path: Path, name: str = "") -> StoredRun:
+    """Return the run of a folder. ``name``: else the path. Raises ValueError where it has no verdict."""
+    name = name or str(path)
+    try:
+        manifest, verdict = (json.loads((path / file).read_text()) for file in (MANIFEST, VERDICT))
+        run = StoredRun(RunFolder(path), name, manifest, verdict)
+        _raise_if_incomplete(run)
+    except FileNotFoundError as error:
+        missing = error.filename.rpartition("/")[2]
+        raise ValueError(f"{name} has no {missing}: it is going on, or was cut off") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{name} cannot be read: {type(error).__name__}: {error}") from error
+    return run
 
 
 def _raise_if_incomplete(run: StoredRun) -> None:

@@ -96,6 +96,8 @@ NEEDED = {
     ("serve", "results"): ("--results", "empty"),
     ("report", "results"): ("--results", "empty"),
     ("run_dir",): ("run",),
+    ("compare", "before"): ("run",),
+    ("compare", "after"): ("run",),
     ("out",): ("--out", "site"),
     ("target_name",): ("kafka-3.9",),
 }
@@ -166,11 +168,14 @@ def test_every_value(path: tuple[str, ...], parameter: click.Parameter, capsys: 
     is_option = isinstance(parameter, click.Option)
     name = parameter.opts[0] if is_option else parameter.make_metavar(click.Context(COMMANDS[path]))
     rest = needed(path, str(parameter.name))
+    arguments = [one for one in COMMANDS[path].params if isinstance(one, click.Argument)]
+    is_first_of_two = len(arguments) > 1 and parameter is arguments[0]
     assert not is_option or not isinstance(parameter.type, click.types.StringParamType), "any text: give it a type"
     # What is legal by itself may not be there, or not go with the rest: then any option is named, or the folder.
     names = {name.strip("[]."), *(word for word in rest if word.startswith("--")), "run/manifest.json", " in copy"}
     for value in VALUES:
-        output = answer(capsys, *path, *rest, *([name, value] if is_option else ["--", value]))
+        tried = [name, value] if is_option else ["--", value]
+        output = answer(capsys, *path, *(tried + rest if is_first_of_two else rest + tried))
         if is_illegal(parameter.type, value):
             assert output is not None, f"accepted: {name} {value!r}"
             assert name.strip("[].") in output, (value, output)
