@@ -16,6 +16,7 @@ import kafka.errors
 from kafka.protocol.admin import DescribeConfigsRequest
 
 from harness.brokers.copies.notes import listed
+from harness.brokers.internal_topics.decode import TRANSACTION_STATE
 from harness.brokers.internal_topics.selection import audited, internal_left_out, is_compacted, is_named
 from harness.brokers.protocol import wire
 from harness.brokers.protocol.admin import TOPIC_RESOURCE, PartitionState, metadata_request
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from harness.brokers.protocol.security import Security
 
 METADATA_TIMEOUT_S = 10.0
-TRANSACTION_STATE = "__transaction_state"
 NO_SUCH_TOPIC = kafka.errors.UnknownTopicOrPartitionError.errno
 NOT_ALLOWED = kafka.errors.TopicAuthorizationFailedError.errno
 GLOB = frozenset("*?[")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import kafka.errors
 from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
 
-from harness.audit.cluster import TRANSACTION_STATE
+from harness.brokers.internal_topics.decode import TRANSACTION_STATE
 from harness.brokers.protocol.admin import metadata_request
 from harness.escape import escape
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from checkers.attribution.coverage import Coverage
-from harness.audit.cluster import TRANSACTION_STATE
+from harness.brokers.internal_topics.decode import TRANSACTION_STATE
 from harness.brokers.segments.metadata_log import PartitionHistory, PartitionState
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from checkers.finding import UNEXPLAINED_DIVERGENCE
 from harness.brokers.internal_topics.decode import KAFKAS_OWN
-from harness.brokers.internal_topics.phrases import OFFSET_COMMIT, TRANSACTION_LOG
+from harness.brokers.internal_topics.phrases import OFFSET_COMMIT, TRANSACTION_LOG, offsets_text
 from harness.escape import escape
 from harness.plan.catalog import Anomaly
 
@@ -144,13 +144,8 @@ def _effect(state: Row, reference: int | None, where: str) -> str:
     if reference is None or offset == reference:
         return start
     if offset > reference:
-        return f"{start}, and skips {_span(reference, offset)}"
-    return f"{start}, and consumes {_span(offset, reference)} again"
-
-
-def _span(first: int, end: int) -> str:
-    """Return the offsets from the first one to the one before ``end``."""
-    return f"offset {first}" if end - first == 1 else f"offsets {first} to {end - 1}"
+        return f"{start}, and skips {offsets_text(reference, offset)}"
+    return f"{start}, and consumes {offsets_text(offset, reference)} again"
 
 
 def _reference(finding: Row) -> int | None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Line = dict[str, Any]
 
 STAYING, ABSENT, AGAIN = "staying-leads", "absent-leads", "staying-leads-again"
-"""The steps, as `harness.run.applications` names them."""
+"""The steps of `harness.run.applications`."""
 SHOWN: Final = 3
 """So many entries that differ are named; of more, the number is given."""
 LONGEST: Final = 60

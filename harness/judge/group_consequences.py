@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from harness.brokers.internal_topics.phrases import offsets_text
 from harness.run_folder.history import CONSUME, FETCH_OFFSETS
 
 if TYPE_CHECKING:
@@ -86,6 +87,4 @@ def _consumed(here: _View, first: Mapping[str, int], right: Mapping[str, int], w
 
 
 def _skipped(here: int, there: int) -> str:
-    low, high = sorted((here, there))
-    offsets = f"offset {low}" if high - low == 1 else f"offsets {low} to {high - 1}"
-    return f"{'skips' if here > there else 'repeats'} {offsets}"
+    return f"{'skips' if here > there else 'repeats'} {offsets_text(*sorted((here, there)))}"

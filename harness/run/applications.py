@@ -31,6 +31,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 from harness.clients.reader import read_committed
 from harness.errors import HarnessError, UsageError
+from harness.judge.consequences import ABSENT, AGAIN, STAYING
 from harness.plan.scenario import Phase
 from harness.run_folder.history import History
 from harness.run_folder.store import APPLICATION_HISTORY, APPLICATIONS
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from harness.targets.jars import JarSet
     from workloads.applications import Application, Observe
 
-STAYING, ABSENT, AGAIN = "staying-leads", "absent-leads", "staying-leads-again"
 PARTITION: Final = 0
 
 

@@ -15,9 +15,10 @@ import pytest
 
 from harness.errors import HarnessError, UsageError
 from harness.host.clock import RealClock
+from harness.judge import consequences
 from harness.plan.catalog import ALL, Anomaly, scenarios_for
 from harness.plan.scenario import CONSUMER_OFFSETS, Action, Kind
-from harness.run import applications, start
+from harness.run import start
 from harness.run.applications import Installed, Trial, last_values, raise_if_unfit
 from harness.run.options import RunOptions
 from harness.targets import TARGETS, WITH_JARS, find_target
@@ -152,7 +153,7 @@ def test_each_broker_that_was_away_leads_once() -> None:
 
 def test_a_broker_that_loses_its_leadership_shows_nothing() -> None:
     def observe(step: Step) -> list[Observation]:
-        if step.name == applications.ABSENT:
+        if step.name == consequences.ABSENT:
             control.leader = 1
         return [{}]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +18,7 @@ from harness.cli import cli
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -87,12 +87,7 @@ def command(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Command:
     """Run ``harness audit disk`` on the log directories 1 and 2 here, in the tests' own session."""
-
-    @contextmanager
-    def the_same(*_: object) -> Iterator[SparkSession]:
-        yield spark
-
-    monkeypatch.setattr(disk, "session_of", the_same)
+    monkeypatch.setattr(disk, "session_of", lambda *_: nullcontext(spark))
     monkeypatch.chdir(tmp_path)
 
     def run(*more: str) -> tuple[int, str]:

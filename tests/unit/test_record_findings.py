@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from contextlib import contextmanager
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,7 +32,7 @@ from harness.escape import in_sentence
 from harness.terminal import stdout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -309,11 +309,7 @@ def write_group_log(log_dir: Path, node: int, *records: Record) -> None:
 def test_an_audit_without_a_topic_finds_a_deleted_group_that_is_back(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    @contextmanager
-    def the_same(*_: object) -> Iterator[SparkSession]:
-        yield spark
-
-    monkeypatch.setattr(disk, "session_of", the_same)
+    monkeypatch.setattr(disk, "session_of", lambda *_: nullcontext(spark))
     monkeypatch.chdir(tmp_path)
     end = Record(9, 9, offset_key("filler", "data", 0), offset_value(9))
     write_group_log(tmp_path / "1", 1, Record(1, 1, KEY, None), end)

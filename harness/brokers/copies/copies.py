@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from harness.brokers.copies.identity import PARTITION_METADATA, topic_id, verify_identity
 from harness.brokers.copies.notes import Note, in_sentences, listed
+from harness.brokers.internal_topics.decode import TRANSACTION_STATE
 from harness.brokers.internal_topics.selection import audited, internal_left_out, is_compacted, is_named
 from harness.brokers.segments.batches import CorruptLogError
 from harness.brokers.segments.checkpoints import read_checkpoint
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from harness.brokers.segments.metadata_log import ClusterMetadata
     from harness.brokers.segments.tombstones import Tombstones
 
-TRANSACTION_STATE, CLUSTER_METADATA = "__transaction_state", "__cluster_metadata"
+CLUSTER_METADATA = "__cluster_metadata"
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 NO_EPOCHS = "records that a deposed leader never replicated are recognized by their epochs alone"

@@ -90,6 +90,11 @@ def state(topic: str, of: Subject, value: bytes | None) -> str:
         return f"a value of {len(value):,} bytes that cannot be decoded ({escape(str(error))})"
 
 
+def offsets_text(first: int, end: int) -> str:
+    """Return the offsets from the first one to the one before ``end``."""
+    return f"offset {first}" if end - first == 1 else f"offsets {first} to {end - 1}"
+
+
 def committed_offset(topic: str, of: Subject, value: bytes | None) -> int | None:
     """Return the offset that a group has committed by a record; None for any other record, and where it has none."""
     decoders = internal_topic(topic)
