@@ -37,9 +37,10 @@ class Kept:
     log_dirs: dict[int, Path]
 
     def without_metadata(self, folder: Path) -> dict[int, Path]:
-        """Copy the brokers' log directories, but for the metadata log."""
+        """Copy the brokers' log directories, but for metadata and files about to be removed."""
         for broker, log_dir in self.log_dirs.items():
-            shutil.copytree(log_dir, folder / str(broker), ignore=shutil.ignore_patterns("__cluster_metadata-0"))
+            left_out = shutil.ignore_patterns("__cluster_metadata-0", "*.deleted")
+            shutil.copytree(log_dir, folder / str(broker), ignore=left_out)
         return {broker: folder / str(broker) for broker in self.log_dirs}
 
 

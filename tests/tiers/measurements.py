@@ -17,7 +17,8 @@ class Measurements:
 
     ``tests``: seconds of each test, without shared fixtures. ``shared``: seconds to set up each fixture of a scope
     above function. ``features``: what each of both exercises. ``passed``: the last commit at which every test passed.
-    ``failed``: the tests that did not pass in the last run of all tests, nor since then at its ``commit``.
+    ``failed``: the tests that did not pass in the last run of all tests, because they failed, were skipped, or were not
+    reached, nor since then at its ``commit``.
     """
 
     tests: Mapping[str, float] = field(default_factory=dict)

@@ -73,6 +73,7 @@ class Tiers:
         self._is_restricted = False
         self._note = self._recorded = ""
         self._fixture_keys: set[str] = set()
+        self._collected: frozenset[str] = frozenset()
         self._failed: set[str] = set()
         self._passed: set[str] = set()
 
@@ -91,6 +92,7 @@ class Tiers:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Keep the tests of the tier."""
+        self._collected = frozenset(item.nodeid for item in items)
         if self.tier == FULL:
             return
         near = dependencies(self._config.rootpath, self.change)
@@ -183,7 +185,8 @@ class Tiers:
         ran_everything = self._ran_everything()
         is_everything = ran_everything and exitstatus == pytest.ExitCode.OK
         if ran_everything:
-            newer = replace(newer, commit=self._head, failed=frozenset(self._failed))
+            # A run that was cut off goes on with the tests that it did not reach.
+            newer = replace(newer, commit=self._head, failed=self._collected - right)
         if is_everything:
             newer = replace(newer, passed=self._head)
         # Another session may have written meanwhile.

@@ -176,6 +176,24 @@ def test_what_failed_and_passes_again_at_the_same_commit_completes_the_run(
     assert state_of(project) == (set(), head)
 
 
+def test_a_run_that_was_cut_off_is_completed_by_the_tests_that_it_did_not_reach(
+    run: Callable[..., pytest.RunResult], project: Path
+) -> None:
+    interrupted = "import os\nimport signal\n" + TESTS.replace(
+        "import harness.slow",
+        "os.environ.get('CUT') and os.kill(os.getpid(), signal.SIGINT)",
+    )
+    (project / FILE).write_text(interrupted)
+    commit_all(project)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("CUT", "1")
+        ran = run("--tier", "full", "--record-durations")
+    assert ran.ret == pytest.ExitCode.INTERRUPTED
+    assert state_of(project) == ({SLOW, f"{FILE}::test_quick"}, None)
+    run("--record-durations", SLOW, f"{FILE}::test_quick").assert_outcomes(passed=2)
+    assert state_of(project) == (set(), git(project, "rev-parse", "HEAD").strip())
+
+
 def test_what_failed_and_passes_at_another_commit_completes_nothing(
     run: Callable[..., pytest.RunResult], project: Path
 ) -> None:

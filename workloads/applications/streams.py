@@ -22,6 +22,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from harness.clients.java import virtual_machine
 from harness.errors import HarnessError, WaitTimeoutError
+from harness.judge.consequences import ABSENT
 from workloads.applications import Application
 
 if TYPE_CHECKING:
@@ -33,9 +34,11 @@ if TYPE_CHECKING:
 
 HEAP: Final = "512m"
 RUNNING = "RUNNING"
-RUNNING_S = 20.0
-"""So long an instance may take to be RUNNING. Where nothing is wrong it took 1 to 2 s on 2 cores."""
-SETTLE_S = 5.0
+RUNNING_S = 60.0
+"""So long an instance may take to be RUNNING. Where nothing is wrong it took 1 to 5 s on 2 cores."""
+ABSENT_RUNNING_S = 20.0
+"""The same while a broker that was away leads: there an instance that never gets that far is what is looked for."""
+SETTLE_S = 10.0
 """So long a RUNNING instance may take to have the entries that a consumer gets."""
 CLOSE_S = 10
 STORE = "store"
@@ -85,7 +88,8 @@ def observe(jvm: Any, spec: ClientSpec, clock: Clock, step: Step) -> list[Observ
         for instance in instances.values():
             instance.start()
         with suppress(WaitTimeoutError):
-            clock.wait_until(all_run, RUNNING_S, "every instance to be RUNNING")
+            bound_s = ABSENT_RUNNING_S if step.name == ABSENT else RUNNING_S
+            clock.wait_until(all_run, bound_s, "every instance to be RUNNING")
         with suppress(WaitTimeoutError):
             clock.wait_until(have_all_entries, SETTLE_S, "the stores to have what a consumer gets")
         return [
