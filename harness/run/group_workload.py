@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from harness.brokers.segments.batches import Batch
     from harness.clients import Library, LibraryGroups
     from harness.cluster.cluster import Cluster
-    from harness.run.runner import Test
+    from harness.run.test import Test
     from harness.run_folder.history import History
 
 FILLER_TOPIC = input_topic("filler")

@@ -23,7 +23,7 @@ from harness.run import aftermath, applications
 from harness.run.begin import SCHEDULE, begin, without_secrets
 from harness.run.contradictions import raise_if_contradictory
 from harness.run.lifecycle import Job, conduct
-from harness.run.runner import Test
+from harness.run.test import Test
 from harness.run_folder import store
 from harness.runtimes import choose, find_runtime
 from harness.runtimes.base import Wanted
