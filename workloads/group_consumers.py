@@ -4,6 +4,7 @@ Both are operations in the history, part ``reader``:
 
 * ``fetch offsets`` (a request sent to the coordinator): ``group``, ``stable`` (whether only offsets without a pending
   transaction are asked for, as consumers do), ``offsets`` {input partition: offset}, ``answer``: the error's name.
+  `NO_COORDINATOR_YET` is an answer only of a broker that had no other until the time was over.
 * ``consume`` (a consumer of the client library, read_committed, without an offset from the start): ``group``,
   ``protocol``, ``first`` {input partition: first offset that was delivered}, ``within_s``: how long it was given.
 """
@@ -64,35 +65,48 @@ class GroupReader:
     def observe(
         self, broker: int, coordinator: Address, protocols: Sequence[str], needed_s: Mapping[str, float]
     ) -> dict[str, float]:
-        """Ask the coordinator, and consume by each group protocol; return how long that took by protocol.
+        """Ask the coordinator, and consume by each group protocol; return how long each of these took, by its name.
 
         ``needed_s``: how long it took with a coordinator that was never away; empty for that one, which is given
-        ``timeout_s``. Raises `HarnessError` where the coordinator does not answer.
+        ``timeout_s``. Raises `HarnessError` where that coordinator does not answer.
         """
+        within_s = {
+            name: round(max(LEAST_S, PATIENCE * needed_s[name]) if name in needed_s else self.timeout_s, 1)
+            for name in (FETCH_OFFSETS, *protocols)
+        }
+        began_s = self.clock.now_s()
         for group in self.groups:
             for stable in (True, False):
-                self._fetch(group, broker, coordinator, stable=stable)
-        within_s = {
-            name: max(LEAST_S, PATIENCE * needed_s[name]) if name in needed_s else self.timeout_s for name in protocols
-        }
-        return {name: self._consume(broker, name, round(within_s[name], 1)) for name in protocols}
+                answer = self._fetch(group, broker, coordinator, within_s[FETCH_OFFSETS], stable=stable)
+                if answer in NO_COORDINATOR_YET and not needed_s:
+                    raise HarnessError(f"broker {broker} leads the partition of group {group.name}, and says {answer}")
+        took_s = {FETCH_OFFSETS: self.clock.now_s() - began_s}
+        return took_s | {name: self._consume(broker, name, within_s[name]) for name in protocols}
 
-    def _fetch(self, group: Group, broker: int, coordinator: Address, *, stable: bool) -> None:
+    def _fetch(self, group: Group, broker: int, coordinator: Address, within_s: float, *, stable: bool) -> str | None:
+        """Ask until the broker answers as the group's coordinator, or the time is over; return its last error's name.
+
+        A broker that cannot load the group's partition says for ever that it does not coordinate the group.
+        """
         event = self.history.invoke(f=FETCH_OFFSETS, **self._who(group, broker), stable=stable)
+        last: list[CommittedOffsets] = []
 
-        def answer() -> CommittedOffsets | None:
+        def is_answered() -> bool:
             try:
                 with closing(Connection(coordinator)) as connection:
-                    found = fetch_offsets(connection, group.name, group.inputs, require_stable=stable)
+                    last[:] = [fetch_offsets(connection, group.name, group.inputs, require_stable=stable)]
             except OSError:
-                return None
-            return None if found.error in NO_COORDINATOR_YET else found
+                return False
+            return last[0].error not in NO_COORDINATOR_YET
 
-        what = f"broker {broker} to answer for group {group.name}"
-        committed = self.clock.wait_until(answer, self.timeout_s, what)
-        assert committed is not None  # noqa: S101  (what is waited for is true)
-        offsets = {str(number): offset for (_, number), offset in sorted(committed.offsets.items())}
-        self.history.complete("ok", event, offsets=offsets, answer=committed.error)
+        try:
+            self.clock.wait_until(is_answered, within_s, f"broker {broker} to answer for group {group.name}")
+        except WaitTimeoutError:
+            if not last:
+                raise
+        offsets = {str(number): offset for (_, number), offset in sorted(last[0].offsets.items())}
+        self.history.complete("ok", event, offsets=offsets, answer=last[0].error)
+        return last[0].error
 
     def _consume(self, broker: int, protocol: str, within_s: float) -> float:
         """Consume with all groups at once, until each partition has delivered a record or the time is over.

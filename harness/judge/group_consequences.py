@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from harness.brokers.protocol.groups import NO_COORDINATOR_YET
 from harness.run_folder.history import CONSUME, FETCH_OFFSETS
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ def group_consequences(events: Iterable[Event], absent: Sequence[int]) -> dict[t
 
 
 def _sentences(here: _View, broker: int, there: _View, other: int) -> list[str]:
-    who, whose = f"while broker {broker} coordinates group {here.group}", f"with broker {other}"
+    does = "leads the partition of" if here.answer in NO_COORDINATOR_YET else "coordinates"
+    who, whose = f"while broker {broker} {does} group {here.group}", f"with broker {other}"
     by_sentence: dict[str, list[str]] = {}
     for protocol, right in there.first.items():
         for sentence in _consumed(here, here.first.get(protocol, {}), right, whose):
@@ -76,7 +78,7 @@ def _sentences(here: _View, broker: int, there: _View, other: int) -> list[str]:
 def _consumed(here: _View, first: Mapping[str, int], right: Mapping[str, int], whose: str) -> list[str]:
     if right and not first:
         starts = ", ".join(f"{here.topic}-{number} at offset {offset}" for number, offset in right.items())
-        answer = f" (its coordinator answers {here.answer})" if here.answer else ""
+        answer = f" (the broker answers {here.answer})" if here.answer else ""
         return [f"got no record at all within {here.within_s:g} s{answer}; {whose} it begins {starts}"]
     return [
         f"{_skipped(first[number], offset)} of {here.topic}-{number}; {whose} it begins at offset {offset}"

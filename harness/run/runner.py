@@ -16,7 +16,7 @@ from harness.cluster import snapshot
 from harness.cluster.cluster import Cluster
 from harness.cluster.observe import Observer
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.plan.scenario import CONSUMER_OFFSETS, Kind, Phase
+from harness.plan.scenario import CONSUMER_OFFSETS, Phase
 from harness.run import window
 from harness.run.group_workload import GroupWorkload
 from harness.run_folder.history import History
@@ -138,7 +138,7 @@ class Run:
             checks=[self.runtime.raise_if_died],
         )
         make, groups = self.library.producer, None
-        of_records = [tp for s in test.scenarios if s.kind is Kind.RECORDS for tp in test.partitions[s.name]]
+        of_records = [tp for s in test.scenarios if not s.kind.is_of_groups for tp in test.partitions[s.name]]
         fillers: list[Filler | OffsetsFiller] = [
             Filler(of_records, test.seed, timers.filler_period_s, make, history, self.clock)
         ]
@@ -147,7 +147,7 @@ class Run:
             fillers.append(groups.filler())
 
         def payload(scenario: Scenario) -> Payload:
-            if groups is not None and scenario.kind is Kind.OFFSETS:
+            if groups is not None and scenario.kind.is_of_groups:
                 return groups.payload(scenario)
             return Payload(scenario, test.partitions[scenario.name], make, history)
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from itertools import count, islice
 from typing import TYPE_CHECKING
 
-from harness.clients import CLASSIC
-from harness.plan.scenario import Kind
+from harness.plan.groups import CLASSIC
 from harness.systems import find_system
 from harness.targets import KAFKA
 
@@ -68,4 +67,4 @@ class Test:
     @property
     def has_groups(self) -> bool:
         """Whether any scenario is about consumer groups."""
-        return any(scenario.kind is Kind.OFFSETS for scenario in self.scenarios)
+        return any(scenario.kind.is_of_groups for scenario in self.scenarios)

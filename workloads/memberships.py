@@ -1,0 +1,74 @@
+"""Memberships as records: a producer whose records are those that a coordinator writes for a classic group.
+
+A put is a member that joins the group by the protocol that the value names, and leaves. A delete is a member that joins
+by the consumer protocol (KIP-848) and leaves: the group changes its type, and the coordinator writes a tombstone for
+the classic group (`GroupMetadataManager.maybeDeleteEmptyClassicGroup`, `convertToConsumerGroup`).
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from harness.clients import OPERATION_TIMEOUT_S, ClientError
+from harness.plan.groups import CONSUMER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from harness.brokers.protocol.replica import TopicPartition
+    from harness.clients import Answered, LibraryGroups
+    from workloads.group_consumers import Group
+    from workloads.offsets import Coordinators
+
+POLL_S: Final = 0.05
+
+
+@dataclass
+class MembershipsProducer:
+    """Implements `LibraryProducer`, but has no transactions; keys are those of `encode_group_key`."""
+
+    library: LibraryGroups
+    coordinators: Coordinators
+    groups: Mapping[TopicPartition, Group]
+    _last: dict[TopicPartition, int] = field(default_factory=dict, init=False)
+
+    def init_transactions(self) -> None:
+        """Raise: members join outside of transactions."""
+        raise TypeError("a membership is never part of a transaction")
+
+    begin_transaction = commit_transaction = abort_transaction = init_transactions
+
+    def send(
+        self,
+        to: TopicPartition,
+        key: str | bytes,
+        value: str | None,
+        headers: list[tuple[str, bytes]],  # noqa: ARG002  (a coordinator writes none)
+        answered: Answered,
+    ) -> None:
+        """Join and leave, and answer with the offset of the record that the coordinator wrote."""
+        content = key.encode() if isinstance(key, str) else key
+        group, last, found = self.groups[to], self._last.get(to, -1), [-1]
+        is_tombstone = value is None
+        try:
+            with closing(self.library.consumer(group.name, group.topic, value or CONSUMER)) as member:
+
+                def is_there() -> bool:
+                    member.poll(POLL_S)
+                    # While the member joins: cleaners remove a tombstone as soon as its retention is over.
+                    found[0] = self.coordinators.find(to, content, after=last, is_tombstone=is_tombstone)
+                    return found[0] > last
+
+                what = f"the {'tombstone' if is_tombstone else 'classic group'} {group.name} in {to[0]}-{to[1]}"
+                self.coordinators.clock.wait_until(is_there, OPERATION_TIMEOUT_S, what)
+        except ClientError as error:
+            answered(str(error), -1)
+        else:
+            self._last[to] = found[0]
+            answered(None, found[0])
+
+    def flush(self) -> int:
+        """Return 0: every answer is there."""
+        return 0
