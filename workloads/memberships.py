@@ -1,8 +1,9 @@
 """Memberships as records: a producer whose records are those that a coordinator writes for a classic group.
 
-A put is a member that joins the group by the protocol that the value names, and leaves. A delete is a member that joins
-by the consumer protocol (KIP-848) and leaves: the group changes its type, and the coordinator writes a tombstone for
-the classic group (`GroupMetadataManager.maybeDeleteEmptyClassicGroup`, `convertToConsumerGroup`).
+A put is a member that joins the group by the protocol that the value names, and leaves: the record is that of the group
+without members. A delete is a member that joins by the consumer protocol (KIP-848) and leaves: the group changes its
+type, and the coordinator writes a tombstone for the classic group (`GroupMetadataManager.maybeDeleteEmptyClassicGroup`,
+`convertToConsumerGroup`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from harness.brokers.protocol.replica import TopicPartition
-    from harness.clients import Answered, LibraryGroups
+    from harness.clients import Answered, GroupConsumer, LibraryGroups
     from workloads.group_consumers import Group
     from workloads.offsets import Coordinators
 
@@ -50,25 +51,33 @@ class MembershipsProducer:
     ) -> None:
         """Join and leave, and answer with the offset of the record that the coordinator wrote."""
         content = key.encode() if isinstance(key, str) else key
-        group, last, found = self.groups[to], self._last.get(to, -1), [-1]
-        is_tombstone = value is None
+        group = self.groups[to]
         try:
             with closing(self.library.consumer(group.name, group.topic, value or CONSUMER)) as member:
-
-                def is_there() -> bool:
-                    member.poll(POLL_S)
-                    # While the member joins: cleaners remove a tombstone as soon as its retention is over.
-                    found[0] = self.coordinators.find(to, content, after=last, is_tombstone=is_tombstone)
-                    return found[0] > last
-
-                what = f"the {'tombstone' if is_tombstone else 'classic group'} {group.name} in {to[0]}-{to[1]}"
-                self.coordinators.clock.wait_until(is_there, OPERATION_TIMEOUT_S, what)
+                # While the member joins: cleaners remove a tombstone as soon as its retention is over.
+                self._find(to, content, "joined", member, is_tombstone=value is None)
+            if value is not None:
+                self._find(to, content, "empty again", is_tombstone=False)
         except ClientError as error:
             answered(str(error), -1)
         else:
-            self._last[to] = found[0]
-            answered(None, found[0])
+            answered(None, self._last[to])
 
     def flush(self) -> int:
         """Return 0: every answer is there."""
         return 0
+
+    def _find(
+        self, to: TopicPartition, key: bytes, state: str, member: GroupConsumer | None = None, *, is_tombstone: bool
+    ) -> None:
+        """Wait for a newer record of the group, while the member takes part in it."""
+        last = self._last.get(to, -1)
+
+        def is_there() -> bool:
+            if member is not None:
+                member.poll(POLL_S)
+            self._last[to] = max(last, self.coordinators.find(to, key, after=last, is_tombstone=is_tombstone))
+            return self._last[to] > last
+
+        what = f"the record of group {self.groups[to].name}, {state}, in {to[0]}-{to[1]}"
+        self.coordinators.clock.wait_until(is_there, OPERATION_TIMEOUT_S, what)

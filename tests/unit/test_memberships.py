@@ -70,6 +70,8 @@ class FakeMembers:
 
     def close(self) -> None:
         self.calls.append("leaves")
+        if self.joins and self.protocol == "classic":
+            self.log.append((KEY, b"without members"))
 
     def batches(self, partition: TopicPartition) -> Sequence[Any]:
         assert partition == OFFSETS
@@ -97,11 +99,11 @@ def producer_of(members: FakeMembers) -> MembershipsProducer:
     return MembershipsProducer(members, coordinators, {OFFSETS: GROUP})  # type: ignore[arg-type]
 
 
-def test_a_member_joins_and_leaves_and_the_groups_record_is_the_answer(members: FakeMembers) -> None:
+def test_a_member_joins_and_leaves_and_the_record_of_the_empty_group_is_the_answer(members: FakeMembers) -> None:
     producer, answers = producer_of(members), []
     for value in ("classic", None):
         producer.send(OFFSETS, KEY, value, [], lambda error, offset: answers.append((error, offset)))
-    assert answers == [(None, 1), (None, 3)]
+    assert answers == [(None, 2), (None, 4)]
     assert members.calls == ["g joins for in: classic", "leaves", "g joins for in: consumer", "leaves"]
     assert producer.flush() == 0
 
