@@ -31,8 +31,8 @@ KAFKAS_OWN: Final = (CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE)
 COMPACTED_BY_DEFAULT: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE)
 """Those that brokers create as compacted topics.
 
-``__share_group_state`` is created with ``cleanup.policy=delete``: the share coordinator removes what it needs no more by
-DeleteRecords (``ShareCoordinatorService.shareGroupStateTopicConfigs``, ``performRecordPruning``)."""
+``__share_group_state`` is created with ``cleanup.policy=delete``: the share coordinator removes what it no longer needs
+by DeleteRecords (``ShareCoordinatorService.shareGroupStateTopicConfigs``, ``performRecordPruning``)."""
 
 CONNECTOR: Final = "Connector"
 TASK: Final = "Task"
