@@ -10,16 +10,17 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from harness.clients import OPERATION_TIMEOUT_S, ClientError
 from harness.plan.groups import CONSUMER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from harness.brokers.protocol.replica import TopicPartition
-    from harness.clients import Answered, GroupConsumer, LibraryGroups
+    from harness.clients import Answered, LibraryGroups
     from workloads.group_consumers import Group
     from workloads.offsets import Coordinators
 
@@ -51,13 +52,17 @@ class MembershipsProducer:
     ) -> None:
         """Join and leave, and answer with the offset of the record that the coordinator wrote."""
         content = key.encode() if isinstance(key, str) else key
-        group = self.groups[to]
+        group, find = self.groups[to], partial(self._find, to, content)
         try:
             with closing(self.library.consumer(group.name, group.topic, value or CONSUMER)) as member:
-                # While the member joins: cleaners remove a tombstone as soon as its retention is over.
-                self._find(to, content, "joined", member, is_tombstone=value is None)
+                if value is None:
+                    # While the member joins: cleaners remove a tombstone as soon as its retention is over.
+                    find(f"the tombstone of group {group.name}", is_tombstone=True, meanwhile=member.poll)
+                else:
+                    self._wait(partial(member.poll, POLL_S), f"a member of group {group.name} to be delivered a record")
+                    find(f"group {group.name} with its member", is_tombstone=False)
             if value is not None:
-                self._find(to, content, "empty again", is_tombstone=False)
+                find(f"group {group.name} without members", is_tombstone=False)
         except ClientError as error:
             answered(str(error), -1)
         else:
@@ -68,16 +73,23 @@ class MembershipsProducer:
         return 0
 
     def _find(
-        self, to: TopicPartition, key: bytes, state: str, member: GroupConsumer | None = None, *, is_tombstone: bool
+        self,
+        to: TopicPartition,
+        key: bytes,
+        what: str,
+        *,
+        is_tombstone: bool,
+        meanwhile: Callable[[float], object] = lambda _: None,
     ) -> None:
-        """Wait for a newer record of the group, while the member takes part in it."""
+        """Wait for a newer record of the group."""
         last = self._last.get(to, -1)
 
         def is_there() -> bool:
-            if member is not None:
-                member.poll(POLL_S)
+            meanwhile(POLL_S)
             self._last[to] = max(last, self.coordinators.find(to, key, after=last, is_tombstone=is_tombstone))
             return self._last[to] > last
 
-        what = f"the record of group {self.groups[to].name}, {state}, in {to[0]}-{to[1]}"
-        self.coordinators.clock.wait_until(is_there, OPERATION_TIMEOUT_S, what)
+        self._wait(is_there, f"{what} in {to[0]}-{to[1]}")
+
+    def _wait(self, condition: Callable[[], object], what: str) -> None:
+        self.coordinators.clock.wait_until(condition, OPERATION_TIMEOUT_S, what)
