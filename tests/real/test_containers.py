@@ -95,7 +95,7 @@ def test_groups_in_containers(sandbox: Sandbox, target: str, nemesis: str) -> No
     assert {finding["topic"] for finding in ran.verdict["findings"]} == {CONSUMER_OFFSETS}
     assert {finding["partition"] for finding in ran.verdict["findings"]} == set(range(len(scenarios)))
     assert {finding["broker"] for finding in ran.verdict["findings"]} == {2}
-    harmless = {s.name for s in scenarios if s.payload == "offset" and s.anomaly == Anomaly.COMMITTED_TO_ABORTED}
+    harmless = {s.name for s in scenarios if s.anomaly == Anomaly.COMMITTED_TO_ABORTED}
     names = {n: one["scenario"] for one in ran.verdict["scenarios"] for n in one["partitions"] if one["anomaly"]}
     suffering = {names[one["partition"]] for one in ran.verdict["findings"] if one.get("consequence")}
     assert suffering == {scenario.name for scenario in scenarios} - harmless
