@@ -1,7 +1,8 @@
 """Memberships as records: a producer whose records are those that a coordinator writes for a classic group.
 
-A put is a member that joins the group by the protocol that the value names, and leaves: the record is that of the group
-without members. A delete is a member that joins by the consumer protocol (KIP-848) and leaves: the group changes its
+A put commits an offset, and then a member joins the group by the protocol that the value names, and leaves: the record is
+that of the group without members. Without an offset the coordinator would delete the empty group at its next check
+(`GroupCoordinatorShard.cleanupGroupMetadata`). A delete is a member that joins by the consumer protocol (KIP-848) and leaves: the group changes its
 type, and the coordinator writes a tombstone for the classic group (`GroupMetadataManager.maybeDeleteEmptyClassicGroup`,
 `convertToConsumerGroup`).
 """
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from workloads.offsets import Coordinators
 
 POLL_S: Final = 0.05
+OFFSET: Final = 20
+"""That is committed for the first input partition."""
 
 
 @dataclass
@@ -54,6 +57,8 @@ class MembershipsProducer:
         content = key.encode() if isinstance(key, str) else key
         group, find = self.groups[to], partial(self._find, to, content)
         try:
+            if value is not None:
+                self.library.commit(group.name, {group.inputs[0]: OFFSET})
             with closing(self.library.consumer(group.name, group.topic, value or CONSUMER)) as member:
                 if value is None:
                     # While the member joins: cleaners remove a tombstone as soon as its retention is over.

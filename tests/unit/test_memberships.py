@@ -57,6 +57,9 @@ class FakeMembers:
     joins: bool = True
     polls: int = 0
 
+    def commit(self, group: str, offsets: dict[TopicPartition, int]) -> None:
+        self.calls.append(f"{group} commits {offsets}")
+
     def consumer(self, group: str, topic: str, protocol: str) -> FakeMembers:
         self.calls.append(f"{group} joins for {topic}: {protocol}")
         self.protocol, self.polls = protocol, 0
@@ -109,7 +112,9 @@ def test_a_member_joins_and_leaves_and_the_record_of_the_empty_group_is_the_answ
     for value in ("classic", None):
         producer.send(OFFSETS, KEY, value, [], lambda error, offset: answers.append((error, offset)))
     assert answers == [(None, 4), (None, 6)]
-    assert members.calls == ["g joins for in: classic", "leaves", "g joins for in: consumer", "leaves"]
+    assert members.calls == [
+        "g commits {('in', 0): 20}", "g joins for in: classic", "leaves", "g joins for in: consumer", "leaves",
+    ]  # fmt: skip
     assert producer.flush() == 0
 
 
