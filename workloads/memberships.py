@@ -1,9 +1,11 @@
 """Memberships as records: a producer whose records are those that a coordinator writes for a classic group.
 
-A put commits an offset, and then a member joins the group by the protocol that the value names, and leaves: the record is
-that of the group without members. Without an offset the coordinator would delete the empty group at its next check
-(`GroupCoordinatorShard.cleanupGroupMetadata`). A delete is a member that joins by the consumer protocol (KIP-848) and leaves: the group changes its
-type, and the coordinator writes a tombstone for the classic group (`GroupMetadataManager.maybeDeleteEmptyClassicGroup`,
+A put commits an offset, and then a member joins the group by the protocol that the value names, and leaves: the record
+is that of the group without members. Without an offset the coordinator would delete the empty group at its next check
+(`GroupCoordinatorShard.cleanupGroupMetadata`).
+
+A delete is a member that joins by the consumer protocol (KIP-848) and leaves: the group changes its type, and the
+coordinator writes a tombstone for the classic group (`GroupMetadataManager.maybeDeleteEmptyClassicGroup`,
 `convertToConsumerGroup`).
 """
 
