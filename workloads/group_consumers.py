@@ -22,7 +22,7 @@ from harness.plan.groups import INPUT_PARTITIONS
 from harness.run_folder.history import CONSUME, FETCH_OFFSETS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from harness.brokers.protocol.replica import TopicPartition
     from harness.brokers.protocol.wire import Address
@@ -53,37 +53,38 @@ class Group:
 
 @dataclass(frozen=True)
 class GroupReader:
-    """Observes groups while one broker coordinates all of them. ``timeout_s`` bounds each answer of a coordinator."""
+    """Observes groups. ``address`` returns a broker's; ``timeout_s`` bounds each answer of a coordinator."""
 
-    groups: Sequence[Group]
     library: LibraryGroups
     history: History
     clock: Clock
     phase: str
+    address: Callable[[int], Address]
     timeout_s: float
 
     def observe(
-        self, broker: int, coordinator: Address, protocols: Sequence[str], needed_s: Mapping[str, float]
+        self, coordinators: Mapping[Group, int], protocols: Sequence[str], needed_s: Mapping[str, float]
     ) -> dict[str, float]:
-        """Ask the coordinator, and consume by each group protocol; return how long each of these took, by its name.
+        """Ask the coordinators, and consume by each group protocol; return how long each of these took, by its name.
 
-        ``needed_s``: how long it took with a coordinator that was never away; empty for that one, which is given
-        ``timeout_s``. Raises `HarnessError` where that coordinator does not answer.
+        ``coordinators``: the broker that leads each group's partition. ``needed_s``: how long it took with brokers that
+        were never away; empty for these, which are given ``timeout_s``. Raises `HarnessError` where these do not
+        coordinate.
         """
         within_s = {
             name: round(max(LEAST_S, PATIENCE * needed_s[name]) if name in needed_s else self.timeout_s, 1)
             for name in (FETCH_OFFSETS, *protocols)
         }
         began_s = self.clock.now_s()
-        for group in self.groups:
+        for group, broker in coordinators.items():
             for stable in (True, False):
-                answer = self._fetch(group, broker, coordinator, within_s[FETCH_OFFSETS], stable=stable)
+                answer = self._fetch(group, broker, within_s[FETCH_OFFSETS], stable=stable)
                 if answer in NO_COORDINATOR_YET and not needed_s:
                     raise HarnessError(f"broker {broker} leads the partition of group {group.name}, and says {answer}")
         took_s = {FETCH_OFFSETS: self.clock.now_s() - began_s}
-        return took_s | {name: self._consume(broker, name, within_s[name]) for name in protocols}
+        return took_s | {name: self._consume(coordinators, name, within_s[name]) for name in protocols}
 
-    def _fetch(self, group: Group, broker: int, coordinator: Address, within_s: float, *, stable: bool) -> str | None:
+    def _fetch(self, group: Group, broker: int, within_s: float, *, stable: bool) -> str | None:
         """Ask until the broker answers as the group's coordinator, or the time is over; return its last error's name.
 
         A broker that cannot load the group's partition says for ever that it does not coordinate the group.
@@ -93,7 +94,7 @@ class GroupReader:
 
         def is_answered() -> bool:
             try:
-                with closing(Connection(coordinator)) as connection:
+                with closing(Connection(self.address(broker))) as connection:
                     last[:] = [fetch_offsets(connection, group.name, group.inputs, require_stable=stable)]
             except OSError:
                 return False
@@ -108,17 +109,17 @@ class GroupReader:
         self.history.complete("ok", event, offsets=offsets, answer=last[0].error)
         return last[0].error
 
-    def _consume(self, broker: int, protocol: str, within_s: float) -> float:
+    def _consume(self, coordinators: Mapping[Group, int], protocol: str, within_s: float) -> float:
         """Consume with all groups at once, until each partition has delivered a record or the time is over.
 
         Returns how long that took.
         """
         began_s = self.clock.now_s()
-        first: dict[Group, dict[int, int]] = {group: {} for group in self.groups}
+        first: dict[Group, dict[int, int]] = {group: {} for group in coordinators}
         with ExitStack() as owned:
             consumers: dict[Group, GroupConsumer] = {}
             events = {}
-            for group in self.groups:
+            for group, broker in coordinators.items():
                 events[group] = self.history.invoke(f=CONSUME, **self._who(group, broker), protocol=protocol)
                 consumers[group] = owned.enter_context(
                     closing(self.library.consumer(group.name, group.topic, protocol))

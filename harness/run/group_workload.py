@@ -83,7 +83,7 @@ class GroupWorkload:
         """Return what carries out a scenario's steps."""
         groups = self.groups
         admin, clock = self.cluster.admin, self.cluster.clock
-        coordinators = Coordinators(self._log, admin.delete_topic, self._create_again, self._expire, clock)
+        coordinators = Coordinators(self._log, admin.delete_topic, self._create_again, self.expire, clock)
         partitions = self.test.partitions[scenario.name]
         if scenario.kind is Kind.MEMBERS:
             return Payload(
@@ -108,14 +108,18 @@ class GroupWorkload:
 
     def observe(self) -> None:
         """See what groups see of a broker that was there all the time, and then of each that was away."""
-        cluster, placement = self.cluster, self.cluster.placement
-        groups = list(self.groups.values())
-        reader = GroupReader(groups, self._client, self.history, cluster.clock, Phase.AFTER, cluster.settle_s)
+        cluster, absent, groups = self.cluster, self.cluster.placement.absent, self.groups
+        reader = GroupReader(
+            self._client, self.history, cluster.clock, Phase.AFTER, cluster.runtime.address, cluster.settle_s
+        )
+        stayed = {tp: min(set(cluster.replicas[tp]) - set(absent)) for tp in groups}
         needed_s: dict[str, float] = {}
-        for broker in (placement.staying[0], *placement.absent):
-            led = {tp: brokers for tp, brokers in cluster.replicas.items() if tp in self.groups and broker in brokers}
-            cluster.lead({tp: (broker, *(other for other in led[tp] if other != broker)) for tp in led})
-            took_s = reader.observe(broker, cluster.runtime.address(broker), self.test.group_protocols, needed_s)
+        for leaders in (stayed, *(dict.fromkeys(groups, broker) for broker in absent)):
+            cluster.lead(
+                {tp: (one, *(other for other in cluster.replicas[tp] if other != one)) for tp, one in leaders.items()}
+            )
+            coordinators = {groups[tp]: broker for tp, broker in leaders.items()}
+            took_s = reader.observe(coordinators, self.test.group_protocols, needed_s)
             needed_s = needed_s or took_s
 
     def _create(self, topic: str) -> None:
@@ -146,8 +150,8 @@ class GroupWorkload:
         self.cluster.wait(lambda: not self.cluster.admin.partitions([topic]), f"topic {topic} to be gone")
         self._create(topic)
 
-    def _expire(self, group: str, partition: TopicPartition) -> None:
-        """Commit once more, with a retention that is over at once."""
+    def expire(self, group: str, partition: TopicPartition) -> None:
+        """Commit an offset of a group whose retention is over at once: the coordinator's next check deletes it."""
         (of_group,) = [one for one in self.groups.values() if one.name == group]
 
         def is_committed() -> bool:

@@ -24,13 +24,14 @@ from workloads.memberships import MembershipsProducer
 from workloads.offsets import Coordinators
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from harness.brokers.protocol.replica import TopicPartition
 
 OFFSETS: TopicPartition = ("__consumer_offsets", 6)
 GROUP = Group("g", OFFSETS, "in")
 KEY = encode_group_key("g")
+NOWHERE: Any = str
 
 
 # Which targets have which scenarios
@@ -167,6 +168,63 @@ def test_a_commit_has_a_retention_of_its_own_only_in_older_versions(retention_ms
     assert (b"\x00" * 7 + b"\x01" in encoded) is (retention_ms is not None), "64 bits of milliseconds"
 
 
+def test_the_offset_that_expires_is_committed_once_the_coordinator_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``cluster.wait`` takes an OSError for "not yet", as the cluster's own does."""
+    tries: list[tuple[Any, ...]] = []
+
+    def commit(_connection: Any, group: str, offsets: Any, *, retention_ms: int) -> None:
+        tries.append((group, offsets, retention_ms))
+        if len(tries) == 1:
+            raise ConnectionError("no coordinator yet")
+
+    def wait(condition: Callable[[], bool], _what: str) -> None:
+        with pytest.raises(OSError, match="no coordinator yet"):
+            condition()
+        assert condition()
+
+    monkeypatch.setattr("harness.run.group_workload.commit_offsets", commit)
+    monkeypatch.setattr("harness.run.group_workload.Connection", lambda _: SimpleNamespace(close=lambda: None))
+    test = start.test_of(RunOptions("kafka-4.4", "groups"))
+    (place,) = test.partitions["group-expired"]
+    cluster: Any = SimpleNamespace(
+        wait=wait, states=lambda: {place: SimpleNamespace(leader=1)}, runtime=SimpleNamespace(address=lambda _: "1")
+    )
+    history: Any = None
+    library: Any = None
+    group = groups_of(test)[place]
+    GroupWorkload(test, cluster, library, history).expire(group.name, group.inputs[0])
+    assert tries == [(group.name, {("group-expired-input", 0): 0}, 1)] * 2
+
+
+# Who coordinates
+
+
+def test_groups_are_observed_with_brokers_that_have_their_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of five brokers none has every partition, but for those that were away."""
+    asked: list[dict[TopicPartition, int]] = []
+
+    def observe(_reader: GroupReader, coordinators: dict[Group, int], *_: object) -> dict[str, float]:
+        asked.append({group.partition: broker for group, broker in coordinators.items()})
+        return {"classic": 1.0}
+
+    led: list[dict[TopicPartition, tuple[int, ...]]] = []
+    monkeypatch.setattr(GroupReader, "observe", observe)
+    test = start.test_of(RunOptions("kafka-3.9", "groups", brokers=5, absent=2))
+    runtime: Any = SimpleNamespace(address=NOWHERE)
+    cluster: Any = SimpleNamespace(
+        placement=test.placement, replicas=test.replicas, runtime=runtime, clock=TickingClock(), settle_s=1.0,
+        lead=led.append,
+    )  # fmt: skip
+    library: Any = SimpleNamespace(groups=None)
+    history: Any = None
+    monkeypatch.setattr(GroupWorkload, "_client", None)
+    GroupWorkload(test, cluster, library, history).observe()
+    assert asked[0] == {("__consumer_offsets", n): (1, 4, 5)[n % 3] for n in range(6)}
+    assert [set(one.values()) for one in asked[1:]] == [{2}, {3}]
+    assert all(set(order) == set(test.replicas[tp]) for orders in led for tp, order in orders.items())
+    assert [{tp: order[0] for tp, order in orders.items()} for orders in led] == asked
+
+
 # A broker that cannot load a group's partition
 
 
@@ -203,9 +261,8 @@ def observed(
     monkeypatch.setattr("workloads.group_consumers.Connection", lambda _: SimpleNamespace(close=lambda: None))
     monkeypatch.setattr("workloads.group_consumers.fetch_offsets", lambda *_, **__: next(left, answers[-1]))
     history: Any = FakeHistory()
-    reader = GroupReader([GROUP], FakeReader(), history, TickingClock(), "after", 30.0)  # type: ignore[arg-type]
-    address: Any = None
-    reader.observe(2, address, ("consumer",), needed_s)
+    reader = GroupReader(FakeReader(), history, TickingClock(), "after", NOWHERE, 30.0)  # type: ignore[arg-type]
+    reader.observe({GROUP: 2}, ("consumer",), needed_s)
     return list(history.completed)
 
 
@@ -249,7 +306,6 @@ def test_a_broker_without_any_answer_ends_the_run(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr("workloads.group_consumers.Connection", refused)
     history: Any = FakeHistory()
-    reader = GroupReader([GROUP], FakeReader(), history, TickingClock(), "after", 30.0)  # type: ignore[arg-type]
-    address: Any = None
+    reader = GroupReader(FakeReader(), history, TickingClock(), "after", NOWHERE, 30.0)  # type: ignore[arg-type]
     with pytest.raises(WaitTimeoutError):
-        reader.observe(2, address, ("consumer",), NEEDED_S)
+        reader.observe({GROUP: 2}, ("consumer",), NEEDED_S)
