@@ -15,7 +15,8 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from harness.brokers.protocol.groups import NO_COORDINATOR_YET, CommittedOffsets, fetch_offsets
+from harness.brokers.protocol.coordinators import NO_COORDINATOR_YET
+from harness.brokers.protocol.groups import CommittedOffsets, fetch_offsets
 from harness.brokers.protocol.wire import Connection
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.plan.groups import INPUT_PARTITIONS

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from harness.brokers.protocol.groups import NO_COORDINATOR_YET
+from harness.brokers.protocol.coordinators import NO_COORDINATOR_YET
 from harness.run_folder.history import CONSUME, FETCH_OFFSETS
 
 if TYPE_CHECKING:

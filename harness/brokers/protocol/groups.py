@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 
+from harness.brokers.protocol.coordinators import NO_COORDINATOR_YET
 from harness.brokers.protocol.wire import error_name
 from harness.errors import HarnessError
 
@@ -25,12 +26,6 @@ VERSION: Final = 7
 """Of both requests: OffsetFetch asks for stable offsets from here on (KIP-447)."""
 LAST_WITH_RETENTION: Final = 4
 """Of OffsetCommit: from version 5 on a commit has no retention of its own (KIP-211)."""
-
-
-NO_COORDINATOR_YET: Final = frozenset(
-    {"CoordinatorLoadInProgressError", "NotCoordinatorError", "CoordinatorNotAvailableError"}
-)
-"""What a broker answers that has just become the leader, or does not know yet that it is."""
 
 
 @dataclass(frozen=True)
