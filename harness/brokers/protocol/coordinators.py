@@ -1,4 +1,4 @@
-"""What a broker answers for a group that it does not coordinate. Apart from requests, for which kafka-python is imported."""
+"""What a broker answers for a group that it does not coordinate. Read without kafka-python, which takes long to import."""
 
 from __future__ import annotations
 
