@@ -1,4 +1,4 @@
-"""What a broker answers for a group that it does not coordinate. Read without kafka-python, which takes long to import."""
+"""What a broker answers for a group that it does not coordinate; read without kafka-python, which is slow to import."""
 
 from __future__ import annotations
 
