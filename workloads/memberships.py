@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from harness.clients import OPERATION_TIMEOUT_S, ClientError
+from harness.clients import ClientError
 from harness.plan.groups import CONSUMER
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from workloads.offsets import Coordinators
 
 POLL_S: Final = 0.05
+JOIN_TIMEOUT_S: Final = 60.0
+"""More than for other operations: a client may try a paused broker first, and wait for its answer some times."""
 OFFSET: Final = 20
 """That is committed for the first input partition."""
 
@@ -99,4 +101,4 @@ class MembershipsProducer:
         self._wait(is_there, f"{what} in {to[0]}-{to[1]}")
 
     def _wait(self, condition: Callable[[], object], what: str) -> None:
-        self.coordinators.clock.wait_until(condition, OPERATION_TIMEOUT_S, what)
+        self.coordinators.clock.wait_until(condition, JOIN_TIMEOUT_S, what)
