@@ -63,27 +63,29 @@ class GroupReader:
     address: Callable[[int], Address]
     timeout_s: float
 
-    def observe(
-        self, coordinators: Mapping[Group, int], protocols: Sequence[str], needed_s: Mapping[str, float]
-    ) -> dict[str, float]:
-        """Ask the coordinators, and consume by each group protocol; return how long each of these took, by its name.
+    def ask(self, coordinators: Mapping[Group, int], needed_s: Mapping[str, float]) -> dict[str, float]:
+        """Fetch the groups' offsets from the coordinators; return how long that took, by the operation's name.
 
         ``coordinators``: the broker that leads each group's partition. ``needed_s``: how long it took with brokers that
         were never away; empty for these, which are given ``timeout_s``. Raises `HarnessError` where these do not
         coordinate.
         """
-        within_s = {
-            name: round(max(LEAST_S, PATIENCE * needed_s[name]) if name in needed_s else self.timeout_s, 1)
-            for name in (FETCH_OFFSETS, *protocols)
-        }
-        began_s = self.clock.now_s()
+        began_s, within_s = self.clock.now_s(), self._patience(FETCH_OFFSETS, needed_s)
         for group, broker in coordinators.items():
             for stable in (True, False):
-                answer = self._fetch(group, broker, within_s[FETCH_OFFSETS], stable=stable)
+                answer = self._fetch(group, broker, within_s, stable=stable)
                 if answer in NO_COORDINATOR_YET and not needed_s:
                     raise HarnessError(f"broker {broker} leads the partition of group {group.name}, and says {answer}")
-        took_s = {FETCH_OFFSETS: self.clock.now_s() - began_s}
-        return took_s | {name: self._consume(coordinators, name, within_s[name]) for name in protocols}
+        return {FETCH_OFFSETS: self.clock.now_s() - began_s}
+
+    def consume(
+        self, coordinators: Mapping[Group, int], protocols: Sequence[str], needed_s: Mapping[str, float]
+    ) -> dict[str, float]:
+        """Consume by each group protocol; return how long that took, by protocol. The rest is as with `ask`."""
+        return {name: self._consume(coordinators, name, self._patience(name, needed_s)) for name in protocols}
+
+    def _patience(self, name: str, needed_s: Mapping[str, float]) -> float:
+        return round(max(LEAST_S, PATIENCE * needed_s[name]) if name in needed_s else self.timeout_s, 1)
 
     def _fetch(self, group: Group, broker: int, within_s: float, *, stable: bool) -> str | None:
         """Ask until the broker answers as the group's coordinator, or the time is over; return its last error's name.

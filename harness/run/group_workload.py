@@ -107,20 +107,22 @@ class GroupWorkload:
             self._create(topic)
 
     def observe(self) -> None:
-        """See what groups see of a broker that was there all the time, and then of each that was away."""
+        """See what groups see of a broker that was there all the time, and then of each that was away.
+
+        Offsets are fetched from all of them first: members that join, and leave, have coordinators write and delete.
+        """
         cluster, absent, groups = self.cluster, self.cluster.placement.absent, self.groups
         reader = GroupReader(
             self._client, self.history, cluster.clock, Phase.AFTER, cluster.runtime.address, cluster.settle_s
         )
         stayed = {tp: min(set(cluster.replicas[tp]) - set(absent)) for tp in groups}
-        needed_s: dict[str, float] = {}
-        for leaders in (stayed, *(dict.fromkeys(groups, broker) for broker in absent)):
-            cluster.lead(
-                {tp: (one, *(other for other in cluster.replicas[tp] if other != one)) for tp, one in leaders.items()}
-            )
-            coordinators = {groups[tp]: broker for tp, broker in leaders.items()}
-            took_s = reader.observe(coordinators, self.test.group_protocols, needed_s)
-            needed_s = needed_s or took_s
+        consume = partial(reader.consume, protocols=self.test.group_protocols)
+        for observe in (reader.ask, consume):
+            needed_s: dict[str, float] = {}
+            for leaders in (stayed, *(dict.fromkeys(groups, broker) for broker in absent)):
+                cluster.lead({tp: (one, *(b for b in cluster.replicas[tp] if b != one)) for tp, one in leaders.items()})
+                took_s = observe({groups[tp]: broker for tp, broker in leaders.items()}, needed_s=needed_s)
+                needed_s = needed_s or took_s
 
     def _create(self, topic: str) -> None:
         admin, placement = self.cluster.admin, self.cluster.placement

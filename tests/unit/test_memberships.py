@@ -202,13 +202,18 @@ def test_the_offset_that_expires_is_committed_once_the_coordinator_takes_it(monk
 def test_groups_are_observed_with_brokers_that_have_their_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of five brokers none has every partition, but for those that were away."""
     asked: list[dict[TopicPartition, int]] = []
+    needed: list[dict[str, float]] = []
 
-    def observe(_reader: GroupReader, coordinators: dict[Group, int], *_: object) -> dict[str, float]:
+    def observe(
+        _reader: GroupReader, coordinators: dict[Group, int], *, needed_s: dict[str, float], **_: object
+    ) -> dict[str, float]:
         asked.append({group.partition: broker for group, broker in coordinators.items()})
-        return {"classic": 1.0}
+        needed.append(needed_s)
+        return {"classic": float(len(asked))}
 
     led: list[dict[TopicPartition, tuple[int, ...]]] = []
-    monkeypatch.setattr(GroupReader, "observe", observe)
+    monkeypatch.setattr(GroupReader, "ask", observe)
+    monkeypatch.setattr(GroupReader, "consume", observe)
     test = start.test_of(RunOptions("kafka-3.9", "groups", brokers=5, absent=2))
     runtime: Any = SimpleNamespace(address=NOWHERE)
     cluster: Any = SimpleNamespace(
@@ -220,7 +225,9 @@ def test_groups_are_observed_with_brokers_that_have_their_partitions(monkeypatch
     monkeypatch.setattr(GroupWorkload, "_client", None)
     GroupWorkload(test, cluster, library, history).observe()
     assert asked[0] == {("__consumer_offsets", n): (1, 4, 5)[n % 3] for n in range(6)}
-    assert [set(one.values()) for one in asked[1:]] == [{2}, {3}]
+    assert [set(one.values()) for one in asked[1:3]] == [{2}, {3}]
+    assert asked[3:] == asked[:3], "offsets are fetched from all before anyone joins"
+    assert needed == [{}, {"classic": 1.0}, {"classic": 1.0}, {}, {"classic": 4.0}, {"classic": 4.0}]
     assert all(set(order) == set(test.replicas[tp]) for orders in led for tp, order in orders.items())
     assert [{tp: order[0] for tp, order in orders.items()} for orders in led] == asked
 
@@ -262,7 +269,8 @@ def observed(
     monkeypatch.setattr("workloads.group_consumers.fetch_offsets", lambda *_, **__: next(left, answers[-1]))
     history: Any = FakeHistory()
     reader = GroupReader(FakeReader(), history, TickingClock(), "after", NOWHERE, 30.0)  # type: ignore[arg-type]
-    reader.observe({GROUP: 2}, ("consumer",), needed_s)
+    reader.ask({GROUP: 2}, needed_s)
+    reader.consume({GROUP: 2}, ("consumer",), needed_s)
     return list(history.completed)
 
 
@@ -308,4 +316,4 @@ def test_a_broker_without_any_answer_ends_the_run(monkeypatch: pytest.MonkeyPatc
     history: Any = FakeHistory()
     reader = GroupReader(FakeReader(), history, TickingClock(), "after", NOWHERE, 30.0)  # type: ignore[arg-type]
     with pytest.raises(WaitTimeoutError):
-        reader.observe({GROUP: 2}, ("consumer",), NEEDED_S)
+        reader.ask({GROUP: 2}, NEEDED_S)
