@@ -27,13 +27,14 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN
-from harness.plan.catalog import ALL_SCENARIOS
+from harness.plan.catalog import ALL, ALL_SCENARIOS, scenarios_for
+from harness.targets import find_target
 
 HEALTHY = "none"
 FAULTS = ("kill", "pause", "partition", "join", "catch-up")
 PAYLOADS = {s.name: str(s.anomaly) for s in ALL_SCENARIOS}
-SUFFERED = ("group-aborted-to-committed", "group-deleted", "group-input-recreated", "group-stuck-lso")
-"""Scenarios of groups that a consumer is seen to suffer from."""
+UNNOTICED = "group-committed-to-aborted"
+"""The one scenario of groups from which no consumer is seen to suffer."""
 ABSENT = 2
 
 
@@ -59,10 +60,12 @@ def one_run(cell: Cell, results: Path) -> dict[str, Any]:
     findings = actual.get("findings", [])
     found = sorted({name for f in findings if (name := planted(f, actual["scenarios"]))})
     suffered = sorted({name for f in findings if "consequence" in f and (name := planted(f, actual["scenarios"]))})
-    wanted = [] if cell.nemesis == HEALTHY else sorted(PAYLOADS)
+    scenarios = () if cell.nemesis == HEALTHY else scenarios_for(ALL, find_target(cell.target).group_protocols)
+    wanted = sorted(scenario.name for scenario in scenarios)
+    to_suffer = sorted(s.name for s in scenarios if s.kind.is_of_groups and s.name != UNNOTICED)
     code = EXIT_ANOMALY if wanted else EXIT_CLEAN
     ok = done.returncode == code and found == wanted and len(findings) == len(wanted)
-    ok &= suffered == (list(SUFFERED) if wanted else [])
+    ok &= suffered == to_suffer
     return {
         **cell._asdict(),
         "commit": commit(),

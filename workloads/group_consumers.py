@@ -4,6 +4,7 @@ Both are operations in the history, part ``reader``:
 
 * ``fetch offsets`` (a request sent to the coordinator): ``group``, ``stable`` (whether only offsets without a pending
   transaction are asked for, as consumers do), ``offsets`` {input partition: offset}, ``answer``: the error's name.
+  `NO_COORDINATOR_YET` is an answer only of a broker that had no other until the time was over.
 * ``consume`` (a consumer of the client library, read_committed, without an offset from the start): ``group``,
   ``protocol``, ``first`` {input partition: first offset that was delivered}, ``within_s``: how long it was given.
 """
@@ -14,14 +15,15 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from harness.brokers.protocol.groups import NO_COORDINATOR_YET, CommittedOffsets, fetch_offsets
+from harness.brokers.protocol.coordinators import NO_COORDINATOR_YET
+from harness.brokers.protocol.groups import CommittedOffsets, fetch_offsets
 from harness.brokers.protocol.wire import Connection
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.plan.groups import INPUT_PARTITIONS
 from harness.run_folder.history import CONSUME, FETCH_OFFSETS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from harness.brokers.protocol.replica import TopicPartition
     from harness.brokers.protocol.wire import Address
@@ -52,59 +54,75 @@ class Group:
 
 @dataclass(frozen=True)
 class GroupReader:
-    """Observes groups while one broker coordinates all of them. ``timeout_s`` bounds each answer of a coordinator."""
+    """Observes groups. ``address`` returns a broker's; ``timeout_s`` bounds each answer of a coordinator."""
 
-    groups: Sequence[Group]
     library: LibraryGroups
     history: History
     clock: Clock
     phase: str
+    address: Callable[[int], Address]
     timeout_s: float
 
-    def observe(
-        self, broker: int, coordinator: Address, protocols: Sequence[str], needed_s: Mapping[str, float]
-    ) -> dict[str, float]:
-        """Ask the coordinator, and consume by each group protocol; return how long that took by protocol.
+    def ask(self, coordinators: Mapping[Group, int], needed_s: Mapping[str, float]) -> dict[str, float]:
+        """Fetch the groups' offsets from the coordinators; return how long that took, by the operation's name.
 
-        ``needed_s``: how long it took with a coordinator that was never away; empty for that one, which is given
-        ``timeout_s``. Raises `HarnessError` where the coordinator does not answer.
+        ``coordinators``: the broker that leads each group's partition. ``needed_s``: how long it took with brokers that
+        were never away; empty for these, which are given ``timeout_s``. Raises `HarnessError` where these do not
+        coordinate.
         """
-        for group in self.groups:
+        began_s, within_s = self.clock.now_s(), self._patience(FETCH_OFFSETS, needed_s)
+        for group, broker in coordinators.items():
             for stable in (True, False):
-                self._fetch(group, broker, coordinator, stable=stable)
-        within_s = {
-            name: max(LEAST_S, PATIENCE * needed_s[name]) if name in needed_s else self.timeout_s for name in protocols
-        }
-        return {name: self._consume(broker, name, round(within_s[name], 1)) for name in protocols}
+                answer = self._fetch(group, broker, within_s, stable=stable)
+                if answer in NO_COORDINATOR_YET and not needed_s:
+                    raise HarnessError(f"broker {broker} leads the partition of group {group.name}, and says {answer}")
+        return {FETCH_OFFSETS: self.clock.now_s() - began_s}
 
-    def _fetch(self, group: Group, broker: int, coordinator: Address, *, stable: bool) -> None:
+    def consume(
+        self, coordinators: Mapping[Group, int], protocols: Sequence[str], needed_s: Mapping[str, float]
+    ) -> dict[str, float]:
+        """Consume by each group protocol; return how long that took, by protocol. The rest is as with `ask`."""
+        return {name: self._consume(coordinators, name, self._patience(name, needed_s)) for name in protocols}
+
+    def _patience(self, name: str, needed_s: Mapping[str, float]) -> float:
+        return round(max(LEAST_S, PATIENCE * needed_s[name]) if name in needed_s else self.timeout_s, 1)
+
+    def _fetch(self, group: Group, broker: int, within_s: float, *, stable: bool) -> str | None:
+        """Ask until the broker answers as the group's coordinator, or the time is over; return its last error's name.
+
+        A broker that cannot load the group's partition says for ever that it does not coordinate the group.
+        """
         event = self.history.invoke(f=FETCH_OFFSETS, **self._who(group, broker), stable=stable)
+        last: list[CommittedOffsets] = []
 
-        def answer() -> CommittedOffsets | None:
+        def is_answered() -> bool:
             try:
-                with closing(Connection(coordinator)) as connection:
-                    found = fetch_offsets(connection, group.name, group.inputs, require_stable=stable)
+                with closing(Connection(self.address(broker))) as connection:
+                    last[:] = [fetch_offsets(connection, group.name, group.inputs, require_stable=stable)]
             except OSError:
-                return None
-            return None if found.error in NO_COORDINATOR_YET else found
+                return False
+            return last[0].error not in NO_COORDINATOR_YET
 
-        what = f"broker {broker} to answer for group {group.name}"
-        committed = self.clock.wait_until(answer, self.timeout_s, what)
-        assert committed is not None  # noqa: S101  (what is waited for is true)
-        offsets = {str(number): offset for (_, number), offset in sorted(committed.offsets.items())}
-        self.history.complete("ok", event, offsets=offsets, answer=committed.error)
+        try:
+            self.clock.wait_until(is_answered, within_s, f"broker {broker} to answer for group {group.name}")
+        except WaitTimeoutError:
+            if not last:
+                raise
+        offsets = {str(number): offset for (_, number), offset in sorted(last[0].offsets.items())}
+        self.history.complete("ok", event, offsets=offsets, answer=last[0].error)
+        return last[0].error
 
-    def _consume(self, broker: int, protocol: str, within_s: float) -> float:
+    def _consume(self, coordinators: Mapping[Group, int], protocol: str, within_s: float) -> float:
         """Consume with all groups at once, until each partition has delivered a record or the time is over.
 
         Returns how long that took.
         """
         began_s = self.clock.now_s()
-        first: dict[Group, dict[int, int]] = {group: {} for group in self.groups}
+        first: dict[Group, dict[int, int]] = {group: {} for group in coordinators}
         with ExitStack() as owned:
             consumers: dict[Group, GroupConsumer] = {}
             events = {}
-            for group in self.groups:
+            for group, broker in coordinators.items():
                 events[group] = self.history.invoke(f=CONSUME, **self._who(group, broker), protocol=protocol)
                 consumers[group] = owned.enter_context(
                     closing(self.library.consumer(group.name, group.topic, protocol))

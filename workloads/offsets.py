@@ -1,7 +1,7 @@
 """Committed offsets as records: a producer whose records are those that a group coordinator writes.
 
 What clients do with groups ends in records of ``__consumer_offsets``, so scenarios about groups have the same steps as
-others: a put commits an offset, in a transaction or not, and a delete deletes the group. This producer does that by a
+others: a put commits an offset, in a transaction or not, and a delete is a `Deletion`. This producer does that by a
 real client library, and then looks in the coordinator's log for the record. Histories and checkers see records.
 """
 
@@ -14,6 +14,7 @@ from harness.brokers.segments.batches import iter_records
 from harness.brokers.segments.offset_key import OffsetKey, decode_offset_key, encode_offset_key
 from harness.clients import OPERATION_TIMEOUT_S, ClientError
 from harness.plan.groups import input_topic
+from harness.plan.scenario import Deletion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,13 +33,30 @@ class Coordinators:
     """How a producer of offsets reaches what it needs beside its library.
 
     ``log``: returns the batches in the log of a partition's leader. ``delete_topic`` deletes a topic, and
-    ``create_topic`` creates it again, with records.
+    ``create_topic`` creates it again, with records. ``expire``: commits an offset of a group that its coordinator
+    deletes at its next check.
     """
 
     log: Callable[[TopicPartition], Sequence[Batch]]
     delete_topic: Callable[[str], None]
     create_topic: Callable[[str], None]
+    expire: Callable[[str, TopicPartition], None]
     clock: Clock
+
+    def find(self, partition: TopicPartition, key: bytes, *, after: int, is_tombstone: bool) -> int:
+        """Return the offset of the newest record with the key; -1 where none is there beyond ``after``."""
+        try:
+            batches = self.log(partition)
+        except OSError:
+            return -1
+        offsets = [
+            record.offset
+            for batch in batches
+            if not batch.is_control and batch.last_offset > after
+            for record in iter_records(batch, source=SOURCE)
+            if record.key == key and (record.value is None) == is_tombstone and record.offset > after
+        ]
+        return max(offsets, default=-1)
 
 
 def offset_key(scenario: str, group: str, step_key: str) -> bytes:
@@ -48,15 +66,12 @@ def offset_key(scenario: str, group: str, step_key: str) -> bytes:
 
 @dataclass
 class OffsetsProducer:
-    """Implements `LibraryProducer`: keys are those of `offset_key`, values are offsets, None deletes the group.
-
-    ``deletes_input``: None deletes the group's input topic instead, and creates it again.
-    """
+    """Implements `LibraryProducer`: keys are those of `offset_key`, values are offsets, None is a `Deletion`."""
 
     library: LibraryGroups
     coordinators: Coordinators
     transactional_id: str | None
-    deletes_input: bool = False
+    deletes: Deletion = Deletion.GROUP
     _producer: clients.OffsetsProducer | None = field(default=None, init=False)
     _last: dict[TopicPartition, int] = field(default_factory=dict, init=False)
 
@@ -98,7 +113,7 @@ class OffsetsProducer:
             self._act(parts, value)
             # At once: cleaners remove a tombstone as soon as its retention is over.
             offset = self._find(to, content, is_tombstone=value is None)
-            if value is None and self.deletes_input:
+            if value is None and self.deletes is Deletion.INPUT:
                 self.coordinators.create_topic(parts.topic)
             answered(None, offset)
         except ClientError as error:
@@ -116,33 +131,29 @@ class OffsetsProducer:
 
     def _act(self, key: OffsetKey, value: str | None) -> None:
         if value is None:
-            if self.deletes_input:
-                self.coordinators.delete_topic(key.topic)
-            else:
-                self.library.delete(key.group)
+            self._delete(key)
         elif self._producer is None:
             self.library.commit(key.group, {(key.topic, key.partition): int(value)})
         else:
             self._producer.send_offsets(key.group, {(key.topic, key.partition): int(value)})
 
+    def _delete(self, key: OffsetKey) -> None:
+        match self.deletes:
+            case Deletion.GROUP:
+                self.library.delete(key.group)
+            case Deletion.INPUT:
+                self.coordinators.delete_topic(key.topic)
+            case Deletion.EXPIRY:
+                self.coordinators.expire(key.group, (key.topic, key.partition))
+
     def _find(self, to: TopicPartition, key: bytes, *, is_tombstone: bool) -> int:
-        """Wait for a newer record with the key. A deleted topic's offsets are removed by a broker at its own pace."""
+        """Wait for a newer record with the key. Coordinators delete some offsets at their own pace."""
+        last = self._last.get(to, -1)
         found = [-1]
 
         def is_there() -> bool:
-            try:
-                batches = self.coordinators.log(to)
-            except OSError:
-                return False
-            offsets = [
-                record.offset
-                for batch in batches
-                if not batch.is_control and batch.last_offset > self._last.get(to, -1)
-                for record in iter_records(batch, source=SOURCE)
-                if record.key == key and (record.value is None) == is_tombstone
-            ]
-            found[0] = max(offsets, default=-1)
-            return found[0] > self._last.get(to, -1)
+            found[0] = self.coordinators.find(to, key, after=last, is_tombstone=is_tombstone)
+            return found[0] > last
 
         what = f"the {'tombstone' if is_tombstone else 'committed offset'} in {to[0]}-{to[1]}"
         self.coordinators.clock.wait_until(is_there, OPERATION_TIMEOUT_S, what)

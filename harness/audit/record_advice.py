@@ -11,8 +11,8 @@ import shlex
 from typing import TYPE_CHECKING, Any, Final
 
 from checkers.finding import UNEXPLAINED_DIVERGENCE
-from harness.brokers.internal_topics.decode import KAFKAS_OWN
-from harness.brokers.internal_topics.phrases import OFFSET_COMMIT, TRANSACTION_LOG, offsets_text
+from harness.brokers.internal_topics.decode import CONSUMER_OFFSETS, KAFKAS_OWN
+from harness.brokers.internal_topics.phrases import CLASSIC_GROUP, OFFSET_COMMIT, TRANSACTION_LOG, offsets_text
 from harness.escape import escape
 from harness.plan.catalog import Anomaly
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from harness.audit.knowledge import Row
 
 _UNDECIDED = "undecided"
-_STATE, _TOOL = "coordinator's state", "tool's state"
+_STATE, _TOOL, _MEMBER = "coordinator's state", "tool's state", "group with members"
 
 _MEANS: Final[Mapping[tuple[str, str], str]] = {
     (OFFSET_COMMIT, Anomaly.STUCK_LSO): (
@@ -52,6 +52,18 @@ _MEANS: Final[Mapping[tuple[str, str], str]] = {
     (TRANSACTION_LOG, _UNDECIDED): (
         "replicas have different states of transactional ids: a transaction coordinator goes on from the state that "
         "its own replica has. What follows for producers was not tried"
+    ),
+    (CLASSIC_GROUP, Anomaly.TOMBSTONE_DIVERGENCE): (
+        "while broker {broker} leads this partition, a classic group is back that is gone: deleted, expired, or used "
+        "by the consumer or streams protocol since. In the last case brokers of 4.0 or later cannot load the partition "
+        '("Failed to load metadata" in the log of the broker): they answer NOT_COORDINATOR for every group in it, and '
+        "no consumer of these groups gets a record"
+    ),
+    (_MEMBER, Anomaly.TOMBSTONE_DIVERGENCE): (
+        "while broker {broker} coordinates, a member or a group of the consumer, share or streams protocol is back "
+        "that is gone. A member keeps its partitions until its session times out. Where a tombstone of the whole group "
+        'follows, the broker cannot load the partition ("Failed to load metadata" in its log), and no group in it has '
+        "a coordinator"
     ),
     (_STATE, _UNDECIDED): (
         "replicas have different states of groups (members, assignments, epochs): a coordinator loads the state that "
@@ -93,7 +105,7 @@ def means(finding: Row) -> str | None:
         return None
     type_ = _advised_type(finding)
     name = finding["anomaly"] if finding["decided"] else _UNDECIDED
-    return _MEANS.get((type_, name), _MEANS[type_, _UNDECIDED])
+    return _MEANS.get((type_, name)) or _MEANS.get((type_, _UNDECIDED)) or _MEANS[_STATE, _UNDECIDED]
 
 
 def is_about_offsets(finding: Row) -> bool:
@@ -103,8 +115,10 @@ def is_about_offsets(finding: Row) -> bool:
 
 def _advised_type(finding: Row) -> str:
     type_ = finding["record"].get("type")
-    if type_ in {OFFSET_COMMIT, TRANSACTION_LOG}:
+    if type_ in {OFFSET_COMMIT, TRANSACTION_LOG, CLASSIC_GROUP}:
         return str(type_)
+    if finding["topic"] == CONSUMER_OFFSETS:
+        return _MEMBER
     return _STATE if finding["topic"] in KAFKAS_OWN else _TOOL
 
 

@@ -84,9 +84,6 @@ class OffsetsProducer(LibraryProducer, Protocol):
 MakeProducer: TypeAlias = Callable[[str | None], LibraryProducer]
 """Makes a producer; transactional where a transactional id is given."""
 
-CLASSIC, CONSUMER = "classic", "consumer"
-"""Values of ``group.protocol``: the second is KIP-848's, with brokers of 4.0 or later."""
-
 
 class GroupConsumer(Protocol):
     """A read_committed member of a group, from the offsets that the group has committed, until `close`."""

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from harness.clients import CLASSIC, OPERATION_TIMEOUT_S, TRANSACTION_TIMEOUT_MS, ClientError, Library
+from harness.clients import OPERATION_TIMEOUT_S, TRANSACTION_TIMEOUT_MS, ClientError, Library
 from harness.host.leftovers import process_marker
+from harness.plan.groups import CLASSIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

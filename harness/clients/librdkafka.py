@@ -10,7 +10,8 @@ import confluent_kafka
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from harness.clients import CLASSIC, OPERATION_TIMEOUT_S, TRANSACTION_TIMEOUT_MS, ClientError, Library
+from harness.clients import OPERATION_TIMEOUT_S, TRANSACTION_TIMEOUT_MS, ClientError, Library
+from harness.plan.groups import CLASSIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

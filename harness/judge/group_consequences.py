@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from harness.brokers.internal_topics.phrases import offsets_text
+from harness.brokers.protocol.coordinators import NO_COORDINATOR_YET
 from harness.run_folder.history import CONSUME, FETCH_OFFSETS
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ def group_consequences(events: Iterable[Event], absent: Sequence[int]) -> dict[t
 
 
 def _sentences(here: _View, broker: int, there: _View, other: int) -> list[str]:
-    who, whose = f"while broker {broker} coordinates group {here.group}", f"with broker {other}"
+    does = "leads the partition of" if here.answer in NO_COORDINATOR_YET else "coordinates"
+    who, whose = f"while broker {broker} {does} group {here.group}", f"with broker {other}"
     by_sentence: dict[str, list[str]] = {}
     for protocol, right in there.first.items():
         for sentence in _consumed(here, here.first.get(protocol, {}), right, whose):
@@ -77,7 +79,7 @@ def _sentences(here: _View, broker: int, there: _View, other: int) -> list[str]:
 def _consumed(here: _View, first: Mapping[str, int], right: Mapping[str, int], whose: str) -> list[str]:
     if right and not first:
         starts = ", ".join(f"{here.topic}-{number} at offset {offset}" for number, offset in right.items())
-        answer = f" (its coordinator answers {here.answer})" if here.answer else ""
+        answer = f" (the broker answers {here.answer})" if here.answer else ""
         return [f"got no record at all within {here.within_s:g} s{answer}; {whose} it begins {starts}"]
     return [
         f"{_skipped(first[number], offset)} of {here.topic}-{number}; {whose} it begins at offset {offset}"

@@ -32,7 +32,6 @@ from harness.run.options import RunOptions
 from harness.run.start import test_of
 from harness.runtimes import SIM, find_runtime
 from harness.suggest import nearest
-from harness.systems import find_system
 from harness.targets import SIMULATED, find_target
 
 if TYPE_CHECKING:
@@ -86,8 +85,7 @@ class Outage:
 
     @property
     def _has_all(self) -> bool:
-        system = find_system(find_target(self.target).system)
-        return len(self.scenarios) == len(scenarios_for(ALL, has_groups=system.has_groups))
+        return len(self.scenarios) == len(scenarios_for(ALL, find_target(self.target).group_protocols))
 
     def __str__(self) -> str:
         """Return its printed name."""
@@ -140,13 +138,12 @@ def read_matrix(path: Path | None, given: Mapping[str, Any], newest: Callable[[s
             find_target(name)
         targets = [name for target in axes["targets"] for name in (target, newest(target)) if name]
         for target in targets:
-            system = find_target(target).system
-            has_groups = find_system(system).has_groups
+            row = find_target(target)
             scenarios = dict.fromkeys(
-                s.name for name in axes["anomalies"] for s in scenarios_for(name, has_groups=has_groups)
+                s.name for name in axes["anomalies"] for s in scenarios_for(name, row.group_protocols)
             )
             # Simulated targets have this runtime only.
-            runtimes = [SIM] if system in SIMULATED else axes["runtimes"]
+            runtimes = [SIM] if row.system in SIMULATED else axes["runtimes"]
             for key in product([target], axes["clients"], axes["nemeses"], runtimes):
                 scenarios_by_run.setdefault(key, {}).update(scenarios)
     repeats = content.get("repeats", 1)

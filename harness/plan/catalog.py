@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
-from harness.plan.scenario import Action, Critical, Kind, Scenario, Step
+from harness.plan.groups import CLASSIC, CONSUMER
+from harness.plan.scenario import Action, Critical, Deletion, Kind, Scenario, Step
 from harness.suggest import nearest
 
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
 ALL = "all"
+GROUP = "group"
+"""The key of steps that concern a group as a whole."""
 GROUPS = "groups"
 """Every scenario about consumer groups, whatever its anomaly."""
 
@@ -152,10 +159,32 @@ GROUP_SCENARIOS = (
         outage=(delete("plain", "0"),),
         critical=(Critical.TOMBSTONE,),
         kind=Kind.OFFSETS,
-        deletes_input=True,
+        deletes=Deletion.INPUT,
+    ),
+    Scenario(
+        name="group-expired",
+        anomaly=Anomaly.TOMBSTONE_DIVERGENCE,
+        payload="expiry",
+        summary="A group's offset expires while a replica is away; it never sees the tombstone and keeps an older one.",
+        before=(put("plain", "0", "10"),),
+        outage=(delete("plain", "0"),),
+        critical=(Critical.TOMBSTONE,),
+        kind=Kind.OFFSETS,
+        deletes=Deletion.EXPIRY,
+    ),
+    Scenario(
+        name="group-upgraded",
+        anomaly=Anomaly.TOMBSTONE_DIVERGENCE,
+        payload="protocol",
+        summary="A group changes to the consumer protocol while a replica is away; it keeps the classic group.",
+        before=(put("member", GROUP, CLASSIC),),
+        outage=(delete("member", GROUP),),
+        critical=(Critical.TOMBSTONE,),
+        kind=Kind.MEMBERS,
+        group_protocols=frozenset({CLASSIC, CONSUMER}),
     ),
 )
-"""Those of `GROUPS`; keys are numbers of input partitions, and values offsets."""
+"""Those of `GROUPS`; what keys and values are depends on the kind, see `Step`."""
 
 CONTROL = Scenario(
     name="control",
@@ -173,23 +202,27 @@ BY_NAME = {scenario.name: scenario for scenario in ALL_SCENARIOS}
 """Those that look for an anomaly."""
 
 
-def scenarios_for(anomaly: str, *, has_groups: bool = True) -> tuple[Scenario, ...]:
+def scenarios_for(anomaly: str, group_protocols: Collection[str] = (CLASSIC, CONSUMER)) -> tuple[Scenario, ...]:
     """Return the scenarios of one anomaly, of ``groups``, of several of these (with commas between), or of ``all``.
 
-    An anomaly's scenarios are those on topics of data. ``has_groups``: whether the target has consumer groups; without
-    them ``all`` is every other scenario. Raises `UsageError` with the nearest names.
+    An anomaly's scenarios are those on topics of data. ``group_protocols``: those of the target; without any, ``all``
+    is every scenario that is not about groups. Raises `UsageError` with the nearest names.
     """
     known = [*Anomaly, GROUPS, ALL]
     names = anomaly.split(",")
     for name in names:
         if name not in known:
             raise UsageError(nearest("anomaly", name, known))
-    if GROUPS in names and not has_groups:
+    if GROUPS in names and not group_protocols:
         raise UsageError(
             f"--anomaly {anomaly}: scenarios about consumer groups need a real Kafka: this target has no group"
             " coordinator, or none that they were tried on"
         )
     return (
         *(s for s in SCENARIOS if ALL in names or s.anomaly in names),
-        *(s for s in GROUP_SCENARIOS if has_groups and {ALL, GROUPS} & set(names)),
+        *(
+            s
+            for s in GROUP_SCENARIOS
+            if group_protocols and s.group_protocols <= {*group_protocols} and {ALL, GROUPS} & set(names)
+        ),
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import count
 from typing import Final
 
+CLASSIC, CONSUMER = "classic", "consumer"
+"""Values of ``group.protocol``: the second is KIP-848's, with brokers of 4.0 or later."""
 INPUT_PARTITIONS: Final = 2
 INPUT_RECORDS: Final = 100
 """Of each partition of an input topic, before any group commits an offset."""

@@ -28,10 +28,27 @@ class Action(StrEnum):
 
 
 class Kind(StrEnum):
-    """What a scenario's steps write: records of a topic of its own, or the committed offsets of consumer groups."""
+    """What a scenario's steps write: records of a topic of its own, or what a coordinator keeps of consumer groups."""
 
     RECORDS = "records"
     OFFSETS = "offsets"
+    MEMBERS = "members"
+
+    @property
+    def is_of_groups(self) -> bool:
+        """Whether it is in ``__consumer_offsets``."""
+        return self is not Kind.RECORDS
+
+
+class Deletion(StrEnum):
+    """How the committed offsets of a group are deleted; a tombstone for each offset comes of it."""
+
+    GROUP = "group"
+    """By an administrator: DeleteGroups."""
+    INPUT = "input"
+    """With the topic that the group consumes, which is then created again."""
+    EXPIRY = "expiry"
+    """By the coordinator, once the retention of a newer commit is over."""
 
 
 class Critical(StrEnum):
@@ -57,7 +74,8 @@ class Step:
     """One operation of one client process; ``key`` and ``value`` only where the action has them.
 
     In a scenario of kind `Kind.OFFSETS` a key is a partition of an input topic, and a value the offset that is
-    committed for it.
+    committed for it. With `Kind.MEMBERS` a value is the protocol by which a member joins the group and leaves it, and a
+    delete is a member of the consumer protocol; the key is the group, whatever its name.
     """
 
     process: str
@@ -74,7 +92,7 @@ class Scenario:
     critical is gone from the others, just before the absent ones return.
     ``critical`` names what the outage's steps write that must vanish: the tombstone written there, the
     marker of the transaction ended there. A process that begins a transaction somewhere is transactional.
-    ``deletes_input``: for offsets, a delete is not of the group, but of the topic that the group consumes.
+    ``deletes``: what a delete of offsets is. ``group_protocols``: those that its clients join groups by.
     ``anomaly`` is None for a control, which has no replica on an absent broker and can show nothing.
     """
 
@@ -87,12 +105,13 @@ class Scenario:
     late: tuple[Step, ...] = ()
     critical: tuple[Critical, ...] = (Critical.MARKER,)
     kind: Kind = Kind.RECORDS
-    deletes_input: bool = False
+    deletes: Deletion = Deletion.GROUP
+    group_protocols: frozenset[str] = frozenset()
 
     @property
     def topic(self) -> str:
         """The topic that the steps write to."""
-        return CONSUMER_OFFSETS if self.kind is Kind.OFFSETS else self.name
+        return CONSUMER_OFFSETS if self.kind.is_of_groups else self.name
 
     @property
     def steps(self) -> tuple[Step, ...]:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from harness.clients import MakeProducer
     from harness.cluster.cluster import Cluster
     from harness.plan.scenario import Scenario
-    from harness.run.runner import Test
+    from harness.run.test import Test
     from harness.run_folder.store import RunFolder
 
 EXPIRIES = 10

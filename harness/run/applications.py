@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from harness.clients import ClientSpec
     from harness.cluster.cluster import Cluster
-    from harness.run.runner import Test
+    from harness.run.test import Test
     from harness.run_folder.store import RunFolder
     from harness.targets import Target
     from harness.targets.jars import JarSet

@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from harness.brokers.protocol.groups import commit_offsets
 from harness.brokers.protocol.replica import ReplicaState
+from harness.brokers.protocol.wire import Connection
+from harness.brokers.segments.offset_key import encode_group_key
 from harness.errors import HarnessError
 from harness.plan.groups import INPUT_PARTITIONS, INPUT_RECORDS, group_in, input_topic
 from harness.plan.scenario import Kind, Phase, Scenario
 from workloads.group_consumers import Group, GroupReader
+from workloads.memberships import MembershipsProducer
 from workloads.offsets import Coordinators, OffsetsProducer, offset_key
 from workloads.offsets_filler import OffsetsFiller
 from workloads.payload import Payload
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
     from harness.brokers.segments.batches import Batch
     from harness.clients import Library, LibraryGroups
     from harness.cluster.cluster import Cluster
-    from harness.run.runner import Test
+    from harness.run.test import Test
     from harness.run_folder.history import History
 
 FILLER_TOPIC = input_topic("filler")
@@ -33,7 +37,7 @@ INPUT_SETTINGS = {"cleanup.policy": "delete"}
 
 def groups_of(test: Test) -> dict[TopicPartition, Group]:
     """Return the group of each partition of ``__consumer_offsets`` that a scenario has."""
-    by_scenario = [(s, tp) for s in test.scenarios if s.kind is Kind.OFFSETS for tp in test.partitions[s.name]]
+    by_scenario = [(s, tp) for s in test.scenarios if s.kind.is_of_groups for tp in test.partitions[s.name]]
     return {
         tp: Group(group_in(scenario.name, tp[1], len(by_scenario)), tp, input_topic(scenario.name))
         for scenario, tp in by_scenario
@@ -78,11 +82,21 @@ class GroupWorkload:
     def payload(self, scenario: Scenario) -> Payload:
         """Return what carries out a scenario's steps."""
         groups = self.groups
-        coordinators = Coordinators(self._log, self.cluster.admin.delete_topic, self._create_again, self.cluster.clock)
+        admin, clock = self.cluster.admin, self.cluster.clock
+        coordinators = Coordinators(self._log, admin.delete_topic, self._create_again, self.expire, clock)
+        partitions = self.test.partitions[scenario.name]
+        if scenario.kind is Kind.MEMBERS:
+            return Payload(
+                scenario,
+                partitions,
+                lambda _: MembershipsProducer(self._client, coordinators, groups),
+                self.history,
+                lambda tp, _: encode_group_key(groups[tp].name),
+            )
         return Payload(
             scenario,
-            self.test.partitions[scenario.name],
-            partial(OffsetsProducer, self._client, coordinators, deletes_input=scenario.deletes_input),
+            partitions,
+            partial(OffsetsProducer, self._client, coordinators, deletes=scenario.deletes),
             self.history,
             lambda tp, key: offset_key(scenario.name, groups[tp].name, key),
         )
@@ -93,16 +107,22 @@ class GroupWorkload:
             self._create(topic)
 
     def observe(self) -> None:
-        """See what groups see of a broker that was there all the time, and then of each that was away."""
-        cluster, placement = self.cluster, self.cluster.placement
-        groups = list(self.groups.values())
-        reader = GroupReader(groups, self._client, self.history, cluster.clock, Phase.AFTER, cluster.settle_s)
-        needed_s: dict[str, float] = {}
-        for broker in (placement.staying[0], *placement.absent):
-            led = {tp: brokers for tp, brokers in cluster.replicas.items() if tp in self.groups and broker in brokers}
-            cluster.lead({tp: (broker, *(other for other in led[tp] if other != broker)) for tp in led})
-            took_s = reader.observe(broker, cluster.runtime.address(broker), self.test.group_protocols, needed_s)
-            needed_s = needed_s or took_s
+        """See what groups see of a broker that was there all the time, and then of each that was away.
+
+        Offsets are fetched from all of them first: members that join, and leave, have coordinators write and delete.
+        """
+        cluster, absent, groups = self.cluster, self.cluster.placement.absent, self.groups
+        reader = GroupReader(
+            self._client, self.history, cluster.clock, Phase.AFTER, cluster.runtime.address, cluster.settle_s
+        )
+        stayed = {tp: min(set(cluster.replicas[tp]) - set(absent)) for tp in groups}
+        consume = partial(reader.consume, protocols=self.test.group_protocols)
+        for observe in (reader.ask, consume):
+            needed_s: dict[str, float] = {}
+            for leaders in (stayed, *(dict.fromkeys(groups, broker) for broker in absent)):
+                cluster.lead({tp: (one, *(b for b in cluster.replicas[tp] if b != one)) for tp, one in leaders.items()})
+                took_s = observe({groups[tp]: broker for tp, broker in leaders.items()}, needed_s=needed_s)
+                needed_s = needed_s or took_s
 
     def _create(self, topic: str) -> None:
         admin, placement = self.cluster.admin, self.cluster.placement
@@ -131,6 +151,17 @@ class GroupWorkload:
     def _create_again(self, topic: str) -> None:
         self.cluster.wait(lambda: not self.cluster.admin.partitions([topic]), f"topic {topic} to be gone")
         self._create(topic)
+
+    def expire(self, group: str, partition: TopicPartition) -> None:
+        """Commit an offset of a group whose retention is over at once: the coordinator's next check deletes it."""
+        (of_group,) = [one for one in self.groups.values() if one.name == group]
+
+        def is_committed() -> bool:
+            with closing(Connection(self._address(of_group.partition))) as connection:
+                commit_offsets(connection, group, {partition: 0}, retention_ms=1)
+            return True
+
+        self.cluster.wait(is_committed, f"the coordinator of {group} to take an offset that expires")
 
     def _leader(self, partition: TopicPartition) -> int:
         state = self.cluster.states().get(partition)

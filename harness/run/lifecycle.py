@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from harness.judge.outcome import Progress
     from harness.run.applications import Installed
     from harness.run.options import RunOptions
-    from harness.run.runner import Test
+    from harness.run.test import Test
     from harness.run_folder.manifest import Manifest
     from harness.run_folder.store import RunFolder
     from harness.runtimes.base import Ready, Runtime

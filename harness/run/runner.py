@@ -9,93 +9,36 @@ from __future__ import annotations
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from itertools import count, islice
 from typing import TYPE_CHECKING
 
-from harness.clients import CLASSIC
 from harness.clients.reader import read_committed
 from harness.cluster import snapshot
 from harness.cluster.cluster import Cluster
 from harness.cluster.observe import Observer
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.plan.scenario import CONSUMER_OFFSETS, Kind, Phase
+from harness.plan.scenario import CONSUMER_OFFSETS, Phase
 from harness.run import window
 from harness.run.group_workload import GroupWorkload
 from harness.run_folder.history import History
 from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
-from harness.systems import find_system
-from harness.targets import KAFKA
 from nemesis.fault import NemesisContext
 from workloads.ballast import write_ballast
 from workloads.filler import Filler
 from workloads.payload import Payload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from harness.brokers.protocol.replica import TopicPartition
     from harness.clients import Library
     from harness.host.clock import Clock
-    from harness.plan.placement import Placement
     from harness.plan.scenario import Scenario
-    from harness.plan.timers import Timers
+    from harness.run.test import Test
     from harness.run_folder.store import RunFolder
     from harness.runtimes.base import Runtime
-    from harness.systems import System
-    from nemesis.fault import Nemesis
     from workloads.offsets_filler import OffsetsFiller
 
 FILLER_RECORDS = 4
 """So many filler records reach every replica after the rejoin."""
-
-
-@dataclass(frozen=True)
-class Test:
-    """Everything that decides what a run does; with the run folder, all that the runner needs.
-
-    ``topic_settings`` and ``broker_settings`` are the timers' and the nemesis's with the user's on top.
-    """
-
-    __test__ = False  # pytest collects classes of this name
-
-    scenarios: tuple[Scenario, ...]
-    nemesis: Nemesis
-    timers: Timers
-    topic_settings: Mapping[str, str]
-    broker_settings: Mapping[str, str]
-    placement: Placement
-    seed: int
-    client: str = "librdkafka"
-    system_name: str = KAFKA
-    group_protocols: tuple[str, ...] = (CLASSIC,)
-
-    @property
-    def system(self) -> System:
-        """What kind of brokers are under test."""
-        return find_system(self.system_name)
-
-    @property
-    def partitions(self) -> dict[str, list[TopicPartition]]:
-        """The partitions of each scenario, by its name: no other scenario has them."""
-        numbers: dict[str, Iterator[int]] = {scenario.topic: count() for scenario in self.scenarios}
-        return {
-            s.name: [(s.topic, n) for n in islice(numbers[s.topic], self.placement.partitions)] for s in self.scenarios
-        }
-
-    @property
-    def replicas(self) -> dict[TopicPartition, tuple[int, ...]]:
-        """Every partition of every scenario with the brokers that hold it."""
-        partitions = self.partitions
-        return {
-            tp: self.placement.replicas(tp[1], control=s.anomaly is None)
-            for s in self.scenarios
-            for tp in partitions[s.name]
-        }
-
-    @property
-    def has_groups(self) -> bool:
-        """Whether any scenario is about consumer groups."""
-        return any(scenario.kind is Kind.OFFSETS for scenario in self.scenarios)
 
 
 @dataclass(frozen=True)
@@ -195,7 +138,7 @@ class Run:
             checks=[self.runtime.raise_if_died],
         )
         make, groups = self.library.producer, None
-        of_records = [tp for s in test.scenarios if s.kind is Kind.RECORDS for tp in test.partitions[s.name]]
+        of_records = [tp for s in test.scenarios if not s.kind.is_of_groups for tp in test.partitions[s.name]]
         fillers: list[Filler | OffsetsFiller] = [
             Filler(of_records, test.seed, timers.filler_period_s, make, history, self.clock)
         ]
@@ -204,7 +147,7 @@ class Run:
             fillers.append(groups.filler())
 
         def payload(scenario: Scenario) -> Payload:
-            if groups is not None and scenario.kind is Kind.OFFSETS:
+            if groups is not None and scenario.kind.is_of_groups:
                 return groups.payload(scenario)
             return Payload(scenario, test.partitions[scenario.name], make, history)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.brokers.protocol.security import read_security
-from harness.clients import CLASSIC, CONSUMER, find_client
+from harness.clients import find_client
 from harness.errors import UsageError
 from harness.host.clock import RealClock
 from harness.host.java import find_java
@@ -16,19 +16,18 @@ from harness.host.ports import free_ports
 from harness.judge.background import find_archive
 from harness.plan.catalog import CONTROL, scenarios_for
 from harness.plan.placement import place
-from harness.plan.scenario import Kind
 from harness.plan.schedule import scenario_of, write_schedule
 from harness.plan.timers import find_timers
 from harness.run import aftermath, applications
 from harness.run.begin import SCHEDULE, begin, without_secrets
 from harness.run.contradictions import raise_if_contradictory
 from harness.run.lifecycle import Job, conduct
-from harness.run.runner import Test
+from harness.run.test import Test
 from harness.run_folder import store
 from harness.runtimes import choose, find_runtime
 from harness.runtimes.base import Wanted
 from harness.systems import find_system
-from harness.targets import KAFKA, SIMULATED, Target, exact_name, find_target
+from harness.targets import SIMULATED, Target, exact_name, find_target
 from harness.targets.applications import RELEASES, jars_of
 from harness.targets.jars import jars_for_client
 from harness.targets.settings import note_on
@@ -44,9 +43,8 @@ if TYPE_CHECKING:
     from harness.run_folder.manifest import Manifest
     from harness.run_folder.store import RunFolder
 
-
-FIRST_MAJOR_WITH_NEW_GROUPS = 4
-"""With the consumer group protocol of KIP-848 in production."""
+EXPIRY_CHECK_MS = "1000"
+"""How often coordinators look for expired offsets. Kafka's default is ten minutes."""
 
 
 def run(options: RunOptions, progress: Progress, command_line: Callable[[RunOptions], str]) -> RunResult:
@@ -123,10 +121,6 @@ def repeatable(job: Job, folder: RunFolder) -> RunOptions:
     )
 
 
-def _has_new_groups(target: Target) -> bool:
-    return target.system == KAFKA and int(target.version.partition(".")[0]) >= FIRST_MAJOR_WITH_NEW_GROUPS
-
-
 def _absolute(path: str | None) -> str | None:
     return None if path is None else str(Path(path).absolute())
 
@@ -152,19 +146,18 @@ def test_of(options: RunOptions) -> Test:
         raise UsageError(f"--nemesis {nemesis.name}: {reason}")
     topic_settings, broker_settings = system.settings(target, timers, nemesis.broker_settings)
     scenarios = (
-        (scenario_of(options.schedule),)
-        if options.schedule
-        else scenarios_for(options.anomaly, has_groups=system.has_groups)
+        (scenario_of(options.schedule),) if options.schedule else scenarios_for(options.anomaly, target.group_protocols)
     )
     if options.application:
         scenarios = (*scenarios, *find_application(options.application).scenarios)
-    groups = placement.partitions * sum(scenario.kind is Kind.OFFSETS for scenario in scenarios)
+    groups = placement.partitions * sum(scenario.kind.is_of_groups for scenario in scenarios)
     return Test(
         scenarios=(*scenarios, CONTROL),
         nemesis=nemesis,
         timers=system.timers(timers),
         topic_settings={**topic_settings, **options.topic_settings},
         broker_settings={
+            **({"offsets.retention.check.interval.ms": EXPIRY_CHECK_MS} if groups else {}),
             **broker_settings,
             **options.broker_settings,
             # A coordinator takes its number from the topic only if that exists when the broker starts.
@@ -174,5 +167,5 @@ def test_of(options: RunOptions) -> Test:
         seed=secrets.randbelow(2**31) if options.seed is None else options.seed,
         client=options.client,
         system_name=target.system,
-        group_protocols=(CLASSIC, CONSUMER) if _has_new_groups(target) else (CLASSIC,),
+        group_protocols=target.group_protocols,
     )

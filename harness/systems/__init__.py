@@ -125,8 +125,7 @@ class System:
     from outside where the system ``has_own_clients``. ``timers``: how it takes those asked for. ``why_unfit`` says why
     a placement cannot be; ``unsupported_nemeses``: those that it cannot be put through. ``proof``: what
     `Control.coordination` has to show before a run can be clean. ``has_odd_replicas``: of each partition.
-    ``has_groups``: whether scenarios about consumer groups can be run on it. ``least_window_s``: how long removal has
-    to be given, whatever the timers say.
+    ``least_window_s``: how long removal has to be given, whatever the timers say.
     """
 
     name: str
@@ -136,7 +135,6 @@ class System:
     consumer: Callable[[Runtime, int, Sequence[TopicPartition]], Reading] = _consumer
     client: Callable[[Runtime, str], Client] = lambda _, name: find_client(name)
     has_own_clients: bool = False
-    has_groups: bool = False
     timers: Callable[[Timers], Timers] = lambda timers: timers
     why_unfit: Callable[[Placement], str | None] = lambda _: None
     unsupported_nemeses: frozenset[str] = frozenset()

@@ -118,4 +118,4 @@ def settings(
     return topic, {**timers.broker, **nemesis_settings, **target.broker_settings}
 
 
-SYSTEMS = {KAFKA: System(name="Kafka", settings=settings, control=KafkaControl, has_groups=True)}
+SYSTEMS = {KAFKA: System(name="Kafka", settings=settings, control=KafkaControl)}

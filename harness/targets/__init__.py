@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
+from harness.plan.groups import CLASSIC, CONSUMER
 from harness.suggest import nearest, quoted
 
 if TYPE_CHECKING:
@@ -43,6 +44,16 @@ class Target:
     broker_settings: Mapping[str, str] = field(default_factory=dict)
     has_store: bool = False
     unpromised: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def group_protocols(self) -> tuple[str, ...]:
+        """The protocols by which members join groups here; none where scenarios about groups cannot be run.
+
+        The consumer protocol is in production from 4.0 on (KIP-848). Groups of Redpanda were not tried.
+        """
+        if self.system != KAFKA:
+            return ()
+        return (CLASSIC, CONSUMER) if _line(self) >= _FIRST_WITH_CONSUMER_PROTOCOL else (CLASSIC,)
 
 
 # fmt: off
@@ -81,6 +92,7 @@ _SIMULATED = (
 )
 # fmt: on
 
+_FIRST_WITH_CONSUMER_PROTOCOL = (4, 0)
 _VERSION = re.compile(r"(?P<major>\d{1,4})\.(?P<minor>\d{1,4})", re.ASCII)
 _NAME = re.compile(
     r"(?P<system>[a-z]+)-(?P<line>\d+\.\d+)(?P<patch>\.\d{1,4}(-rc\d{1,4})?)?(?P<kind>-cloud)?", re.ASCII

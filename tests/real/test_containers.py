@@ -14,6 +14,9 @@ from sandbox import ALL_TOPICS, DATA, Sandbox, long_timers, wait_until
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN, EXIT_USAGE, UsageError
 from harness.host import engine
+from harness.plan.catalog import Anomaly, scenarios_for
+from harness.plan.scenario import CONSUMER_OFFSETS
+from harness.targets import find_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,6 +84,21 @@ def test_every_anomaly_in_containers(sandbox: Sandbox, target: str, nemesis: str
     assert runtime["name"] == "docker"
     assert runtime["image"]["id"].startswith("sha256:")
     assert all("started" in (folder / "logs" / str(b) / "server.log").read_text() for b in (1, 2, 3))
+
+
+@pytest.mark.parametrize(("target", "nemesis"), [("kafka-3.9", "kill"), ("kafka-4.4", "join")])
+def test_groups_in_containers(sandbox: Sandbox, target: str, nemesis: str) -> None:
+    chosen = ("--runtime", "docker", "--anomaly", "groups", "--nemesis", nemesis, "--format", "json")
+    ran = sandbox.run(target, *chosen).end()
+    assert ran.code == EXIT_ANOMALY, ran.output
+    scenarios = scenarios_for("groups", find_target(target).group_protocols)
+    assert {finding["topic"] for finding in ran.verdict["findings"]} == {CONSUMER_OFFSETS}
+    assert {finding["partition"] for finding in ran.verdict["findings"]} == set(range(len(scenarios)))
+    assert {finding["broker"] for finding in ran.verdict["findings"]} == {2}
+    harmless = {s.name for s in scenarios if s.anomaly == Anomaly.COMMITTED_TO_ABORTED}
+    names = {n: one["scenario"] for one in ran.verdict["scenarios"] for n in one["partitions"] if one["anomaly"]}
+    suffering = {names[one["partition"]] for one in ran.verdict["findings"] if one.get("consequence")}
+    assert suffering == {scenario.name for scenario in scenarios} - harmless
 
 
 def test_a_healthy_run_in_containers_is_clean(sandbox: Sandbox) -> None:

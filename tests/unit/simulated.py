@@ -19,7 +19,7 @@ from harness.targets import find_target
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.run.runner import Test
+    from harness.run.test import Test
 
 NOBODY: Any = None
 OF_BROKERS = ("brokers", "fetched", "history.jsonl", "observations.jsonl")

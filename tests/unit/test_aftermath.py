@@ -16,7 +16,7 @@ from harness.run.options import RunOptions
 from harness.systems.kafka import KafkaControl
 
 if TYPE_CHECKING:
-    from harness.run.runner import Test
+    from harness.run.test import Test
 
 
 def asked(anomaly: str = "stuck-lso", **options: Any) -> Test:

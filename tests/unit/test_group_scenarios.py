@@ -15,6 +15,7 @@ from harness.clients import ClientError
 from harness.errors import WaitTimeoutError
 from harness.judge.group_consequences import group_consequences
 from harness.plan.groups import group_in, offsets_partition
+from harness.plan.scenario import Deletion
 from harness.run import start
 from harness.run.group_workload import groups_of
 from harness.run.options import RunOptions
@@ -46,12 +47,12 @@ def test_a_group_is_kept_where_java_puts_it(group: str, partitions: int, partiti
 def test_each_partition_of_a_test_has_one_group_of_its_scenario() -> None:
     test = start.test_of(RunOptions("kafka-4.4", "groups", partitions=2))
     groups = groups_of(test)
-    assert sorted(groups) == [("__consumer_offsets", n) for n in range(10)]
+    assert sorted(groups) == [("__consumer_offsets", n) for n in range(14)]
     assert [groups["__consumer_offsets", n].topic for n in (0, 1, 2)] == [
         "group-stuck-lso-input", "group-stuck-lso-input", "group-aborted-to-committed-input",
     ]  # fmt: skip
-    assert all(offsets_partition(group.name, 10) == tp[1] for tp, group in groups.items())
-    assert test.broker_settings["offsets.topic.num.partitions"] == "10"
+    assert all(offsets_partition(group.name, 14) == tp[1] for tp, group in groups.items())
+    assert test.broker_settings["offsets.topic.num.partitions"] == "14"
     assert group_in("g", 3, 10).startswith("g-")
 
 
@@ -113,6 +114,11 @@ class FakeGroups:
         self.calls.append(f"delete {topic}")
         self.log.append((encode_offset_key(OffsetKey("g", topic, 0)), None))
 
+    def expire(self, group: str, partition: TopicPartition) -> None:
+        self.calls.append(f"expire {partition[0]}-{partition[1]} of {group}")
+        key = encode_offset_key(OffsetKey(group, *partition))
+        self.log += [(key, b"0"), (key, None)]
+
     def producer(self, transactional_id: str) -> Any:
         self.calls.append(f"producer {transactional_id}")
         return self
@@ -139,7 +145,7 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> FakeGroups:
 
 
 def sent(groups: FakeGroups, value: str | None, *, transactional_id: str | None = None, **more: Any) -> Any:
-    coordinators = Coordinators(groups.batches, groups.delete_topic, groups.create_topic, TickingClock())
+    coordinators = Coordinators(groups.batches, groups.delete_topic, groups.create_topic, groups.expire, TickingClock())
     producer = OffsetsProducer(groups, coordinators, transactional_id, **more)
     answers: list[tuple[str | None, int]] = []
     key = encode_offset_key(OffsetKey("g", "in", 0))
@@ -160,11 +166,12 @@ def test_a_put_in_a_transaction_is_the_transactions(groups: FakeGroups) -> None:
     assert (answers, groups.calls) == ([(None, 0)], ["producer t", "commit 60 of in-0 for g"])
 
 
-def test_a_delete_is_of_the_group_or_of_its_input(groups: FakeGroups) -> None:
+def test_a_delete_is_of_the_group_its_input_or_an_offset_that_expires(groups: FakeGroups) -> None:
     groups.log = [(encode_offset_key(OffsetKey("g", "in", 0)), b"10")]
     assert sent(groups, None)[0] == [(None, 1)]
-    assert sent(groups, None, deletes_input=True)[0] == [(None, 2)]
-    assert groups.calls == ["delete g", "delete in", "create in"]
+    assert sent(groups, None, deletes=Deletion.INPUT)[0] == [(None, 2)]
+    assert sent(groups, None, deletes=Deletion.EXPIRY)[0] == [(None, 4)], "the tombstone, and not the commit before it"
+    assert groups.calls == ["delete g", "delete in", "create in", "expire in-0 of g"]
 
 
 def test_what_a_library_refuses_is_no_record(groups: FakeGroups) -> None:
@@ -200,7 +207,7 @@ SUFFERED = {
         seen(2, first={}, offsets={}, answer="Unstable"),
         seen(1, first={"0": 61, "1": 0}, offsets={"0": 61}),
         (
-            f"{WHO}a consumer (classic protocol) got no record at all within 6 s (its coordinator answers Unstable); "
+            f"{WHO}a consumer (classic protocol) got no record at all within 6 s (the broker answers Unstable); "
             f"{BEGINS} in-0 at offset 61, in-1 at offset 0"
         ),
     ),

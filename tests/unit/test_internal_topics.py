@@ -13,6 +13,7 @@ from harness.brokers.internal_topics.coordinator_messages import GROUP_KEYS, MES
 from harness.brokers.internal_topics.coordinator_messages import VALUES as FORMATS
 from harness.brokers.internal_topics.decode import internal_topic
 from harness.brokers.internal_topics.phrases import Subject, committed_offset, state, subject
+from harness.brokers.internal_topics.selection import is_compacted
 from harness.brokers.segments.batches import Record
 from harness.brokers.segments.transaction_state import transaction_state
 from harness.escape import escape, to_json
@@ -273,3 +274,15 @@ def test_the_reader_of_transaction_states_reads_the_same() -> None:
             assert read is not None
             assert decoders.key(key).fields == {"transactional_id": read.transactional_id}
             assert says.startswith(f"{read.state} of producer {read.producer_id}, ")
+
+
+@pytest.mark.parametrize(
+    ("policy", "compacted"),
+    [
+        (None, {GROUPS, TRANSACTIONS}),  # brokers create the share coordinator's topic with "delete" (KIP-932)
+        ("delete", set()),
+        ("compact, delete", {GROUPS, TRANSACTIONS, SHARES, "data"}),
+    ],
+)
+def test_a_topic_is_compacted_by_its_policy_or_as_brokers_create_it(policy: str | None, compacted: set[str]) -> None:
+    assert {topic for topic in (GROUPS, TRANSACTIONS, SHARES, "data") if is_compacted(topic, policy)} == compacted

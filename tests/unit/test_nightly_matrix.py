@@ -25,7 +25,7 @@ PAYLOADS = (
 )  # fmt: skip
 GROUPS = (
     "group-stuck-lso", "group-aborted-to-committed", "group-committed-to-aborted", "group-deleted",
-    "group-input-recreated",
+    "group-input-recreated", "group-expired",
 )  # fmt: skip
 
 

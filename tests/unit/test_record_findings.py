@@ -163,6 +163,25 @@ def test_a_deleted_group_that_is_back() -> None:
     assert "committed offsets are back that were deleted" in one["means"]
 
 
+@pytest.mark.parametrize(
+    ("message", "is_proven", "means"),
+    [
+        ("GroupMetadata", True, "they answer NOT_COORDINATOR for every group in it"),
+        ("ConsumerGroupMemberMetadata", True, "A member keeps its partitions until its session times out"),
+        ("StreamsGroupMetadata", True, "no group in it has a coordinator"),
+        ("GroupMetadata", False, "replicas have different states of groups"),
+    ],
+)
+def test_a_group_or_a_member_that_is_back(message: str, is_proven: bool, means: str) -> None:  # noqa: FBT001
+    key = KEY_BYTES[message]
+    value = next(value for one, value, *_ in VALUES if one == message)
+    facts = row(DIVERGED, key=key, proven=is_proven, deleted_at=6)
+    (one,) = found([facts], [serves(2, 5, key=key)], {5: value}, leader=2)
+    assert one["decided"] is is_proven
+    assert means in one["means"]
+    assert "{" not in one["means"]
+
+
 def test_an_offset_that_stays_pending() -> None:
     states = [serves(1, 8), serves(2, 8, open_from=5), serves(3, 8)]
     (one,) = found([row(STUCK, proven=True)], states, COMMITS, leader=3)

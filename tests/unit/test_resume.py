@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from harness.run.runner import Test
+    from harness.run.test import Test
 
 RUN_ID = "2026-11-21T18-06-51Z-548a"
 WANTED: list[Wanted] = []

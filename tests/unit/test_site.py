@@ -67,7 +67,7 @@ def test_verdicts_are_counted_by_version(tmp_path: Path) -> None:
     assert "<p>4 runs. " in text
     assert "✗ anomaly</span> 2 of 3; " in text
     assert "? unknown</span> 1 of 3" in text
-    assert text.count('<span class="faint">no run</span>') == 10
+    assert text.count('<span class="faint">no run</span>') == 12
 
 
 def test_each_run_has_its_page_and_each_anomaly_too(tmp_path: Path) -> None:

@@ -27,7 +27,12 @@ CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
 SHARE_GROUP_STATE: Final = "__share_group_state"
 KAFKAS_OWN: Final = (CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE)
-"""The topics that brokers create and compact, whatever their settings say (``Topic.INTERNAL_TOPICS``)."""
+"""The topics that brokers create for themselves (``Topic.INTERNAL_TOPICS``)."""
+COMPACTED_BY_DEFAULT: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE)
+"""Those that brokers create as compacted topics.
+
+``__share_group_state`` is created with ``cleanup.policy=delete``: the share coordinator removes what it no longer needs
+by DeleteRecords (``ShareCoordinatorService.shareGroupStateTopicConfigs``, ``performRecordPruning``)."""
 
 CONNECTOR: Final = "Connector"
 TASK: Final = "Task"

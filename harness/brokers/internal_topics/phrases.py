@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 OFFSET_COMMIT: Final = "OffsetCommit"
 TRANSACTION_LOG: Final = "TransactionLog"
+CLASSIC_GROUP: Final = "GroupMetadata"
 
 Fields = dict[str, Any]
 
@@ -181,7 +182,7 @@ _WORDS: Final[Mapping[str, _Words]] = {
         lambda value: f"committed offset {value['offset']}",
         "no committed offset",
     ),
-    "GroupMetadata": _Words(
+    CLASSIC_GROUP: _Words(
         "group {group}",
         lambda value: f"generation {value['generation']} with {_count(len(value['members']), 'member')}",
         "no group metadata",

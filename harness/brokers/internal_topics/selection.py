@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
 from harness.brokers.copies.notes import listed
-from harness.brokers.internal_topics.decode import KAFKAS_OWN
+from harness.brokers.internal_topics.decode import COMPACTED_BY_DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,9 +30,9 @@ def is_named(topic: str, patterns: Iterable[str]) -> bool:
 
 
 def is_compacted(topic: str, policy: str | None) -> bool:
-    """Whether a topic is compacted by its cleanup policy; where that is unknown, only Kafka's own topics are."""
+    """Whether a topic is compacted by its cleanup policy; where that is unknown, by what brokers create."""
     if policy is None:
-        return topic in KAFKAS_OWN
+        return topic in COMPACTED_BY_DEFAULT
     return _COMPACT in (one.strip() for one in policy.split(","))
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 
+from harness.brokers.protocol.coordinators import NO_COORDINATOR_YET
 from harness.brokers.protocol.wire import error_name
 from harness.errors import HarnessError
 
@@ -23,12 +24,8 @@ NO_GENERATION, NO_MEMBER, NO_EPOCH = -1, "", -1
 NO_OFFSET: Final = -1
 VERSION: Final = 7
 """Of both requests: OffsetFetch asks for stable offsets from here on (KIP-447)."""
-
-
-NO_COORDINATOR_YET: Final = frozenset(
-    {"CoordinatorLoadInProgressError", "NotCoordinatorError", "CoordinatorNotAvailableError"}
-)
-"""What a broker answers that has just become the leader, or does not know yet that it is."""
+LAST_WITH_RETENTION: Final = 4
+"""Of OffsetCommit: from version 5 on a commit has no retention of its own (KIP-211)."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +40,17 @@ class CommittedOffsets:
     error: str | None = None
 
 
-def commit_offsets(coordinator: Caller, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
+def commit_offsets(
+    coordinator: Caller,
+    group: str,
+    offsets: Mapping[TopicPartition, int],
+    metadata: str = "",
+    retention_ms: int | None = None,
+) -> None:
     """Commit offsets of a group without members. Raises `HarnessError` where the coordinator refuses.
 
-    Raises OSError where the broker goes away, or does not coordinate the group yet.
+    ``retention_ms``: after so long the coordinator's next check deletes the offsets; None for the brokers'
+    ``offsets.retention.minutes``. Raises OSError where the broker goes away, or does not coordinate the group yet.
     """
     Topic = OffsetCommitRequest.OffsetCommitRequestTopic  # noqa: N806
     topics = [
@@ -63,15 +67,12 @@ def commit_offsets(coordinator: Caller, group: str, offsets: Mapping[TopicPartit
         )
         for (topic, partition), offset in offsets.items()
     ]
-    answer = coordinator.call(
-        OffsetCommitRequest[VERSION](
-            group_id=group,
-            generation_id_or_member_epoch=NO_GENERATION,
-            member_id=NO_MEMBER,
-            group_instance_id=None,
-            topics=topics,
-        )
-    )
+    member = {"group_id": group, "generation_id_or_member_epoch": NO_GENERATION, "member_id": NO_MEMBER}
+    if retention_ms is None:
+        request = OffsetCommitRequest[VERSION](**member, group_instance_id=None, topics=topics)
+    else:
+        request = OffsetCommitRequest[LAST_WITH_RETENTION](**member, retention_time_ms=retention_ms, topics=topics)
+    answer = coordinator.call(request)
     for topic in answer.topics:
         for partition in topic.partitions:
             if partition.error_code:

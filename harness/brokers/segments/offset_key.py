@@ -1,15 +1,19 @@
-"""Keys of committed offsets in ``__consumer_offsets``, as a coordinator writes them: ``OffsetCommitKey``."""
+"""Keys in ``__consumer_offsets``, as a coordinator writes them: ``OffsetCommitKey`` and ``GroupMetadataKey``."""
 
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from harness.brokers.internal_topics.coordinator_messages import GROUP_KEYS, KEYS
 from harness.brokers.internal_topics.decode import CONSUMER_OFFSETS, internal_topic
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 VERSION: Final = 1
 _MESSAGE: Final = GROUP_KEYS[VERSION]
+_CLASSIC_GROUP: Final = 2
 _VERSION: Final = struct.Struct(">h")
 
 
@@ -23,7 +27,12 @@ class OffsetKey(NamedTuple):
 
 def encode_offset_key(key: OffsetKey) -> bytes:
     """Return the bytes that a coordinator writes."""
-    return _VERSION.pack(VERSION) + bytes(KEYS[f"{_MESSAGE}Key"].struct.encode(key._asdict(), version=0))
+    return _encode(VERSION, key._asdict())
+
+
+def encode_group_key(group: str) -> bytes:
+    """Return the key of the record that a coordinator writes for a classic group."""
+    return _encode(_CLASSIC_GROUP, {"group": group})
 
 
 def decode_offset_key(content: bytes) -> OffsetKey | None:
@@ -34,3 +43,7 @@ def decode_offset_key(content: bytes) -> OffsetKey | None:
     except ValueError:
         return None
     return OffsetKey(**key.fields) if key is not None and key.type == _MESSAGE else None
+
+
+def _encode(kind: int, fields: Mapping[str, object]) -> bytes:
+    return _VERSION.pack(kind) + bytes(KEYS[f"{GROUP_KEYS[kind]}Key"].struct.encode(fields, version=0))

@@ -1,0 +1,104 @@
+"""Memberships as records: a producer whose records are those that a coordinator writes for a classic group.
+
+A put commits an offset, and then a member joins the group by the protocol that the value names, and leaves: the record
+is that of the group without members. Without an offset the coordinator would delete the empty group at its next check
+(`GroupCoordinatorShard.cleanupGroupMetadata`).
+
+A delete is a member that joins by the consumer protocol (KIP-848) and leaves: the group changes its type, and the
+coordinator writes a tombstone for the classic group (`GroupMetadataManager.maybeDeleteEmptyClassicGroup`,
+`convertToConsumerGroup`).
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from harness.clients import ClientError
+from harness.plan.groups import CONSUMER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from harness.brokers.protocol.replica import TopicPartition
+    from harness.clients import Answered, LibraryGroups
+    from workloads.group_consumers import Group
+    from workloads.offsets import Coordinators
+
+POLL_S: Final = 0.05
+JOIN_TIMEOUT_S: Final = 60.0
+"""More than for other operations: a client may try a paused broker first, and wait for its answer some times."""
+OFFSET: Final = 20
+"""That is committed for the first input partition."""
+
+
+@dataclass
+class MembershipsProducer:
+    """Implements `LibraryProducer`, but has no transactions; keys are those of `encode_group_key`."""
+
+    library: LibraryGroups
+    coordinators: Coordinators
+    groups: Mapping[TopicPartition, Group]
+    _last: dict[TopicPartition, int] = field(default_factory=dict, init=False)
+
+    def init_transactions(self) -> None:
+        """Raise: members join outside of transactions."""
+        raise TypeError("a membership is never part of a transaction")
+
+    begin_transaction = commit_transaction = abort_transaction = init_transactions
+
+    def send(
+        self,
+        to: TopicPartition,
+        key: str | bytes,
+        value: str | None,
+        headers: list[tuple[str, bytes]],  # noqa: ARG002  (a coordinator writes none)
+        answered: Answered,
+    ) -> None:
+        """Join and leave, and answer with the offset of the record that the coordinator wrote."""
+        content = key.encode() if isinstance(key, str) else key
+        group, find = self.groups[to], partial(self._find, to, content)
+        try:
+            if value is not None:
+                self.library.commit(group.name, {group.inputs[0]: OFFSET})
+            with closing(self.library.consumer(group.name, group.topic, value or CONSUMER)) as member:
+                if value is None:
+                    # While the member joins: cleaners remove a tombstone as soon as its retention is over.
+                    find(f"the tombstone of group {group.name}", is_tombstone=True, meanwhile=member.poll)
+                else:
+                    self._wait(partial(member.poll, POLL_S), f"a member of group {group.name} to be delivered a record")
+                    find(f"group {group.name} with its member", is_tombstone=False)
+            if value is not None:
+                find(f"group {group.name} without members", is_tombstone=False)
+        except ClientError as error:
+            answered(str(error), -1)
+        else:
+            answered(None, self._last[to])
+
+    def flush(self) -> int:
+        """Return 0: every answer is there."""
+        return 0
+
+    def _find(
+        self,
+        to: TopicPartition,
+        key: bytes,
+        what: str,
+        *,
+        is_tombstone: bool,
+        meanwhile: Callable[[float], object] = lambda _: None,
+    ) -> None:
+        """Wait for a newer record of the group."""
+        last = self._last.get(to, -1)
+
+        def is_there() -> bool:
+            meanwhile(POLL_S)
+            self._last[to] = max(last, self.coordinators.find(to, key, after=last, is_tombstone=is_tombstone))
+            return self._last[to] > last
+
+        self._wait(is_there, f"{what} in {to[0]}-{to[1]}")
+
+    def _wait(self, condition: Callable[[], object], what: str) -> None:
+        self.coordinators.clock.wait_until(condition, JOIN_TIMEOUT_S, what)
