@@ -1,0 +1,107 @@
+package compaction.gate;
+
+import compaction.gate.Decision.Hold;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
+
+/** Which partitions are held, since when, and whom they wait for. Cleaner threads write it, JMX reads it. */
+final class Holds {
+    private final long giveUpAfterMs;
+    private final Map<Object, Held> held = new ConcurrentHashMap<>();
+
+    Holds(long giveUpAfterMs) {
+        this.giveUpAfterMs = giveUpAfterMs;
+    }
+
+    /**
+     * Takes note of what was decided on a partition, and returns whether its compaction waits.
+     *
+     * <p>Each replica is given up by itself, after it was missing for long enough: one that left a moment ago is waited
+     * for although another never came back.
+     */
+    boolean waits(Object partition, Hold hold, Collection<Integer> missing, long sizeBytes, long nowMs) {
+        Held entry = held.get(partition);
+        if (hold == Hold.NONE) {
+            if (entry != null) {
+                held.remove(partition);
+                Log.event("released", partition, nowMs, entry.summary(nowMs));
+            }
+            return false;
+        }
+        if (entry == null) {
+            entry = new Held(nowMs, sizeBytes);
+            held.put(partition, entry);
+        }
+        entry.sizeBytes = sizeBytes;
+        entry.note(missing, nowMs);
+        boolean isGivenUp = hold == Hold.NOT_IN_SYNC && giveUpAfterMs > 0 && entry.haveLeftBy(nowMs - giveUpAfterMs);
+        if (hold != entry.hold || isGivenUp != entry.isGivenUp) {
+            entry.hold = hold;
+            entry.isGivenUp = isGivenUp;
+            Log.event(isGivenUp ? "gave-up" : "held", partition, nowMs,
+                "reason=" + hold.label() + " missing=" + missing + (isGivenUp ? " " + entry.summary(nowMs) : ""));
+        }
+        return !isGivenUp;
+    }
+
+    /** Forgets partitions that are no longer on this broker: no cleaner looks at them again. */
+    void retain(java.util.function.Predicate<Object> isHere) {
+        for (Iterator<Object> partitions = held.keySet().iterator(); partitions.hasNext(); )
+            if (!isHere.test(partitions.next()))
+                partitions.remove();
+    }
+
+    boolean isEmpty() {
+        return held.isEmpty();
+    }
+
+    List<HeldPartition> list(long nowMs) {
+        List<HeldPartition> list = new ArrayList<>();
+        held.forEach((partition, entry) -> list.add(entry.shown(String.valueOf(partition), nowMs)));
+        list.sort((a, b) -> a.getTopicPartition().compareTo(b.getTopicPartition()));
+        return list;
+    }
+
+    private static final class Held {
+        private final long sinceMs;
+        private final long sizeAtFirstBytes;
+        private final Map<Integer, Long> missingSinceMs = new TreeMap<>();
+        private volatile long sizeBytes;
+        private volatile Hold hold;
+        private volatile boolean isGivenUp;
+
+        Held(long sinceMs, long sizeBytes) {
+            this.sinceMs = sinceMs;
+            this.sizeAtFirstBytes = sizeBytes;
+            this.sizeBytes = sizeBytes;
+        }
+
+        synchronized void note(Collection<Integer> missing, long nowMs) {
+            missingSinceMs.keySet().retainAll(missing);
+            for (Integer replica : missing)
+                missingSinceMs.putIfAbsent(replica, nowMs);
+        }
+
+        synchronized boolean haveLeftBy(long timeMs) {
+            for (long since : missingSinceMs.values())
+                if (since > timeMs)
+                    return false;
+            return !missingSinceMs.isEmpty();
+        }
+
+        String summary(long nowMs) {
+            return "held_ms=" + (nowMs - sinceMs) + " grown_bytes=" + (sizeBytes - sizeAtFirstBytes);
+        }
+
+        synchronized HeldPartition shown(String partition, long nowMs) {
+            return new HeldPartition(partition, String.valueOf(hold == null ? null : hold.text),
+                new ArrayList<>(missingSinceMs.keySet()).toString(), nowMs - sinceMs, sizeBytes - sizeAtFirstBytes,
+                isGivenUp);
+        }
+    }
+}
