@@ -1,8 +1,8 @@
 """The agent's jar: compiled here by a compiler that needs no JDK, from parts that are pinned by version and SHA-256.
 
 The compiler (ECJ), the library that changes classes (ASM, in a package of its own, see `harness.gate.shade`) and the
-libraries of Kafka that the agent is compiled against come from Maven Central, as ``locks/gate.lock`` names them. The same
-sources and parts give the same bytes.
+libraries of Kafka that the agent is compiled against come from Maven Central, as ``locks/gate.lock`` names them. The
+same sources and parts give the same bytes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ JAVA_LEVEL: Final = "11"
 COMPILE_TIMEOUT_S: Final = 120.0
 _ASM, _OUR_ASM = "org/objectweb/asm/", f"{PACKAGE}/asm/"
 _SAME_TIME: Final = (1980, 1, 1, 0, 0, 0)
-_NOTICE: Final = f"{DISTRIBUTION}: the gate. Contains ASM (https://asm.ow2.io), BSD 3-Clause Licence, (c) INRIA, France Telecom.\n"
+_NOTICE: Final = f"""{DISTRIBUTION}: the gate.
+Contains ASM (https://asm.ow2.io), BSD 3-Clause Licence, Copyright (c) 2000-2011 INRIA, France Telecom.
+"""
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,15 @@ def _compiled(java: Java, jars: JarSet, folder: Path) -> dict[str, bytes]:
         (source / name).write_bytes(content)
     paths = {coordinate.split(":")[1]: path for coordinate, path in zip(jars.digests, jars.paths, strict=True)}
     # Not --release: that takes signatures which only a JDK has.
-    command = [java.path, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-jar", paths["ecj"], "-proc:none", "-nowarn"]
+    command: list[str | Path] = [
+        java.path,
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+UseSerialGC",
+        "-jar",
+        paths["ecj"],
+        "-proc:none",
+        "-nowarn",
+    ]
     command += ["-source", JAVA_LEVEL, "-target", JAVA_LEVEL, "-encoding", "UTF-8", "-cp", jars.classpath]
     try:
         done = subprocess.run(

@@ -13,7 +13,12 @@ from harness.errors import HarnessError
 
 _MAGIC: Final = 0xCAFEBABE
 _UTF8: Final = 1
-_WIDTHS: Final = {3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 17: 4, 18: 4, 19: 2, 20: 2}
+_WIDTHS: Final = {
+    **dict.fromkeys((7, 8, 16, 19, 20), 2),
+    15: 3,
+    **dict.fromkeys((3, 4, 9, 10, 11, 12, 17, 18), 4),
+    **dict.fromkeys((5, 6), 8),
+}
 """Bytes of each kind of constant after its tag."""
 _LONG, _DOUBLE = 5, 6
 """Constants that count as two."""

@@ -1,4 +1,4 @@
-"""Whether the agent fits a version of Kafka: its classes are loaded and changed as a broker's would be, without a broker.
+"""Whether the agent fits a version of Kafka: the classes of a broker are loaded and changed, and no broker is started.
 
 The agent itself does all checks before the main class starts, and ends the JVM where one fails; here the main class
 then has the JVM verify each changed class.
