@@ -59,11 +59,9 @@ def build(jar: Path | None, output: str) -> int:
     "--libs", group=BROKER, type=FilePath(file_okay=False, exists=True), metavar="DIR",
     help="The folder libs of an installation of Kafka.",
 )  # fmt: skip
-@cloup.option(
-    "--options", group=BROKER, type=Text(), default="", metavar="NAME=VALUE,…", help="Options of the agent to try, too."
-)
+@cloup.option("--options", group=BROKER, type=Text(), metavar="NAME=VALUE,…", help="Options of the agent to try, too.")
 @format_option
-def verify(jar: Path, name: str | None, libs: Path | None, options: str, output: str) -> int:
+def verify(jar: Path, name: str | None, libs: Path | None, options: str | None, output: str) -> int:
     """Try the agent on the classes of a version, without a broker; exit code 1 where it does not fit."""
     from harness.gate.verify import libraries, verify_agent  # noqa: PLC0415
     from harness.host.java import find_java  # noqa: PLC0415
@@ -75,7 +73,7 @@ def verify(jar: Path, name: str | None, libs: Path | None, options: str, output:
     classpath = (
         libraries(libs) if libs else jars_for(find_target(name or ""), on_progress=ConsoleProgress().jars).classpath
     )
-    tried = verify_agent(find_java(), jar, classpath, options)
+    tried = verify_agent(find_java(), jar, classpath, options or "")
     if output == JSON:
         hooks = [{"method": method, "hook": hook} for method, hook in tried.hooks]
         stdout().json(envelope(fits=tried.fits, hooks=hooks, reason=tried.reason))

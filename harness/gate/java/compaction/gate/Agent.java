@@ -42,7 +42,7 @@ public final class Agent {
         instrumentation.addTransformer(weaver, true);
         for (Hook hook : hooks) {
             try {
-                Class<?> hooked = Hook.firstClass(loader, hook.classes);
+                Class<?> hooked = Hook.find(loader, hook.classes);
                 if (weaver.inserted(hook) == 0)
                     instrumentation.retransformClasses(hooked);  // another agent had loaded it
                 if (weaver.inserted(hook) != hook.calls)
@@ -51,6 +51,8 @@ public final class Agent {
             } catch (ClassNotFoundException absent) {
                 if (!hook.isOptional)
                     problems.add(hook + ": there is " + absent.getMessage());
+            } catch (IllegalStateException ambiguous) {
+                problems.add(hook + ": " + ambiguous.getMessage());
             }
         }
         if (weaver.failure() != null)
@@ -58,7 +60,7 @@ public final class Agent {
         try {
             Hooks.broker = new BrokerApi(loader);
             Hooks.gate = new Gate(options, Hooks.broker);
-        } catch (ReflectiveOperationException | LinkageError absent) {
+        } catch (ReflectiveOperationException | LinkageError | IllegalStateException absent) {
             problems.add(absent.toString());
         }
         return problems;

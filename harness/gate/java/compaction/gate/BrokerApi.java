@@ -10,7 +10,7 @@ import java.util.Optional;
  * The methods of the broker that the gate calls, whose classes differ between versions (in Scala up to 4.0, in Java
  * since): found once when the broker starts, which fails where one is missing.
  */
-final class BrokerApi {
+final class BrokerApi implements BrokerCalls {
     private final MethodHandle topicPartition;
     private final MethodHandle size;
     private final MethodHandle logStartOffset;
@@ -23,7 +23,7 @@ final class BrokerApi {
     private final Object noOffset;
 
     BrokerApi(ClassLoader loader) throws ReflectiveOperationException {
-        Class<?> replicaManager = Hook.firstClass(loader, Hook.REPLICA_MANAGER);
+        Class<?> replicaManager = Hook.find(loader, Hook.REPLICA_MANAGER);
         Class<?> log = logClass(replicaManager);
         topicPartition = handle(log, "topicPartition", Object.class, Object.class);
         size = handle(log, "size", long.class, Object.class);
@@ -34,7 +34,7 @@ final class BrokerApi {
             MethodHandles.publicLookup().unreflect(config),
             MethodHandles.publicLookup().unreflectGetter(config.getReturnType().getField("compact"))
         ).asType(MethodType.methodType(boolean.class, Object.class));
-        logToClean = handle(Hook.firstClass(loader, Hook.LOG_TO_CLEAN), "log", Object.class, Object.class);
+        logToClean = handle(Hook.find(loader, Hook.LOG_TO_CLEAN), "log", Object.class, Object.class);
         localBrokerId = handle(replicaManager, "localBrokerId", int.class, Object.class);
         logManager = handle(replicaManager, "logManager", Object.class, Object.class);
         Method method = truncation(replicaManager.getMethod("logManager").getReturnType());
@@ -45,23 +45,28 @@ final class BrokerApi {
             : Class.forName("scala.None$", true, loader).getField("MODULE$").get(null);
     }
 
-    Object topicPartition(Object log) throws Throwable {
+    @Override
+    public Object topicPartition(Object log) throws Throwable {
         return topicPartition.invokeExact(log);
     }
 
-    long size(Object log) throws Throwable {
+    @Override
+    public long size(Object log) throws Throwable {
         return (long) size.invokeExact(log);
     }
 
-    long logStartOffset(Object log) throws Throwable {
+    @Override
+    public long logStartOffset(Object log) throws Throwable {
         return (long) logStartOffset.invokeExact(log);
     }
 
-    long logEndOffset(Object log) throws Throwable {
+    @Override
+    public long logEndOffset(Object log) throws Throwable {
         return (long) logEndOffset.invokeExact(log);
     }
 
-    boolean isCompacted(Object log) throws Throwable {
+    @Override
+    public boolean isCompacted(Object log) throws Throwable {
         return (boolean) isCompacted.invokeExact(log);
     }
 
@@ -73,11 +78,8 @@ final class BrokerApi {
         return (int) localBrokerId.invokeExact(replicaManager);
     }
 
-    /**
-     * Drops every record of the replica, and of the one that may be replacing it in another log directory. LogManager
-     * stops a cleaner that is at work on it, and takes the cleaner's checkpoint back.
-     */
-    void empty(Object replicaManager, Object partition) throws Throwable {
+    @Override
+    public void empty(Object replicaManager, Object partition) throws Throwable {
         Object manager = logManager.invokeExact(replicaManager);
         truncate.invokeExact(manager, partition, 0L, true, noOffset);
         truncate.invokeExact(manager, partition, 0L, false, noOffset);

@@ -10,7 +10,7 @@ import java.util.concurrent.atomic.AtomicLong;
 /** What a broker's gate remembers: the image, who is held, and from which leader each first copy began. */
 final class Gate implements GateMXBean {
     private final Options options;
-    private final BrokerApi broker;
+    private final BrokerCalls broker;
     private final Holds holds;
     private final Map<String, Integer> fedBy = new ConcurrentHashMap<>();
     private final AtomicLong begunAnew = new AtomicLong();
@@ -21,7 +21,7 @@ final class Gate implements GateMXBean {
     private volatile Object appliedImage;
     private volatile int brokerId = -1;
 
-    Gate(Options options, BrokerApi broker) {
+    Gate(Options options, BrokerCalls broker) {
         this.options = options;
         this.broker = broker;
         this.holds = new Holds(options.giveUpAfterMs);

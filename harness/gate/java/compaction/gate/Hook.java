@@ -6,8 +6,8 @@ import java.util.Collections;
 import java.util.List;
 
 /**
- * One place in the broker where the gate is called: a row of the table below. Class names differ between versions; the
- * first that a broker has is meant.
+ * One place in the broker where the gate is called: a row of the table below. Class names differ between versions;
+ * of each list a broker has one.
  */
 final class Hook {
     static final List<String> LOG_TO_CLEAN = Arrays.asList(
@@ -78,16 +78,25 @@ final class Hook {
         return hooks;
     }
 
-    /** Loads the first of these classes that is there, without initializing it. */
-    static Class<?> firstClass(ClassLoader loader, List<String> names) throws ClassNotFoundException {
+    /**
+     * Loads the one of these classes that is there, without initializing it. Raises IllegalStateException where two are:
+     * which of them the broker uses is not known then.
+     */
+    static Class<?> find(ClassLoader loader, List<String> names) throws ClassNotFoundException {
+        Class<?> found = null;
         for (String name : names) {
             try {
-                return Class.forName(name, false, loader);
+                Class<?> one = Class.forName(name, false, loader);
+                if (found != null)
+                    throw new IllegalStateException("both " + found.getName() + " and " + name + " are there");
+                found = one;
             } catch (ClassNotFoundException next) {
-                // older or newer versions have the next
+                // older or newer versions have another
             }
         }
-        throw new ClassNotFoundException("none of " + names);
+        if (found == null)
+            throw new ClassNotFoundException("none of " + names);
+        return found;
     }
 
     @Override

@@ -12,7 +12,7 @@ public final class Verify {
         ClassLoader loader = ClassLoader.getSystemClassLoader();
         for (Hook hook : Hook.table(Hooks.gate.options())) {
             try {
-                Class<?> hooked = Hook.firstClass(loader, hook.classes);
+                Class<?> hooked = Hook.find(loader, hook.classes);
                 Class.forName(hooked.getName(), true, loader);
                 System.out.println("hook\t" + hooked.getName() + "." + hook.method + "\t" + hook.callee);
             } catch (ClassNotFoundException optional) {
