@@ -1,22 +1,17 @@
 """The rules of the gate, on brokers' own images of their metadata: what waits, and which copy begins anew.
 
-``gate_cases/GateCases.java`` is compiled with the agent and applies its rules to a table of cases, by the classes of the
-oldest and of the newest version: all cases of a version in one JVM.
+``gate_cases/GateCases.java`` is compiled with the agent and applies its rules to a table of cases, by the classes of
+the oldest and of the newest version: all cases of a version in one JVM.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
-from harness.gate.build import JAVA_LEVEL, build_agent, parts
-from harness.host.java import find_java
-from harness.targets import find_target
-from harness.targets.jars import jars_for
+from java_cases import agent, classpath_of, compile_java, run_java
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,19 +93,11 @@ TABLE: dict[str, str] = {
 @pytest.fixture(scope="module", params=["kafka-3.9", "kafka-4.4"])
 def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     """The answer to every case, by one version's classes."""
-    java, folder = find_java(), tmp_path_factory.mktemp("classes")
-    agent, jars = build_agent(java, lambda _done, _total: None), parts(lambda _done, _total: None)
-    ecj = next(path for path in jars.paths if "ecj" in path.name)
-    compiled = [java.path, "-jar", ecj, "-nowarn", "-source", JAVA_LEVEL, "-target", JAVA_LEVEL, "-d", folder]
-    subprocess.run([*compiled, "-cp", os.pathsep.join([str(agent.jar), jars.classpath]), CASES], check=True)
-    classpath = os.pathsep.join([str(folder), str(agent.jar), jars_for(find_target(request.param)).classpath])
-    done = subprocess.run(
-        [java.path, "-XX:TieredStopAtLevel=1", "-cp", classpath, "compaction.gate.GateCases"],
-        input="".join(f"{case}\n" for case in TABLE),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    classes = tmp_path_factory.mktemp("classes")
+    compile_java(CASES, classes)
+    classpath = os.pathsep.join([str(classes), str(agent().jar), classpath_of(request.param)])
+    done = run_java("compaction.gate.GateCases", classpath, given="".join(f"{case}\n" for case in TABLE))
+    assert done.returncode == 0, done.stderr
     return dict(zip(TABLE, done.stdout.splitlines(), strict=True))
 
 

@@ -16,20 +16,27 @@ public final class Agent {
     private Agent() {
     }
 
-    /** Raises IllegalStateException with everything that does not fit; the JVM prints it and ends with exit code 1. */
-    public static void premain(String argument, Instrumentation instrumentation) throws Exception {
-        Options options;
+    /** Ends the JVM with exit code 1 where something does not fit: an exception here would abort it with a core dump. */
+    public static void premain(String argument, Instrumentation instrumentation) {
         try {
-            options = Options.parse(argument);
-        } catch (IllegalArgumentException error) {
-            throw new IllegalStateException("compaction-gate: " + error.getMessage());
+            Options options = Options.parse(argument);
+            List<String> problems = install(options, instrumentation, ClassLoader.getSystemClassLoader());
+            if (!problems.isEmpty())
+                throw new IllegalStateException(
+                    "this broker cannot be protected, and does not start: " + String.join("; ", problems));
+            ManagementFactory.getPlatformMBeanServer().registerMBean(Hooks.gate, new ObjectName(MBEAN));
+            Log.info("installed " + (argument == null ? "" : argument));
+        } catch (IllegalArgumentException | IllegalStateException said) {
+            end(said.getMessage());
+        } catch (Throwable unexpected) {
+            unexpected.printStackTrace();
+            end("the gate cannot be installed: " + unexpected);
         }
-        List<String> problems = install(options, instrumentation, ClassLoader.getSystemClassLoader());
-        if (!problems.isEmpty())
-            throw new IllegalStateException("compaction-gate: this broker cannot be protected, and does not start: "
-                + String.join("; ", problems));
-        ManagementFactory.getPlatformMBeanServer().registerMBean(Hooks.gate, new ObjectName(MBEAN));
-        Log.info("installed " + (argument == null ? "" : argument));
+    }
+
+    private static void end(String reason) {
+        System.err.println("compaction-gate: " + reason);
+        System.exit(1);
     }
 
     private static List<String> install(Options options, Instrumentation instrumentation, ClassLoader loader)
