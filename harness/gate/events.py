@@ -6,7 +6,7 @@ Schema of ``gate.jsonl``, one event a line, in the order of each broker's log:
     time_ms    int   when the broker's gate decided, milliseconds since the epoch
     event      str   held | released | gave-up | began-anew
     topic, partition
-    held, gave-up     reason    not-in-sync | old-image | fenced | unassigned | no-image: why its compaction waits
+    held, gave-up     reason    not-in-sync | unassigned: why its compaction waits
     released, gave-up held_ms, grown_bytes   for how long it waited, and by how much its log grew
     began-anew        leader    from which the replica on this broker is copied from its first record on
                       dropped_up_to   the log end that it had

@@ -27,12 +27,13 @@ def classpath_of(target: str) -> str:
     return jars_for(find_target(target)).classpath
 
 
-def compile_java(source: Path, classes: Path) -> None:
-    """Compile one source with the agent, the parts that it is made of, and nothing else."""
+def compile_java(source: Path, classes: Path, libraries: str | None = None) -> None:
+    """Compile one source with the agent and ``libraries``: those that the agent is compiled with, unless given."""
     jars = parts(lambda _done, _total: None)
     ecj = next(path for path in jars.paths if "ecj" in path.name)
     command = [find_java().path, "-jar", ecj, "-nowarn", "-source", JAVA_LEVEL, "-target", JAVA_LEVEL, "-d", classes]
-    subprocess.run([*command, "-cp", os.pathsep.join([str(agent().jar), jars.classpath]), source], check=True)
+    classpath = os.pathsep.join([str(agent().jar), libraries or jars.classpath])
+    subprocess.run([*command, "-cp", classpath, source], check=True)
 
 
 def run_java(

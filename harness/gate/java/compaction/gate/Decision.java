@@ -18,18 +18,20 @@ import java.util.List;
 final class Decision {
     /** Why compaction of a partition waits. */
     enum Hold {
-        NONE("nothing is held"),
-        NO_IMAGE("no metadata image yet"),
-        OLD_IMAGE("the metadata image is old"),
-        FENCED("this broker is fenced"),
-        UNASSIGNED("the metadata image has no replica of the partition on this broker"),
-        NOT_IN_SYNC("an assigned replica is out of the ISR"),
-        ERROR("the gate failed to look at the partition");
+        NONE("nothing is held", false),
+        NO_IMAGE("no metadata image yet", true),
+        OLD_IMAGE("the metadata image is old", true),
+        FENCED("this broker is fenced", true),
+        UNASSIGNED("the metadata image has no replica of the partition on this broker", false),
+        NOT_IN_SYNC("an assigned replica is out of the ISR", false);
 
         final String text;
+        /** Whether it is the same for every partition: then it is logged once, and not for each of them. */
+        final boolean isOfBroker;
 
-        Hold(String text) {
+        Hold(String text, boolean isOfBroker) {
             this.text = text;
+            this.isOfBroker = isOfBroker;
         }
 
         /** As in log lines. */

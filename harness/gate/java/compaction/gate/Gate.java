@@ -1,5 +1,6 @@
 package compaction.gate;
 
+import compaction.gate.Decision.Hold;
 import compaction.gate.ImageReader.Copy;
 import java.util.List;
 import java.util.Map;
@@ -20,6 +21,7 @@ final class Gate implements GateMXBean {
     private volatile long imageSetNanos;
     private volatile Object appliedImage;
     private volatile int brokerId = -1;
+    private volatile Hold brokerHold = Hold.NONE;
 
     Gate(Options options, BrokerCalls broker) {
         this.options = options;
@@ -34,8 +36,12 @@ final class Gate implements GateMXBean {
     void onImage(Object newImage) {
         imageSetNanos = System.nanoTime();
         image = newImage;
-        if (!holds.isEmpty() && brokerId >= 0)
-            holds.retain(partition -> ImageReader.view(newImage, partition, brokerId, 0).isAssigned);
+        try {
+            if (!holds.isEmpty() && brokerId >= 0)
+                holds.retain(partition -> ImageReader.view(newImage, partition, brokerId, 0).isAssigned);
+        } catch (Throwable error) {
+            failed("forgetting partitions", error);
+        }
     }
 
     void onApply(int id, Object newImage) {
@@ -51,8 +57,9 @@ final class Gate implements GateMXBean {
             if (!options.covers(ImageReader.topic(partition)))
                 return false;
             View view = view(partition);
-            return holds.waits(partition, Decision.decide(view, options), Decision.missing(view), broker.size(log),
-                System.currentTimeMillis());
+            Hold hold = Decision.decide(view, options);
+            logOnce(hold.isOfBroker ? hold : Hold.NONE);
+            return holds.waits(partition, hold, Decision.missing(view), broker.size(log), System.currentTimeMillis());
         } catch (Throwable error) {
             failed("looking at " + partition, error);
             return true;
@@ -90,6 +97,19 @@ final class Gate implements GateMXBean {
             // Not thrown on: it would keep the fetchers of every other partition of the same change from starting.
             failed("preparing the copy of " + partition, error);
         }
+    }
+
+    private void logOnce(Hold hold) {
+        Hold before = brokerHold;
+        if (hold == before)
+            return;
+        brokerHold = hold;
+        if (hold == Hold.NONE)
+            Log.info("compaction goes on, where no replica is missing");
+        else
+            Log.warn("compaction of every partition waits: " + hold.text + (hold == Hold.OLD_IMAGE
+                ? " (" + getImageAgeMs() + " ms, more than " + options.maxImageAgeMs + " ms: is a controller reached, do"
+                    + " clocks agree, and is metadata.max.idle.interval.ms shorter?)" : ""));
     }
 
     private View view(Object partition) {

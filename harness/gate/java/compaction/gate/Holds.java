@@ -29,7 +29,8 @@ final class Holds {
         if (hold == Hold.NONE) {
             if (entry != null) {
                 held.remove(partition);
-                Log.event("released", partition, nowMs, entry.summary(nowMs));
+                if (entry.isLogged)
+                    Log.event("released", partition, nowMs, entry.summary(nowMs));
             }
             return false;
         }
@@ -43,8 +44,10 @@ final class Holds {
         if (hold != entry.hold || isGivenUp != entry.isGivenUp) {
             entry.hold = hold;
             entry.isGivenUp = isGivenUp;
-            Log.event(isGivenUp ? "gave-up" : "held", partition, nowMs,
-                "reason=" + hold.label() + " missing=" + missing + (isGivenUp ? " " + entry.summary(nowMs) : ""));
+            entry.isLogged |= !hold.isOfBroker;
+            if (!hold.isOfBroker)
+                Log.event(isGivenUp ? "gave-up" : "held", partition, nowMs,
+                    "reason=" + hold.label() + " missing=" + missing + (isGivenUp ? " " + entry.summary(nowMs) : ""));
         }
         return !isGivenUp;
     }
@@ -74,6 +77,7 @@ final class Holds {
         private volatile long sizeBytes;
         private volatile Hold hold;
         private volatile boolean isGivenUp;
+        private volatile boolean isLogged;
 
         Held(long sinceMs, long sizeBytes) {
             this.sinceMs = sinceMs;
