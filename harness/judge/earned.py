@@ -167,6 +167,12 @@ def _lack_of_handover(stayed: Sequence[Fact], away: Sequence[Fact]) -> tuple[str
     return "the copy began from a replica that still held it, and went on from a leader that had removed it", lack
 
 
+def _dropped_payload(row: Fact) -> bool:
+    """Whether the gate dropped a copy that had the payload and had not reached the critical record."""
+    dropped_up_to = row.get("dropped_up_to")
+    return dropped_up_to is not None and row["payload_offset"] < dropped_up_to <= row["critical_offset"]
+
+
 _SERVED: _Conditions = (
     ("was not read over the wire after the rejoin", lambda row: row["was_served"]),
     (
@@ -177,10 +183,13 @@ _SERVED: _Conditions = (
     ),
 )
 _RETURNED: _Conditions = (
-    ("did not have the payload when it came back", lambda row: row["had_payload"]),
+    ("did not have the payload when it came back", lambda row: row["had_payload"] or _dropped_payload(row)),
     (
         "was not behind: it had already been past what it should have missed",
-        lambda row: not row["held_critical"] and (row["log_end_before"] or 0) <= row["critical_offset"],
+        lambda row: (
+            (not row["held_critical"] and (row["log_end_before"] or 0) <= row["critical_offset"])
+            or _dropped_payload(row)
+        ),
     ),
     ("did not keep its log directory", lambda row: row["same_directory"]),
     *_SERVED,

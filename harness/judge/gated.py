@@ -28,15 +28,17 @@ class GateRecord:
         """Return a row of `checkers.consistency.exposure` with what the gate of its broker did to that replica.
 
         gate_released_at_ms: when it let go of a partition that it held while brokers came back. began_anew_from: the
-        leader from which the replica was copied from its first record on; None where it was not.
+        leader from which the replica was copied from its first record on, after its gate had dropped its log, and
+        dropped_up_to: the end that this log had when it was dropped first; None where it was not.
         """
         replica = (row["broker"], row["topic"], row["partition"])
         events = [one for one in self.events if (one["broker"], one["topic"], one["partition"]) == replica]
-        leaders = [one["leader"] for one in events if one["event"] == BEGAN_ANEW]
+        anew = [one for one in events if one["event"] == BEGAN_ANEW]
         return {
             **row,
             "gate_released_at_ms": self._released_at_ms(events),
-            "began_anew_from": leaders[-1] if leaders else None,
+            "began_anew_from": anew[-1]["leader"] if anew else None,
+            "dropped_up_to": anew[0]["dropped_up_to"] if anew else None,
         }
 
     def _released_at_ms(self, events: Iterable[dict[str, Any]]) -> int | None:

@@ -31,7 +31,18 @@ def compile_java(source: Path, classes: Path, libraries: str | None = None) -> N
     """Compile one source with the agent and ``libraries``: those that the agent is compiled with, unless given."""
     jars = parts(lambda _done, _total: None)
     ecj = next(path for path in jars.paths if "ecj" in path.name)
-    command = [find_java().path, "-jar", ecj, "-nowarn", "-source", JAVA_LEVEL, "-target", JAVA_LEVEL, "-d", classes]
+    command: list[str | Path] = [
+        find_java().path,
+        "-jar",
+        ecj,
+        "-nowarn",
+        "-source",
+        JAVA_LEVEL,
+        "-target",
+        JAVA_LEVEL,
+        "-d",
+        classes,
+    ]
     classpath = os.pathsep.join([str(agent().jar), libraries or jars.classpath])
     subprocess.run([*command, "-cp", classpath, source], check=True)
 

@@ -87,12 +87,38 @@ def copied(**changes: Any) -> list[dict[str, Any]]:
 
 
 def test_a_copy_that_began_anew_serves_what_its_leader_serves() -> None:
-    anew = [event("began-anew", 55, 2, leader=1), event("began-anew", 60, 2, leader=3)]
+    anew = [event("began-anew", at, 2, leader=leader, dropped_up_to=15) for at, leader in ((55, 1), (60, 3))]
     assert judged(anew, copied()) == ("the others removed it while the replica was away", "")
     for events, rows in (([], copied()), (anew[:1], copied()), (anew, copied(served_digest=99))):
         earned, lack = judged(events, rows)
         assert earned is None
         assert "no longer holds the transaction" in lack
+
+
+DROPPED = {"had_payload": False, "log_end_before": 8, "has_payload": False, "served_digest": 1}
+"""A copy that a gate dropped when its leader changed: what it has now came from the second leader."""
+RELAYED = "the copy began from a replica that still held it, and went on from a leader that had removed it"
+
+
+@pytest.mark.parametrize(
+    ("dropped_up_to", "lack"),
+    [
+        (15, ""),
+        (20, ""),
+        (10, "broker 2 did not have the payload"),
+        (21, "broker 2 did not have the payload"),
+        (None, "broker 2 did not have the payload"),
+    ],
+)
+def test_a_copy_that_was_dropped_in_mid_copy_had_the_payload(dropped_up_to: int | None, lack: str) -> None:
+    anew = [event("began-anew", 40, 2, leader=1, dropped_up_to=dropped_up_to)] if dropped_up_to else []
+    facts = [fact(1, led=True), fact(3, had_payload=True, has_payload=True, held_critical=True), returned(**DROPPED)]
+    record = GateRecord(anew, CAME_BACK_MS)
+    earned, why = earn(
+        SCENARIO, [record.facts(row) for row in facts], control(), absent=[2], hands_over=True, is_gated=True
+    )
+    assert earned == (None if lack else RELAYED)
+    assert lack in why
 
 
 def test_when_brokers_began_to_come_back(tmp_path: Path) -> None:
