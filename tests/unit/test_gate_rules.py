@@ -86,6 +86,10 @@ TABLE: dict[str, str] = {
     "gate adding=2/leader=1 adding=2/leader=1/end=200/restart": "kept emptied",
     "gate leader=1 leader=3/end=200": "kept emptied",  # a disk was lost: nothing is added
     "gate leader=1 leader=3/end=200/isr=1,2,3 leader=1/end=300": "kept kept kept",
+    # Once it was in the ISR, its first copy is over: that it fell out again is an outage like any other.
+    "gate leader=1 leader=1/isr=1,3,2/same-epoch leader=3/end=200": "kept - kept",
+    "gate adding=2/leader=1 adding=2/leader=1/isr=1,3,2/same-epoch leader=3/end=200": "kept - kept",
+    "gate adding=2/leader=1 adding=2/leader=1/same-epoch adding=2/leader=3/end=200": "kept - emptied",
 }
 # fmt: on
 

@@ -3,8 +3,6 @@ package compaction.gate;
 import compaction.gate.Decision.Hold;
 import compaction.gate.ImageReader.Copy;
 import java.util.List;
-import java.util.Map;
-import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 
@@ -13,7 +11,7 @@ final class Gate implements GateMXBean {
     private final Options options;
     private final BrokerCalls broker;
     private final Holds holds;
-    private final Map<String, Integer> fedBy = new ConcurrentHashMap<>();
+    private final FirstCopies copies = new FirstCopies();
     private final AtomicLong begunAnew = new AtomicLong();
     private final AtomicLong errors = new AtomicLong();
 
@@ -47,6 +45,7 @@ final class Gate implements GateMXBean {
     void onApply(int id, Object newImage) {
         brokerId = id;
         appliedImage = newImage;
+        copies.forgetComplete(newImage, id);
     }
 
     /** Returns whether the log's compaction waits now. Whatever fails here makes it wait. */
@@ -77,13 +76,9 @@ final class Gate implements GateMXBean {
             Copy copy = appliedImage == null ? null : ImageReader.copy(appliedImage, partition, brokerId);
             if (copy == null || !broker.isCompacted(log) || !options.covers(ImageReader.topic(partition)))
                 return;
-            if (copy.isCounted) {
-                fedBy.remove(copy.id);
-                return;
-            }
             long end = broker.logEndOffset(log);
             boolean isEmpty = end == broker.logStartOffset(log);
-            Integer before = fedBy.get(copy.id);
+            Integer before = copies.leaderOf(partition, copy);
             if (Decision.beginsAnew(copy.isAdding, copy.isCounted, isEmpty, copy.leader, before)) {
                 broker.empty(replicaManager, partition);
                 begunAnew.incrementAndGet();
@@ -91,8 +86,8 @@ final class Gate implements GateMXBean {
                     "leader=" + copy.leader + " before=" + before + " dropped_up_to=" + end);
                 isEmpty = true;
             }
-            if (isEmpty || copy.isAdding)
-                fedBy.put(copy.id, copy.leader);
+            if (!copy.isCounted && (isEmpty || copy.isAdding))
+                copies.begin(partition, copy);
         } catch (Throwable error) {
             // Not thrown on: it would keep the fetchers of every other partition of the same change from starting.
             failed("preparing the copy of " + partition, error);
