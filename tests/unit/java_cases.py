@@ -27,24 +27,13 @@ def classpath_of(target: str) -> str:
     return jars_for(find_target(target)).classpath
 
 
-def compile_java(source: Path, classes: Path, libraries: str | None = None) -> None:
-    """Compile one source with the agent and ``libraries``: those that the agent is compiled with, unless given."""
+def compile_java(classes: Path, *sources: Path, libraries: str | None = None) -> None:
+    """Compile sources with the agent and ``libraries``: those that the agent is compiled with, unless given."""
     jars = parts(lambda _done, _total: None)
     ecj = next(path for path in jars.paths if "ecj" in path.name)
-    command: list[str | Path] = [
-        find_java().path,
-        "-jar",
-        ecj,
-        "-nowarn",
-        "-source",
-        JAVA_LEVEL,
-        "-target",
-        JAVA_LEVEL,
-        "-d",
-        classes,
-    ]
+    command: list[str | Path] = [find_java().path, "-jar", ecj, "-nowarn", "-source", JAVA_LEVEL, "-target", JAVA_LEVEL]
     classpath = os.pathsep.join([str(agent().jar), libraries or jars.classpath])
-    subprocess.run([*command, "-cp", classpath, source], check=True)
+    subprocess.run([*command, "-d", classes, "-cp", classpath, *sources], check=True)
 
 
 def run_java(

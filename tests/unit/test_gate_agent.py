@@ -19,7 +19,7 @@ from harness.host.java import find_java
 from harness.targets import WITH_JARS
 
 CASES = Path(__file__).parent / "gate_cases"
-HOOKS = {"cleanableUpTo", "image", "applying", "beforeFetch"}
+HOOKS = {"cleanableUpTo", "goingOn", "swapping", "image", "applying", "beforeFetch"}
 OF_MARKERS = {"cleaning", "horizon"}
 FAKE = "package kafka.server; public class ReplicaManager {{ {members} }}"
 
@@ -47,7 +47,7 @@ def test_the_agent_fits_every_version(target: str, options: str) -> None:
 def test_a_version_with_other_methods_is_refused_before_its_main_class(tmp_path: Path, members: str, lack: str) -> None:
     source = tmp_path / "ReplicaManager.java"
     source.write_text(FAKE.format(members=members))
-    compile_java(source, tmp_path)
+    compile_java(tmp_path, source)
     classpath = os.pathsep.join([str(tmp_path), classpath_of("kafka-4.4")])
     tried = verify_agent(find_java(), agent().jar, classpath)
     assert not tried.fits
@@ -68,7 +68,7 @@ def test_wrong_options_keep_a_broker_from_starting() -> None:
 
 
 def test_a_broker_with_zookeeper_is_refused(tmp_path: Path) -> None:
-    compile_java(CASES / "StartWithZooKeeper.java", tmp_path)
+    compile_java(tmp_path, CASES / "StartWithZooKeeper.java")
     classpath = os.pathsep.join([str(tmp_path), classpath_of("kafka-3.9")])
     done = run_java("compaction.gate.StartWithZooKeeper", classpath, flags=(agent().flag(),))
     assert done.returncode == 1

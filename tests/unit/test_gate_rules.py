@@ -98,7 +98,7 @@ TABLE: dict[str, str] = {
 def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     """The answer to every case, by one version's classes."""
     classes = tmp_path_factory.mktemp("classes")
-    compile_java(CASES, classes)
+    compile_java(classes, CASES)
     classpath = os.pathsep.join([str(classes), str(agent().jar), classpath_of(request.param)])
     done = run_java("compaction.gate.GateCases", classpath, given="".join(f"{case}\n" for case in TABLE))
     assert done.returncode == 0, done.stderr

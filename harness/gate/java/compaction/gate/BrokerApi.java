@@ -21,6 +21,7 @@ final class BrokerApi implements BrokerCalls {
     private final MethodHandle logManager;
     private final MethodHandle truncate;
     private final Object noOffset;
+    private final MethodHandle aborted;
 
     BrokerApi(ClassLoader loader) throws ReflectiveOperationException {
         Class<?> replicaManager = Hook.find(loader, Hook.REPLICA_MANAGER);
@@ -37,6 +38,9 @@ final class BrokerApi implements BrokerCalls {
         logToClean = handle(Hook.find(loader, Hook.LOG_TO_CLEAN), "log", Object.class, Object.class);
         localBrokerId = handle(replicaManager, "localBrokerId", int.class, Object.class);
         logManager = handle(replicaManager, "logManager", Object.class, Object.class);
+        aborted = MethodHandles.publicLookup().findConstructor(
+            Hook.find(loader, Hook.ABORTED), MethodType.methodType(void.class)
+        ).asType(MethodType.methodType(RuntimeException.class));
         Method method = truncation(replicaManager.getMethod("logManager").getReturnType());
         truncate = MethodHandles.publicLookup().unreflect(method).asType(
             MethodType.methodType(void.class, Object.class, Object.class, long.class, boolean.class, Object.class));
@@ -72,6 +76,11 @@ final class BrokerApi implements BrokerCalls {
 
     Object log(Object toClean) throws Throwable {
         return logToClean.invokeExact(toClean);
+    }
+
+    /** What makes a cleaner drop the segments that it is writing, and let go of the log (LogCleaner.cleanLog). */
+    RuntimeException aborted() throws Throwable {
+        return (RuntimeException) aborted.invokeExact();
     }
 
     int localBrokerId(Object replicaManager) throws Throwable {

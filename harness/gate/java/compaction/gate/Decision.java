@@ -9,7 +9,8 @@ import java.util.List;
  * <p>Compaction of a partition waits while an assigned replica is out of the ISR. What lies below the high watermark is
  * on every member of the ISR, and a cleaner never passes the high watermark. So whatever is removed while the ISR has
  * every assigned replica was copied by all of them before. A replica that is being added counts, as its copy must get
- * what the others still have; one that is being removed counts, as a reassignment can be cancelled.
+ * what the others still have; one that is being removed counts, as a reassignment can be cancelled. A pass that is under
+ * way when a replica is added ends before it replaces a segment ({@link Hooks#goingOn}, {@link Hooks#swapping}).
  *
  * <p>It also waits where this broker cannot know that: without an image, with one that is older than a bound, while
  * it is fenced (its requests may no longer reach the controller), and for a partition that the image does not

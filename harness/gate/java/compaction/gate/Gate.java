@@ -50,15 +50,23 @@ final class Gate implements GateMXBean {
 
     /** Returns whether the log's compaction waits now. Whatever fails here makes it wait. */
     boolean waits(Object log) {
-        Object partition = null;
         try {
-            partition = broker.topicPartition(log);
+            return waits(broker.topicPartition(log), broker.size(log));
+        } catch (Throwable error) {
+            failed("looking at " + log, error);
+            return true;
+        }
+    }
+
+    /** The same, by the partition. */
+    boolean waits(Object partition, long sizeBytes) {
+        try {
             if (!options.covers(ImageReader.topic(partition)))
                 return false;
             View view = view(partition);
             Hold hold = Decision.decide(view, options);
             logOnce(hold.isOfBroker ? hold : Hold.NONE);
-            return holds.waits(partition, hold, Decision.missing(view), broker.size(log), System.currentTimeMillis());
+            return holds.waits(partition, hold, Decision.missing(view), sizeBytes, System.currentTimeMillis());
         } catch (Throwable error) {
             failed("looking at " + partition, error);
             return true;

@@ -11,6 +11,8 @@ import java.util.concurrent.ConcurrentHashMap;
 
 /** Which partitions are held, since when, and whom they wait for. Cleaner threads write it, JMX reads it. */
 final class Holds {
+    static final long UNKNOWN_SIZE = -1;
+
     private final long giveUpAfterMs;
     private final Map<Object, Held> held = new ConcurrentHashMap<>();
 
@@ -35,10 +37,10 @@ final class Holds {
             return false;
         }
         if (entry == null) {
-            entry = new Held(nowMs, sizeBytes);
+            entry = new Held(nowMs);
             held.put(partition, entry);
         }
-        entry.sizeBytes = sizeBytes;
+        entry.grow(sizeBytes);
         entry.note(missing, nowMs);
         boolean isGivenUp = hold == Hold.NOT_IN_SYNC && giveUpAfterMs > 0 && entry.haveLeftBy(nowMs - giveUpAfterMs);
         if (hold != entry.hold || isGivenUp != entry.isGivenUp) {
@@ -72,17 +74,27 @@ final class Holds {
 
     private static final class Held {
         private final long sinceMs;
-        private final long sizeAtFirstBytes;
+        private long sizeAtFirstBytes = UNKNOWN_SIZE;
         private final Map<Integer, Long> missingSinceMs = new TreeMap<>();
-        private volatile long sizeBytes;
+        private long sizeBytes;
         private volatile Hold hold;
         private volatile boolean isGivenUp;
         private volatile boolean isLogged;
 
-        Held(long sinceMs, long sizeBytes) {
+        Held(long sinceMs) {
             this.sinceMs = sinceMs;
-            this.sizeAtFirstBytes = sizeBytes;
-            this.sizeBytes = sizeBytes;
+        }
+
+        synchronized void grow(long nowBytes) {
+            if (nowBytes == UNKNOWN_SIZE)
+                return;
+            sizeBytes = nowBytes;
+            if (sizeAtFirstBytes == UNKNOWN_SIZE)
+                sizeAtFirstBytes = nowBytes;
+        }
+
+        private synchronized long grownBytes() {
+            return sizeAtFirstBytes == UNKNOWN_SIZE ? 0 : sizeBytes - sizeAtFirstBytes;
         }
 
         synchronized void note(Collection<Integer> missing, long nowMs) {
@@ -99,13 +111,12 @@ final class Holds {
         }
 
         String summary(long nowMs) {
-            return "held_ms=" + (nowMs - sinceMs) + " grown_bytes=" + (sizeBytes - sizeAtFirstBytes);
+            return "held_ms=" + (nowMs - sinceMs) + " grown_bytes=" + grownBytes();
         }
 
         synchronized HeldPartition shown(String partition, long nowMs) {
             return new HeldPartition(partition, String.valueOf(hold == null ? null : hold.text),
-                new ArrayList<>(missingSinceMs.keySet()).toString(), nowMs - sinceMs, sizeBytes - sizeAtFirstBytes,
-                isGivenUp);
+                new ArrayList<>(missingSinceMs.keySet()).toString(), nowMs - sinceMs, grownBytes(), isGivenUp);
         }
     }
 }

@@ -13,8 +13,16 @@ final class Hook {
     static final List<String> LOG_TO_CLEAN = Arrays.asList(
         "org.apache.kafka.storage.internals.log.LogToClean", "kafka.log.LogToClean");
     static final List<String> REPLICA_MANAGER = Collections.singletonList("kafka.server.ReplicaManager");
+    static final List<String> ABORTED = Arrays.asList(
+        "org.apache.kafka.storage.internals.log.LogCleaningAbortedException",
+        "kafka.common.LogCleaningAbortedException");
     private static final List<String> CLEANER_MANAGER = Arrays.asList(
+        "org.apache.kafka.storage.internals.log.LogCleanerManager", "kafka.log.LogCleanerManager");
+    private static final List<String> CLEANABLE_OFFSETS = Arrays.asList(
         "org.apache.kafka.storage.internals.log.LogCleanerManager", "kafka.log.LogCleanerManager$");
+    /** 4.0 has both: there the class in Scala is what logs are made of, and the other one is a part of it. */
+    private static final List<String> LOG = Arrays.asList(
+        "kafka.log.UnifiedLog", "org.apache.kafka.storage.internals.log.UnifiedLog");
     private static final List<String> CLEANER = Arrays.asList(
         "org.apache.kafka.storage.internals.log.Cleaner", "kafka.log.Cleaner");
     private static final List<String> CLEANER_FILTER = Arrays.asList(
@@ -61,8 +69,10 @@ final class Hook {
     /** The hooks that the options ask for. */
     static List<Hook> table(Options options) {
         List<Hook> hooks = new ArrayList<>();
-        hooks.add(new Hook(CLEANER_MANAGER, "cleanableOffsets", 3, "lastStableOffset()J", 1, "cleanableUpTo",
+        hooks.add(new Hook(CLEANABLE_OFFSETS, "cleanableOffsets", 3, "lastStableOffset()J", 1, "cleanableUpTo",
             "(JLjava/lang/Object;)J", false, 0));
+        hooks.add(atStart(CLEANER_MANAGER, "checkCleaningAborted", 1, "goingOn", 0));
+        hooks.add(atStart(LOG, "replaceSegments", 2, "swapping", -1));
         hooks.add(atStart(METADATA_CACHE, "setImage", 1, "image", 0));
         hooks.add(atStart(REPLICA_MANAGER, "applyDelta", 2, "applying", -1, 1));
         hooks.add(atStart(REPLICA_MANAGER, "initialFetchOffset", 1, "beforeFetch", -1, 0));
@@ -87,6 +97,8 @@ final class Hook {
         for (String name : names) {
             try {
                 Class<?> one = Class.forName(name, false, loader);
+                if (found != null && names == LOG)
+                    continue;
                 if (found != null)
                     throw new IllegalStateException("both " + found.getName() + " and " + name + " are there");
                 found = one;

@@ -2,8 +2,10 @@ package compaction.gate;
 
 import java.util.OptionalLong;
 
-/** What the broker's own methods call once {@link Weaver} has changed them. Nothing here throws into the broker but
- * {@link #refuseZooKeeper()}. */
+/**
+ * What the broker's own methods call once {@link Weaver} has changed them. Only two things are thrown into the broker on
+ * purpose: what ends a cleaner's pass, and the refusal of ZooKeeper.
+ */
 public final class Hooks {
     static volatile Gate gate;
     static volatile BrokerApi broker;
@@ -22,6 +24,39 @@ public final class Hooks {
     public static long cleanableUpTo(long lastStableOffset, Object log) {
         Gate now = gate;
         return now.waits(log) && !now.options().holdsMarkersOnly ? -1L : lastStableOffset;
+    }
+
+    /**
+     * In LogCleanerManager.checkCleaningAborted, which a cleaner calls before each chunk that it reads: a pass that began
+     * before the partition was held ends here. It is a matter of replicas that are being added: what the pass is about
+     * to remove was copied by every replica that was assigned when it began, but a new one may just have copied the
+     * value and not its tombstone. The leader does not answer a new replica before this broker's image has it
+     * (Partition.followerReplicaOrThrow; images are set before they are applied).
+     */
+    public static void goingOn(Object partition) {
+        abortIf(!hasBegunHeld() && gate.waits(partition, Holds.UNKNOWN_SIZE));
+    }
+
+    /** In UnifiedLog.replaceSegments: the same, just before cleaned segments take the place of others. */
+    public static void swapping(Object log) {
+        abortIf(!hasBegunHeld() && gate.waits(log));
+    }
+
+    /** Whether this thread's pass began while the partition was held, and keeps tombstones and markers for that. */
+    private static boolean hasBegunHeld() {
+        return gate.options().holdsMarkersOnly && MARKERS_WAIT.get();
+    }
+
+    private static void abortIf(boolean waits) {
+        if (!waits)
+            return;
+        RuntimeException aborted;
+        try {
+            aborted = broker.aborted();
+        } catch (Throwable error) {
+            throw new IllegalStateException(error);
+        }
+        throw aborted;
     }
 
     /** In KRaftMetadataCache.setImage. */
