@@ -23,6 +23,7 @@ from java_cases import agent, classpath_of, compile_java, run_java  # noqa: E402
 TARGET: Final = "kafka-4.4"
 SOURCES: Final = (ROOT / "bench/gate_java/HeldLog.java", ROOT / "tests/unit/gate_cases/BrokerLog.java")
 HOLDS: Final = {"nothing": "except=orders", "tombstones and markers": "hold=markers", "all compaction": "hold=all"}
+QUIET: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 HEADER: Final = ("held", "span", "log MB", "most MB", "passes", "read MB", "written MB", "cleaning s")
 
 
@@ -34,13 +35,8 @@ def main() -> int:
     parser.add_argument("--value-bytes", type=int, default=100)
     asked = parser.parse_args()
     # An entry of the offset map takes 24 bytes, and the map may be 90 % full.
-    flags = (f"-Dkeys={asked.keys}", f"-Drounds={asked.rounds}", f"-Dvalue={asked.value_bytes}")
-    flags = (
-        *flags,
-        f"-Dmap={max(1 << 20, asked.keys * 24 * 4)}",
-        "-Xmx1g",
-        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-    )
+    sizes = (f"-Dkeys={asked.keys}", f"-Drounds={asked.rounds}", f"-Dvalue={asked.value_bytes}")
+    flags = (*sizes, f"-Dmap={max(1 << 20, asked.keys * 24 * 4)}", "-Xmx1g", QUIET)
     with tempfile.TemporaryDirectory() as scratch:
         classes = Path(scratch) / "classes"
         compile_java(classes, *SOURCES, libraries=classpath_of(TARGET))

@@ -3,11 +3,11 @@ package compaction.gate;
 import compaction.gate.Decision.Hold;
 import java.util.ArrayList;
 import java.util.Collection;
-import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Predicate;
 
 /** Which partitions are held, since when, and whom they wait for. Cleaner threads write it, JMX reads it. */
 final class Holds {
@@ -55,10 +55,8 @@ final class Holds {
     }
 
     /** Forgets partitions that are no longer on this broker: no cleaner looks at them again. */
-    void retain(java.util.function.Predicate<Object> isHere) {
-        for (Iterator<Object> partitions = held.keySet().iterator(); partitions.hasNext(); )
-            if (!isHere.test(partitions.next()))
-                partitions.remove();
+    void retain(Predicate<Object> isHere) {
+        held.keySet().removeIf(isHere.negate());
     }
 
     boolean isEmpty() {
