@@ -53,9 +53,9 @@ def main() -> int:
                 return 1
             for line in done.stdout.splitlines():
                 span, log, most, passes, read, written, seconds = line.split("\t")
-                sizes = [f"{int(one) / 1e6:.1f}" for one in (log, most)]
+                shown = [f"{int(one) / 1e6:.1f}" for one in (log, most)]
                 work = [passes, f"{int(read) / 1e6:.1f}", f"{int(written) / 1e6:.1f}", f"{float(seconds):.1f}"]
-                print("\t".join([name, span, *sizes, *work]))
+                print("\t".join([name, span, *shown, *work]))
     return 0
 
 

@@ -27,7 +27,7 @@ from harness.run.contradictions import raise_if_contradictory
 from harness.run.lifecycle import Job, conduct
 from harness.run.runner import Test
 from harness.run_folder import store
-from harness.runtimes import choose, find_runtime
+from harness.runtimes import AUTO, LOCAL, choose, find_runtime
 from harness.runtimes.base import Wanted
 from harness.systems import find_system
 from harness.targets import KAFKA, SIMULATED, Target, exact_name, find_target
@@ -88,7 +88,7 @@ def assemble(options: RunOptions, progress: Progress) -> Job:
         raise_if_unknown(test.topic_settings, test.broker_settings)
     java = find_java()
     wanted = Wanted(target, java, progress.jars, needs=test.nemesis.needs, image=options.image, access=options.access)
-    runtime, reason = choose(options.runtime, wanted)
+    runtime, reason = choose(runtime_of(options), wanted)
     if reason is not None:
         progress.stage(f"runtime {runtime} ({reason})")
     if options.spark.is_one_plain_jvm:
@@ -100,6 +100,11 @@ def assemble(options: RunOptions, progress: Progress) -> Job:
     installed = _install(options.application, target, progress) if options.application else None
     agent = _agent(options, java, jars, progress) if options.gate else None
     return Job(options, target, test, java, runtime, ready, jars, ports, security, installed, agent)
+
+
+def runtime_of(options: RunOptions) -> str:
+    """Return the name of the runtime that is asked for: brokers with the gate are local ones, unless one is named."""
+    return LOCAL if options.gate and options.runtime == AUTO else options.runtime
 
 
 def _agent(options: RunOptions, java: Java, jars: JarSet | None, progress: Progress) -> Agent:
