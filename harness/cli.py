@@ -26,6 +26,7 @@ from harness.command_line.common import (
 from harness.command_line.compare import compare
 from harness.command_line.config_file import default_map, read_config_file
 from harness.command_line.console import JSON, ConsoleProgress, show
+from harness.command_line.gate import gate
 from harness.command_line.lists import LISTS
 from harness.command_line.parameters import RUN_FOLDER, TARGET, Count, FilePath, Text
 from harness.command_line.request import RUN, WHERE, command_line, request_of, run_options
@@ -293,7 +294,7 @@ def serve(results: Path, port: int) -> int:
 
 
 images.add_command(build)
-for one in (run, check, compare, audit, nightly, explore, conform, report, serve, doctor, clean, images, *LISTS):
+for one in (run, check, compare, audit, nightly, explore, conform, report, serve, doctor, clean, gate, images, *LISTS):
     cli.add_command(one)
 
 

@@ -171,6 +171,10 @@ OPTIONS = (
             help="Bound on the whole run, in seconds; then `unknown`."),
     _option(TEST, "--application", type=APPLICATION, metavar="NAME",
             help="Then show what an application on top sees: streams or connect."),
+    _option(CLUSTER, "--gate", is_flag=True,
+            help="Start every broker with the gate, which keeps cleaners waiting for replicas that are away."),
+    _option(CLUSTER, "--gate-options", type=Text(), metavar="NAME=VALUE,…",
+            help="Options of the gate: see `harness gate build --help`."),
     _option(RUN, "--aftermath", is_flag=True, help="Then show how long a stuck LSO lasts, and what ends it."),
 )
 # fmt: on

@@ -19,6 +19,8 @@ _Conditions: TypeAlias = "tuple[tuple[str, Callable[[Fact], bool]], ...]"
 """What has to be shown of a replica, each with the text for where it is not."""
 _ByRemoval: TypeAlias = "Callable[[Sequence[Fact], Sequence[Fact]], tuple[str, str]]"
 """From facts of the brokers that stayed, and of those that were away: a way to earn ``clean``, and what it lacks."""
+_IfKept: TypeAlias = "Callable[[Sequence[Fact], Sequence[Fact], Sequence[Fact]], tuple[str, str]]"
+"""The same, from facts of the control partition as well."""
 
 
 def earn(
@@ -29,6 +31,7 @@ def earn(
     absent: Sequence[int],
     is_shared: bool = False,
     hands_over: bool = False,
+    is_gated: bool = False,
 ) -> tuple[str | None, str]:
     """Return how ``clean`` is earned and "", or None and the missing proof.
 
@@ -36,14 +39,17 @@ def earn(
     ``clean`` has to be earned in each partition. ``absent``: the brokers that were away; none in a run without a fault.
     ``is_shared``: there is one copy of each partition, which every broker serves: no broker returns with a copy of its
     own. ``hands_over``: leadership moved while the absent brokers copied, so that each leader counts by what it held.
+    ``is_gated``: brokers ran with the gate, so that a record that was kept is evidence only where the gate is seen to
+    have held its partition; ``facts`` have what the gates did, too (`harness.judge.gated`).
     """
     by_removal = _lack_of_handover if hands_over else _lack_of_removal
+    if_kept = _lack_of_gate if is_gated else _lack_of_guard
     several = len(scenario["replicas"]) > 1
     earned = []
     for partition, brokers in scenario["replicas"].items():
         for kind in scenario["critical"]:
             rows = {row["broker"]: row for row in facts if (row["partition"], row["kind"]) == (int(partition), kind)}
-            judge = _earn_shared if is_shared and absent else partial(_earn_one, by_removal)
+            judge = _earn_shared if is_shared and absent else partial(_earn_one, by_removal, if_kept)
             way, lack = judge(kind, brokers, rows, [row for row in control if row["kind"] == kind], absent)
             if way is None:
                 return None, f"partition {partition}: {lack}" if several else lack
@@ -78,13 +84,14 @@ def _earn_shared(
 
 def _earn_one(  # noqa: PLR0917
     by_removal: _ByRemoval,
+    if_kept: _IfKept,
     kind: str,
     brokers: Sequence[int],
     rows: dict[int, Fact],
     control: Sequence[Fact],
     absent: Sequence[int],
 ) -> tuple[str | None, str]:
-    """``by_removal``: the way by which the replicas that stayed removed the record."""
+    """``by_removal``: the way by which the replicas that stayed removed the record; ``if_kept``: where they did not."""
     if unknown := _unknown(kind, brokers, rows):
         return None, unknown
     offset = rows[brokers[0]]["critical_offset"]
@@ -94,26 +101,52 @@ def _earn_one(  # noqa: PLR0917
         if lack := _lack_of_any(away, _RETURNED):
             return None, lack
         way, lack = by_removal(stayed, away)
+        kept, lack_of_keeping = if_kept(stayed, away, control)
         ways = {
             way: lack,
             "the others kept it though their cleaners had passed it, and removed it on the control partition": (
                 _lack_of_any(stayed, _PASSED_AND_KEPT) or _lack_of_any(control, _REMOVED_BEFORE_RETURN)
                 or ("" if control else "there is no control partition")
             ),
-            "the others kept it while the replica was away, and every replica removed it afterwards": _lack_of_any(
-                [*stayed, *away], _GUARDED
-            ),
+            kept: lack_of_keeping,
         }  # fmt: skip
+        if all(row["held_critical"] for row in stayed) and any(row.get("gate_released_at_ms") for row in stayed):
+            lack = lack_of_keeping  # says more than that it was not removed
     else:
-        ways = {"every replica had it and removed it": _lack_of_any(stayed, _REMOVED_WHILE_WATCHED)}
-    earned = next((way for way, lack in ways.items() if not lack), None)
-    return earned, "" if earned else f"{kind} at offset {offset}: {next(iter(ways.values()))}"
+        lack = _lack_of_any(stayed, _REMOVED_WHILE_WATCHED)
+        ways = {"every replica had it and removed it": lack}
+    earned = next((way for way, missing in ways.items() if not missing), None)
+    return earned, "" if earned else f"{kind} at offset {offset}: {lack}"
 
 
 def _lack_of_removal(stayed: Sequence[Fact], away: Sequence[Fact]) -> tuple[str, str]:
-    """Return the way of earning ``clean`` after an outage, and what it lacks."""
-    lack = _lack_of_any(stayed, _REMOVED_BEFORE_RETURN) or _lack_of_any(away, _SHOWS_OUTCOME)
+    """Return the way of earning ``clean`` after an outage, and what it lacks.
+
+    A replica whose gate dropped its log and had it copied anew has to serve what the leader of that copy serves.
+    """
+    lack = _lack_of_any(stayed, _REMOVED_BEFORE_RETURN)
+    served = {row["broker"]: row["served_digest"] for row in stayed}
+    for row in away:
+        leader = row.get("began_anew_from")
+        if not lack and (leader is None or served.get(leader) != row["served_digest"]):
+            lack = _lack_of_any([row], _SHOWS_OUTCOME)
     return "the others removed it while the replica was away", lack
+
+
+def _lack_of_guard(stayed: Sequence[Fact], away: Sequence[Fact], _control: Sequence[Fact]) -> tuple[str, str]:
+    """Return the way of earning ``clean`` where nothing was removed before the replica was back, and what it lacks."""
+    lack = _lack_of_any([*stayed, *away], _GUARDED)
+    return "the others kept it while the replica was away, and every replica removed it afterwards", lack
+
+
+def _lack_of_gate(stayed: Sequence[Fact], away: Sequence[Fact], control: Sequence[Fact]) -> tuple[str, str]:
+    """Return the same for brokers with the gate: it has to be seen to have held the partition, and no other."""
+    lack = _lack_of_any(stayed, _HELD_BY_GATE) or _lack_of_any([*stayed, *away], _GUARDED)
+    if not lack:
+        on_control = _lack_of_any(control, _REMOVED_BEFORE_RETURN)
+        lack = f"on the control partition, {on_control}" if on_control else ""
+    way = "the gate held it while the replica was away, cleaners passed others, and every replica removed it afterwards"
+    return way, lack
 
 
 def _lack_of_handover(stayed: Sequence[Fact], away: Sequence[Fact]) -> tuple[str, str]:
@@ -134,6 +167,12 @@ def _lack_of_handover(stayed: Sequence[Fact], away: Sequence[Fact]) -> tuple[str
     return "the copy began from a replica that still held it, and went on from a leader that had removed it", lack
 
 
+def _dropped_payload(row: Fact) -> bool:
+    """Whether the gate dropped a copy that had the payload and had not reached the critical record."""
+    dropped_up_to = row.get("dropped_up_to")
+    return dropped_up_to is not None and row["payload_offset"] < dropped_up_to <= row["critical_offset"]
+
+
 _SERVED: _Conditions = (
     ("was not read over the wire after the rejoin", lambda row: row["was_served"]),
     (
@@ -144,10 +183,13 @@ _SERVED: _Conditions = (
     ),
 )
 _RETURNED: _Conditions = (
-    ("did not have the payload when it came back", lambda row: row["had_payload"]),
+    ("did not have the payload when it came back", lambda row: row["had_payload"] or _dropped_payload(row)),
     (
         "was not behind: it had already been past what it should have missed",
-        lambda row: not row["held_critical"] and (row["log_end_before"] or 0) <= row["critical_offset"],
+        lambda row: (
+            (not row["held_critical"] and (row["log_end_before"] or 0) <= row["critical_offset"])
+            or _dropped_payload(row)
+        ),
     ),
     ("did not keep its log directory", lambda row: row["same_directory"]),
     *_SERVED,
@@ -190,6 +232,17 @@ _GUARDED: _Conditions = (
     ("did not remove it afterwards", lambda row: not row["held_after"] and row["removed_at_ms"] is not None),
 )
 """The condition for all replicas."""
+_HELD_BY_GATE: _Conditions = (
+    ("did not hold it any more when the replica came back", lambda row: row["held_critical"]),
+    (
+        "was not held by its gate while the replica was away",
+        lambda row: row["gate_released_at_ms"] is not None,
+    ),
+    (
+        "removed it before its gate let go of the partition",
+        lambda row: row["removed_at_ms"] is None or row["removed_at_ms"] >= row["gate_released_at_ms"],
+    ),
+)
 
 
 def _lack_of_any(rows: Collection[Fact], conditions: _Conditions) -> str:

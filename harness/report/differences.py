@@ -46,14 +46,16 @@ class Difference:
 
 
 def previous_runs(runs: Sequence[StoredRun]) -> dict[str, StoredRun]:
-    """Return the previous run of the same target, anomaly, nemesis and client, by the name of the run.
+    """Return the previous run of the same target, anomaly, nemesis and client, with or without the gate, by its name.
 
     ``runs``: oldest first.
     """
     previous: dict[str, StoredRun] = {}
     last: dict[tuple[str, ...], StoredRun] = {}
     for run in runs:
-        kind = run.manifest["target"]["name"], *(run.manifest[name] for name in ("anomaly", "nemesis", "client"))
+        names = ("anomaly", "nemesis", "client")
+        gate = "gate" if run.manifest.get("gate") else ""
+        kind = run.manifest["target"]["name"], *(run.manifest[name] for name in names), gate
         if kind in last:
             previous[run.name] = last[kind]
         last[kind] = run

@@ -92,6 +92,7 @@ def begin(folder: RunFolder, job: Job, command: str | None = None) -> Manifest:
             "security": {"protocol": security.protocol, "mechanism": security.mechanism} if security else None,
             "jars": jars.digests if jars else {},
             "jars_pinned": jars.pinned if jars else None,
+            "gate": _gate(job),
             "application": _application(job.installed) if job.installed else None,
             "owner": me,
             "timings_s": {},
@@ -102,6 +103,12 @@ def begin(folder: RunFolder, job: Job, command: str | None = None) -> Manifest:
         picture = drawing.topology(links, test.placement.brokers, test.placement.absent)
         (folder.path / TOPOLOGY).write_text(picture)
     return manifest
+
+
+def _gate(job: Job) -> dict[str, Any] | None:
+    if job.agent is None:
+        return None
+    return {"sha256": job.agent.sha256, "options": job.options.gate_options or ""}
 
 
 def _application(installed: Installed) -> dict[str, Any]:

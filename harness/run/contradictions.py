@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from harness.errors import UsageError
-from harness.runtimes import AUTO, COMMAND_CONFIG, IMAGE, KEEP, NODES, PORT_BASE, RUNTIMES, SSH
+from harness.runtimes import AUTO, COMMAND_CONFIG, GATE, IMAGE, KEEP, NODES, PORT_BASE, RUNTIMES, SSH
 from harness.targets import REDPANDA, SIMULATED, find_target
 from harness.targets.settings import BROKER, TOPIC, raise_if_unfit
 
@@ -21,6 +21,7 @@ IS_GIVEN: Final[Mapping[str, Callable[[RunOptions], bool]]] = {
     PORT_BASE: lambda options: options.port_base is not None,
     KEEP: lambda options: options.keep,
     COMMAND_CONFIG: lambda options: options.command_config is not None,
+    GATE: lambda options: options.gate,
 }
 """Options that not every runtime takes: whether one is given."""
 
@@ -34,6 +35,8 @@ def raise_if_contradictory(options: RunOptions) -> None:
         raise UsageError(f"--runtime {options.runtime}: {_where(target)}; choose {' or '.join(runtimes)}")
     if options.runtime == SSH and options.access is None:
         raise UsageError("--runtime ssh needs hosts: give --nodes HOST,HOST,HOST or --nodes-file FILE")
+    if options.gate_options and not options.gate:
+        raise UsageError("--gate-options are for --gate: give both")
     if options.command_config is not None and target.system == REDPANDA:
         raise UsageError(
             f"--command-config {options.command_config}: the harness sets up no logins on Redpanda's brokers"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from harness.clients import ClientSpec
 from harness.errors import HarnessError, TimeLimitError, interruptible
 from harness.escape import LogFormatter
+from harness.gate.events import GateLog
 from harness.host import leftovers
 from harness.host.workspace import Workspace
 from harness.judge.outcome import RunResult
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.brokers.protocol.security import Security
+    from harness.gate.build import Agent
     from harness.host.clock import Clock
     from harness.host.java import Java
     from harness.judge.check import Prepared
@@ -56,6 +58,7 @@ class Job:
 
     ``jars`` are those that brokers or clients of this host run on. ``ports`` are one a broker, then one a controller.
     ``security``: how clients log in, where brokers ask for that. ``installed``: the application on top, if any.
+    ``agent``: the gate that brokers run with, if any.
     """
 
     options: RunOptions
@@ -68,6 +71,7 @@ class Job:
     ports: Sequence[int] = ()
     security: Security | None = None
     installed: Installed | None = None
+    agent: Agent | None = None
 
 
 def conduct(
@@ -91,21 +95,21 @@ def conduct(
         if not options.keep:
             owned.callback(_log_how_to_resume, workspace)
         manifest = begin()
-        runtime = job.ready.make(
-            ClusterSpec(
-                run_id=folder.run_id,
-                work_dir=workspace.path,
-                logs_dir=folder.path / LOGS,
-                settings=test.broker_settings,
-                brokers=test.placement.brokers,
-                controllers=test.placement.controllers,
-                ports=tuple(job.ports),
-                needs=test.nemesis.needs,
-                security=job.security,
-                clock=clock,
-                seed=test.seed,
-            )
+        spec = ClusterSpec(
+            run_id=folder.run_id,
+            work_dir=workspace.path,
+            logs_dir=folder.path / LOGS,
+            settings=test.broker_settings,
+            brokers=test.placement.brokers,
+            controllers=test.placement.controllers,
+            ports=tuple(job.ports),
+            needs=test.nemesis.needs,
+            security=job.security,
+            clock=clock,
+            seed=test.seed,
+            jvm_flags=(job.agent.flag(options.gate_options or ""),) if job.agent else (),
         )
+        runtime = job.ready.make(spec)
         owned.callback(_close, runtime, keep=options.keep)
         # Before Spark, which changes the environment that a new process inherits.
         client = ClientSpec(
@@ -126,7 +130,8 @@ def conduct(
             if test.timers.is_resumable and job.ready.is_resumable and test.nemesis.reinject is not None:
                 workspace.let_resume(resumable=True)
 
-        run = Run(test, runtime, library, folder, clock, stages.begin, on_window)
+        gate = GateLog({broker: spec.log_path(broker) for broker in spec.brokers}) if job.agent else None
+        run = Run(test, runtime, library, folder, clock, stages.begin, on_window, gate=gate)
         _carry_out(run.resume if is_resumed else run.run, run, manifest, stages)
         if manifest.content["status"] == COMPLETE:
             workspace.let_resume(resumable=False)

@@ -42,6 +42,8 @@ class RunOptions:
     keep: bool = False
     application: str | None = None
     aftermath: bool = False
+    gate: bool = False
+    gate_options: str | None = None
     port_base: int | None = None
     runtime: str = AUTO
     image: str | None = None

@@ -76,7 +76,7 @@ def options_of(content: Mapping[str, Any]) -> RunOptions:
     Settings are all of them, the timers' too: what was in effect stays so, whatever timers this release has.
     """
     schedule, image = content.get("schedule"), content["runtime"].get("image")
-    application = content.get("application")
+    application, gate = content.get("application"), content.get("gate")
     return RunOptions(
         **{name: content[name] for name in AS_IT_BEGAN},
         target=at_version(content["target"]["name"], content["target"]["version"]).name,
@@ -86,6 +86,8 @@ def options_of(content: Mapping[str, Any]) -> RunOptions:
         runtime=content["runtime"]["name"],
         image=image["reference"] if image else None,
         application=application["name"] if application else None,
+        gate=gate is not None,
+        gate_options=(gate["options"] or None) if gate else None,
     )
 
 

@@ -20,7 +20,7 @@ from harness.plan.scenario import CONSUMER_OFFSETS, Phase
 from harness.run import window
 from harness.run.group_workload import GroupWorkload
 from harness.run_folder.history import History
-from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
+from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN, GATE
 from nemesis.fault import NemesisContext
 from workloads.ballast import write_ballast
 from workloads.filler import Filler
@@ -29,7 +29,9 @@ from workloads.payload import Payload
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from harness.brokers.protocol.replica import TopicPartition
     from harness.clients import Library
+    from harness.gate.events import GateLog
     from harness.host.clock import Clock
     from harness.plan.scenario import Scenario
     from harness.run.test import Test
@@ -66,7 +68,7 @@ class Run:
     """One run on one cluster: all scenarios, a topic each, in one outage.
 
     ``on_window`` is called when nothing is left but to wait. ``is_observing``: whether there is anything to judge yet.
-    ``cluster``: once there is one.
+    ``gate``: the logs of brokers with the agent; None without it. ``cluster``: once there is one.
     """
 
     test: Test
@@ -77,6 +79,7 @@ class Run:
     progress: Callable[[str], None]
     on_window: Callable[[], None] = lambda: None
     is_observing: bool = False
+    gate: GateLog | None = None
     cluster: Cluster | None = None
     _is_guarded: bool = False
 
@@ -257,9 +260,10 @@ class Run:
         cluster = parts.cluster
         self.on_window()
         self.progress("clean")
-        is_open = self._wait_removed(parts)
+        is_open = self._wait_removed(parts, is_held=self.gate.holds if self.gate else None)
         cluster.freeze()
-        self._is_guarded = not is_open and window.is_kept(cluster, parts.payloads)
+        # A gate that holds partitions ends the wait, too.
+        self._is_guarded = (self.gate is not None or not is_open) and window.is_kept(cluster, parts.payloads)
         self.progress("late transactions")
         for payload in parts.payloads:
             payload.run(Phase.LATE)
@@ -325,12 +329,14 @@ class Run:
             # Members that join have the coordinator write, so what was seen last would not be what was stored.
             cluster.observer.stop()
             parts.groups.observe()
+        if self.gate is not None:
+            self.gate.write(self.folder.path / GATE)
 
-    def _wait_removed(self, parts: Parts) -> bool:
+    def _wait_removed(self, parts: Parts, is_held: Callable[[int, TopicPartition], bool] | None = None) -> bool:
         """Wait for the window to open; one that does not ends the wait and not the run: what was seen is judged."""
         window_s = max(self.test.timers.window_s, self.test.system.least_window_s)
         try:
-            window.wait_removed(parts.cluster, parts.payloads, window_s)
+            window.wait_removed(parts.cluster, parts.payloads, window_s, **({"is_held": is_held} if is_held else {}))
         except WaitTimeoutError as error:
             self.progress(f"the window does not open: {error}")
             return False

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from harness.brokers.protocol.security import read_security
 from harness.clients import find_client
 from harness.errors import UsageError
+from harness.gate.build import build_agent
+from harness.gate.verify import verify_agent
 from harness.host.clock import RealClock
 from harness.host.java import find_java
 from harness.host.ports import free_ports
@@ -24,7 +26,7 @@ from harness.run.contradictions import raise_if_contradictory
 from harness.run.lifecycle import Job, conduct
 from harness.run.test import Test
 from harness.run_folder import store
-from harness.runtimes import choose, find_runtime
+from harness.runtimes import AUTO, LOCAL, choose, find_runtime
 from harness.runtimes.base import Wanted
 from harness.systems import find_system
 from harness.targets import SIMULATED, Target, exact_name, find_target
@@ -38,10 +40,13 @@ from workloads.applications import find_application
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from harness.gate.build import Agent
+    from harness.host.java import Java
     from harness.judge.outcome import Progress, RunResult
     from harness.run.options import RunOptions
     from harness.run_folder.manifest import Manifest
     from harness.run_folder.store import RunFolder
+    from harness.targets.jars import JarSet
 
 EXPIRY_CHECK_MS = "1000"
 """How often coordinators look for expired offsets. Kafka's default is ten minutes."""
@@ -81,7 +86,7 @@ def assemble(options: RunOptions, progress: Progress) -> Job:
         raise_if_unknown(test.topic_settings, test.broker_settings)
     java = find_java()
     wanted = Wanted(target, java, progress.jars, needs=test.nemesis.needs, image=options.image, access=options.access)
-    runtime, reason = choose(options.runtime, wanted)
+    runtime, reason = choose(runtime_of(options), wanted)
     if reason is not None:
         progress.stage(f"runtime {runtime} ({reason})")
     if options.spark.is_one_plain_jvm:
@@ -91,7 +96,24 @@ def assemble(options: RunOptions, progress: Progress) -> Job:
     jars = ready.jars or jars_for_client(target, needed=needs_jars, on_progress=progress.jars)
     ports = free_ports(len(test.placement.brokers) + len(test.placement.controllers), base=options.port_base)
     installed = _install(options.application, target, progress) if options.application else None
-    return Job(options, target, test, java, runtime, ready, jars, ports, security, installed)
+    agent = _agent(options, java, jars, progress) if options.gate else None
+    return Job(options, target, test, java, runtime, ready, jars, ports, security, installed, agent)
+
+
+def runtime_of(options: RunOptions) -> str:
+    """Return the name of the runtime that is asked for: brokers with the gate are local ones, unless one is named."""
+    return LOCAL if options.gate and options.runtime == AUTO else options.runtime
+
+
+def _agent(options: RunOptions, java: Java, jars: JarSet | None, progress: Progress) -> Agent:
+    """Return the gate's agent. Raises `UsageError` where it does not fit the target, or its options are wrong."""
+    if jars is None:
+        raise UsageError(f"--gate is for brokers of this host, and {options.target} has none")
+    agent = build_agent(java, progress.jars)
+    tried = verify_agent(java, agent.jar, jars.classpath, options.gate_options or "")
+    if not tried.fits:
+        raise UsageError(f"--gate: {tried.reason}")
+    return agent
 
 
 def _install(name: str, target: Target, progress: Progress) -> applications.Installed:

@@ -5,27 +5,38 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from harness.brokers.protocol.replica import TopicPartition
     from harness.cluster.cluster import Cluster
     from workloads.payload import Payload
 
 
-def wait_removed(cluster: Cluster, payloads: Sequence[Payload], window_s: float) -> None:
+def wait_removed(
+    cluster: Cluster,
+    payloads: Sequence[Payload],
+    window_s: float,
+    is_held: Callable[[int, TopicPartition], bool] = lambda _broker, _partition: False,
+) -> None:
     """Wait until all that is critical is gone from every replica that is there and cleaned in time.
 
-    Raises `WaitTimeoutError`.
+    ``is_held``: whether a broker says that it keeps its cleaner from a partition; then nothing has to be gone from
+    there, unless every replica of the partition stayed. Raises `WaitTimeoutError`.
     """
+    exposed = set(cluster.exposed)
 
-    def is_open() -> bool:
+    def is_done() -> bool:
         return all(
             offset is not None
-            and all(cluster.observer.is_removed(broker, partition, offset) for broker in cluster.cleaning(partition))
+            and all(
+                cluster.observer.is_removed(broker, partition, offset)
+                or (partition in exposed and is_held(broker, partition))
+                for broker in cluster.cleaning(partition)
+            )
             for partition, offset in _critical(cluster, payloads)
         )
 
-    cluster.wait(is_open, "the critical tombstones and markers to be removed", window_s)
+    cluster.wait(is_done, "the critical tombstones and markers to be removed", window_s)
 
 
 def is_kept(cluster: Cluster, payloads: Sequence[Payload]) -> bool:

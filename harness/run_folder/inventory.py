@@ -1,9 +1,9 @@
 """The evidence of a run: its files with sizes and digests, as the manifest lists them, against what is there.
 
 Evidence is what the checkers read: the clients' history, the observations, each broker's files and Fetch answers,
-what applications showed, and the aftermath. Not evidence, and not listed: what is derived from it (``verdict.json``,
-``outcomes.jsonl``, ``report.html``, ``topology.svg``), and logs (``harness.log``, ``logs/``, …), which people read and
-kept clusters write on.
+what gates did, what applications showed, and the aftermath. Not evidence, and not listed: what is derived from it
+(``verdict.json``, ``outcomes.jsonl``, ``report.html``, ``topology.svg``), and logs (``harness.log``, ``logs/``, …),
+which people read and kept clusters write on.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from harness.run_folder.store import (
     BROKERS,
     COMPLETE,
     FETCHED,
+    GATE,
     HISTORY,
     OBSERVATIONS,
     STATE,
@@ -50,7 +51,7 @@ NOT_LISTED: Final = (
 
 _AFTERWARDS = (APPLICATIONS, APPLICATION_HISTORY, AFTERMATH, AFTERMATH_HISTORY)
 """Written when the evidence of the verdict is complete."""
-_FILES = (HISTORY, OBSERVATIONS, *_AFTERWARDS)
+_FILES = (HISTORY, OBSERVATIONS, GATE, *_AFTERWARDS)
 _FOLDERS = (f"{BROKERS}/", f"{FETCHED}/")
 _UNIT_PARTS = 4
 """``brokers/<id>/<snapshot>/<topic>-<partition>``: a replica with a file missing may not stand for the whole one."""

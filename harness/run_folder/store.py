@@ -4,6 +4,7 @@ results/<target>/<anomaly>/<run id>/          latest -> the newest with a verdic
   manifest.json  history.jsonl  observations.jsonl  harness.log
   brokers/<id>/<snapshot>/<topic>-<partition>/*     beside them the checkpoints
   fetched/<id>/<snapshot>/<topic>-<partition>/{batches.bin,state.json}
+  gate.jsonl               what the gate of each broker did; only with --gate
   logs/<id>/server.log     verdict.json     outcomes.jsonl     aftermath.jsonl  aftermath-history.jsonl
   verdict-<time>.json      a former verdict, by the time when it was given; only where a later one differs
   schedule.json            what was replayed, where that was a schedule
@@ -46,6 +47,8 @@ AFTERMATH = "aftermath.jsonl"
 """Only where it was asked for."""
 AFTERMATH_HISTORY = "aftermath-history.jsonl"
 """What the clients did after the evidence was complete."""
+GATE = "gate.jsonl"
+"""What the gate of each broker did (`harness.gate.events`)."""
 HARNESS_LOG = "harness.log"
 VERDICT = "verdict.json"
 OUTCOMES = "outcomes.jsonl"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 AUTO, LOCAL, DOCKER, SSH, SIM = "auto", "local", "docker", "ssh", "sim"
 
 PORT_BASE, KEEP, COMMAND_CONFIG = "--port-base", "--keep", "--command-config"
-IMAGE, NODES = "--image", "--nodes"
+IMAGE, NODES, GATE = "--image", "--nodes", "--gate"
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Row:
 
 # Redpanda's brokers come as images only, and simulated ones are part of this process.
 RUNTIMES = {
-    LOCAL: Row("harness.runtimes.local", (KAFKA,), frozenset({PORT_BASE, KEEP, COMMAND_CONFIG})),
+    LOCAL: Row("harness.runtimes.local", (KAFKA,), frozenset({PORT_BASE, KEEP, COMMAND_CONFIG, GATE})),
     DOCKER: Row("harness.runtimes.docker", (KAFKA, REDPANDA), frozenset({PORT_BASE, KEEP, COMMAND_CONFIG, IMAGE})),
     SSH: Row("harness.runtimes.ssh", (KAFKA,), frozenset({PORT_BASE, KEEP, NODES})),
     SIM: Row("harness.runtimes.sim", SIMULATED, frozenset()),

@@ -28,7 +28,7 @@ class ClusterSpec:
     ``controllers`` are the KRaft quorum as well. ``ports`` are free ones of this host, one a broker for clients,
     then one a controller, or none to have them chosen. ``needs``: what the faults of the run take. ``security``: how
     clients have to log in; brokers among each other do not. ``clock`` is the run's, and ``seed`` decides what simulated
-    brokers leave to chance.
+    brokers leave to chance. ``jvm_flags``: of every broker, in addition to those of the runtime.
     """
 
     run_id: str
@@ -42,6 +42,7 @@ class ClusterSpec:
     security: Security | None = None
     clock: Clock | None = None
     seed: int = 0
+    jvm_flags: tuple[str, ...] = ()
 
     def log_path(self, broker: int) -> Path:
         """Return where the broker's log goes, in a folder that is there."""

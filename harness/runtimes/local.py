@@ -111,9 +111,10 @@ class LocalRuntime:
         """Start a broker on the data it has; it is not ready yet when this returns."""
         # It becomes java: the process id is the broker's own.
         prefix = self._network.prefix(broker) if self._network else []
+        command = self._command(kafka.BROKER_CLASS, self._properties_path(broker), flags=self._spec.jvm_flags)
         with self._spec.log_path(broker).open("ab") as log:
             self._processes[broker] = subprocess.Popen(
-                [*prefix, *self._command(kafka.BROKER_CLASS, str(self._properties_path(broker)))],
+                [*prefix, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -267,10 +268,10 @@ class LocalRuntime:
         if done.returncode != 0:
             raise BootError(f"broker {broker}: its storage cannot be formatted:\n{tail(done.stderr or done.stdout)}")
 
-    def _command(self, main_class: str, *arguments: str) -> list[str]:
+    def _command(self, main_class: str, *arguments: str | Path, flags: Sequence[str] = ()) -> list[str]:
         marker = leftovers.process_marker(self._spec.run_id)
-        flags = (*kafka.JVM_FLAGS, *kafka.LOG_FLAGS, f"-Djava.io.tmpdir={self._spec.work_dir}", marker)
-        return [str(self._java), *flags, "-cp", self._classpath, main_class, *arguments]
+        every = (*kafka.JVM_FLAGS, *kafka.LOG_FLAGS, f"-Djava.io.tmpdir={self._spec.work_dir}", marker)
+        return [str(self._java), *every, *flags, "-cp", self._classpath, main_class, *map(str, arguments)]
 
     def _write_properties(self, broker: int) -> None:
         security = self._spec.security

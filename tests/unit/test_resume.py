@@ -322,3 +322,11 @@ def test_check_of_a_run_that_cannot_go_on_names_no_command(subject: CutOff, lose
     lose(subject)
     with pytest.raises(UsageError, match=r"its run was cut off$"):
         manifest.open_run_folder(subject.folder.path)
+
+
+@pytest.mark.parametrize("options", ["", "hold=markers"])
+def test_brokers_go_on_with_the_gate_that_they_had(tmp_path: Path, options: str) -> None:
+    content = CutOff(tmp_path).manifest
+    assert not resume.options_of(content).gate
+    gated = resume.options_of({**content, "gate": {"sha256": "0" * 64, "options": options}})
+    assert (gated.gate, gated.gate_options) == (True, options or None)

@@ -63,6 +63,11 @@ def test_the_user_wins(nemesis: str) -> None:
     assert made.broker_settings == {**FAST.broker, **chosen}
 
 
+def test_brokers_with_the_gate_are_local_ones() -> None:
+    assert start.runtime_of(RunOptions("kafka-4.4", "all", gate=True)) == "local"
+    assert start.runtime_of(RunOptions("kafka-4.4", "all")) == "auto"
+
+
 def test_a_seed_is_taken_or_made_up() -> None:
     assert start.test_of(options(seed=0)).seed == 0
     assert start.test_of(options()).seed != start.test_of(options()).seed

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fakes.cluster import FakeCluster, FakePayload
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, WaitTimeoutError
 from harness.plan.catalog import CONTROL
 from harness.plan.scenario import Critical
 from harness.run import start, window
@@ -80,6 +80,25 @@ def test_a_window_that_does_not_open_ends_the_wait_and_not_the_run() -> None:
     assert waited(cluster_of(set())) == [
         "the window does not open: the critical tombstones and markers to be removed",
     ]
+
+
+def held_window(replicas: tuple[int, ...], removed: set[tuple[int, int, int]], held: set[int]) -> FakeCluster:
+    """Wait while the gates of these brokers hold every partition."""
+    cluster = cluster_of(removed, replicas=replicas)
+    window.wait_removed(cluster, [FakePayload()], 20.0, lambda broker, _: broker in held)
+    return cluster
+
+
+def test_a_gate_that_holds_a_partition_is_not_waited_for() -> None:
+    assert held_window((1, 3, 2), set(), {1, 3}).clock.now == 0
+    on_one = {one for one in EVERYWHERE if one[0] == 1}
+    assert held_window((1, 3, 2), on_one, {3}).clock.now == 0
+
+
+@pytest.mark.parametrize(("replicas", "held"), [((1, 3, 2), {1}), ((1, 3), {1, 3})])
+def test_a_gate_explains_only_what_it_holds_and_what_others_miss(replicas: tuple[int, ...], held: set[int]) -> None:
+    with pytest.raises(WaitTimeoutError):
+        held_window(replicas, set(), held)
 
 
 def test_what_fails_meanwhile_ends_the_run() -> None:

@@ -1,0 +1,160 @@
+"""The agent's jar: compiled here by a compiler that needs no JDK, from parts that are pinned by version and SHA-256.
+
+The compiler (ECJ), the library that changes classes (ASM, in a package of its own, see `harness.gate.shade`) and the
+libraries of Kafka that the agent is compiled against come from Maven Central, as ``locks/gate.lock`` names them. The
+same sources and parts give the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.resources
+import io
+import shutil
+import subprocess
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from harness import DISTRIBUTION
+from harness.errors import HarnessError, UsageError
+from harness.gate.shade import relocated
+from harness.host.cache import cache_root
+from harness.targets.jars import fetch_locked, materialise
+from harness.targets.lock import file_sha256, lock_of_package, read_digests
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from harness.host.java import Java
+    from harness.targets.jars import JarSet, OnProgress
+
+LOCK: Final = "gate.lock"
+JAR_NAME: Final = "compaction-gate.jar"
+PACKAGE: Final = "compaction/gate"
+JAVA_LEVEL: Final = "11"
+"""Kafka 3.9 runs on Java 11, too."""
+COMPILE_TIMEOUT_S: Final = 120.0
+_ASM, _OUR_ASM = "org/objectweb/asm/", f"{PACKAGE}/asm/"
+_SAME_TIME: Final = (1980, 1, 1, 0, 0, 0)
+_NOTICE: Final = f"""{DISTRIBUTION}: the gate.
+Contains ASM (https://asm.ow2.io), BSD 3-Clause Licence, Copyright (c) 2000-2011 INRIA, France Telecom.
+"""
+
+
+@dataclass(frozen=True)
+class Agent:
+    """The jar of the agent; ``sha256``: of the file."""
+
+    jar: Path
+    sha256: str
+
+    def flag(self, options: str = "") -> str:
+        """Return what starts a JVM with the agent."""
+        return f"-javaagent:{self.jar}={options}" if options else f"-javaagent:{self.jar}"
+
+
+def sources() -> dict[str, bytes]:
+    """Return the agent's sources by file name."""
+    folder = importlib.resources.files("harness.gate") / "java" / "compaction" / "gate"
+    return {one.name: one.read_bytes() for one in sorted(folder.iterdir(), key=lambda one: one.name)}
+
+
+def parts(on_progress: OnProgress) -> JarSet:
+    """Return compiler and libraries, fetching those that are missing. Raises `UsageError` as `jars_for` does."""
+    digests = read_digests(lock_of_package(LOCK))
+    return materialise(digests, cache_root() / "jars" / "gate", fetch_locked, on_progress)
+
+
+def build_agent(java: Java, on_progress: OnProgress) -> Agent:
+    """Return the agent of this release from the user's cache, compiling it where it is not there.
+
+    Raises `UsageError` for parts that cannot be had, `HarnessError` where the compiler fails.
+    """
+    lock = lock_of_package(LOCK).read_bytes()
+    text = b"".join(name.encode() + content for name, content in sources().items())
+    jar = cache_root() / "gate" / hashlib.sha256(lock + text + _manifest().encode()).hexdigest()[:16] / JAR_NAME
+    if not jar.is_file():
+        jar.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=jar.parent) as folder:
+            draft = Path(folder) / JAR_NAME
+            draft.write_bytes(_packed(_compiled(java, parts(on_progress), Path(folder))))
+            draft.replace(jar)
+    return Agent(jar, file_sha256(jar))
+
+
+def export(agent: Agent, output: Path) -> None:
+    """Copy the jar to ``output``. Raises `UsageError` where that cannot be written."""
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(agent.jar, output)
+    except OSError as error:
+        raise UsageError(f"{output} cannot be written: {error.strerror or error}") from error
+
+
+def _compiled(java: Java, jars: JarSet, folder: Path) -> dict[str, bytes]:
+    """Return every class of the agent, and of the library in its package, by path in the jar."""
+    source, classes = folder / "source", folder / "classes"
+    source.mkdir()
+    for name, content in sources().items():
+        (source / name).write_bytes(content)
+    paths = {coordinate.split(":")[1]: path for coordinate, path in zip(jars.digests, jars.paths, strict=True)}
+    # Not --release: that takes signatures which only a JDK has.
+    command: list[str | Path] = [
+        java.path,
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+UseSerialGC",
+        "-jar",
+        paths["ecj"],
+        "-proc:none",
+        "-nowarn",
+    ]
+    command += ["-source", JAVA_LEVEL, "-target", JAVA_LEVEL, "-encoding", "UTF-8", "-cp", jars.classpath]
+    try:
+        done = subprocess.run(
+            [*command, "-d", classes, *sorted(source.iterdir())],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=COMPILE_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise HarnessError(f"the gate cannot be compiled: {error}") from error
+    if done.returncode != 0:
+        raise HarnessError(f"the gate cannot be compiled:\n{done.stdout}{done.stderr}")
+    own = {path.relative_to(classes).as_posix(): path.read_bytes() for path in classes.rglob("*.class")}
+    return {
+        name.replace(_ASM, _OUR_ASM): relocated(content, _ASM, _OUR_ASM)
+        for name, content in {**own, **dict(_library(paths["asm"]))}.items()
+    }
+
+
+def _library(jar: Path) -> Iterator[tuple[str, bytes]]:
+    with zipfile.ZipFile(jar) as packed:
+        for name in packed.namelist():
+            if name.startswith(_ASM) and name.endswith(".class"):
+                yield name, packed.read(name)
+
+
+def _manifest() -> str:
+    return (
+        "Manifest-Version: 1.0\r\n"
+        f"Implementation-Title: {DISTRIBUTION} gate\r\n"
+        f"Implementation-Version: {importlib.metadata.version(DISTRIBUTION)}\r\n"
+        "Premain-Class: compaction.gate.Agent\r\n"
+        "Main-Class: compaction.gate.Verify\r\n"
+        "Can-Retransform-Classes: true\r\n\r\n"
+    )
+
+
+def _packed(classes: dict[str, bytes]) -> bytes:
+    content = {"META-INF/MANIFEST.MF": _manifest().encode(), "META-INF/NOTICE": _NOTICE.encode()}
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as jar:
+        for name, data in (*content.items(), *sorted(classes.items())):
+            jar.writestr(zipfile.ZipInfo(name, _SAME_TIME), data, zipfile.ZIP_DEFLATED)
+    return packed.getvalue()

@@ -1,0 +1,95 @@
+"""What the agent writes to a broker's log about partitions, as ``gate.jsonl`` of a run folder has it.
+
+Schema of ``gate.jsonl``, one event a line, in the order of each broker's log:
+
+    broker     int
+    time_ms    int   when the broker's gate decided, milliseconds since the epoch
+    event      str   held | released | gave-up | began-anew
+    topic, partition
+    held, gave-up     reason    not-in-sync | unassigned: why its compaction waits
+    released, gave-up held_ms, grown_bytes   for how long it waited, and by how much its log grew
+    began-anew        leader    from which the replica on this broker is copied from its first record on
+                      dropped_up_to   the log end that it had
+
+``Log.event`` of the agent writes the lines.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.escape import to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+HELD, RELEASED, GAVE_UP, BEGAN_ANEW = "held", "released", "gave-up", "began-anew"
+
+_LINE: Final = re.compile(
+    rb"compaction-gate: (?P<event>held|released|gave-up|began-anew) topic=(?P<topic>[\w.-]+)"
+    rb" partition=(?P<partition>\d+) time_ms=(?P<time_ms>\d+)(?P<more>.*)"
+)
+_FIELD: Final = re.compile(r"(reason|held_ms|grown_bytes|leader|dropped_up_to)=(-?\w[\w-]*)")
+
+
+def parse_line(line: bytes, broker: int) -> dict[str, Any] | None:
+    """Return the event of a line of a broker's log; None for any other line."""
+    match = _LINE.search(line)
+    if match is None:
+        return None
+    more = {name: value if name == "reason" else int(value) for name, value in _FIELD.findall(match["more"].decode())}
+    return {
+        "broker": broker,
+        "time_ms": int(match["time_ms"]),
+        "event": match["event"].decode(),
+        "topic": match["topic"].decode(),
+        "partition": int(match["partition"]),
+        **more,
+    }
+
+
+@dataclass
+class GateLog:
+    """Follows the logs of brokers that run with the agent. ``paths``: the log of each broker."""
+
+    paths: Mapping[int, Path]
+    events: list[dict[str, Any]] = field(default_factory=list)
+    _positions: dict[int, int] = field(default_factory=dict)
+
+    def follow(self) -> list[dict[str, Any]]:
+        """Read what was added since the last call, and return the events in it."""
+        new = [event for broker, path in self.paths.items() for event in self._read(broker, path)]
+        self.events += new
+        return new
+
+    def holds(self, broker: int, partition: tuple[str, int]) -> bool:
+        """Whether the broker's gate holds the partition, by its last event."""
+        self.follow()
+        of = [
+            event["event"]
+            for event in self.events
+            if event["broker"] == broker and (event["topic"], event["partition"]) == partition
+        ]
+        states: Sequence[str] = [event for event in of if event != BEGAN_ANEW]
+        return bool(states) and states[-1] == HELD
+
+    def write(self, path: Path) -> None:
+        """Write ``gate.jsonl``."""
+        self.follow()
+        path.write_text("".join(to_json(event) + "\n" for event in self.events))
+
+    def _read(self, broker: int, path: Path) -> Iterator[dict[str, Any]]:
+        try:
+            with path.open("rb") as log:
+                log.seek(self._positions.get(broker, 0))
+                text = log.read()
+        except FileNotFoundError:
+            return
+        whole = text[: text.rfind(b"\n") + 1]
+        self._positions[broker] = self._positions.get(broker, 0) + len(whole)
+        for line in whole.splitlines():
+            if (event := parse_line(line, broker)) is not None:
+                yield event

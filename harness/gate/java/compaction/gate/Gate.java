@@ -1,0 +1,185 @@
+package compaction.gate;
+
+import compaction.gate.Decision.Hold;
+import compaction.gate.ImageReader.Copy;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+
+/** What a broker's gate remembers: the image, who is held, and from which leader each first copy began. */
+final class Gate implements GateMXBean {
+    private final Options options;
+    private final BrokerCalls broker;
+    private final Holds holds;
+    private final FirstCopies copies = new FirstCopies();
+    private final AtomicLong begunAnew = new AtomicLong();
+    private final AtomicLong errors = new AtomicLong();
+
+    private volatile Object image;
+    private volatile long imageSetNanos;
+    private volatile Object appliedImage;
+    private volatile int brokerId = -1;
+    private volatile Hold brokerHold = Hold.NONE;
+
+    Gate(Options options, BrokerCalls broker) {
+        this.options = options;
+        this.broker = broker;
+        this.holds = new Holds(options.giveUpAfterMs);
+    }
+
+    Options options() {
+        return options;
+    }
+
+    void onImage(Object newImage) {
+        imageSetNanos = System.nanoTime();
+        image = newImage;
+        try {
+            if (!holds.isEmpty() && brokerId >= 0)
+                holds.retain(partition -> ImageReader.view(newImage, partition, brokerId, 0).isAssigned);
+        } catch (Throwable error) {
+            failed("forgetting partitions", error);
+        }
+    }
+
+    void onApply(int id, Object newImage) {
+        brokerId = id;
+        appliedImage = newImage;
+        copies.forgetComplete(newImage, id);
+    }
+
+    /** Returns whether the log's compaction waits now. Whatever fails here makes it wait. */
+    boolean waits(Object log) {
+        try {
+            return waits(broker.topicPartition(log), broker.size(log));
+        } catch (Throwable error) {
+            failed("looking at " + log, error);
+            return true;
+        }
+    }
+
+    /** The same, by the partition. */
+    boolean waits(Object partition, long sizeBytes) {
+        try {
+            if (!options.covers(ImageReader.topic(partition)))
+                return false;
+            View view = view(partition);
+            Hold hold = Decision.decide(view, options);
+            logOnce(hold.isOfBroker ? hold : Hold.NONE);
+            return holds.waits(partition, hold, Decision.missing(view), sizeBytes, System.currentTimeMillis());
+        } catch (Throwable error) {
+            failed("looking at " + partition, error);
+            return true;
+        }
+    }
+
+    /**
+     * Empties the log of a follower that has to begin its copy anew. Its fetchers are stopped, and the next step of
+     * the broker is to ask for the offset where to begin.
+     */
+    void beforeFetch(Object replicaManager, Object log) {
+        Object partition = null;
+        try {
+            partition = broker.topicPartition(log);
+            Copy copy = appliedImage == null ? null : ImageReader.copy(appliedImage, partition, brokerId);
+            if (copy == null || !broker.isCompacted(log) || !options.covers(ImageReader.topic(partition)))
+                return;
+            long end = broker.logEndOffset(log);
+            boolean isEmpty = end == broker.logStartOffset(log);
+            Integer before = copies.leaderOf(partition, copy);
+            if (Decision.beginsAnew(copy.isAdding, copy.isCounted, isEmpty, copy.leader, before)) {
+                broker.empty(replicaManager, partition);
+                begunAnew.incrementAndGet();
+                Log.event("began-anew", partition, System.currentTimeMillis(),
+                    "leader=" + copy.leader + " before=" + before + " dropped_up_to=" + end);
+                isEmpty = true;
+            }
+            if (!copy.isCounted && (isEmpty || copy.isAdding))
+                copies.begin(partition, copy);
+        } catch (Throwable error) {
+            // Not thrown on: it would keep the fetchers of every other partition of the same change from starting.
+            failed("preparing the copy of " + partition, error);
+        }
+    }
+
+    private void logOnce(Hold hold) {
+        Hold before = brokerHold;
+        if (hold == before)
+            return;
+        brokerHold = hold;
+        if (hold == Hold.NONE)
+            Log.info("compaction goes on, where no replica is missing");
+        else
+            Log.warn("compaction of every partition waits: " + hold.text + (hold == Hold.OLD_IMAGE
+                ? " (" + getImageAgeMs() + " ms, more than " + options.maxImageAgeMs + " ms: is a controller reached, do"
+                    + " clocks agree, and is metadata.max.idle.interval.ms shorter?)" : ""));
+    }
+
+    private View view(Object partition) {
+        Object now = image;
+        return now == null || brokerId < 0 ? null : ImageReader.view(now, partition, brokerId, imageAgeMs(now));
+    }
+
+    /**
+     * The age of the image: the longer of how long ago this broker got it, by a clock that nobody sets, and how long
+     * ago its last record was appended, by the clocks of both machines. The controller appends a record at least every
+     * metadata.max.idle.interval.ms (NoOpRecord, KIP-835). The second is what tells where a broker is catching up:
+     * then it gets images all the time, and all of them are old.
+     */
+    private long imageAgeMs(Object ofImage) {
+        return Math.max(TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - imageSetNanos),
+            System.currentTimeMillis() - ImageReader.appendTimeMs(ofImage));
+    }
+
+    private void failed(String doing, Throwable error) {
+        long times = errors.incrementAndGet();
+        // As many lines as digits: a failure that repeats for each partition must not fill the disk.
+        if (Long.bitCount(times) == 1)
+            Log.error("failure " + times + " while " + doing, error);
+    }
+
+    @Override
+    public int getHeldPartitions() {
+        return (int) list().stream().filter(one -> !one.isGivenUp()).count();
+    }
+
+    @Override
+    public int getGivenUpPartitions() {
+        return (int) list().stream().filter(HeldPartition::isGivenUp).count();
+    }
+
+    @Override
+    public long getLongestHeldMs() {
+        return list().stream().mapToLong(HeldPartition::getHeldMs).max().orElse(0);
+    }
+
+    @Override
+    public long getGrownBytes() {
+        return list().stream().mapToLong(HeldPartition::getGrownBytes).sum();
+    }
+
+    @Override
+    public long getImageAgeMs() {
+        Object now = image;
+        return now == null ? -1 : imageAgeMs(now);
+    }
+
+    @Override
+    public long getCopiesBegunAnew() {
+        return begunAnew.get();
+    }
+
+    @Override
+    public long getErrors() {
+        return errors.get();
+    }
+
+    @Override
+    public HeldPartition[] getHeld() {
+        return list().toArray(new HeldPartition[0]);
+    }
+
+    private List<HeldPartition> list() {
+        return holds.list(System.currentTimeMillis());
+    }
+}

@@ -1,0 +1,197 @@
+package compaction.gate;
+
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.lang.reflect.Constructor;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.metadata.PartitionRecord;
+import org.apache.kafka.common.metadata.RegisterBrokerRecord;
+import org.apache.kafka.common.metadata.TopicRecord;
+import org.apache.kafka.image.MetadataDelta;
+import org.apache.kafka.image.MetadataImage;
+import org.apache.kafka.image.MetadataProvenance;
+
+/** Applies the gate's rules to cases, one a line of stdin, and prints an answer for each. Which is right, pytest says. */
+public final class GateCases {
+    private static final Uuid TOPIC = new Uuid(1, 2);
+    private static final TopicPartition PARTITION = new TopicPartition("orders", 0);
+    private static final int BROKER = 2;
+
+    public static void main(String[] arguments) throws Throwable {
+        BufferedReader cases = new BufferedReader(new InputStreamReader(System.in));
+        for (String line = cases.readLine(); line != null; line = cases.readLine()) {
+            String[] words = line.split(" ");
+            System.out.println(answer(words[0], words));
+        }
+    }
+
+    private static String answer(String rule, String[] words) throws Throwable {
+        try {
+            switch (rule) {
+                case "covers":
+                    return String.valueOf(Options.parse(words[1]).covers(words[2]));
+                case "decides":
+                    return decides(words);
+                case "anew":
+                    return String.valueOf(Decision.beginsAnew(
+                        words[1].equals("adding"), words[2].equals("counted"), words[3].equals("empty"),
+                        Integer.parseInt(words[4]), words[5].equals("-") ? null : Integer.valueOf(words[5])));
+                case "holds":
+                    return holds(words);
+                case "gate":
+                    return gate(words);
+                default:
+                    throw new IllegalStateException(rule);
+            }
+        } catch (IllegalArgumentException error) {
+            return "error: " + error.getMessage();
+        }
+    }
+
+    /** decides OPTIONS name=value…: what a gate says about a partition that an image shows so. */
+    private static String decides(String[] words) throws Throwable {
+        Map<String, String> given = named(words, 2);
+        FakeBroker broker = new FakeBroker(given);
+        Gate gate = new Gate(Options.parse(words[1].equals("-") ? "" : words[1]), broker);
+        if (!given.containsKey("no-image")) {
+            MetadataImage image = image(given);
+            gate.onApply(BROKER, image);
+            gate.onImage(image);
+        }
+        boolean waits = gate.waits(broker);
+        HeldPartition[] held = gate.getHeld();
+        return waits + (held.length == 0 ? "" : " " + held[0].getReason() + " " + held[0].getMissingReplicas());
+    }
+
+    /** holds GIVE_UP_MS NOW:MISSING:SIZE…: for each look, whether the partition waits, then what JMX shows. */
+    private static String holds(String[] words) {
+        Holds holds = new Holds(Long.parseLong(words[1]));
+        List<String> answers = new ArrayList<>();
+        long nowMs = 0;
+        for (int i = 2; i < words.length; i++) {
+            String[] look = words[i].split(":");
+            nowMs = Long.parseLong(look[0]);
+            List<Integer> missing = numbers(look[1]);
+            Decision.Hold hold = missing.isEmpty() ? Decision.Hold.NONE : Decision.Hold.NOT_IN_SYNC;
+            answers.add(String.valueOf(holds.waits(PARTITION, hold, missing, Long.parseLong(look[2]), nowMs)));
+        }
+        for (HeldPartition one : holds.list(nowMs))
+            answers.add(one.getTopicPartition() + " " + one.getHeldMs() + " ms " + one.getGrownBytes() + " bytes "
+                + one.getMissingReplicas() + (one.isGivenUp() ? " given up" : ""));
+        return String.join(", ", answers);
+    }
+
+    /**
+     * gate name=value…/name=value…: each step a new leader epoch unless it says same-epoch, with the log's end; whether
+     * the log was emptied.
+     */
+    private static String gate(String[] words) throws Throwable {
+        Gate gate = null;
+        List<String> answers = new ArrayList<>();
+        for (int i = 1; i < words.length; i++) {
+            Map<String, String> given = named(words[i].split("/"), 0);
+            FakeBroker broker = new FakeBroker(given);
+            if (gate == null || given.containsKey("restart"))
+                gate = new Gate(Options.parse(""), broker);
+            FakeBroker.current = broker;
+            gate.onApply(BROKER, image(given));
+            if (given.containsKey("same-epoch")) {
+                answers.add("-");
+                continue;
+            }
+            gate.beforeFetch(broker, broker);
+            answers.add(broker.isEmptied ? "emptied" : "kept");
+        }
+        return String.join(" ", answers);
+    }
+
+    private static Map<String, String> named(String[] words, int from) {
+        Map<String, String> given = new HashMap<>();
+        for (int i = from; i < words.length; i++) {
+            String[] pair = words[i].split("=");
+            given.put(pair[0], pair.length > 1 ? pair[1] : "");
+        }
+        return given;
+    }
+
+    private static MetadataImage image(Map<String, String> given) throws ReflectiveOperationException {
+        MetadataDelta delta = new MetadataDelta.Builder().setImage(MetadataImage.EMPTY).build();
+        if (!given.containsKey("unregistered"))
+            delta.replay(new RegisterBrokerRecord().setBrokerId(BROKER).setFenced(given.containsKey("fenced")));
+        delta.replay(new TopicRecord().setName(given.getOrDefault("topic", "orders")).setTopicId(TOPIC));
+        delta.replay(new PartitionRecord()
+            .setTopicId(TOPIC)
+            .setPartitionId(0)
+            .setReplicas(numbers(given.getOrDefault("replicas", "1,3,2")))
+            .setIsr(numbers(given.getOrDefault("isr", "1,3")))
+            .setAddingReplicas(numbers(given.getOrDefault("adding", "")))
+            .setEligibleLeaderReplicas(given.containsKey("elr") ? numbers(given.get("elr")) : null)
+            .setLeader(Integer.parseInt(given.getOrDefault("leader", "1"))));
+        long ageMs = Long.parseLong(given.getOrDefault("age", "0"));
+        // 4.0 added a fourth argument.
+        Constructor<?> made = MetadataProvenance.class.getConstructors()[0];
+        Object[] all = {10L, 1, System.currentTimeMillis() - ageMs, true};
+        return delta.apply((MetadataProvenance) made.newInstance(Arrays.copyOf(all, made.getParameterCount())));
+    }
+
+    private static List<Integer> numbers(String text) {
+        List<Integer> numbers = new ArrayList<>();
+        for (String number : text.split(","))
+            if (!number.isEmpty() && !number.equals("-"))
+                numbers.add(Integer.valueOf(number));
+        return numbers;
+    }
+
+    /** A broker with one log, which is the broker itself. */
+    private static final class FakeBroker implements BrokerCalls {
+        static FakeBroker current;
+        private final long end;
+        private final boolean isCompacted;
+        private final boolean fails;
+        boolean isEmptied;
+
+        FakeBroker(Map<String, String> given) {
+            end = Long.parseLong(given.getOrDefault("end", "0"));
+            isCompacted = !given.containsKey("delete");
+            fails = given.containsKey("fails");
+        }
+
+        @Override
+        public Object topicPartition(Object log) {
+            return PARTITION;
+        }
+
+        @Override
+        public long size(Object log) {
+            if (fails)
+                throw new IllegalStateException("the log is closed");
+            return end;
+        }
+
+        @Override
+        public long logStartOffset(Object log) {
+            return 0;
+        }
+
+        @Override
+        public long logEndOffset(Object log) {
+            return ((FakeBroker) log).end;
+        }
+
+        @Override
+        public boolean isCompacted(Object log) {
+            return ((FakeBroker) log).isCompacted;
+        }
+
+        @Override
+        public void empty(Object replicaManager, Object partition) {
+            current.isEmptied = true;
+        }
+    }
+}

@@ -1,0 +1,49 @@
+"""Small Java programs that tests compile with the agent and run on the classes of a version."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+from harness.gate.build import JAVA_LEVEL, build_agent, parts
+from harness.host.java import find_java
+from harness.targets import find_target
+from harness.targets.jars import jars_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.gate.build import Agent
+
+
+def agent() -> Agent:
+    """Return the agent of this checkout."""
+    return build_agent(find_java(), lambda _done, _total: None)
+
+
+def classpath_of(target: str) -> str:
+    """Return the class path of a version's brokers."""
+    return jars_for(find_target(target)).classpath
+
+
+def compile_java(classes: Path, *sources: Path, libraries: str | None = None) -> None:
+    """Compile sources with the agent and ``libraries``: those that the agent is compiled with, unless given."""
+    jars = parts(lambda _done, _total: None)
+    ecj = next(path for path in jars.paths if "ecj" in path.name)
+    command: list[str | Path] = [find_java().path, "-jar", ecj, "-nowarn", "-source", JAVA_LEVEL, "-target", JAVA_LEVEL]
+    classpath = os.pathsep.join([str(agent().jar), libraries or jars.classpath])
+    subprocess.run([*command, "-d", classes, "-cp", classpath, *sources], check=True)
+
+
+def run_java(
+    main_class: str, classpath: str, *, flags: tuple[str, ...] = (), given: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run a main class with that class path; its exit code is not looked at."""
+    return subprocess.run(
+        [find_java().path, "-XX:TieredStopAtLevel=1", *flags, "-cp", classpath, main_class],
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+    )

@@ -1,0 +1,134 @@
+"""The agent's jar: the same bytes from the same sources, and a broker that it does not fit never starts with it."""
+
+from __future__ import annotations
+
+import os
+import struct
+import zipfile
+from pathlib import Path
+
+import pytest
+from java_cases import agent, classpath_of, compile_java, run_java
+
+from harness.errors import HarnessError, UsageError
+from harness.gate import build
+from harness.gate.build import PACKAGE, build_agent, export, sources
+from harness.gate.shade import relocated
+from harness.gate.verify import MAIN_CLASS, libraries, verify_agent
+from harness.host.java import find_java
+from harness.targets import WITH_JARS
+
+CASES = Path(__file__).parent / "gate_cases"
+HOOKS = {"cleanableUpTo", "goingOn", "swapping", "image", "applying", "beforeFetch"}
+OF_MARKERS = {"cleaning", "horizon"}
+FAKE = "package kafka.server; public class ReplicaManager {{ {members} }}"
+
+
+@pytest.mark.parametrize("options", ["", "hold=markers,topics=orders-*,give-up-after-ms=60000"])
+@pytest.mark.parametrize("target", WITH_JARS)
+def test_the_agent_fits_every_version(target: str, options: str) -> None:
+    tried = verify_agent(find_java(), agent().jar, classpath_of(target), options)
+    assert (tried.fits, tried.reason) == (True, "")
+    found = {hook for _, hook in tried.hooks}
+    assert found - {"refuseZooKeeper"} == HOOKS | (OF_MARKERS if options else set())
+    assert ("refuseZooKeeper" in found) is (target == "kafka-3.9")
+
+
+@pytest.mark.parametrize(
+    ("members", "lack"),
+    [
+        ("", "ReplicaManager.initialFetchOffset -> beforeFetch was inserted 0 times instead of 1"),
+        (
+            "public long initialFetchOffset(Object log) { return 0; }",
+            "ReplicaManager.applyDelta -> applying was inserted 0 times",
+        ),
+    ],
+)
+def test_a_version_with_other_methods_is_refused_before_its_main_class(tmp_path: Path, members: str, lack: str) -> None:
+    source = tmp_path / "ReplicaManager.java"
+    source.write_text(FAKE.format(members=members))
+    compile_java(tmp_path, source)
+    classpath = os.pathsep.join([str(tmp_path), classpath_of("kafka-4.4")])
+    tried = verify_agent(find_java(), agent().jar, classpath)
+    assert not tried.fits
+    assert tried.hooks == ()
+    assert lack in tried.reason
+
+
+def test_what_is_no_broker_is_refused() -> None:
+    done = run_java(MAIN_CLASS, str(agent().jar), flags=(agent().flag(),))
+    assert done.returncode == 1
+    assert "this broker cannot be protected, and does not start" in done.stderr
+    assert "none of [org.apache.kafka.storage.internals.log.LogCleanerManager" in done.stderr
+
+
+def test_wrong_options_keep_a_broker_from_starting() -> None:
+    tried = verify_agent(find_java(), agent().jar, classpath_of("kafka-4.4"), "hold=some")
+    assert (tried.fits, tried.reason) == (False, "hold=some: give all or markers")
+
+
+def test_a_broker_with_zookeeper_is_refused(tmp_path: Path) -> None:
+    compile_java(tmp_path, CASES / "StartWithZooKeeper.java")
+    classpath = os.pathsep.join([str(tmp_path), classpath_of("kafka-3.9")])
+    done = run_java("compaction.gate.StartWithZooKeeper", classpath, flags=(agent().flag(),))
+    assert done.returncode == 1
+    assert "the gate needs KRaft, and this broker runs with ZooKeeper" in done.stderr
+
+
+def test_the_same_sources_give_the_same_jar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = agent()
+    cached_parts = build.parts(lambda _done, _total: None)
+    monkeypatch.setattr(build, "parts", lambda _on_progress: cached_parts)
+    monkeypatch.setenv("COMPACTION_HARNESS_CACHE", str(tmp_path))
+    again = build_agent(find_java(), lambda _done, _total: None)
+    assert again.jar != first.jar
+    assert again.sha256 == first.sha256
+
+
+def test_the_jar_has_one_package() -> None:
+    with zipfile.ZipFile(agent().jar) as jar:
+        classes = [name for name in jar.namelist() if name.endswith(".class")]
+        assert all(name.startswith(f"{PACKAGE}/") for name in classes)
+        assert not [name for name in classes if b"org/objectweb" in jar.read(name)]
+
+
+def test_only_classes_whose_references_are_checked_use_kafka() -> None:
+    users = {
+        name for name, text in sources().items() if b"import org.apache.kafka" in text or b"import org.slf4j" in text
+    }
+    assert users == {"ImageReader.java", "Log.java"}
+
+
+def test_the_jar_is_copied_and_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    export(agent(), tmp_path / "new" / "gate.jar")
+    assert (tmp_path / "new" / "gate.jar").read_bytes() == agent().jar.read_bytes()
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="cannot be written"):
+        export(agent(), tmp_path / "file" / "gate.jar")
+
+
+def test_a_folder_without_jars_is_no_installation(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has no jars"):
+        libraries(tmp_path)
+
+
+def constants(*pool: bytes, count: int | None = None) -> bytes:
+    """A class file with these constants, and two bytes more."""
+    return struct.pack(">IIH", 0xCAFEBABE, 55, (count or len(pool)) + 1) + b"".join(pool) + b"\0\1"
+
+
+def utf8(text: bytes) -> bytes:
+    return struct.pack(">BH", 1, len(text)) + text
+
+
+def test_names_in_constants_are_changed_and_nothing_else() -> None:
+    number, other = struct.pack(">Bq", 5, 0x6F72672F), utf8(b"org/x")
+    before = constants(number, utf8(b"Lorg/objectweb/asm/Type;"), other, count=4)
+    after = constants(number, utf8(b"La/asm/Type;"), other, count=4)
+    assert relocated(before, "org/objectweb/asm/", "a/asm/") == after
+
+
+@pytest.mark.parametrize("wrong", [b"PK\3\4" + bytes(20), constants(b"\x63" + bytes(8))])
+def test_what_is_no_class_file_is_refused(wrong: bytes) -> None:
+    with pytest.raises(HarnessError, match=r"this (is no class file|class file has a constant of the unknown kind 99)"):
+        relocated(wrong, "a", "b")

@@ -1,0 +1,66 @@
+"""What gates write to brokers' logs, and what a run makes of it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.gate.events import GateLog, parse_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HELD = (
+    b"[23:01:02.345] [INFO] compaction.gate - compaction-gate: held topic=stuck-lso partition=0 time_ms=1000"
+    b" reason=not-in-sync missing=[2]\n"
+)
+RELEASED = HELD.replace(
+    b"held topic", b"released topic").replace(b"reason=not-in-sync missing=[2]", b"held_ms=70 grown_bytes=-5"
+)  # fmt: skip
+ANEW = b"compaction-gate: began-anew topic=a.b_c-1 partition=12 time_ms=5 leader=3 before=null dropped_up_to=400\n"
+PLACE = {"broker": 3, "topic": "stuck-lso", "partition": 0, "time_ms": 1000}
+
+
+@pytest.mark.parametrize(
+    ("line", "event"),
+    [
+        (HELD, {**PLACE, "event": "held", "reason": "not-in-sync"}),
+        (RELEASED, {**PLACE, "event": "released", "held_ms": 70, "grown_bytes": -5}),
+        (
+            ANEW,
+            {
+                "broker": 3, "topic": "a.b_c-1", "partition": 12, "time_ms": 5, "event": "began-anew",
+                "leader": 3, "dropped_up_to": 400,
+            },
+        ),
+        (b"compaction-gate: installed topics=orders-*\n", None),
+        (b"[INFO] LogCleaner - Beginning cleaning of log stuck-lso-0\n", None),
+        (b"\xff\xfe\n", None),
+    ],
+)  # fmt: skip
+def test_a_line_of_a_log(line: bytes, event: dict[str, object] | None) -> None:
+    assert parse_line(line, 3) == event
+
+
+def test_logs_are_followed_line_by_line(tmp_path: Path) -> None:
+    paths = {broker: tmp_path / f"{broker}.log" for broker in (1, 3)}
+    gate = GateLog(paths)
+    assert gate.follow() == []
+    paths[3].write_bytes(b"first line\n" + HELD[:40])
+    assert not gate.holds(3, ("stuck-lso", 0))
+    with paths[3].open("ab") as log:
+        log.write(HELD[40:])
+    assert gate.holds(3, ("stuck-lso", 0))
+    assert not gate.holds(1, ("stuck-lso", 0))
+    assert not gate.holds(3, ("stuck-lso", 1))
+    with paths[3].open("ab") as log:
+        log.write(ANEW.replace(b"a.b_c-1 partition=12", b"stuck-lso partition=0"))
+    assert gate.holds(3, ("stuck-lso", 0)), "a copy that begins anew says nothing of cleaners"
+    with paths[3].open("ab") as log:
+        log.write(RELEASED)
+    assert not gate.holds(3, ("stuck-lso", 0))
+    gate.write(tmp_path / "gate.jsonl")
+    lines = (tmp_path / "gate.jsonl").read_text().splitlines()
+    assert [json.loads(line)["event"] for line in lines] == ["held", "began-anew", "released"]

@@ -1,0 +1,110 @@
+"""The rules of the gate, on brokers' own images of their metadata: what waits, and which copy begins anew.
+
+``gate_cases/GateCases.java`` is compiled with the agent and applies its rules to a table of cases, by the classes of
+the oldest and of the newest version: all cases of a version in one JVM.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from java_cases import agent, classpath_of, compile_java, run_java
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CASES = Path(__file__).parent / "gate_cases" / "GateCases.java"
+WAITS = "true an assigned replica is out of the ISR"
+
+# fmt: off
+TABLE: dict[str, str] = {
+    # What waits: decides OPTIONS what the image shows, of orders-0 on broker 2
+    "decides - isr=1,3,2": "false",
+    "decides - isr=2,1,3": "false",
+    "decides - isr=1,2": f"{WAITS} [3]",
+    "decides - isr=2": f"{WAITS} [1, 3]",
+    "decides - replicas=1,3,2 isr=1,3 adding=2": f"{WAITS} [2]",
+    "decides - replicas=1,2,3,4 isr=1,2,3": f"{WAITS} [4]",
+    "decides - isr=1,3,2 no-image": "true no metadata image yet []",
+    "decides - isr=1,3,2 age=29000": "false",
+    "decides - isr=1,3,2 age=31000": "true the metadata image is old []",
+    "decides max-image-age-ms=60000 isr=1,3,2 age=31000": "false",
+    "decides max-image-age-ms=100 isr=1,3,2 age=5000": "true the metadata image is old []",
+    "decides - isr=1,3,2 age=-60000": "false",  # the controller's clock is ahead
+    "decides - isr=1,3,2 fenced": "true this broker is fenced []",
+    "decides - isr=1,3,2 unregistered": "true this broker is fenced []",
+    "decides - replicas=1,3 isr=1,3": "true the metadata image has no replica of the partition on this broker []",
+    "decides - topic=others isr=1,3,2": "true the metadata image has no replica of the partition on this broker []",
+    "decides topics=payments isr=1,3": "false",
+    "decides except=orders isr=1,3": "false",
+    "decides - isr=1,3,2 fails": "true",  # whatever fails makes the partition wait
+    # Patterns of topics
+    "covers topics=orders-*:pay? orders-1": "true",
+    "covers topics=orders-*:pay? pays": "true",
+    "covers topics=orders-*:pay? payments": "false",
+    "covers topics=orders.* ordersX": "false",
+    "covers except=scratch-* scratch-1": "false",
+    "covers except=scratch-* __consumer_offsets": "true",
+    # Options that do not fit
+    "covers topics=a/b x": "error: topics=a/b: 'a/b' is no pattern of topic names",
+    "covers hold=some x": "error: hold=some: give all or markers",
+    "covers give-up-after-ms=-1 x": "error: give-up-after-ms=-1: give a number of milliseconds, at least 0",
+    "covers max-image-age-ms=soon x": "error: max-image-age-ms=soon: give a number of milliseconds, at least 1",
+    "covers topic=x x": "error: there is no option 'topic'; options are topics, except, max-image-age-ms,"
+                        " give-up-after-ms and hold",
+    "covers topics x": "error: 'topics' is no option: write name=value",
+    # Giving up: holds AFTER_MS, then looks at TIME_MS:MISSING:SIZE_BYTES
+    "holds 0 0:2:100 1000000:2:300": "true, true, orders-0 1000000 ms 200 bytes [2]",
+    "holds 500 0:2:100 499:2:100": "true, true, orders-0 499 ms 0 bytes [2]",
+    "holds 500 0:2:100 500:2:150": "true, false, orders-0 500 ms 50 bytes [2] given up",
+    "holds 500 0:2:100 600:2:100 700:2,3:100": "true, false, true, orders-0 700 ms 0 bytes [2, 3]",
+    "holds 500 0:2:100 400:-:100 600:2:100": "true, false, true, orders-0 0 ms 0 bytes [2]",
+    "holds 500 0:2:100 400:3:100 600:3:100": "true, true, true, orders-0 600 ms 0 bytes [3]",
+    "holds 0 0:2:100 10:-:100": "true, false",
+    # A copy that begins anew: anew OF IN_ISR LOG LEADER FED_BY
+    "anew adding not some 1 -": "true",
+    "anew adding not empty 1 -": "false",
+    "anew adding counted some 1 -": "false",
+    "anew adding not some 1 1": "false",
+    "anew adding not some 3 1": "true",
+    "anew assigned not some 1 -": "false",
+    "anew assigned not some 3 1": "true",
+    "anew assigned counted some 3 1": "false",
+    # The same by images, one a leader epoch
+    "gate replicas=1,3,2/isr=1,3/adding=2/end=500": "emptied",
+    "gate replicas=1,3,2/isr=1,3/end=500": "kept",
+    "gate replicas=1,3,2/isr=1,3,2/adding=2/end=500": "kept",
+    "gate replicas=1,3,2/isr=1,3/adding=2/elr=2/end=500": "kept",
+    "gate replicas=1,3,2/isr=1,3/adding=2/end=500/delete": "kept",
+    "gate replicas=1,3/isr=1,3/end=500": "kept",
+    "gate adding=2/leader=1 adding=2/leader=3/end=200": "kept emptied",
+    "gate adding=2/leader=1 adding=2/leader=1/end=200": "kept kept",
+    "gate adding=2/leader=1 adding=2/leader=3/end=200 adding=2/leader=1/end=300": "kept emptied emptied",
+    "gate adding=2/leader=1 adding=2/leader=1/end=200/restart": "kept emptied",
+    "gate leader=1 leader=3/end=200": "kept emptied",  # a disk was lost: nothing is added
+    "gate leader=1 leader=3/end=200/isr=1,2,3 leader=1/end=300": "kept kept kept",
+    # Once it was in the ISR, its first copy is over: that it fell out again is an outage like any other.
+    "gate leader=1 leader=1/isr=1,3,2/same-epoch leader=3/end=200": "kept - kept",
+    "gate adding=2/leader=1 adding=2/leader=1/isr=1,3,2/same-epoch leader=3/end=200": "kept - kept",
+    "gate adding=2/leader=1 adding=2/leader=1/same-epoch adding=2/leader=3/end=200": "kept - emptied",
+}
+# fmt: on
+
+
+@pytest.fixture(scope="module", params=["kafka-3.9", "kafka-4.4"])
+def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    """The answer to every case, by one version's classes."""
+    classes = tmp_path_factory.mktemp("classes")
+    compile_java(classes, CASES)
+    classpath = os.pathsep.join([str(classes), str(agent().jar), classpath_of(request.param)])
+    done = run_java("compaction.gate.GateCases", classpath, given="".join(f"{case}\n" for case in TABLE))
+    assert done.returncode == 0, done.stderr
+    return dict(zip(TABLE, done.stdout.splitlines(), strict=True))
+
+
+@pytest.mark.parametrize(("case", "answer"), TABLE.items(), ids=TABLE)
+def test_rule(answers: Mapping[str, str], case: str, answer: str) -> None:
+    assert answers[case] == answer
