@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka.protocol.consumer import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
+from kafka.protocol.consumer import OffsetDeleteRequest, OffsetFetchRequest
 from kafka.protocol.producer import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
 
+from harness.brokers.protocol.groups import commit_request
 from harness.brokers.protocol.wire import error_name
 from harness.conformance.picture import NO_OFFSET, UNSTABLE, FetchedOffset
 from harness.conformance.simulated import ALL_KEYS
@@ -53,18 +54,7 @@ class OffsetRequests:
         return self._commit(key.decode(), int(value))
 
     def _commit(self, name: str, offset: int) -> RequestAndCodes:
-        Topic = OffsetCommitRequest.OffsetCommitRequestTopic  # noqa: N806
-        partition = Topic.OffsetCommitRequestPartition(
-            partition_index=0, committed_offset=offset, committed_leader_epoch=NO_EPOCH, committed_metadata=""
-        )
-        request = OffsetCommitRequest[8](
-            group_id=self.group,
-            generation_id_or_member_epoch=NO_GENERATION,
-            member_id=NO_MEMBER,
-            group_instance_id=None,
-            topics=[Topic(name=name, partitions=[partition])],
-        )
-        return request, _codes
+        return commit_request(self.group, {(name, 0): offset}), _codes
 
     def _commit_in_transaction(self, identity: Identity, name: str, offset: int) -> RequestAndCodes:
         Topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic  # noqa: N806

@@ -18,6 +18,8 @@ from harness.errors import HarnessError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from kafka.protocol.api_message import ApiMessage
+
     from harness.brokers.protocol.replica import Caller, TopicPartition
 
 NO_GENERATION, NO_MEMBER, NO_EPOCH = -1, "", -1
@@ -40,18 +42,10 @@ class CommittedOffsets:
     error: str | None = None
 
 
-def commit_offsets(
-    coordinator: Caller,
-    group: str,
-    offsets: Mapping[TopicPartition, int],
-    metadata: str = "",
-    retention_ms: int | None = None,
-) -> None:
-    """Commit offsets of a group without members. Raises `HarnessError` where the coordinator refuses.
-
-    ``retention_ms``: after so long the coordinator's next check deletes the offsets; None for the brokers'
-    ``offsets.retention.minutes``. Raises OSError where the broker goes away, or does not coordinate the group yet.
-    """
+def commit_request(
+    group: str, offsets: Mapping[TopicPartition, int], metadata: str = "", retention_ms: int | None = None
+) -> ApiMessage:
+    """Return the request by which a group without members commits offsets; see `commit_offsets`."""
     Topic = OffsetCommitRequest.OffsetCommitRequestTopic  # noqa: N806
     topics = [
         Topic(
@@ -69,10 +63,23 @@ def commit_offsets(
     ]
     member = {"group_id": group, "generation_id_or_member_epoch": NO_GENERATION, "member_id": NO_MEMBER}
     if retention_ms is None:
-        request = OffsetCommitRequest[VERSION](**member, group_instance_id=None, topics=topics)
-    else:
-        request = OffsetCommitRequest[LAST_WITH_RETENTION](**member, retention_time_ms=retention_ms, topics=topics)
-    answer = coordinator.call(request)
+        return OffsetCommitRequest[VERSION](**member, group_instance_id=None, topics=topics)
+    return OffsetCommitRequest[LAST_WITH_RETENTION](**member, retention_time_ms=retention_ms, topics=topics)
+
+
+def commit_offsets(
+    coordinator: Caller,
+    group: str,
+    offsets: Mapping[TopicPartition, int],
+    metadata: str = "",
+    retention_ms: int | None = None,
+) -> None:
+    """Commit offsets of a group without members. Raises `HarnessError` where the coordinator refuses.
+
+    ``retention_ms``: after so long the coordinator's next check deletes the offsets; None for the brokers'
+    ``offsets.retention.minutes``. Raises OSError where the broker goes away, or does not coordinate the group yet.
+    """
+    answer = coordinator.call(commit_request(group, offsets, metadata, retention_ms))
     for topic in answer.topics:
         for partition in topic.partitions:
             if partition.error_code:
