@@ -28,6 +28,10 @@ class Measurements:
     commit: str | None = None
     failed: frozenset[str] = frozenset()
 
+    def carried(self, commit: str, failed: frozenset[str]) -> Measurements:
+        """Return these for a later commit, where every test that depends on what changed has passed."""
+        return replace(self, commit=commit, failed=failed, passed=self.passed if failed else commit)
+
     def repeated(self, right: frozenset[str], commit: str | None) -> Measurements:
         """Return these after some tests were run again at a commit, and those in ``right`` passed.
 
