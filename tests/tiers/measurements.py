@@ -29,7 +29,7 @@ class Measurements:
     failed: frozenset[str] = frozenset()
 
     def carried(self, commit: str, failed: frozenset[str]) -> Measurements:
-        """Return these for a later commit, where every test that depends on what changed has passed."""
+        """Return these as what was seen at a commit, where all tests but the ``failed`` ones count as passed."""
         return replace(self, commit=commit, failed=failed, passed=self.passed if failed else commit)
 
     def repeated(self, right: frozenset[str], commit: str | None) -> Measurements:
@@ -39,8 +39,7 @@ class Measurements:
         """
         if commit is None or commit != self.commit or not self.failed:
             return self
-        failed = self.failed - right
-        return replace(self, failed=failed, passed=self.passed if failed else commit)
+        return self.carried(commit, self.failed - right)
 
     def updated(self, newer: Measurements) -> Measurements:
         """Return these with the newer ones in place of older ones of the same key."""
