@@ -38,8 +38,8 @@ class Kept:
 
     def without_metadata(self, folder: Path) -> dict[int, Path]:
         """Copy the brokers' log directories, but for metadata and files about to be removed."""
+        left_out = shutil.ignore_patterns("__cluster_metadata-0", "*.deleted")
         for broker, log_dir in self.log_dirs.items():
-            left_out = shutil.ignore_patterns("__cluster_metadata-0", "*.deleted")
             shutil.copytree(log_dir, folder / str(broker), ignore=left_out)
         return {broker: folder / str(broker) for broker in self.log_dirs}
 

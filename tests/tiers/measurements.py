@@ -28,6 +28,10 @@ class Measurements:
     commit: str | None = None
     failed: frozenset[str] = frozenset()
 
+    def carried(self, commit: str, failed: frozenset[str]) -> Measurements:
+        """Return these as what was seen at a commit, where all tests but the ``failed`` ones count as passed."""
+        return replace(self, commit=commit, failed=failed, passed=self.passed if failed else commit)
+
     def repeated(self, right: frozenset[str], commit: str | None) -> Measurements:
         """Return these after some tests were run again at a commit, and those in ``right`` passed.
 
@@ -35,8 +39,7 @@ class Measurements:
         """
         if commit is None or commit != self.commit or not self.failed:
             return self
-        failed = self.failed - right
-        return replace(self, failed=failed, passed=self.passed if failed else commit)
+        return self.carried(commit, self.failed - right)
 
     def updated(self, newer: Measurements) -> Measurements:
         """Return these with the newer ones in place of older ones of the same key."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 from math import isfinite
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -19,6 +20,7 @@ from tiers.summary import summary
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from collections.abc import Set as AbstractSet
 
 NAME: Final = "tiers"
 COMMIT, FULL = "commit", "full"
@@ -190,13 +192,45 @@ class Tiers:
         if is_everything:
             newer = replace(newer, passed=self._head)
         # Another session may have written meanwhile.
-        before = Measurements(passed=self._measured.passed) if is_everything else read(self._record)
+        before = Measurements(passed=self._measured.passed) if is_everything else self._carried(right)
         after = before.updated(newer).repeated(frozenset(right), self._head)
         write(self._record, after)
         outcome = f"{len(after.failed)} tests have not passed at commit {after.commit}"
         if is_everything or (after.passed and after.passed == self._head):
             outcome = f"every test passed at commit {after.passed or '(none: uncommitted changes)'}"
         self._recorded = f"recorded {len(newer.tests)} tests in {RECORD}; {outcome}"
+
+    def _carried(self, right: AbstractSet[str]) -> Measurements:
+        """Return the record, carried to this commit where all tests that depend on what changed since have passed."""
+        record = read(self._record)
+        if record.commit is None or self._head in (None, record.commit) or self._is_restricted:
+            return record
+        root = self._config.rootpath
+        try:
+            change = changed_since(root, record.commit, record=RECORD)
+        except UnknownChangesError:
+            return record
+        if not all(path.endswith(".py") for path in change.files):
+            return record  # tests read pages and data in ways that imports do not show
+        whole = {file for file in self._named if self._tests_of(file) <= right}
+        depending = dependencies(root, change).distances
+        needed = {path for path in depending if PurePosixPath(path).match("test_*.py") and (root / path).exists()}
+        if not needed <= whole:
+            return record
+        failed = frozenset(test for test in record.failed if test.partition("::")[0] not in whole)
+        return record.carried(self._head, failed)
+
+    def _tests_of(self, file: str) -> set[str]:
+        return {test for test in self._collected if test.partition("::")[0] == file}
+
+    @property
+    def _named(self) -> frozenset[str]:
+        """The files that the command line names without any of their tests."""
+        return frozenset(
+            Path(name).resolve().relative_to(self._config.rootpath).as_posix()
+            for name in self._config.args
+            if name.endswith(".py") and Path(name).resolve().is_relative_to(self._config.rootpath)
+        )
 
     def pytest_deselected(self) -> None:
         """Remember that not every test runs."""

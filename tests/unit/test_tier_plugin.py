@@ -206,6 +206,38 @@ def test_what_failed_and_passes_at_another_commit_completes_nothing(
     assert state_of(project) == ({SLOW}, None)
 
 
+def test_a_repaired_test_completes_the_run_at_the_commit_of_its_repair(
+    run: Callable[..., pytest.RunResult], project: Path
+) -> None:
+    (project / FILE).write_text(TESTS.replace("import harness.slow", "assert False"))
+    (project / "tests/test_other.py").write_text("def test_other():\n    pass\n")
+    commit_all(project)
+    run("--tier", "full", "--record-durations").assert_outcomes(passed=6, failed=1)
+    (project / FILE).write_text(TESTS)
+    commit_all(project)
+    run("--record-durations", SLOW, "tests/test_other.py").assert_outcomes(passed=2)
+    assert state_of(project) == ({SLOW}, None), "others of that file may be hurt by its repair"
+    run("--record-durations", "-k", "slow", FILE).assert_outcomes(passed=1, deselected=5)
+    assert state_of(project) == ({SLOW}, None)
+    run("--record-durations", FILE).assert_outcomes(passed=6)
+    assert state_of(project) == (set(), git(project, "rev-parse", "HEAD").strip())
+
+
+def test_a_repair_is_tried_by_every_test_that_depends_on_it(
+    run: Callable[..., pytest.RunResult], project: Path
+) -> None:
+    (project / "harness/slow.py").write_text("assert False\n")
+    (project / "tests/test_other.py").write_text("def test_other():\n    import harness.slow\n")
+    commit_all(project)
+    run("--tier", "full", "--record-durations").assert_outcomes(passed=5, failed=2)
+    (project / "harness/slow.py").write_text("")
+    commit_all(project)
+    run("--record-durations", FILE).assert_outcomes(passed=6)
+    assert state_of(project) == ({SLOW, "tests/test_other.py::test_other"}, None)
+    run("--record-durations", FILE, "tests/test_other.py").assert_outcomes(passed=7)
+    assert state_of(project) == (set(), git(project, "rev-parse", "HEAD").strip())
+
+
 @pytest.mark.parametrize("arguments", [("-k", "not slow"), ("--ignore", "tests/test_other.py"), ("--deselect", SLOW)])
 def test_a_restricted_run_that_passes_is_none_of_every_test(
     run: Callable[..., pytest.RunResult], project: Path, arguments: tuple[str, ...]
