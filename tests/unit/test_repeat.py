@@ -70,6 +70,8 @@ def drawn(random_: random.Random, folder: Path) -> RunOptions:
         time_limit_s=maybe(random_.uniform(0.001, 1e6)),
         application=maybe("streams"),
         aftermath=random_.choice((True, False)),
+        gate=random_.choice((True, False)),
+        gate_options=maybe("hold=markers,topics=a*:b"),
         runtime=random_.choice(["local", "docker", "ssh", "sim", "auto"]),
         image=maybe("registry.example:5000/kafka@sha256:0123"),
         access=given,
