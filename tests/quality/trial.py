@@ -79,6 +79,7 @@ UNITS: Final = {
     "checkers.attribution.coverage": "test_coverage",
     "checkers.attribution.key_states": "test_key_states",
     "checkers.consistency.txnindex_disagreement": "test_txnindex_disagreement",
+    "checkers.replay.judged": "test_judged",
 }
 """Modules that have tests of their own in ``tests/unit`` which need nothing but Spark, if anything."""
 
