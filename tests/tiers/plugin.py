@@ -26,6 +26,7 @@ NAME: Final = "tiers"
 COMMIT, FULL = "commit", "full"
 RECORD: Final = "tests/durations.json"
 REAL: Final = "tests/real/"
+TIERS: Final = "tests/tiers/"
 SMALLER: Final = ("ignore", "ignore_glob", "quality_runs", "quality_kind", "mutants")
 """Options with which a run is not one of all tests, although it deselects none."""
 BUDGET_S: Final = 780.0
@@ -213,12 +214,19 @@ class Tiers:
         if not all(path.endswith(".py") for path in change.files):
             return record  # tests read pages and data in ways that imports do not show
         whole = {file for file in self._named if self._tests_of(file) <= right}
-        depending = dependencies(root, change).distances
-        needed = {path for path in depending if PurePosixPath(path).match("test_*.py") and (root / path).exists()}
-        if not needed <= whole:
+        files = {PurePosixPath(test.partition("::")[0]) for test in (*record.tests, *record.failed)}
+        needed = {path for path in self._depending(change) if path.match("test_*.py")}
+        # A fixture brings what it uses to every test below its conftest.py; this plugin only measures them.
+        brought = replace(change, files=frozenset(path for path in change.files if not path.startswith(TIERS)))
+        below = {path.parent for path in self._depending(brought) if path.name == "conftest.py"}
+        needed |= {file for file in files if not below.isdisjoint(file.parents)}
+        if not {str(path) for path in needed if (root / path).exists()} <= whole:
             return record
         failed = frozenset(test for test in record.failed if test.partition("::")[0] not in whole)
         return record.carried(self._head, failed)
+
+    def _depending(self, change: Change) -> set[PurePosixPath]:
+        return set(map(PurePosixPath, dependencies(self._config.rootpath, change).distances))
 
     def _tests_of(self, file: str) -> set[str]:
         return {test for test in self._collected if test.partition("::")[0] == file}

@@ -238,6 +238,26 @@ def test_a_repair_is_tried_by_every_test_that_depends_on_it(
     assert state_of(project) == (set(), git(project, "rev-parse", "HEAD").strip())
 
 
+def test_a_repair_of_what_a_fixture_uses_is_tried_by_every_test_below(
+    run: Callable[..., pytest.RunResult], project: Path
+) -> None:
+    (project / "tests/helper.py").write_text("assert False\n")
+    (project / "tests/below").mkdir()
+    (project / "tests/below/conftest.py").write_text(
+        "import pytest\n\n@pytest.fixture\ndef helped():\n    import helper\n"
+    )
+    (project / "tests/below/test_below.py").write_text("def test_helped(helped):\n    pass\n")
+    (project / "tests/below/test_beside.py").write_text("def test_beside():\n    pass\n")
+    commit_all(project)
+    run("--tier", "full", "--record-durations").assert_outcomes(passed=7, errors=1)
+    (project / "tests/helper.py").write_text("")
+    commit_all(project)
+    run("--record-durations", "tests/below/test_below.py").assert_outcomes(passed=1)
+    assert state_of(project) == ({"tests/below/test_below.py::test_helped"}, None)
+    run("--record-durations", "tests/below/test_below.py", "tests/below/test_beside.py").assert_outcomes(passed=2)
+    assert state_of(project) == (set(), git(project, "rev-parse", "HEAD").strip())
+
+
 @pytest.mark.parametrize("arguments", [("-k", "not slow"), ("--ignore", "tests/test_other.py"), ("--deselect", SLOW)])
 def test_a_restricted_run_that_passes_is_none_of_every_test(
     run: Callable[..., pytest.RunResult], project: Path, arguments: tuple[str, ...]
