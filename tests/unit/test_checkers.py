@@ -130,6 +130,11 @@ def test_exposure_names_the_payload_and_what_must_vanish(results: Results) -> No
     }
 
 
+def test_the_payload_is_the_last_of_its_key_before_the_outage(results: Results) -> None:
+    facts = _exposure(results, "its key was written once more while it was away", "payload_offset", "had_payload")
+    assert facts == {(TOMBSTONE, 1): (1, False), (TOMBSTONE, 2): (1, True)}
+
+
 @pytest.mark.parametrize("kind", [TOMBSTONE, MARKER])
 def test_exposure_by_a_kill(results: Results, kind: str) -> None:
     facts = _exposure(

@@ -40,6 +40,14 @@ EXPOSURES = [
         ),
     ),
     History(
+        # As of an offset that expires: it is committed once more, so that it can.
+        "its key was written once more while it was away",
+        wrote=(put(0, "D"), put(1, "D"), by_filler(put(2, "D"))),
+        outage=(put(3, "D"), by_filler(put(4, "D")), delete(5, "D"), END),
+        before=(replica(1, END), absent(2, put(0, "D"), put(1, "D"), put(2, "D"))),
+        after=(replica(1, END), replica(2, END)),
+    ),
+    History(
         "removed everywhere without a fault",
         wrote=WROTE,
         outage=OUTAGE,
