@@ -32,23 +32,18 @@ def criticals(judged: Judged) -> DataFrame:
     """Return CRITICAL rows; ``critical_offset`` is null for a marker that was never seen on any replica.
 
     ``payload_offset`` is the record that the tombstone deletes, or the transaction's first record. Of several records
-    with the tombstone's key it is the last that was written before the outage: a broker that is away has no later one.
+    with the tombstone's key it is the last that the payload wrote before the outage: a broker that is away has no later
+    one.
     """
     payload = judged.evidence.history.where("part = 'payload' AND type = 'ok'")
-    written = judged.written.select(*PARTITION, "offset", "key")
     deletes = payload.where((f.col("phase") == Phase.OUTAGE) & f.col("tombstone")).select(
         *PARTITION, "key", f.col("offset").alias("critical_offset")
     )
-    in_time = payload.where((f.col("phase") == Phase.BEFORE) & (f.col("f") == "produce")).select(
-        *PARTITION, "offset", f.lit(1).alias("is_in_time")
-    )
-    last = f.max(f.struct(f.coalesce("is_in_time", f.lit(0)), "offset"))
+    in_time = payload.where(f.col("phase") == Phase.BEFORE).select(*PARTITION, "key", "offset")
     tombstones = (
-        deletes.join(written, [*PARTITION, "key"])
-        .where("offset < critical_offset")
-        .join(in_time, [*PARTITION, "offset"], "left")
+        deletes.join(in_time, [*PARTITION, "key"])
         .groupBy(*PARTITION, "critical_offset")
-        .agg(last["offset"].alias("payload_offset"))
+        .agg(f.max("offset").alias("payload_offset"))
         .withColumn("kind", f.lit(str(Critical.TOMBSTONE)))
     )
     ended = payload.where(f.col("f").isin("commit", "abort") & (f.col("phase") == Phase.OUTAGE)).select(
