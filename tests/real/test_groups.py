@@ -44,7 +44,7 @@ def found_on(target: str) -> dict[str, tuple[str, str]]:
 def protocols_that_suffer(scenario: str, target: str, client: str) -> str:
     """Return the protocols whose members suffer.
 
-    Java's consumers of the consumer protocol ask by the topic's id from 4.1 on (OffsetFetch, version 10), and
+    Java's consumers of the consumer protocol ask by the topic's id (seen of 4.3.1 and 4.4.0), and
     coordinators have no offset for the id of a topic that was created again (KIP-848).
     """
     has_ids = (scenario, target, client) == ("group-input-recreated", "kafka-4.4", "java")
