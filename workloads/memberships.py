@@ -64,11 +64,13 @@ class MembershipsProducer:
             if value is not None:
                 self.library.commit(group.name, {group.inputs[0]: OFFSET})
             with closing(self.library.consumer(group.name, group.topic, value or CONSUMER)) as member:
+                poll = partial(member.poll, POLL_S)
                 if value is None:
                     # While the member joins: cleaners remove a tombstone as soon as its retention is over.
-                    find(f"the tombstone of group {group.name}", is_tombstone=True, meanwhile=member.poll)
+                    find(f"the tombstone of group {group.name}", is_tombstone=True, meanwhile=poll)
                 else:
-                    self._wait(partial(member.poll, POLL_S), f"a member of group {group.name} to be delivered a record")
+                    joined = f"a member of group {group.name} to be delivered a record"
+                    self.coordinators.clock.wait_until(poll, JOIN_TIMEOUT_S, joined)
                     find(f"group {group.name} with its member", is_tombstone=False)
             if value is not None:
                 find(f"group {group.name} without members", is_tombstone=False)
@@ -88,17 +90,15 @@ class MembershipsProducer:
         what: str,
         *,
         is_tombstone: bool,
-        meanwhile: Callable[[float], object] = lambda _: None,
+        meanwhile: Callable[[], object] = lambda: None,
     ) -> None:
         """Wait for a newer record of the group."""
-        last = self._last.get(to, -1)
-
-        def is_there() -> bool:
-            meanwhile(POLL_S)
-            self._last[to] = max(last, self.coordinators.find(to, key, after=last, is_tombstone=is_tombstone))
-            return self._last[to] > last
-
-        self._wait(is_there, f"{what} in {to[0]}-{to[1]}")
-
-    def _wait(self, condition: Callable[[], object], what: str) -> None:
-        self.coordinators.clock.wait_until(condition, JOIN_TIMEOUT_S, what)
+        self._last[to] = self.coordinators.wait_for(
+            to,
+            key,
+            what,
+            after=self._last.get(to, -1),
+            is_tombstone=is_tombstone,
+            within_s=JOIN_TIMEOUT_S,
+            meanwhile=meanwhile,
+        )

@@ -58,6 +58,28 @@ class Coordinators:
         ]
         return max(offsets, default=-1)
 
+    def wait_for(
+        self,
+        partition: TopicPartition,
+        key: bytes,
+        what: str,
+        *,
+        after: int,
+        is_tombstone: bool,
+        within_s: float,
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> int:
+        """Return the offset of a record as `find` does, once one is there. ``meanwhile`` is called before each look."""
+        found = [-1]
+
+        def is_there() -> bool:
+            meanwhile()
+            found[0] = self.find(partition, key, after=after, is_tombstone=is_tombstone)
+            return found[0] > after
+
+        self.clock.wait_until(is_there, within_s, f"{what} in {partition[0]}-{partition[1]}")
+        return found[0]
+
 
 def offset_key(scenario: str, group: str, step_key: str) -> bytes:
     """Return the key of the record that a step writes; ``step_key``: the number of an input partition."""
@@ -148,14 +170,8 @@ class OffsetsProducer:
 
     def _find(self, to: TopicPartition, key: bytes, *, is_tombstone: bool) -> int:
         """Wait for a newer record with the key. Coordinators delete some offsets at their own pace."""
-        last = self._last.get(to, -1)
-        found = [-1]
-
-        def is_there() -> bool:
-            found[0] = self.coordinators.find(to, key, after=last, is_tombstone=is_tombstone)
-            return found[0] > last
-
-        what = f"the {'tombstone' if is_tombstone else 'committed offset'} in {to[0]}-{to[1]}"
-        self.coordinators.clock.wait_until(is_there, OPERATION_TIMEOUT_S, what)
-        self._last[to] = found[0]
-        return found[0]
+        what = f"the {'tombstone' if is_tombstone else 'committed offset'}"
+        self._last[to] = self.coordinators.wait_for(
+            to, key, what, after=self._last.get(to, -1), is_tombstone=is_tombstone, within_s=OPERATION_TIMEOUT_S
+        )
+        return self._last[to]

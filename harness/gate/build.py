@@ -12,7 +12,6 @@ import importlib.metadata
 import importlib.resources
 import io
 import shutil
-import subprocess
 import tempfile
 import zipfile
 from dataclasses import dataclass
@@ -21,13 +20,14 @@ from typing import TYPE_CHECKING, Final
 
 from harness import DISTRIBUTION
 from harness.errors import HarnessError, UsageError
+from harness.gate.jvm import agent_flag, run_java
 from harness.gate.shade import relocated
 from harness.host.cache import cache_root
 from harness.targets.jars import fetch_locked, materialise
 from harness.targets.lock import file_sha256, lock_of_package, read_digests
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from harness.host.java import Java
     from harness.targets.jars import JarSet, OnProgress
@@ -37,7 +37,6 @@ JAR_NAME: Final = "compaction-gate.jar"
 PACKAGE: Final = "compaction/gate"
 JAVA_LEVEL: Final = "11"
 """Kafka 3.9 runs on Java 11, too."""
-COMPILE_TIMEOUT_S: Final = 120.0
 _ASM, _OUR_ASM = "org/objectweb/asm/", f"{PACKAGE}/asm/"
 _SAME_TIME: Final = (1980, 1, 1, 0, 0, 0)
 _NOTICE: Final = f"""{DISTRIBUTION}: the gate.
@@ -54,7 +53,7 @@ class Agent:
 
     def flag(self, options: str = "") -> str:
         """Return what starts a JVM with the agent."""
-        return f"-javaagent:{self.jar}={options}" if options else f"-javaagent:{self.jar}"
+        return agent_flag(self.jar, options)
 
 
 def sources() -> dict[str, bytes]:
@@ -101,36 +100,29 @@ def _compiled(java: Java, jars: JarSet, folder: Path) -> dict[str, bytes]:
     source.mkdir()
     for name, content in sources().items():
         (source / name).write_bytes(content)
-    paths = {coordinate.split(":")[1]: path for coordinate, path in zip(jars.digests, jars.paths, strict=True)}
-    # Not --release: that takes signatures which only a JDK has.
-    command: list[str | Path] = [
-        java.path,
-        "-XX:TieredStopAtLevel=1",
-        "-XX:+UseSerialGC",
-        "-jar",
-        paths["ecj"],
-        "-proc:none",
-        "-nowarn",
-    ]
-    command += ["-source", JAVA_LEVEL, "-target", JAVA_LEVEL, "-encoding", "UTF-8", "-cp", jars.classpath]
-    try:
-        done = subprocess.run(
-            [*command, "-d", classes, *sorted(source.iterdir())],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=COMPILE_TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise HarnessError(f"the gate cannot be compiled: {error}") from error
-    if done.returncode != 0:
-        raise HarnessError(f"the gate cannot be compiled:\n{done.stdout}{done.stderr}")
+    compile_java(java, jars, sorted(source.iterdir()), classes, jars.classpath)
     own = {path.relative_to(classes).as_posix(): path.read_bytes() for path in classes.rglob("*.class")}
     return {
         name.replace(_ASM, _OUR_ASM): relocated(content, _ASM, _OUR_ASM)
-        for name, content in {**own, **dict(_library(paths["asm"]))}.items()
+        for name, content in {**own, **dict(_library(_part(jars, "asm")))}.items()
     }
+
+
+def compile_java(java: Java, jars: JarSet, files: Sequence[Path], classes: Path, classpath: str) -> None:
+    """Compile source files with the compiler among ``jars`` into the folder ``classes``. Raises `HarnessError`."""
+    # Not --release: that takes signatures which only a JDK has.
+    levels = ("-source", JAVA_LEVEL, "-target", JAVA_LEVEL, "-encoding", "UTF-8")
+    failure = "the gate cannot be compiled"
+    options = ("-proc:none", "-nowarn", *levels, "-cp", classpath, "-d", classes)
+    done = run_java(java, "-jar", _part(jars, "ecj"), *options, *files, failure=failure)
+    if done.returncode != 0:
+        raise HarnessError(f"{failure}:\n{done.stdout}{done.stderr}")
+
+
+def _part(jars: JarSet, artifact: str) -> Path:
+    """Return the jar of that name among the coordinates ``group:artifact:version``."""
+    paths = {coordinate.split(":")[1]: path for coordinate, path in zip(jars.digests, jars.paths, strict=True)}
+    return paths[artifact]
 
 
 def _library(jar: Path) -> Iterator[tuple[str, bytes]]:

@@ -6,11 +6,11 @@ then has the JVM verify each changed class.
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from harness.errors import HarnessError, UsageError
+from harness.errors import UsageError
+from harness.gate.jvm import agent_flag, run_java
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from harness.host.java import Java
 
 MAIN_CLASS: Final = "compaction.gate.Verify"
-TIMEOUT_S: Final = 120.0
 _HOOK: Final = "hook\t"
 _REASONS: Final = ("compaction-gate:", "Error", "Exception")
 
@@ -35,18 +34,7 @@ class Verification:
 
 def verify_agent(java: Java, jar: Path, classpath: str, options: str = "") -> Verification:
     """Try the agent on the classes of a broker. Raises `HarnessError` where Java cannot be run."""
-    argument = f"-javaagent:{jar}={options}" if options else f"-javaagent:{jar}"
-    try:
-        done = subprocess.run(
-            [java.path, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", argument, "-cp", classpath, MAIN_CLASS],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise HarnessError(f"the gate cannot be tried: {error}") from error
+    done = run_java(java, agent_flag(jar, options), "-cp", classpath, MAIN_CLASS, failure="the gate cannot be tried")
     rows = [line.removeprefix(_HOOK).split("\t") for line in done.stdout.splitlines() if line.startswith(_HOOK)]
     hooks = tuple((row[0], row[1]) for row in rows)
     if done.returncode != 0:

@@ -9,11 +9,12 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from harness.gate.events import BEGAN_ANEW, HELD, RELEASED
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-HELD, RELEASED, BEGAN_ANEW = "held", "released", "began-anew"
 _COME_BACK: Final = '"f": "come back"'
 
 

@@ -6,7 +6,8 @@ import os
 import subprocess
 from typing import TYPE_CHECKING
 
-from harness.gate.build import JAVA_LEVEL, build_agent, parts
+from harness.gate import build
+from harness.gate.build import build_agent, parts
 from harness.host.java import find_java
 from harness.targets import find_target
 from harness.targets.jars import jars_for
@@ -30,10 +31,8 @@ def classpath_of(target: str) -> str:
 def compile_java(classes: Path, *sources: Path, libraries: str | None = None) -> None:
     """Compile sources with the agent and ``libraries``: those that the agent is compiled with, unless given."""
     jars = parts(lambda _done, _total: None)
-    ecj = next(path for path in jars.paths if "ecj" in path.name)
-    command: list[str | Path] = [find_java().path, "-jar", ecj, "-nowarn", "-source", JAVA_LEVEL, "-target", JAVA_LEVEL]
     classpath = os.pathsep.join([str(agent().jar), libraries or jars.classpath])
-    subprocess.run([*command, "-d", classes, "-cp", classpath, *sources], check=True)
+    build.compile_java(find_java(), jars, sources, classes, classpath)
 
 
 def run_java(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from fakes.clock import TickingClock
+from fakes.coordinator_log import batches, read_records_of
 
 from harness.brokers.segments.offset_key import OffsetKey, decode_offset_key, encode_offset_key
 from harness.clients import ClientError
@@ -128,19 +128,13 @@ class FakeGroups:
 
     def batches(self, partition: TopicPartition) -> Sequence[Any]:
         assert partition == OFFSETS
-        return [SimpleNamespace(is_control=False, last_offset=n, n=n) for n in range(len(self.log))]
+        return batches(self)
 
 
 @pytest.fixture
 def groups(monkeypatch: pytest.MonkeyPatch) -> FakeGroups:
     fake = FakeGroups()
-
-    def records(batch: Any, *, source: str) -> Sequence[Any]:
-        assert source
-        key, value = fake.log[batch.n]
-        return [SimpleNamespace(offset=batch.n, key=key, value=value)]
-
-    monkeypatch.setattr("workloads.offsets.iter_records", records)
+    read_records_of(fake, monkeypatch)
     return fake
 
 

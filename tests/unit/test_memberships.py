@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fakes.clock import TickingClock
+from fakes.coordinator_log import batches, read_records_of
 
 from harness.brokers.protocol.groups import CommittedOffsets, commit_offsets
 from harness.brokers.segments.offset_key import encode_group_key
@@ -84,19 +85,13 @@ class FakeMembers:
 
     def batches(self, partition: TopicPartition) -> Sequence[Any]:
         assert partition == OFFSETS
-        return [SimpleNamespace(is_control=False, last_offset=n, n=n) for n in range(len(self.log))]
+        return batches(self)
 
 
 @pytest.fixture
 def members(monkeypatch: pytest.MonkeyPatch) -> FakeMembers:
     fake = FakeMembers()
-
-    def records(batch: Any, *, source: str) -> Sequence[Any]:
-        assert source
-        key, value = fake.log[batch.n]
-        return [SimpleNamespace(offset=batch.n, key=key, value=value)]
-
-    monkeypatch.setattr("workloads.offsets.iter_records", records)
+    read_records_of(fake, monkeypatch)
     return fake
 
 
