@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-REQUIRED: Final = frozenset({"file", "command", "exit", "runtime", "client", "target"})
+REQUIRED: Final = frozenset({"command", "exit", "runtime", "client", "target"})
 """Kinds of which the commit tier exercises every value. Other kinds, such as nemesis, only connect tests to changes."""
 
 FILE: Final = "file"
-"""The kind of the one feature that is not noted: each file of ``tests/real`` is one by itself."""
+"""The kind of the one feature that is not noted: each file of ``tests/real`` is one by itself.
+
+The commit tier exercises each value as long as its budget lasts: there are always more files.
+"""
 
 _GROUPS: Final = frozenset({"audit", "images"})
 """Commands that have commands of their own."""
@@ -58,5 +61,10 @@ def take() -> frozenset[str]:
 
 
 def is_required(feature: str) -> bool:
-    """Tell whether the commit tier has to exercise a feature."""
+    """Tell whether the commit tier has to exercise a feature, whatever it costs."""
     return feature.partition("=")[0] in REQUIRED
+
+
+def is_wanted(feature: str) -> bool:
+    """Tell whether the commit tier exercises a feature as long as its budget lasts."""
+    return feature.partition("=")[0] == FILE

@@ -100,11 +100,14 @@ class Tiers:
             return
         near = dependencies(self._config.rootpath, self.change)
         candidates = [self._candidate(item, near) for item in items]
-        required = frozenset(
-            feature for test in candidates for feature in test.features if features.is_required(feature)
+        noted = frozenset(feature for test in candidates for feature in test.features)
+        self._selection = select(
+            candidates,
+            self._measured.shared,
+            frozenset(filter(features.is_required, noted)),
+            self._config.getoption("--budget-s"),
+            wanted=frozenset(filter(features.is_wanted, noted)),
         )
-        budget_s = self._config.getoption("--budget-s")
-        self._selection = select(candidates, self._measured.shared, required, budget_s)
         left_out = frozenset(self._selection.left_out)
         self._config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
         items[:] = [item for item in items if item.nodeid not in left_out]

@@ -5,6 +5,7 @@ In this order, and each test for the first reason that holds:
 * new: a test without a recorded duration always runs;
 * quick: a test whose seconds and share of its shared fixtures are at most `QUICK_S`, as long as the budget lasts;
 * sample: the cheapest tests by which, with those above, each required feature is exercised at least once; always;
+* wanted: the cheapest tests by which each wanted feature is, as long as the budget lasts;
 * changed: a test that depends on a changed module, the nearest to the change first, then the cheapest, as long as
   the budget lasts. A test that exceeds what is left is passed over for cheaper ones;
 * more: the cheapest of the other tests, as long as the budget lasts: the most tests for the seconds that are left.
@@ -21,9 +22,9 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-NEW, QUICK, SAMPLE, CHANGED, MORE = "new", "quick", "sample", "changed", "more"
+NEW, QUICK, SAMPLE, WANTED, CHANGED, MORE = "new", "quick", "sample", "wanted", "changed", "more"
 QUICK_S: Final = 0.5
 
 
@@ -84,9 +85,17 @@ class _Account:
 
 
 def select(
-    tests: Sequence[Candidate], shared_s: Mapping[str, float], required: frozenset[str], budget_s: float
+    tests: Sequence[Candidate],
+    shared_s: Mapping[str, float],
+    required: frozenset[str],
+    budget_s: float,
+    *,
+    wanted: frozenset[str] = frozenset(),
 ) -> Selection:
-    """Select tests for a commit. ``required``: the features of which each has to be exercised by a test."""
+    """Select tests for a commit.
+
+    ``required``: the features of which each has to be exercised by a test, whatever the budget; ``wanted``: within it.
+    """
     account = _Account(shared_s, budget_s)
     users = Counter(key for test in tests for key in test.shared)
 
@@ -105,7 +114,11 @@ def select(
         if test.seconds is None:
             account.select(test, NEW)
     select_affordable([test for test in account.others(tests) if share_s(test) <= QUICK_S], QUICK)
-    _select_sample(account.others(tests), account, required)
+    for test in _sample(tests, account, required):
+        account.select(test, SAMPLE)
+    for test in _sample(tests, account, wanted):
+        if account.affords(test):
+            account.select(test, WANTED)
     select_affordable([test for test in account.others(tests) if test.distance is not None], CHANGED)
     select_affordable(account.others(tests), MORE)
     costs_s = {}
@@ -115,10 +128,20 @@ def select(
     return Selection(account.reasons, tuple(costs_s), account.spent_s, costs_s)
 
 
-def _select_sample(tests: Sequence[Candidate], account: _Account, required: frozenset[str]) -> None:
-    """Cover the required features greedily: always the test with the fewest seconds for each feature that it adds."""
-    possible = {feature for test in tests for feature in test.features & required}
-    while missing := possible - account.features:
-        useful = [test for test in tests if test.features & missing]
-        best = min(useful, key=lambda test: (account.price_s(test) / len(test.features & missing), test.name))
-        account.select(best, SAMPLE)
+def _sample(tests: Sequence[Candidate], account: _Account, wished: frozenset[str]) -> Iterator[Candidate]:
+    """Yield tests that exercise the wished features, greedily: always the fewest seconds for each feature added.
+
+    A test that the account does not take exercises nothing; the next ones are chosen without it.
+    """
+    passed_over = set[str]()
+    while useful := [
+        test
+        for test in account.others(tests)
+        if test.name not in passed_over and test.features & wished - account.features
+    ]:
+        best = min(
+            useful,
+            key=lambda test: (account.price_s(test) / len(test.features & wished - account.features), test.name),
+        )
+        passed_over.add(best.name)
+        yield best

@@ -10,7 +10,7 @@ from repository import commit_all, git
 from tiers import features
 from tiers.changes import FARTHEST, REGISTRY, UnknownChangesError, changed_since, dependencies, head_if_clean
 from tiers.measurements import Measurements, read, write
-from tiers.selection import CHANGED, MORE, NEW, QUICK, SAMPLE, Candidate, select
+from tiers.selection import CHANGED, MORE, NEW, QUICK, SAMPLE, WANTED, Candidate, select
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,6 +71,25 @@ def test_each_required_feature_is_exercised_by_the_cheapest_tests() -> None:
 def test_a_feature_that_a_quick_test_exercises_needs_no_sample() -> None:
     quick = replace(BOOT, name="quick", seconds=0.1)
     assert select([BOOT, quick], {}, BOOT.features, budget_s=10).reasons == {"quick": QUICK}
+
+
+def test_wanted_features_are_exercised_as_long_as_the_budget_lasts() -> None:
+    one, other, dear = "file=one", "file=other", "file=dear"
+    tests = [
+        replace(BOOT, name="one", features=frozenset({one})),
+        replace(BOOT, name="one again", seconds=25.0, features=frozenset({one})),
+        replace(BOOT, name="other", seconds=21.0, features=frozenset({other})),
+        replace(DEAR, features=frozenset({dear})),
+        replace(DEAR, name="near", distance=1),
+    ]
+    wanted = frozenset({one, other, dear})
+    assert select(tests, {}, frozenset(), 45, wanted=wanted).reasons == {"one": WANTED, "other": WANTED}
+    assert select(tests, {}, frozenset(), 75, wanted=wanted).reasons == {
+        "one": WANTED,
+        "other": WANTED,
+        "dear": WANTED,
+    }, "before what depends on the change"
+    assert select(tests, {}, frozenset({dear}), 0, wanted=wanted).reasons == {"dear": SAMPLE}
 
 
 def test_what_is_nearest_to_the_change_runs_first_up_to_the_budget() -> None:
