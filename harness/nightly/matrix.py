@@ -134,9 +134,9 @@ def read_matrix(path: Path | None, given: Mapping[str, Any], newest: Callable[[s
             raise UsageError(f"{where} names no targets: see `harness targets`")
         for axis in AXES:
             raise_if_no_list(axis, axes[axis], where)
-        for name in axes["targets"]:
-            find_target(name)
-        targets = [name for target in axes["targets"] for name in (target, newest(target)) if name]
+        # By its name, a build of the user's own is found again, wherever the night is resumed.
+        names = [find_target(name).name for name in axes["targets"]]
+        targets = [name for target in names for name in (target, newest(target)) if name]
         for target in targets:
             row = find_target(target)
             scenarios = dict.fromkeys(

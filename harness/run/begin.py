@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +93,7 @@ def begin(folder: RunFolder, job: Job, command: str | None = None) -> Manifest:
             "security": {"protocol": security.protocol, "mechanism": security.mechanism} if security else None,
             "jars": jars.digests if jars else {},
             "jars_pinned": jars.pinned if jars else None,
+            "build": asdict(target.build) if target.build else None,
             "gate": _gate(job),
             "application": _application(job.installed) if job.installed else None,
             "owner": me,

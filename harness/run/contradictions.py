@@ -30,7 +30,7 @@ def raise_if_contradictory(options: RunOptions) -> None:
     """Raise `UsageError` for the first contradiction, and for a setting that the target's brokers would not take."""
     target = find_target(options.target)
     raise_if_unfit(target, {TOPIC: options.topic_settings, BROKER: options.broker_settings})
-    runtimes = [name for name, row in RUNTIMES.items() if target.system in row.systems]
+    runtimes = [name for name, row in RUNTIMES.items() if row.runs(target)]
     if options.runtime != AUTO and options.runtime not in runtimes:
         raise UsageError(f"--runtime {options.runtime}: {_where(target)}; choose {' or '.join(runtimes)}")
     if options.runtime == SSH and options.access is None:
@@ -59,4 +59,6 @@ def _where(target: Target) -> str:
         return f"{target.name} is simulated, in this process"
     if target.system == REDPANDA:
         return f"{target.name} is an image that is pulled"
+    if target.build is not None:
+        return f"{target.name} is a build of your own, and has no image"
     return f"{target.name} is real, and not one of {', '.join(SIMULATED)}"

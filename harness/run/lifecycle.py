@@ -116,7 +116,7 @@ def conduct(
             run_id=folder.run_id,
             bootstrap=bootstrap_servers(runtime),
             java=job.java,
-            classpath=job.jars.classpath if job.jars else "",
+            classpath=job.jars.client_classpath if job.jars else "",
             work_dir=workspace.path,
             log_path=folder.path / "client.log",
             security=job.security,

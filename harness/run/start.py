@@ -60,6 +60,8 @@ def run(options: RunOptions, progress: Progress, command_line: Callable[[RunOpti
     clock = RealClock(time_limit_s=options.time_limit_s)
     raise_if_contradictory(options)
     job = assemble(options, progress)
+    if job.target.build is not None:
+        progress.stage(f"{job.target.name}: {job.target.note}")
     if note := (options.topic_settings or options.broker_settings) and note_on(job.target):
         progress.stage(note)
     folder = store.create_run_folder(options.results, job.target.name, options.anomaly or SCHEDULE, store.new_run_id())

@@ -78,7 +78,7 @@ def note_on(target: Target) -> str | None:
 def raise_if_unfit(target: Target, settings: Mapping[str, Mapping[str, str]]) -> None:
     """Raise `UsageError` for the first setting, by scope and name, that brokers of the target would not take.
 
-    Checked are the name, the type (`ConfigDef.parseType`), and ranges and choices; what depends on several settings, or
+    A build of the user's own may have settings that no list has: those are not checked. Checked are the name, the type (`ConfigDef.parseType`), and ranges and choices; what depends on several settings, or
     on files and classes of the broker, is not.
     """
     found = list_for(target)
@@ -90,6 +90,8 @@ def raise_if_unfit(target: Target, settings: Mapping[str, Mapping[str, str]]) ->
             if found is None:
                 continue
             setting = found.find(scope, name)
+            if setting is None and target.build is not None:
+                continue
             if setting is None:
                 raise UsageError(f"{given}: {_unknown(found, scope, name)}")
             if why := why_invalid(setting, value):
