@@ -21,9 +21,10 @@ one record.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from harness.brokers.segments.tombstones import BY_NULL, Tombstones
 from models import coordination
@@ -39,7 +40,7 @@ from models.systems import KAFKA, NOW_MS, RETENTION_MS, own_offsets
 from models.writers import Clients, may_write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from models.batch import Batch
     from models.cleaner import Bounds
@@ -106,6 +107,24 @@ class State(NamedTuple):
         )
 
 
+class Slot(NamedTuple):
+    """Stands for a replica whose content is not known: the one of a place among `StateSpace.brokers`."""
+
+    number: int
+
+
+class Effect(NamedTuple):
+    """Stands for what a function of `StateSpace`, by its name, makes of replicas; ``more``: its other arguments."""
+
+    name: str
+    replicas: tuple[int | Slot | Effect, ...]
+    more: tuple[Hashable, ...]
+
+
+_EFFECTS: Final = {"_appended": 1, "_copied": 2, "_cleaned": 1, "_aged": 1}
+"""The functions by which replicas change, and how many replicas each takes."""
+
+
 class StateSpace:
     """The transitions of a small cluster. The effect of a step on a part of the state is computed once, and cached."""
 
@@ -118,6 +137,7 @@ class StateSpace:
         without: frozenset[str] = frozenset(),
         delayed: bool = False,
         reduced: bool = True,
+        symmetric: bool = False,
     ) -> None:
         """Begin without any state. ``without``: names of `models.coordination.RULES` that are left out.
 
@@ -127,8 +147,10 @@ class StateSpace:
         where their pass may make a difference, and bounds are only as precise as needed. If messages are also delayed,
         those that change nothing are dropped (`models.coordination.without_ineffective_messages`), and others may
         arrive more than once. That allows more than can happen: if nothing goes wrong then, nothing goes wrong at all.
-        The state then does not need to record which replica has received which message.
+        The state then does not need to record which replica has received which message. ``symmetric``: keys are written
+        for the first time in the order of `Bound.keys`, and `alike` names the brokers that may change places.
         """
+        self.is_symmetric = symmetric
         self._is_delayed = delayed
         self._is_reduced = reduced
         self.bound = bound
@@ -156,6 +178,61 @@ class StateSpace:
         protocol = self.protocols.number(coordination.begin(brokers, 1, self._without)) if self._coordinated else None
         may_change = self.bound.change != NO_CHANGE
         return State(clients, replicas, 1, may_leave=self.bound.outage, may_change=may_change, protocol=protocol)
+
+    @property
+    def brokers(self) -> tuple[int, ...]:
+        """All brokers that ever have a replica."""
+        return (1, LEAVES, 3, *([JOINS] if self.bound.change in {ADD, HAND_OVER} else []))
+
+    @property
+    def is_recordable(self) -> bool:
+        """Whether the steps of a state do not depend on the contents of its replicas: not with coordination."""
+        return not self._coordinated
+
+    def recorded(self) -> StateSpace:
+        """Return the same space for states with an `Effect` or a `Slot` in place of each replica: nothing is computed."""
+        space = copy(self)
+        for name in _EFFECTS:
+            setattr(space, name, partial(self._record, name))
+        # Only coordination asks for a replica's offsets.
+        space._own = lambda *_: coordination.NOTHING  # type: ignore[method-assign]  # noqa: SLF001
+        return space
+
+    def _record(self, name: str, *arguments: Any) -> Any:
+        replicas, more = arguments[: _EFFECTS[name]], arguments[_EFFECTS[name] :]
+        if all(isinstance(one, int) for one in replicas):
+            return self.effect(name, replicas, more)
+        return Effect(name, replicas, more)
+
+    def effect(self, name: str, replicas: Sequence[int], more: Sequence[Hashable]) -> int:
+        """Compute an `Effect`: return the number of the replica."""
+        number: int = getattr(self, name)(*replicas, *more)
+        return number
+
+    def in_sync(self, state: State) -> list[int]:
+        """Return the brokers whose replicas are in sync."""
+        return [broker for broker, _ in state.replicas if _is_in_sync(state, broker)]
+
+    def wrong_of(self, number: int, clients: int) -> tuple[str, ...]:
+        """Return the names of the violations of a replica in sync."""
+        return self._wrong(number, clients)
+
+    def renamed(self, state: State) -> tuple[State, list[int]]:
+        """Return an equivalent state under other names of brokers, and the followers in it that may change places.
+
+        Equivalent are brokers that no step names: neither JOINS, nor LEAVES where there is an outage. They are always in
+        sync, and cleaners run or are left alone by what a broker does, not by its name. A leader of them gets the first
+        name. With coordination, brokers keep their names.
+        """
+        if not self.is_symmetric or self._coordinated:
+            return state, []
+        brokers = [one for one, _ in state.replicas if one not in self._special]
+        brokers.sort(key=lambda one: (one != state.leader, one))
+        names = dict(zip(brokers, (one for one in self.brokers if one not in self._special), strict=False))
+        replicas = sorted(((names.get(one, one), replica) for one, replica in state.replicas), key=lambda one: one[0])
+        leader = names.get(state.leader, state.leader)
+        followers = [name for name in names.values() if name != leader]
+        return state._replace(replicas=tuple(replicas), leader=leader), followers
 
     def following(self, state: State) -> Iterator[tuple[str, State]]:
         """Yield each possible step, and the state after it."""
@@ -186,7 +263,12 @@ class StateSpace:
         leaves: batches are copied at once, so every replica in sync gets the same batches, whichever broker leads.
         """
         may_lead = broker == state.leader or (state.may_change and self.bound.change in {LEADER, HAND_OVER})
-        return self._is_reduced and state.protocol is None and not may_lead and broker not in {LEAVES, JOINS}
+        return self._is_reduced and state.protocol is None and not may_lead and broker not in self._special
+
+    @property
+    def _special(self) -> frozenset[int]:
+        """The brokers that steps name. Without symmetry, LEAVES stands for all followers where there is no outage."""
+        return frozenset({JOINS, LEAVES} if self.bound.outage or not self.is_symmetric else {JOINS})
 
     def wrong(self, state: State) -> Iterator[str]:
         """Yield the names of the violations of replicas in sync."""
@@ -207,7 +289,7 @@ class StateSpace:
 
     def _written(self, number: int) -> list[tuple[str, int, Batch]]:
         """Return the possible writes: the words, the clients after the write, and the batch."""
-        choices = may_write(self.clients[number], self.bound)
+        choices = may_write(self.clients[number], self.bound, in_order=self.is_symmetric)
         return [(words, self.clients.number(after), batch) for words, after, batch in choices]
 
     # Brokers.

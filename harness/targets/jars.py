@@ -104,7 +104,7 @@ def jars_for(target: Target, *, on_progress: OnProgress = _unheard, verify: bool
     digests, directory = read_lock(target), _directory(target)
     if digests is None:
         # Nobody has pinned this version: what comes now is remembered.
-        with staging_in(directory.parent) as staging:
+        with staging_in(directory.parent, directory) as staging:
             digests = resolve(target, staging, _counter(on_progress))
             on_progress(1, 1)
             _install(staging, directory, digests)
@@ -142,7 +142,7 @@ def materialise(
     processes that fetch at once write the same bytes, and a broker that has the old jars open keeps them.
     """
     if not _is_complete(directory, digests) or (verify and mismatch(directory, digests)):
-        with staging_in(directory.parent) as staging:
+        with staging_in(directory.parent, directory) as staging:
             fetch(list(digests), staging, on_progress)
             _install(staging, directory, digests)
     return JarSet(directory, digests)
@@ -204,16 +204,19 @@ def mismatch(directory: Path, digests: dict[str, str]) -> str | None:
 
 
 @contextlib.contextmanager
-def staging_in(parent: Path) -> Iterator[Path]:
-    """Give a temporary folder in a folder of the cache. Raises `UsageError` where the cache cannot be written."""
+def staging_in(parent: Path, directory: Path | None = None) -> Iterator[Path]:
+    """Give a temporary folder in a folder of the cache, which gets ``directory``, too, where one is given.
+
+    Raises `UsageError` where the cache cannot be written.
+    """
     try:
-        parent.mkdir(parents=True, exist_ok=True)
+        (directory or parent).mkdir(parents=True, exist_ok=True)
         _drop_stale_staging(parent)
         with tempfile.TemporaryDirectory(prefix=_STAGING, dir=parent, ignore_cleanup_errors=True) as name:
             yield Path(name)
     except OSError as error:
         raise UsageError(
-            f"the jar cache {parent} cannot be written ({error.strerror or error}): "
+            f"the jar cache {directory or parent} cannot be written ({error.strerror or error}): "
             "make room or set COMPACTION_HARNESS_CACHE to another folder"
         ) from error
 
@@ -228,7 +231,6 @@ def _install(staging: Path, directory: Path, digests: dict[str, str]) -> None:
     sizes_bytes = {jar: (staging / jar).stat().st_size for jar in names}
     marker = {"lock": _lock_digest(digests), "sizes_bytes": sizes_bytes}
     (staging / _MARKER).write_text(json.dumps(marker, indent=1), encoding="utf-8")
-    directory.mkdir(parents=True, exist_ok=True)
     for file in (*names, _MARKER):
         (staging / file).replace(directory / file)
 

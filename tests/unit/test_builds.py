@@ -266,7 +266,7 @@ def released(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def classes(folder: Path, name: str = CLEANER) -> Path:
-    (folder / name).parent.mkdir(parents=True)
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text("changed")
     return folder
 
@@ -290,8 +290,8 @@ def test_a_patch_is_in_front_of_brokers_only(tmp_path: Path) -> None:
 def test_a_patch_may_be_a_jar(tmp_path: Path) -> None:
     jar = tmp_path / "patch.jar"
     jar.write_bytes(packed({CLEANER: "changed"}))
-    target = find_target(patched("kafka-4.1.1", jar))
-    assert target.version == "4.1.1"
+    target = find_target(patched("kafka-4.2.1", jar))
+    assert target.version == "4.2.1"
     assert jars_for(target).paths[0].read_bytes() == jar.read_bytes()
 
 

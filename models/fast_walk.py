@@ -1,0 +1,195 @@
+"""Explore a `models.state_space.StateSpace` breadth first, with the result of `models.exhaustive.explore`, but faster.
+
+States are rows of numbers; the steps of many states are taken at once by compiled loops (`models.kernels`), in the same
+order. The model is asked once for the steps of each control part, and once for what an operation makes of a replica.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from models import kernels
+from models.exhaustive import Explored, explore
+from models.programs import Programs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from models.kernels import Ints, Longs
+    from models.programs import Arrays
+    from models.state_space import State, StateSpace
+
+CHUNK: Final = 1 << 15
+"""Rows at once."""
+_MISSING: Final = 1 << 12
+_FEWEST: Final = 1 << 14
+_MOST_NAMES: Final = 31
+
+
+class _Table:
+    """Values by key, computed where they are missing."""
+
+    def __init__(self, compute: Callable[[int], int]) -> None:
+        self._compute = compute
+        self._used = 0
+        self.keys: Longs = np.full(2 * _FEWEST, kernels.EMPTY, np.int64)
+        self.values: Ints = np.zeros(2 * _FEWEST, np.int32)
+        self.missing: Longs = np.empty(_MISSING, np.int64)
+
+    def make_room(self) -> None:
+        """Have room for as many keys as may be missing."""
+        if 2 * (self._used + _MISSING) > self.keys.size:
+            known = self.keys != kernels.EMPTY
+            keys, values = self.keys[known], self.values[known]
+            self.keys = np.full(2 * self.keys.size, kernels.EMPTY, np.int64)
+            self.values = np.zeros(self.keys.size, np.int32)
+            kernels.put(self.keys, self.values, keys, values)
+
+    def complete(self, count: int) -> None:
+        """Compute the values of the missing keys, which are pending."""
+        keys = self.missing[:count].copy()
+        kernels.put(self.keys, self.values, keys, np.array([self._compute(int(key)) for key in keys], np.int32))
+        self._used += count
+
+
+class _Rows:
+    """All states so far, each once, in the order in which they were reached."""
+
+    def __init__(self, start: Sequence[int]) -> None:
+        self.rows: Ints = np.zeros((_FEWEST, len(start)), np.int32)
+        self.predecessors: Ints = np.full(_FEWEST, kernels.EMPTY, np.int32)
+        self.table: Ints = np.full(4 * _FEWEST, kernels.EMPTY, np.int32)
+        self.rows[0] = start
+        self.count = 1
+        kernels.index_rows(self.rows, 0, 1, self.table)
+
+    def make_room(self, more: int) -> None:
+        """Have room for so many more states."""
+        size = len(self.rows)
+        while size < self.count + more:
+            size *= 2
+        if size > len(self.rows):
+            added = size - len(self.rows)
+            self.rows = np.concatenate([self.rows, np.zeros((added, self.rows.shape[1]), np.int32)])
+            self.predecessors = np.concatenate([self.predecessors, np.zeros(added, np.int32)])
+            self.table = np.full(4 * size, kernels.EMPTY, np.int32)
+            kernels.index_rows(self.rows, 0, self.count, self.table)
+
+    def way_to(self, index: int) -> list[tuple[int, ...]]:
+        """Return the rows after the start on the way to a row."""
+        way = []
+        while index:
+            way.append(tuple(map(int, self.rows[index])))
+            index = int(self.predecessors[index])
+        return way[::-1]
+
+
+def fast_walk(space: StateSpace, *, most_states: int, first_only: bool = False) -> Explored:
+    """Explore a space as `models.exhaustive.explore` does, which it falls back to where steps cannot be recorded.
+
+    States that differ only by brokers that are alike count as one (`StateSpace.alike`).
+    """
+    if not space.is_recordable:
+        return explore(space.start, space.following, space.wrong, most_states=most_states, first_only=first_only)
+    return _Walk(space).explore(most_states, first_only=first_only)
+
+
+class _Walk:
+    def __init__(self, space: StateSpace) -> None:
+        self._space = space
+        self._programs = Programs(space)
+        self._rows = _Rows(self._programs.row(space.start))
+        self._results = _Table(self._programs.result)
+        self._judged = _Table(self._names)
+        self._bits: dict[str, int] = {}
+
+    def explore(self, most_states: int, *, first_only: bool) -> Explored:
+        found, first = Explored(), dict[str, int]()
+        rows, begin, end_of_level = self._rows, 0, 1
+        while begin < rows.count:
+            end = min(begin + CHUNK, end_of_level)
+            is_last = self._judge(begin, end, first) and first_only
+            if is_last:
+                end = min(first.values())
+                first = {name: index for name, index in first.items() if index == end}
+                found.is_whole = False
+            self._expand(begin, end, most_states, found)
+            if is_last:
+                break
+            begin = end
+            if begin == end_of_level and begin < rows.count:
+                end_of_level = rows.count
+                found.depth += 1
+        found.states = rows.count
+        found.wrong = {name: self._steps_to(index) for name, index in first.items()}
+        return found
+
+    def _arrays(self, begin: int, end: int) -> Arrays:
+        return self._programs.arrays(int(self._rows.rows[begin:end, 0].max(initial=0)))
+
+    def _names(self, key: int) -> int:
+        """Return what is wrong with a replica, as a set of bits."""
+        found = 0
+        for name in self._programs.wrong(key):
+            found |= 1 << self._bits.setdefault(name, len(self._bits))
+        if len(self._bits) > _MOST_NAMES:
+            raise ValueError("there are more names of violations than bits")
+        return found
+
+    def _judge(self, begin: int, end: int, first: dict[str, int]) -> bool:
+        """Note the first row with each violation; return whether there is any."""
+        arrays, table = self._arrays(begin, end), self._judged
+        bits = np.zeros(end - begin, np.int32)
+        while True:
+            at, missing = begin, 0
+            while at < end:
+                table.make_room()
+                at, count = kernels.judge(
+                    self._rows.rows, at, end, arrays.clients, arrays.in_sync, table.keys, table.values, table.missing,
+                    bits[at - begin :],
+                )  # fmt: skip
+                table.complete(count)
+                missing += count
+            if not missing:
+                break
+        for name, bit in self._bits.items():
+            if name not in first and (places := np.flatnonzero((bits >> bit) & 1)).size:
+                first[name] = begin + int(places[0])
+        return bool(first)
+
+    def _expand(self, begin: int, end: int, most_states: int, found: Explored) -> None:
+        arrays, table, rows = self._arrays(begin, end), self._results, self._rows
+        operations = (arrays.first, arrays.codes, arrays.left, arrays.right)
+        while True:
+            at, missing = begin, 0
+            while at < end:
+                table.make_room()
+                at, count = kernels.resolve(
+                    rows.rows, at, end, arrays.program, *operations, table.keys, table.values, table.missing
+                )
+                table.complete(count)
+                missing += count
+            if not missing:
+                break
+        controls = rows.rows[begin:end, 0]
+        rows.make_room(int((arrays.program[controls + 1] - arrays.program[controls]).sum()))
+        rows.count, transitions, ends, left_out = kernels.expand(
+            rows.rows, begin, end, rows.count, most_states, rows.table, rows.predecessors, arrays.program, arrays.target,
+            arrays.out, arrays.alike, *operations, table.keys, table.values,
+        )  # fmt: skip
+        found.transitions += int(transitions)
+        found.ends += int(ends)
+        found.is_whole = found.is_whole and not left_out
+
+    def _steps_to(self, index: int) -> tuple[str, ...]:
+        """Return the words of the steps to a row, each broker under its own name all the way."""
+        state: State = self._space.start
+        steps: list[str] = []
+        for row in self._rows.way_to(index):
+            step, state = next(
+                (step, after) for step, after in self._space.following(state) if self._programs.row(after) == row
+            )
+            steps.append(step)
+        return tuple(steps)
