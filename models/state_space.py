@@ -24,6 +24,7 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from harness.brokers.segments.tombstones import BY_NULL, Tombstones
@@ -34,7 +35,7 @@ from models.exhaustive import Numbered
 from models.groups import DROPS_PENDING, consequences
 from models.invariants import Truth, violations
 from models.members import group_consequences
-from models.replica import Replica
+from models.replica import Replica, Segment
 from models.replication import Replication
 from models.systems import KAFKA, NOW_MS, RETENTION_MS, own_offsets
 from models.writers import Clients, may_write
@@ -121,8 +122,8 @@ class Effect(NamedTuple):
     more: tuple[Hashable, ...]
 
 
-_EFFECTS: Final = {"_appended": 1, "_copied": 2, "_cleaned": 1, "_aged": 1}
-"""The functions by which replicas change, and how many replicas each takes."""
+_EFFECTS: Final = {"_appended": 1, "_log_end": 1, "_tail": 2, "_extended": 2, "_cleaned": 1, "_aged": 1}
+"""The functions by which replicas change, and how many numbers each takes of replicas or of what such functions return."""
 
 
 class StateSpace:
@@ -166,7 +167,8 @@ class StateSpace:
         self.clients = Numbered[Clients](lambda one: one)
         self.replicas = Numbered[Replica](system.content)
         self.protocols = Numbered["Coordination"](_protocol_key)
-        for name in ("_written", "_appended", "_copied", "_cleaned", "_aged", "_own", "_wrong", "_own_reported"):
+        self.tails = Numbered[Replica](system.content)
+        for name in (*_EFFECTS, "_written", "_own", "_wrong", "_own_reported"):
             setattr(self, name, cache(getattr(self, name)))
 
     @property
@@ -395,8 +397,28 @@ class StateSpace:
 
     def _copied(self, number: int, leader: int, most: int | None) -> int:
         """Return the follower's replica after it has copied up to ``most`` batches, or all."""
-        pair = Replication({1: self.replicas[leader].fork(), 2: self.replicas[number].fork()}, 1, rolls=lambda *_: True)
-        pair.fetch(2, most)
+        return self._extended(number, self._tail(leader, self._log_end(number), most))
+
+    def _log_end(self, number: int) -> int:
+        """Return the log end offset of a replica."""
+        return self.replicas[number].log_end
+
+    def _tail(self, number: int, offset: int, most: int | None) -> int:
+        """Return the number of what a follower sees of its leader: up to ``most`` batches from an offset on.
+
+        Many leaders have the same tail, and what a follower copies from them is computed once.
+        """
+        leader = self.replicas[number]
+        batches = list(islice(leader.from_offset(offset), most))
+        segments = [Segment(one.base_offset, [b for b in one.batches if b in batches]) for one in leader.segments]
+        tail = Replica(0, [one for one in segments if one.batches] or [Segment(leader.log_end)])
+        tail.log_start, tail.log_end, tail.high_watermark = leader.log_start, leader.log_end, leader.high_watermark
+        return self.tails.number(tail)
+
+    def _extended(self, number: int, tail: int) -> int:
+        """Return the follower's replica after it has copied a tail."""
+        pair = Replication({1: self.tails[tail].fork(), 2: self.replicas[number].fork()}, 1, rolls=lambda *_: True)
+        pair.fetch(2)
         return self.replicas.number(pair.replicas[2])
 
     def _cleaned(self, number: int, bounds: Bounds) -> int:
