@@ -11,21 +11,19 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from models import kernels
-from models.exhaustive import Explored, explore
+from models.exhaustive import Explored
 from models.programs import Programs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from models.kernels import Ints, Longs
-    from models.programs import Arrays
     from models.state_space import State, StateSpace
 
 CHUNK: Final = 1 << 15
 """Rows at once."""
 _MISSING: Final = 1 << 12
 _FEWEST: Final = 1 << 14
-_MOST_NAMES: Final = 31
 
 
 class _Table:
@@ -38,7 +36,7 @@ class _Table:
         self.values: Ints = np.zeros(2 * _FEWEST, np.int32)
         self.missing: Longs = np.empty(_MISSING, np.int64)
 
-    def make_room(self) -> None:
+    def _make_room(self) -> None:
         """Have room for as many keys as may be missing."""
         if 2 * (self._used + _MISSING) > self.keys.size:
             known = self.keys != kernels.EMPTY
@@ -47,7 +45,18 @@ class _Table:
             self.values = np.zeros(self.keys.size, np.int32)
             kernels.put(self.keys, self.values, keys, values)
 
-    def complete(self, count: int) -> None:
+    def look_up(self, look: Callable[[int], Longs], begin: int, end: int) -> None:
+        """Have all rows looked at until nothing is missing; ``look`` returns the row reached and how much is missing."""
+        missing = 1
+        while missing:
+            missing, at = 0, begin
+            while at < end:
+                self._make_room()
+                at, count = map(int, look(at))
+                self._complete(count)
+                missing += count
+
+    def _complete(self, count: int) -> None:
         """Compute the values of the missing keys, which are pending."""
         keys = self.missing[:count].copy()
         kernels.put(self.keys, self.values, keys, np.array([self._compute(int(key)) for key in keys], np.int32))
@@ -87,12 +96,10 @@ class _Rows:
 
 
 def fast_walk(space: StateSpace, *, most_states: int, first_only: bool = False) -> Explored:
-    """Explore a space as `models.exhaustive.explore` does, which it falls back to where steps cannot be recorded.
+    """Explore a space as `models.exhaustive.explore` does.
 
-    States that differ only by brokers that are alike count as one (`StateSpace.alike`).
+    States that differ only by the names of brokers that may change places count as one (`StateSpace.renamed`).
     """
-    if not space.is_recordable:
-        return explore(space.start, space.following, space.wrong, most_states=most_states, first_only=first_only)
     return _Walk(space).explore(most_states, first_only=first_only)
 
 
@@ -102,20 +109,20 @@ class _Walk:
         self._programs = Programs(space)
         self._rows = _Rows(self._programs.row(space.start))
         self._results = _Table(self._programs.result)
-        self._judged = _Table(self._names)
-        self._bits: dict[str, int] = {}
 
     def explore(self, most_states: int, *, first_only: bool) -> Explored:
         found, first = Explored(), dict[str, int]()
         rows, begin, end_of_level = self._rows, 0, 1
         while begin < rows.count:
             end = min(begin + CHUNK, end_of_level)
-            is_last = self._judge(begin, end, first) and first_only
+            views = self._inspect(begin, end, first)
+            is_last = bool(first) and first_only
             if is_last:
                 end = min(first.values())
                 first = {name: index for name, index in first.items() if index == end}
                 found.is_whole = False
-            self._expand(begin, end, most_states, found)
+            if end > begin:
+                self._expand(begin, end, views, most_states, found)
             if is_last:
                 break
             begin = end
@@ -126,58 +133,39 @@ class _Walk:
         found.wrong = {name: self._steps_to(index) for name, index in first.items()}
         return found
 
-    def _arrays(self, begin: int, end: int) -> Arrays:
-        return self._programs.arrays(int(self._rows.rows[begin:end, 0].max(initial=0)))
+    def _inspect(self, begin: int, end: int, first: dict[str, int]) -> Ints:
+        """Note the first row with each violation; return the rows' views."""
+        wrong, views = np.zeros((2, end - begin), np.int32)
 
-    def _names(self, key: int) -> int:
-        """Return what is wrong with a replica, as a set of bits."""
-        found = 0
-        for name in self._programs.wrong(key):
-            found |= 1 << self._bits.setdefault(name, len(self._bits))
-        if len(self._bits) > _MOST_NAMES:
-            raise ValueError("there are more names of violations than bits")
-        return found
+        def look(at: int) -> Longs:
+            table = self._results
+            return kernels.inspect(
+                self._rows.rows, at, end, *self._programs.controls(), table.keys, table.values, table.missing,
+                wrong[at - begin :], views[at - begin :],
+            )  # fmt: skip
 
-    def _judge(self, begin: int, end: int, first: dict[str, int]) -> bool:
-        """Note the first row with each violation; return whether there is any."""
-        arrays, table = self._arrays(begin, end), self._judged
-        bits = np.zeros(end - begin, np.int32)
-        while True:
-            at, missing = begin, 0
-            while at < end:
-                table.make_room()
-                at, count = kernels.judge(
-                    self._rows.rows, at, end, arrays.clients, arrays.in_sync, table.keys, table.values, table.missing,
-                    bits[at - begin :],
-                )  # fmt: skip
-                table.complete(count)
-                missing += count
-            if not missing:
-                break
-        for name, bit in self._bits.items():
-            if name not in first and (places := np.flatnonzero((bits >> bit) & 1)).size:
+        self._results.look_up(look, begin, end)
+        for name, bit in self._programs.names.items():
+            if name not in first and (places := np.flatnonzero((wrong >> bit) & 1)).size:
                 first[name] = begin + int(places[0])
-        return bool(first)
+        return views
 
-    def _expand(self, begin: int, end: int, most_states: int, found: Explored) -> None:
-        arrays, table, rows = self._arrays(begin, end), self._results, self._rows
-        operations = (arrays.first, arrays.codes, arrays.left, arrays.right)
-        while True:
-            at, missing = begin, 0
-            while at < end:
-                table.make_room()
-                at, count = kernels.resolve(
-                    rows.rows, at, end, arrays.program, *operations, table.keys, table.values, table.missing
-                )
-                table.complete(count)
-                missing += count
-            if not missing:
-                break
-        controls = rows.rows[begin:end, 0]
-        rows.make_room(int((arrays.program[controls + 1] - arrays.program[controls]).sum()))
+    def _expand(self, begin: int, end: int, views: Ints, most_states: int, found: Explored) -> None:
+        rows, table = self._rows, self._results
+
+        def look(at: int) -> Longs:
+            # A step may lead to a control part for the first time.
+            return kernels.resolve(
+                rows.rows, at, end, views[at - begin :], *self._programs.steps(), table.keys, table.values, table.missing
+            )
+
+        table.look_up(look, begin, end)
+        steps = self._programs.steps()
+        views = views[: end - begin]
+        rows.make_room(int((steps.program[views + 1] - steps.program[views]).sum()))
         rows.count, transitions, ends, left_out = kernels.expand(
-            rows.rows, begin, end, rows.count, most_states, rows.table, rows.predecessors, arrays.program, arrays.target,
-            arrays.out, arrays.alike, *operations, table.keys, table.values,
+            rows.rows, begin, end, views, *steps, table.keys, table.values, rows.count, most_states, rows.table,
+            rows.predecessors,
         )  # fmt: skip
         found.transitions += int(transitions)
         found.ends += int(ends)

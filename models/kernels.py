@@ -24,10 +24,10 @@ EMPTY: Final = -1
 """A place of a table without a key."""
 PENDING: Final = -2
 """The value of a key that was reported as missing."""
-OF_TWO: Final = 1 << 62
-"""Marks the key of an operation on two replicas."""
+OF_TWO, OF_VIEW = 1 << 62, 1 << 61
+"""Mark the keys of operations on two numbers, and of views; all others are of operations on one number."""
 CODE_OF_TWO, CODE_OF_ONE, FIRST_OF_TWO = 60, 32, 30
-"""Bits below a code, and below the first of two replicas."""
+"""Bits below a code, and below the first of two numbers."""
 MOST_REGISTERS: Final = 64
 
 _KEYS, _VALUES, _ROWS = int64[::1], int32[::1], int32[:, ::1]
@@ -64,24 +64,35 @@ def _look_up(keys: Longs, values: Ints, key: int, missing: Longs, count: int) ->
     return int64(values[at]), count
 
 
-@compiled(int64[::1](_ROWS, int64, int64, _INTS, _INTS, _KEYS, _VALUES, _KEYS, _VALUES))
-def judge(
-    rows: Ints, begin: int, end: int, clients: Ints, in_sync: Ints, keys: Longs, values: Ints, missing: Longs, bits: Ints
-) -> Any:
-    """Combine, for each row, what is wrong with its replicas in sync; return the row reached and how much is missing.
+@compiled(int64[::1](_ROWS, int64, int64, _INTS, _INTS, _INTS, int64, _KEYS, _VALUES, _KEYS, _VALUES, _VALUES))
+def inspect(
+    rows: Ints, begin: int, end: int, judge: Ints, in_sync: Ints, own: Ints, own_bits: int, keys: Longs, values: Ints,
+    missing: Longs, wrong: Ints, views: Ints,
+) -> Any:  # fmt: skip
+    """Find, for each row, what is wrong with its replicas in sync, and its view: all that its steps depend on.
 
-    ``clients`` and ``in_sync`` (a set of slots, as bits) are those of a control part. ``bits`` is filled from `begin` on.
+    Of a control part, ``judge`` and ``own`` are the codes of these operations on a replica, and ``in_sync`` is a set of
+    slots, as bits. A view has the control part and each replica's own offsets, of so many bits; with none, not the offsets.
+    Fills ``wrong`` and ``views`` from `begin` on; returns the row reached and how much is missing.
     """
     result, count, row = np.empty(2, np.int64), 0, begin
     slots = rows.shape[1] - 1
-    while row < end and count + slots < missing.size:
-        control, found = rows[row, 0], int64(0)
+    while row < end and count + 2 * slots + 1 < missing.size:
+        control, found, view, known = rows[row, 0], int64(0), int64(0), True
         for slot in range(slots):
+            replica = int64(rows[row, slot + 1])
             if (in_sync[control] >> slot) & 1:
-                key = (int64(clients[control]) << 32) | int64(rows[row, slot + 1])
-                value, count = _look_up(keys, values, key, missing, count)
+                value, count = _look_up(keys, values, (int64(judge[control]) << CODE_OF_ONE) | replica, missing, count)
                 found |= value
-        bits[row - begin] = int32(found)
+            if own_bits:
+                value, count = _look_up(keys, values, (int64(own[control]) << CODE_OF_ONE) | replica, missing, count)
+                known = known and value != PENDING
+                view = (view << own_bits) | value
+        if known:
+            key = OF_VIEW | (int64(control) << CODE_OF_ONE) | view
+            view, count = _look_up(keys, values, key, missing, count)
+            views[row - begin] = int32(view)
+        wrong[row - begin] = int32(found)
         row += 1
     result[0], result[1] = row, count
     return result
@@ -105,32 +116,6 @@ def _run(step: int, first: Ints, codes: Ints, left: Ints, right: Ints, keys: Lon
         registers[register] = value
         register += 1
     return True, count
-
-
-@compiled(int64[::1](_ROWS, int64, int64, _INTS, _INTS, _INTS, _INTS, _INTS, _KEYS, _VALUES, _KEYS))
-def resolve(
-    rows: Ints, begin: int, end: int, program: Ints, first: Ints, codes: Ints, left: Ints, right: Ints,
-    keys: Longs, values: Ints, missing: Longs,
-) -> Any:  # fmt: skip
-    """Look up every result that the steps of the rows need; return the row reached and how many are missing.
-
-    Steps of a control part are ``program[control]`` to ``program[control + 1]``, operations of a step ``first[step]`` to
-    ``first[step + 1]``. The result of an operation may be the argument of the next: repeat until nothing is missing.
-    """
-    result, count, row = np.empty(2, np.int64), 0, begin
-    slots = rows.shape[1] - 1
-    registers = np.empty(MOST_REGISTERS, np.int64)
-    while row < end:
-        control = rows[row, 0]
-        if count + program[control + 1] - program[control] >= missing.size:
-            break
-        for slot in range(slots):
-            registers[slot] = rows[row, slot + 1]
-        for step in range(program[control], program[control + 1]):
-            _, count = _run(step, first, codes, left, right, keys, values, registers, slots, missing, count)
-        row += 1
-    result[0], result[1] = row, count
-    return result
 
 
 @inlined
@@ -171,37 +156,90 @@ def index_rows(rows: Ints, begin: int, end: int, table: Ints) -> None:
         table[_place_of_row(rows, table, rows[index])] = int32(index)
 
 
-@compiled(
-    int64[::1](
-        _ROWS, int64, int64, int64, int64, _INTS, _INTS, _INTS, _INTS, _ROWS, _ROWS, _INTS, _INTS, _INTS, _INTS, _KEYS,
-        _VALUES,
-    )
-)  # fmt: skip
+@inlined
+def _finish(step: int, target: Ints, out: Ints, alike: Ints, leader: Ints, own: Ints, normalize: Ints, own_bits: int,
+            keys: Longs, values: Ints, registers: Longs, after: Ints, missing: Longs, count: int) -> tuple[Any, Any]:  # fmt: skip
+    """Write the row after a step; return whether it is known, and how many keys are missing."""
+    slots = after.size - 1
+    control = target[step]
+    for slot in range(slots):
+        source = out[step, slot]
+        after[slot + 1] = int32(registers[source]) if source >= 0 else int32(-1 - source)
+    _sort_alike(after, alike[control])
+    after[0] = control
+    if own_bits:
+        key = (int64(own[control]) << CODE_OF_ONE) | int64(after[leader[control] + 1])
+        value, count = _look_up(keys, values, key, missing, count)
+        if value == PENDING:
+            return False, count
+        value, count = _look_up(keys, values, (int64(normalize[control]) << CODE_OF_ONE) | value, missing, count)
+        if value == PENDING:
+            return False, count
+        after[0] = int32(value)
+    return True, count
+
+
+_STEPS = (_INTS, _INTS, _ROWS, _ROWS, _INTS, _INTS, _INTS, _INTS, _INTS, _INTS, _INTS, int64)
+"""Types of `Steps`."""
+
+
+@compiled(int64[::1](_ROWS, int64, int64, _INTS, *_STEPS, _KEYS, _VALUES, _KEYS))
+def resolve(
+    rows: Ints, begin: int, end: int, views: Ints, program: Ints, target: Ints, out: Ints, alike: Ints, first: Ints,
+    codes: Ints, left: Ints, right: Ints, leader: Ints, own: Ints, normalize: Ints, own_bits: int,
+    keys: Longs, values: Ints, missing: Longs,
+) -> Any:  # fmt: skip
+    """Look up every result that the steps of the rows need; return the row reached and how many are missing.
+
+    The result of an operation may be the argument of the next: repeat until nothing is missing. ``views`` has the views of
+    the rows from `begin` on. Steps of a view are ``program[view]`` to ``program[view + 1]``, operations of a step
+    ``first[step]`` to ``first[step + 1]``. ``target[step]`` is the control part after a step, and ``out[step, slot]`` the
+    register of a replica, or -1 minus a constant. Of a control part, ``alike`` has the slots that may change places, and
+    ``leader`` is a slot; ``normalize`` is the code of an operation on the leader's own offsets, which returns another one.
+    """
+    result, count, row = np.empty(2, np.int64), 0, begin
+    slots = rows.shape[1] - 1
+    registers, after = np.empty(MOST_REGISTERS, np.int64), np.empty(slots + 1, np.int32)
+    while row < end:
+        view = views[row - begin]
+        if count + program[view + 1] - program[view] >= missing.size:
+            break
+        for slot in range(slots):
+            registers[slot] = rows[row, slot + 1]
+        for step in range(program[view], program[view + 1]):
+            known, count = _run(step, first, codes, left, right, keys, values, registers, slots, missing, count)
+            if known and own_bits:
+                _, count = _finish(
+                    step, target, out, alike, leader, own, normalize, own_bits, keys, values, registers, after, missing, count
+                )
+        row += 1
+    result[0], result[1] = row, count
+    return result
+
+
+@compiled(int64[::1](_ROWS, int64, int64, _INTS, *_STEPS, _KEYS, _VALUES, int64, int64, _INTS, _INTS))
 def expand(
-    rows: Ints, begin: int, end: int, count: int, most: int, table: Ints, predecessors: Ints, program: Ints, target: Ints,
-    out: Ints, alike: Ints, first: Ints, codes: Ints, left: Ints, right: Ints, keys: Longs, values: Ints,
+    rows: Ints, begin: int, end: int, views: Ints, program: Ints, target: Ints, out: Ints, alike: Ints, first: Ints,
+    codes: Ints, left: Ints, right: Ints, leader: Ints, own: Ints, normalize: Ints, own_bits: int,
+    keys: Longs, values: Ints, count: int, most: int, table: Ints, predecessors: Ints,
 ) -> Any:  # fmt: skip
     """Append the states after those of the rows, each once and in order; at most ``most`` altogether.
 
-    ``target[step]`` is the control part after a step, ``out[step, slot]`` the register of a replica, or -1 minus a
-    constant; ``alike[control, slot]``: a broker that may change places with others. Returns the number of rows, of transitions, of rows
-    without a following state, and 1 where states were left out.
+    Returns the number of rows, of transitions, of rows without a following state, and 1 where states were left out.
     """
     slots = rows.shape[1] - 1
     registers, missing = np.empty(MOST_REGISTERS, np.int64), np.empty(1, np.int64)
     after = np.empty(slots + 1, np.int32)
     transitions, ends, left_out = int64(0), int64(0), int64(0)
     for row in range(begin, end):
-        control, is_end = rows[row, 0], True
+        view, is_end = views[row - begin], True
         for slot in range(slots):
             registers[slot] = rows[row, slot + 1]
-        for step in range(program[control], program[control + 1]):
+        for step in range(program[view], program[view + 1]):
             _run(step, first, codes, left, right, keys, values, registers, slots, missing, 0)
-            after[0] = target[step]
-            for slot in range(slots):
-                source = out[step, slot]
-                after[slot + 1] = int32(registers[source]) if source >= 0 else int32(-1 - source)
-            _sort_alike(after, alike[after[0]])
+            _finish(
+                step, target, out, alike, leader, own, normalize, own_bits, keys, values, registers, after, missing, 0
+            )
             same = True
             for column in range(slots + 1):
                 if after[column] != rows[row, column]:

@@ -187,18 +187,21 @@ class StateSpace:
         return (1, LEAVES, 3, *([JOINS] if self.bound.change in {ADD, HAND_OVER} else []))
 
     @property
-    def is_recordable(self) -> bool:
-        """Whether the steps of a state do not depend on the contents of its replicas: not with coordination."""
-        return not self._coordinated
+    def is_coordinated(self) -> bool:
+        """Whether steps depend on the offsets of replicas, too (`own`)."""
+        return self._coordinated
 
-    def recorded(self) -> StateSpace:
-        """Return the same space for states with an `Effect` or a `Slot` in place of each replica: nothing is computed."""
-        space = copy(self)
+    def recorded_steps(self, state: State, owns: Sequence[Pair]) -> Iterator[State]:
+        """Yield the states after each step, with an `Effect` or a `Slot` in place of each replica; none is normalized.
+
+        ``state`` has a `Slot` in place of each replica, and ``owns`` the offsets of each slot's replica. They are all that
+        steps depend on, so that steps need not be taken again for other replicas with the same offsets.
+        """
+        space: Any = copy(self)
         for name in _EFFECTS:
             setattr(space, name, partial(self._record, name))
-        # Only coordination asks for a replica's offsets.
-        space._own = lambda *_: coordination.NOTHING  # type: ignore[method-assign]  # noqa: SLF001
-        return space
+        space._own = lambda one, clients: owns[one.number] if isinstance(one, Slot) else self._own(one, clients)  # noqa: SLF001
+        yield from (after for _, after in space._following(state))  # noqa: SLF001
 
     def _record(self, name: str, *arguments: Any) -> Any:
         replicas, more = arguments[: _EFFECTS[name]], arguments[_EFFECTS[name] :]
@@ -218,6 +221,10 @@ class StateSpace:
     def wrong_of(self, number: int, clients: int) -> tuple[str, ...]:
         """Return the names of the violations of a replica in sync."""
         return self._wrong(number, clients)
+
+    def own(self, number: int, clients: int) -> Pair:
+        """Return a replica's MCCO and MXFO (see `_own`)."""
+        return self._own(number, clients)
 
     def renamed(self, state: State) -> tuple[State, list[int]]:
         """Return an equivalent state under other names of brokers, and the followers in it that may change places.
@@ -239,7 +246,7 @@ class StateSpace:
     def following(self, state: State) -> Iterator[tuple[str, State]]:
         """Yield each possible step, and the state after it."""
         for step, after in self._following(state):
-            yield step, after if after.protocol is None else self._normalized(after)
+            yield step, after if after.protocol is None else self.normalized(after, self._leaders_own(after))
 
     def _following(self, state: State) -> Iterator[tuple[str, State]]:
         yield from self._writes(state)
@@ -361,11 +368,13 @@ class StateSpace:
                 delivered = partial(coordination.deliver, again=self._is_delayed and self._is_reduced)
                 yield f"{words} {message.term} arrive", self._coordinate(state, delivered, message, away)
 
-    def _normalized(self, state: State) -> State:
-        """Return the state after the leader's own report, without parts that make no difference."""
+    def _leaders_own(self, state: State) -> Pair:
+        return self._own(state.replica(state.leader), state.clients)
+
+    def normalized(self, state: State, own: Pair) -> State:
+        """Return the state after the leader's report of its ``own`` offsets, without parts that make no difference."""
         if state.protocol is None:
             return state
-        own = self._own(state.replica(state.leader), state.clients)
         may_elect = state.may_change and self.bound.change in {LEADER, HAND_OVER}
         protocol = self._own_reported(state.protocol, state.leader, own, _absent(state), may_elect)
         return state if protocol == state.protocol else state._replace(protocol=protocol)
