@@ -163,12 +163,13 @@ class _Walk:
         steps = self._programs.steps()
         views = views[: end - begin]
         rows.make_room(int((steps.program[views + 1] - steps.program[views]).sum()))
-        rows.count, transitions, ends, left_out = kernels.expand(
+        counted = kernels.expand(
             rows.rows, begin, end, views, *steps, table.keys, table.values, rows.count, most_states, rows.table,
             rows.predecessors,
         )  # fmt: skip
-        found.transitions += int(transitions)
-        found.ends += int(ends)
+        rows.count, transitions, ends, left_out = map(int, counted)
+        found.transitions += transitions
+        found.ends += ends
         found.is_whole = found.is_whole and not left_out
 
     def _steps_to(self, index: int) -> tuple[str, ...]:
