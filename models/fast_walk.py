@@ -26,27 +26,29 @@ _MISSING: Final = 1 << 12
 _FEWEST: Final = 1 << 14
 
 
-class _Table:
-    """Values by key, computed where they are missing."""
+def _empty_table(size: int) -> kernels.Table:
+    return kernels.Table(np.full(size, kernels.EMPTY, np.int64), np.zeros(size, np.int32))
+
+
+class _Results:
+    """The results of operations, computed where they are missing."""
 
     def __init__(self, compute: Callable[[int], int]) -> None:
         self._compute = compute
         self._used = 0
-        self.keys: Longs = np.full(2 * _FEWEST, kernels.EMPTY, np.int64)
-        self.values: Ints = np.zeros(2 * _FEWEST, np.int32)
+        self.table = _empty_table(2 * _FEWEST)
         self.missing: Longs = np.empty(_MISSING, np.int64)
 
     def _make_room(self) -> None:
         """Have room for as many keys as may be missing."""
-        if 2 * (self._used + _MISSING) > self.keys.size:
-            known = self.keys != kernels.EMPTY
-            keys, values = self.keys[known], self.values[known]
-            self.keys = np.full(2 * self.keys.size, kernels.EMPTY, np.int64)
-            self.values = np.zeros(self.keys.size, np.int32)
-            kernels.put(self.keys, self.values, keys, values)
+        former = self.table
+        if 2 * (self._used + _MISSING) > former.keys.size:
+            known = former.keys != kernels.EMPTY
+            self.table = _empty_table(2 * former.keys.size)
+            kernels.put(self.table, former.keys[known], former.values[known])
 
     def look_up(self, look: Callable[[int], Longs], begin: int, end: int) -> None:
-        """Have all rows looked at until nothing is missing; ``look`` returns the row reached and how much is missing."""
+        """Look at all rows until nothing is missing; ``look`` returns the row reached and how much is missing."""
         missing = 1
         while missing:
             missing, at = 0, begin
@@ -59,7 +61,7 @@ class _Table:
     def _complete(self, count: int) -> None:
         """Compute the values of the missing keys, which are pending."""
         keys = self.missing[:count].copy()
-        kernels.put(self.keys, self.values, keys, np.array([self._compute(int(key)) for key in keys], np.int32))
+        kernels.put(self.table, keys, np.array([self._compute(int(key)) for key in keys], np.int32))
         self._used += count
 
 
@@ -69,10 +71,10 @@ class _Rows:
     def __init__(self, start: Sequence[int]) -> None:
         self.rows: Ints = np.zeros((_FEWEST, len(start)), np.int32)
         self.predecessors: Ints = np.full(_FEWEST, kernels.EMPTY, np.int32)
-        self.table: Ints = np.full(4 * _FEWEST, kernels.EMPTY, np.int32)
+        self.index: Ints = np.full(4 * _FEWEST, kernels.EMPTY, np.int32)
         self.rows[0] = start
         self.count = 1
-        kernels.index_rows(self.rows, 0, 1, self.table)
+        kernels.index_rows(self.rows, 1, self.index)
 
     def make_room(self, more: int) -> None:
         """Have room for so many more states."""
@@ -83,8 +85,8 @@ class _Rows:
             added = size - len(self.rows)
             self.rows = np.concatenate([self.rows, np.zeros((added, self.rows.shape[1]), np.int32)])
             self.predecessors = np.concatenate([self.predecessors, np.zeros(added, np.int32)])
-            self.table = np.full(4 * size, kernels.EMPTY, np.int32)
-            kernels.index_rows(self.rows, 0, self.count, self.table)
+            self.index = np.full(4 * size, kernels.EMPTY, np.int32)
+            kernels.index_rows(self.rows, self.count, self.index)
 
     def way_to(self, index: int) -> list[tuple[int, ...]]:
         """Return the rows after the start on the way to a row."""
@@ -108,7 +110,7 @@ class _Walk:
         self._space = space
         self._programs = Programs(space)
         self._rows = _Rows(self._programs.row(space.start))
-        self._results = _Table(self._programs.result)
+        self._results = _Results(self._programs.result)
 
     def explore(self, most_states: int, *, first_only: bool) -> Explored:
         found, first = Explored(), dict[str, int]()
@@ -138,11 +140,11 @@ class _Walk:
         wrong, views = np.zeros((2, end - begin), np.int32)
 
         def look(at: int) -> Longs:
-            table = self._results
+            results, controls = self._results, self._programs.controls()
+            places = slice(at - begin, None)
             return kernels.inspect(
-                self._rows.rows, at, end, *self._programs.controls(), table.keys, table.values, table.missing,
-                wrong[at - begin :], views[at - begin :],
-            )  # fmt: skip
+                self._rows.rows, at, end, controls, results.table, results.missing, wrong[places], views[places]
+            )
 
         self._results.look_up(look, begin, end)
         for name, bit in self._programs.names.items():
@@ -151,22 +153,19 @@ class _Walk:
         return views
 
     def _expand(self, begin: int, end: int, views: Ints, most_states: int, found: Explored) -> None:
-        rows, table = self._rows, self._results
+        rows, results = self._rows, self._results
 
         def look(at: int) -> Longs:
             # A step may lead to a control part for the first time.
-            return kernels.resolve(
-                rows.rows, at, end, views[at - begin :], *self._programs.steps(), table.keys, table.values, table.missing
-            )
+            steps = self._programs.steps()
+            return kernels.resolve(rows.rows, at, end, views[at - begin :], steps, results.table, results.missing)
 
-        table.look_up(look, begin, end)
-        steps = self._programs.steps()
-        views = views[: end - begin]
+        results.look_up(look, begin, end)
+        steps, views = self._programs.steps(), views[: end - begin]
         rows.make_room(int((steps.program[views + 1] - steps.program[views]).sum()))
         counted = kernels.expand(
-            rows.rows, begin, end, views, *steps, table.keys, table.values, rows.count, most_states, rows.table,
-            rows.predecessors,
-        )  # fmt: skip
+            rows.rows, begin, end, views, steps, results.table, rows.count, most_states, rows.index, rows.predecessors
+        )
         rows.count, transitions, ends, left_out = map(int, counted)
         found.transitions += transitions
         found.ends += ends

@@ -6,19 +6,27 @@ contents of its replicas, and with coordination their own offsets), with an `Eff
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from models.coordination import NOTHING
 from models.exhaustive import Numbered
-from models.kernels import CODE_OF_ONE, CODE_OF_TWO, FIRST_OF_TWO, MOST_REGISTERS, OF_TWO, OF_VIEW
+from models.kernels import (
+    CODE_OF_ONE,
+    CODE_OF_TWO,
+    FIRST_OF_TWO,
+    MOST_REGISTERS,
+    OF_TWO,
+    OF_VIEW,
+    Controls,
+    Steps,
+)
 from models.state_space import Effect, Slot
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-    from models.coordination import Pair
     from models.kernels import Ints
     from models.state_space import State, StateSpace
 
@@ -29,32 +37,6 @@ _CODES: Final = (1 << (61 - CODE_OF_ONE), 1 << (62 - CODE_OF_TWO))
 _MOST_NAMES: Final = 31
 _JUDGE, _OWN, _NORMALIZE = "judge", "own", "normalize"
 """Operations on a replica, with the clients; and on own offsets, with the control part."""
-
-
-class Controls(NamedTuple):
-    """Of each control part, as `models.kernels.inspect` takes them."""
-
-    judge: Ints
-    in_sync: Ints
-    own: Ints
-    own_bits: int
-
-
-class Steps(NamedTuple):
-    """All programs so far, as `models.kernels.resolve` takes them."""
-
-    program: Ints
-    target: Ints
-    out: Ints
-    alike: Ints
-    first: Ints
-    codes: Ints
-    left: Ints
-    right: Ints
-    leader: Ints
-    own: Ints
-    normalize: Ints
-    own_bits: int
 
 
 class Programs:

@@ -121,7 +121,10 @@ class Replica:
         # `dataclasses.replace` takes several times as long, and walks do little else.
         return Replica(
             self.broker,
-            [Segment(one.base_offset, list(one.batches), list(one.aborted), one.clean_since_ms) for one in self.segments],
+            [
+                Segment(one.base_offset, list(one.batches), list(one.aborted), one.clean_since_ms)
+                for one in self.segments
+            ],
             dict(self.producers),
             dict(self.snapshots),
             self.log_start,

@@ -123,7 +123,7 @@ class Effect(NamedTuple):
 
 
 _EFFECTS: Final = {"_appended": 1, "_log_end": 1, "_tail": 2, "_extended": 2, "_cleaned": 1, "_aged": 1}
-"""The functions by which replicas change, and how many numbers each takes of replicas or of what such functions return."""
+"""The functions by which replicas change, and how many numbers each takes: of replicas, or from such functions."""
 
 
 class StateSpace:
@@ -194,8 +194,8 @@ class StateSpace:
     def recorded_steps(self, state: State, owns: Sequence[Pair]) -> Iterator[State]:
         """Yield the states after each step, with an `Effect` or a `Slot` in place of each replica; none is normalized.
 
-        ``state`` has a `Slot` in place of each replica, and ``owns`` the offsets of each slot's replica. They are all that
-        steps depend on, so that steps need not be taken again for other replicas with the same offsets.
+        ``state`` has a `Slot` in place of each replica, and ``owns`` the offsets of each slot's replica. They are all
+        that steps depend on, so that steps need not be taken again for other replicas with the same offsets.
         """
         space: Any = copy(self)
         for name in _EFFECTS:
@@ -229,9 +229,9 @@ class StateSpace:
     def renamed(self, state: State) -> tuple[State, list[int]]:
         """Return an equivalent state under other names of brokers, and the followers in it that may change places.
 
-        Equivalent are brokers that no step names: neither JOINS, nor LEAVES where there is an outage. They are always in
-        sync, and cleaners run or are left alone by what a broker does, not by its name. A leader of them gets the first
-        name. With coordination, brokers keep their names.
+        Equivalent are brokers that no step names: neither JOINS, nor LEAVES where there is an outage. They are always
+        in sync, and cleaners run or are left alone by what a broker does, not by its name. A leader of them gets the
+        first name. With coordination, brokers keep their names.
         """
         if not self.is_symmetric or self._coordinated:
             return state, []

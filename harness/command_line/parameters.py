@@ -156,7 +156,9 @@ class FilePath(click.Path):
             if error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.EACCES}:
                 self.fail(f"{quoted(text)} cannot be used: {error.strerror}.", param, ctx)
         path = Path(text)
-        if self.exists and not (path.is_dir() and self.dir_okay or path.exists() and not path.is_dir() and self.file_okay):
+        if self.exists and not (
+            (path.is_dir() and self.dir_okay) or (path.exists() and not path.is_dir() and self.file_okay)
+        ):
             kind = " or ".join(kind for kind, is_one in (("file", self.file_okay), ("folder", self.dir_okay)) if is_one)
             self.fail(f"{quoted(text)} is no {kind}{self._hint and f'; {self._hint}'}.", param, ctx)
         if self._holds is not None and not (path / self._holds).exists():

@@ -80,7 +80,6 @@ def conform(
     """
     from harness.conformance.conform import conform as go  # noqa: PLC0415
     from harness.conformance.conform import outcomes_json  # noqa: PLC0415  (slow imports, only where needed)
-
     from harness.targets import find_target, patched  # noqa: PLC0415
 
     name = find_target(patched(target, patch)).name

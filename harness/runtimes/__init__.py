@@ -84,12 +84,10 @@ def _chosen(wanted: Wanted) -> tuple[str, str]:
         return SSH, "hosts are given"
     if target.system != KAFKA:
         return DOCKER, f"{target.name} comes as an image only"
-    if target.build is not None:
-        return LOCAL, f"{target.name} has no image"
     if wanted.image is not None:
         return DOCKER, "an image is given"
-    if not may_have_engine():
-        return LOCAL, "this host has no container engine"
+    if target.build is not None or not may_have_engine():
+        return LOCAL, f"{target.name} has no image" if target.build else "this host has no container engine"
     from harness.runtimes.docker import why_not_at_hand  # noqa: PLC0415  (only what is used is imported)
 
     lack = why_not_at_hand(wanted)

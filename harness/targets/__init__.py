@@ -167,7 +167,7 @@ def _of_build(name: str) -> Target:
 
 
 def _nearest_line(version: str) -> Target:
-    """Return the newest line that is not newer than a version of Kafka. Raises `UsageError` for a version without one."""
+    """Return the newest line that is not newer than a version of Kafka. Raises `UsageError` where there is none."""
     numbers = _VERSION.match(version)
     oldest, newest = _KAFKA[0], _KAFKA[-1]
     wanted = (int(numbers["major"]), int(numbers["minor"])) if numbers else (0, 0)

@@ -1,8 +1,8 @@
 """A Kafka of the user's own: an archive, a distribution, a checkout that was built, or classes for a known version.
 
-The jars are copied into the user's cache (``builds/<name>/``) where a path is read: what lies at a path may be built anew
-while a run goes on, and a run has to be resumed and repeated on the jars that it began with. From then on the name stands
-for the copy. It ends with the first digits of a digest over all jars, so that a changed build has another name.
+The jars are copied into the user's cache (``builds/<name>/``) where a path is read: what lies at a path may be built
+anew while a run goes on, and a run has to be resumed and repeated on the jars that it began with. From then on the name
+stands for the copy. It ends with the first digits of a digest over all jars, so that a changed build has another name.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ _CLASS: Final = ".class"
 class Build:
     """A copy of a Kafka of the user's own, or of a patch.
 
-    ``path``: where it was read first. ``commit``: Kafka's commit, as the build has it, or "". ``digests``: SHA-256 by the
-    name of a jar in `directory` without ``.jar``, in the order of the class path.
+    ``path``: where it was read. ``commit``: Kafka's commit, as the build has it, or "". ``digests``: SHA-256 by the name
+    of a jar in `directory` without ``.jar``, in the order of the class path.
     """
 
     name: str
@@ -125,8 +125,8 @@ def find_build(name: str) -> Build:
         build = Build(**json.loads((directory / RECORD).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise UsageError(
-            f"{directory} has no copy of the build {quoted(name)} ({type(error).__name__}): give --target or --patch the"
-            " path of the same build again"
+            f"{directory} has no copy of the build {quoted(name)} ({type(error).__name__}): give --target or --patch"
+            " the path of the same build again"
         ) from error
     if missing := [one for one in build.digests if not (directory / f"{one}.jar").is_file()]:
         raise UsageError(f"the copy in {directory} lacks {missing[0]}.jar: give the path {build.path} again")
@@ -147,8 +147,8 @@ def own_jars(target: Target, build: Build, *, on_progress: OnProgress, verify: b
     (patch,) = (build.directory / jar_name(one) for one in build.digests)
     if classes_of(patch).isdisjoint(name for jar in base.paths for name in classes_of(jar)):
         raise UsageError(
-            f"--patch {build.path}: none of its classes is one of Kafka {build.version}, and it would change nothing: give"
-            " the folder that their packages (org/…) are in"
+            f"--patch {build.path}: none of its classes is one of Kafka {build.version}, and it would change nothing:"
+            " give the folder that their packages (org/…) are in"
         )
     return replace(base, patch=patch)
 

@@ -78,8 +78,8 @@ def note_on(target: Target) -> str | None:
 def raise_if_unfit(target: Target, settings: Mapping[str, Mapping[str, str]]) -> None:
     """Raise `UsageError` for the first setting, by scope and name, that brokers of the target would not take.
 
-    A build of the user's own may have settings that no list has: those are not checked. Checked are the name, the type (`ConfigDef.parseType`), and ranges and choices; what depends on several settings, or
-    on files and classes of the broker, is not.
+    Checked are the name, the type (`ConfigDef.parseType`), and ranges and choices; what depends on several settings, or
+    on files and classes of the broker, is not. A build of the user's own may have settings that no list has.
     """
     found = list_for(target)
     for scope, values in settings.items():

@@ -62,7 +62,9 @@ def test_so_it_is_with_coordination(change: str, system: str, *, delayed: bool) 
 
 
 @pytest.mark.parametrize("bound", [replace(WRITES, change=HAND_OVER), TXN], ids=repr)
-@pytest.mark.parametrize("how", [{"first_only": True}, {"most_states": 1}, {"most_states": 500}, {"most_states": 2_000}])
+@pytest.mark.parametrize(
+    "how", [{"first_only": True}, {"most_states": 1}, {"most_states": 500}, {"most_states": 2_000}]
+)
 def test_walks_that_end_early_end_at_the_same_state(bound: Bound, how: dict[str, Any]) -> None:
     found = fast_walk(StateSpace(bound), **{"most_states": PLENTY, **how})
     assert found == by_state(StateSpace(bound), **how)
@@ -88,8 +90,7 @@ SYMMETRIC = [
     replace(WRITES, change=REMOVE, outage=False),
     replace(WRITES, change=HAND_OVER, outage=False, gate=True),
     replace(WRITES, change=REASSIGN),
-    TXN,
-    replace(TXN, change=LEADER, outage=False),
+    replace(WRITES, writes=1, transactions=1, change=REMOVE, outage=False),
 ]
 
 
