@@ -142,9 +142,10 @@ class _Walk:
         def look(at: int) -> Longs:
             results, controls = self._results, self._programs.controls()
             places = slice(at - begin, None)
-            return kernels.inspect(
+            reached: Longs = kernels.inspect(
                 self._rows.rows, at, end, controls, results.table, results.missing, wrong[places], views[places]
             )
+            return reached
 
         self._results.look_up(look, begin, end)
         for name, bit in self._programs.names.items():
@@ -158,7 +159,10 @@ class _Walk:
         def look(at: int) -> Longs:
             # A step may lead to a control part for the first time.
             steps = self._programs.steps()
-            return kernels.resolve(rows.rows, at, end, views[at - begin :], steps, results.table, results.missing)
+            reached: Longs = kernels.resolve(
+                rows.rows, at, end, views[at - begin :], steps, results.table, results.missing
+            )
+            return reached
 
         results.look_up(look, begin, end)
         steps, views = self._programs.steps(), views[: end - begin]

@@ -51,12 +51,13 @@ class Controls(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """All programs. Steps of a view are ``program[view]`` to ``program[view + 1]``, a step's operations likewise ``first``.
+    """All programs. A view's steps are ``program[view]`` to ``program[view + 1]``, and a step's operations likewise.
 
-    ``target``: the control part after each step. ``out[step, slot]``: the register of a replica, or -1 minus a constant.
-    Of an operation: its code, and the registers of its one or two numbers (``right`` is -1 for one). Of each control part:
-    the slots that are ``alike`` and may change places, the slot of the ``leader``, and the codes of two operations: on
-    the leader's replica, ``own``, and on what that returns, ``normalize``, whose result replaces the control part.
+    ``target``: the control part after each step. ``out[step, slot]``: the register of a replica, or -1 minus a
+    constant. Of an operation: its code, and the registers of its one or two numbers (``right`` is -1 for one). Of each
+    control part: the slots that are ``alike`` and may change places, the slot of the ``leader``, and the codes of
+    operations on the leader's replica, ``own``, and on what that returns, ``normalize``, whose result replaces the
+    control part.
     """
 
     program: Ints
@@ -98,15 +99,18 @@ def put(table: Table, keys: Longs, values: Ints) -> None:
         table.keys[at], table.values[at] = keys[i], values[i]
 
 
+# Helpers take arrays: tuples of arrays, inlined, cost several times as much as the rest of the loop.
+
+
 @inlined
-def _look_up(table: Table, key: int, missing: Longs, count: int) -> tuple[Any, Any]:
+def _look_up(keys: Longs, values: Ints, key: int, missing: Longs, count: int) -> tuple[Any, Any]:
     """Return the value of a key, and how many keys are missing; a new one is marked as pending."""
-    at = _place(table.keys, key)
-    if table.keys[at] == EMPTY:
-        table.keys[at], table.values[at] = key, PENDING
+    at = _place(keys, key)
+    if keys[at] == EMPTY:
+        keys[at], values[at] = key, PENDING
         missing[count] = key
         return int64(PENDING), count + 1
-    return int64(table.values[at]), count
+    return int64(values[at]), count
 
 
 @compiled(int64[::1](_ROWS, int64, int64, _CONTROLS, _TABLE, _LONGS, _INTS, _INTS))
@@ -117,22 +121,26 @@ def inspect(  # noqa: PLR0917
 
     Fills ``wrong`` and ``views`` from `begin` on. Returns the row reached and how much is missing.
     """
+    keys, values = table.keys, table.values
+    judges, owns, in_sync, own_bits = controls.judge, controls.own, controls.in_sync, controls.own_bits
     result, count, row = np.empty(2, np.int64), 0, begin
     slots = rows.shape[1] - 1
     while row < end and count + 2 * slots + 1 < missing.size:
         control, found, view, known = rows[row, 0], int64(0), int64(0), True
-        judge, own = int64(controls.judge[control]), int64(controls.own[control])
         for slot in range(slots):
             replica = int64(rows[row, slot + 1])
-            if (controls.in_sync[control] >> slot) & 1:
-                value, count = _look_up(table, (judge << CODE_OF_ONE) | replica, missing, count)
+            if (in_sync[control] >> slot) & 1:
+                key = (int64(judges[control]) << CODE_OF_ONE) | replica
+                value, count = _look_up(keys, values, key, missing, count)
                 found |= value
-            if controls.own_bits:
-                value, count = _look_up(table, (own << CODE_OF_ONE) | replica, missing, count)
+            if own_bits:
+                key = (int64(owns[control]) << CODE_OF_ONE) | replica
+                value, count = _look_up(keys, values, key, missing, count)
                 known = known and value != PENDING
-                view = (view << controls.own_bits) | value
+                view = (view << own_bits) | value
         if known:
-            value, count = _look_up(table, OF_VIEW | (int64(control) << CODE_OF_ONE) | view, missing, count)
+            key = OF_VIEW | (int64(control) << CODE_OF_ONE) | view
+            value, count = _look_up(keys, values, key, missing, count)
             views[row - begin] = int32(value)
         wrong[row - begin] = int32(found)
         row += 1
@@ -141,16 +149,20 @@ def inspect(  # noqa: PLR0917
 
 
 @inlined
-def _run(step: int, steps: Steps, table: Table, registers: Longs, missing: Longs, count: int) -> tuple[Any, Any]:
-    """Run the operations of a step on the registers; return whether all results are known, and how many are missing."""
-    register = steps.out.shape[1]
-    for one in range(steps.first[step], steps.first[step + 1]):
-        a = registers[steps.left[one]]
-        if steps.right[one] >= 0:
-            code = OF_TWO | (int64(steps.codes[one]) << CODE_OF_TWO)
-            value, count = _look_up(table, code | (a << FIRST_OF_TWO) | registers[steps.right[one]], missing, count)
+def _run(  # noqa: PLR0917
+    begin: int, end: int, codes: Ints, left: Ints, right: Ints, keys: Longs, values: Ints, slots: int,
+    registers: Longs, missing: Longs, count: int,
+) -> tuple[Any, Any]:  # fmt: skip
+    """Run operations on the registers; return whether all results are known, and how many are missing."""
+    register = slots
+    for one in range(begin, end):
+        a = registers[left[one]]
+        if right[one] >= 0:
+            b = registers[right[one]]
+            key = OF_TWO | (int64(codes[one]) << CODE_OF_TWO) | (a << FIRST_OF_TWO) | b
         else:
-            value, count = _look_up(table, (int64(steps.codes[one]) << CODE_OF_ONE) | a, missing, count)
+            key = (int64(codes[one]) << CODE_OF_ONE) | a
+        value, count = _look_up(keys, values, key, missing, count)
         if value == PENDING:
             return False, count
         registers[register] = value
@@ -159,30 +171,33 @@ def _run(step: int, steps: Steps, table: Table, registers: Longs, missing: Longs
 
 
 @inlined
-def _finish(  # noqa: PLR0917
-    step: int, steps: Steps, table: Table, registers: Longs, after: Ints, missing: Longs, count: int
-) -> tuple[Any, Any]:
-    """Write the row after a step that was run; return whether it is known, and how many keys are missing."""
+def _place_replicas(  # noqa: PLR0917
+    registers: Longs, out: Ints, step: int, alike: Ints, control: int, after: Ints
+) -> None:
+    """Write the control part and the replicas after a step that was run; those that are alike in order."""
     slots = after.size - 1
-    control = steps.target[step]
     after[0] = control
     for slot in range(slots):
-        source = steps.out[step, slot]
+        source = out[step, slot]
         after[slot + 1] = int32(registers[source]) if source >= 0 else int32(-1 - source)
     for i in range(slots):
         for j in range(i + 1, slots):
-            if steps.alike[control, i] and steps.alike[control, j] and after[i + 1] > after[j + 1]:
+            if alike[control, i] and alike[control, j] and after[i + 1] > after[j + 1]:
                 after[i + 1], after[j + 1] = after[j + 1], after[i + 1]
-    if steps.own_bits:
-        leader = int64(after[steps.leader[control] + 1])
-        value, count = _look_up(table, (int64(steps.own[control]) << CODE_OF_ONE) | leader, missing, count)
-        if value == PENDING:
-            return False, count
-        value, count = _look_up(table, (int64(steps.normalize[control]) << CODE_OF_ONE) | value, missing, count)
-        if value == PENDING:
-            return False, count
-        after[0] = int32(value)
-    return True, count
+
+
+@inlined
+def _normalized(  # noqa: PLR0917
+    after: Ints, leader: Ints, own: Ints, normalize: Ints, keys: Longs, values: Ints, missing: Longs, count: int
+) -> tuple[Any, Any]:
+    """Return the control part after the leader's report, or that this is pending, and how many keys are missing."""
+    control = after[0]
+    replica = int64(after[leader[control] + 1])
+    value, count = _look_up(keys, values, (int64(own[control]) << CODE_OF_ONE) | replica, missing, count)
+    if value != PENDING:
+        key = (int64(normalize[control]) << CODE_OF_ONE) | value
+        value, count = _look_up(keys, values, key, missing, count)
+    return value, count
 
 
 @compiled(int64[::1](_ROWS, int64, int64, _INTS, _STEPS, _TABLE, _LONGS))
@@ -194,22 +209,36 @@ def resolve(  # noqa: PLR0917
     The result of an operation may be the argument of the next: repeat until nothing is missing. ``views`` has the views
     of the rows from `begin` on.
     """
+    keys, values, program, first, own_bits = table.keys, table.values, steps.program, steps.first, steps.own_bits
+    codes, left, right, target, out = steps.codes, steps.left, steps.right, steps.target, steps.out
+    alike, leader, own, normalize = steps.alike, steps.leader, steps.own, steps.normalize
     result, count, row = np.empty(2, np.int64), 0, begin
     slots = rows.shape[1] - 1
     registers, after = np.empty(MOST_REGISTERS, np.int64), np.empty(slots + 1, np.int32)
     while row < end:
         view = views[row - begin]
-        if count + steps.program[view + 1] - steps.program[view] >= missing.size:
+        if count + program[view + 1] - program[view] >= missing.size:
             break
         for slot in range(slots):
             registers[slot] = rows[row, slot + 1]
-        for step in range(steps.program[view], steps.program[view + 1]):
-            known, count = _run(step, steps, table, registers, missing, count)
-            if known and steps.own_bits:
-                _, count = _finish(step, steps, table, registers, after, missing, count)
+        for step in range(program[view], program[view + 1]):
+            known, count = _run(
+                first[step], first[step + 1], codes, left, right, keys, values, slots, registers, missing, count
+            )
+            if known and own_bits:
+                _place_replicas(registers, out, step, alike, target[step], after)
+                _, count = _normalized(after, leader, own, normalize, keys, values, missing, count)
         row += 1
     result[0], result[1] = row, count
     return result
+
+
+@inlined
+def _is_same(rows: Ints, number: int, row: Ints) -> Any:
+    same = True
+    for column in range(row.size):
+        same = same and rows[number, column] == row[column]
+    return same
 
 
 @inlined
@@ -224,12 +253,7 @@ def _place_of_row(rows: Ints, index: Ints, row: Ints) -> Any:
         number = index[int64(at)]
         if number == EMPTY:
             return int64(at)
-        same = True
-        for column in range(row.size):
-            if rows[number, column] != row[column]:
-                same = False
-                break
-        if same:
+        if _is_same(rows, number, row):
             return int64(at)
         at = (at + uint64(1)) & mask
 
@@ -250,23 +274,24 @@ def expand(  # noqa: PLR0917
 
     Returns the number of rows, of transitions, of rows without a following state, and 1 where states were left out.
     """
+    keys, values, program, first, own_bits = table.keys, table.values, steps.program, steps.first, steps.own_bits
+    codes, left, right, target, out = steps.codes, steps.left, steps.right, steps.target, steps.out
+    alike, leader, own, normalize = steps.alike, steps.leader, steps.own, steps.normalize
     slots = rows.shape[1] - 1
     registers, missing = np.empty(MOST_REGISTERS, np.int64), np.empty(1, np.int64)
     after = np.empty(slots + 1, np.int32)
-    transitions, ends, left_out = int64(0), int64(0), int64(0)
+    transitions, ends, left_out = 0, 0, 0
     for row in range(begin, end):
         view, is_end = views[row - begin], True
         for slot in range(slots):
             registers[slot] = rows[row, slot + 1]
-        for step in range(steps.program[view], steps.program[view + 1]):
-            _run(step, steps, table, registers, missing, 0)
-            _finish(step, steps, table, registers, after, missing, 0)
-            same = True
-            for column in range(slots + 1):
-                if after[column] != rows[row, column]:
-                    same = False
-                    break
-            if same:
+        for step in range(program[view], program[view + 1]):
+            _run(first[step], first[step + 1], codes, left, right, keys, values, slots, registers, missing, 0)
+            _place_replicas(registers, out, step, alike, target[step], after)
+            if own_bits:
+                control, _ = _normalized(after, leader, own, normalize, keys, values, missing, 0)
+                after[0] = int32(control)
+            if _is_same(rows, row, after):
                 continue
             is_end = False
             transitions += 1
@@ -282,6 +307,4 @@ def expand(  # noqa: PLR0917
             predecessors[count] = int32(row)
             count += 1
         ends += is_end
-    result = np.empty(4, np.int64)
-    result[0], result[1], result[2], result[3] = count, transitions, ends, left_out
-    return result
+    return np.array([count, transitions, ends, left_out], np.int64)

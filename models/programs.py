@@ -6,11 +6,11 @@ contents of its replicas, and with coordination their own offsets), with an `Eff
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from models.coordination import NOTHING
+from models.coordination import NOTHING, Pair
 from models.exhaustive import Numbered
 from models.kernels import (
     CODE_OF_ONE,
@@ -49,8 +49,8 @@ class Programs:
         self._own_bits = CODE_OF_ONE // len(self._slots) if space.is_coordinated else 0
         self._controls = Numbered["State"](lambda one: one)
         self._views = Numbered[tuple[int, int]](lambda one: one)
-        self._owns = Numbered["Pair"](lambda one: one)
-        self._codes = tuple(Numbered["tuple[str, tuple[Hashable, ...]]"](lambda one: one) for _ in _CODES)
+        self._owns = Numbered[Pair](lambda one: one)
+        self._codes = tuple(Numbered[tuple[str, tuple[Any, ...]]](lambda one: one) for _ in _CODES)
         self._of_controls: list[tuple[int, int, int, int, int]] = []
         self._alike: list[list[bool]] = []
         self._program, self._target, self._first = [0], list[int](), [0]
@@ -87,8 +87,11 @@ class Programs:
         if self._steps is None or len(self._steps.alike) < len(self._of_controls):
             of_steps = (self._program, self._target, self._out, self._alike, self._first)
             _, _, own, normalize, leader = _columns(self._of_controls, 5)
-            arrays = (np.array(one, np.int32) for one in of_steps)
-            self._steps = Steps(*arrays, *_columns(self._operations, 3), leader, own, normalize, self._own_bits)
+            program, target, out, alike, first = (np.array(one, np.int32) for one in of_steps)
+            codes, left, right = _columns(self._operations, 3)
+            self._steps = Steps(
+                program, target, out, alike, first, codes, left, right, leader, own, normalize, self._own_bits
+            )
         return self._steps
 
     def result(self, key: int) -> int:
@@ -140,7 +143,7 @@ class Programs:
     def _record(self, number: int, owns: int) -> None:
         """Record the steps of a view: of a control part, and each replica's own offsets."""
         control, mask = self._controls[number], (1 << self._own_bits) - 1
-        slots = tuple((broker, Slot(self._slots[broker])) for broker, _ in control.replicas)
+        slots: Any = tuple((broker, Slot(self._slots[broker])) for broker, _ in control.replicas)
         places = range(len(self._slots) - 1, -1, -1)
         numbers = [(owns >> place * self._own_bits) & mask for place in places]
         pairs = [self._owns[one] if self._own_bits else NOTHING for one in numbers]

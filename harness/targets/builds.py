@@ -57,8 +57,8 @@ _CLASS: Final = ".class"
 class Build:
     """A copy of a Kafka of the user's own, or of a patch.
 
-    ``path``: where it was read. ``commit``: Kafka's commit, as the build has it, or "". ``digests``: SHA-256 by the name
-    of a jar in `directory` without ``.jar``, in the order of the class path.
+    ``path``: where it was read. ``commit``: Kafka's commit, as the build has it, or "". ``digests``: SHA-256 by the
+    name of a jar in `directory` without ``.jar``, in the order of the class path.
     """
 
     name: str

@@ -63,8 +63,8 @@ def packed(contents: Mapping[str, str]) -> bytes:
     return file.getvalue()
 
 
-def distribution(version: str = VERSION, **more: bytes | None) -> dict[str, bytes]:
-    """Return the jars of a distribution by name; None takes one out, and ``_`` stands for a character of names."""
+def distribution(version: str = VERSION, more: Mapping[str, bytes | None] | None = None) -> dict[str, bytes]:
+    """Return the jars of a distribution by name, with others in place of some; None takes one out."""
     properties = f"commitId={COMMIT}\nversion={version}\n"
     every: dict[str, bytes | None] = {
         f"kafka_2.13-{version}.jar": packed({"kafka/Kafka.class": "broker"}),
@@ -74,7 +74,7 @@ def distribution(version: str = VERSION, **more: bytes | None) -> dict[str, byte
         "log4j-slf4j-impl-2.25.4.jar": packed({}),
         f"kafka_2.13-{version}-test.jar": packed({}),
         f"kafka-clients-{version}-javadoc.jar": packed({}),
-        **more,
+        **(more or {}),
     }
     return {name: content for name, content in every.items() if content is not None}
 
@@ -174,7 +174,7 @@ def test_rules_are_those_of_the_nearest_line(tmp_path: Path, version: str, line:
 
 
 def test_a_version_without_properties_is_read_from_the_name(tmp_path: Path) -> None:
-    contents = distribution(**{f"kafka-clients-{VERSION}.jar": packed({})})
+    contents = distribution(more={f"kafka-clients-{VERSION}.jar": packed({})})
     target = find_target(str(unpacked(tmp_path / "dist", contents)))
     assert target.build is not None
     assert (target.version, target.build.commit) == (VERSION, "")
@@ -182,7 +182,11 @@ def test_a_version_without_properties_is_read_from_the_name(tmp_path: Path) -> N
 
 def test_another_slf4j_keeps_its_own_binding(tmp_path: Path) -> None:
     contents = distribution(
-        **{"slf4j-api-1.7.36.jar": None, "slf4j-api-2.0.17.jar": packed({}), "log4j-slf4j2-impl-2.25.jar": packed({})}
+        more={
+            "slf4j-api-1.7.36.jar": None,
+            "slf4j-api-2.0.17.jar": packed({}),
+            "log4j-slf4j2-impl-2.25.jar": packed({}),
+        }
     )
     names = {jar.name for jar in jars_for(find_target(str(unpacked(tmp_path / "dist", contents)))).paths}
     assert "log4j-slf4j2-impl-2.25.jar" in names
@@ -204,10 +208,10 @@ def without(*parts: str) -> dict[str, bytes]:
         (distribution("7.9.0-ccs"), r"version 7\.9\.0-ccs, and no Kafka that is known: the newest is kafka-4\.4"),
         (distribution("trunk"), r"no version of Kafka that is known: 'trunk'"),
         (
-            distribution(**{"kafka_2.13-4.4.0.jar": packed({})}),
+            distribution(more={"kafka_2.13-4.4.0.jar": packed({})}),
             "has more than one version: kafka_2.13-4.4.0.jar and kafka_2",
         ),
-        (distribution(**{f"kafka-clients-{VERSION}.jar": b"no zip"}), "is damaged, or no archive of its kind"),
+        (distribution(more={f"kafka-clients-{VERSION}.jar": b"no zip"}), "is damaged, or no archive of its kind"),
     ],
 )
 def test_what_is_no_build_is_rejected(tmp_path: Path, contents: dict[str, bytes], why: str) -> None:
