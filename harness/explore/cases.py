@@ -71,17 +71,20 @@ class Case:
         ]
         return ", ".join([*parts, f"change: {bound.change}", *(["no outage"] if not bound.outage else [])])
 
-    def walk(self, *, most_states: int, first_only: bool) -> Explored:
-        """Explore it; states that differ only by names of brokers or of keys count once."""
-        small = StateSpace(
+    def space(self, *, symmetric: bool) -> StateSpace:
+        """Return its states and steps; ``symmetric``: see `StateSpace`."""
+        return StateSpace(
             self.bound,
             system=KAFKA if self.target == SIM_KAFKA else redpanda_without(self.without),
             coordinated=self.coordinated,
             without=self.without,
             delayed=self.delayed,
-            symmetric=True,
+            symmetric=symmetric,
         )
-        return fast_walk(small, most_states=most_states, first_only=first_only)
+
+    def walk(self, *, most_states: int, first_only: bool) -> Explored:
+        """Explore it; states that differ only by names of brokers or of keys count once."""
+        return fast_walk(self.space(symmetric=True), most_states=most_states, first_only=first_only)
 
 
 _A, _B, _A_GOES = (("A", "1"),), (("B", "1"),), (("A", None),)
