@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 import os
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -55,12 +56,12 @@ def main(target: str, with_: tuple[str, ...], most_slowly: int, *, groups: bool)
     fast_walk(walked[0].space(symmetric=False), most_states=1)
     table, total_s, states = Table("case", "states", "symmetric", "s", "states/s", "slowly", box=None), 0.0, 0
     for case in walked:
-        found, took_s = timed(lambda case=case: fast_walk(case.space(symmetric=False), most_states=MOST_STATES))
+        found, took_s = timed(partial(fast_walk, case.space(symmetric=False), most_states=MOST_STATES))
         total_s, states = total_s + took_s, states + found.states
         symmetric = case.walk(most_states=MOST_STATES, first_only=False).states
         rate = ""
         if found.states <= most_slowly:
-            slow, slow_s = timed(lambda case=case: slowly(case))
+            slow, slow_s = timed(partial(slowly, case))
             rate = f"{slow.states / slow_s:,.0f}"
         table.add_row(
             case.title, f"{found.states:,}", f"{symmetric:,}", f"{took_s:.2f}", f"{found.states / took_s:,.0f}", rate
