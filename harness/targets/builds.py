@@ -7,6 +7,7 @@ stands for the copy. It ends with the first digits of a digest over all jars, so
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -185,14 +186,19 @@ def _named(kind: str, version: str, path: Path, commit: str, digests: Mapping[st
 
 
 def _install(staging: Path, build: Build) -> Build:
-    """Move a complete copy to its place, unless the same is there."""
+    """Move a complete copy to its place, unless the same is there; another process may be faster."""
     (staging / RECORD).write_text(json.dumps(asdict(build), indent=1), encoding="utf-8")
     directory = build.directory
     try:
         find_build(build.name)
     except UsageError:
         shutil.rmtree(directory, ignore_errors=True)
-        staging.rename(directory)
+        try:
+            staging.rename(directory)
+        except OSError as error:
+            if error.errno not in {errno.EEXIST, errno.ENOTEMPTY}:
+                raise
+            find_build(build.name)
     return build
 
 

@@ -256,6 +256,25 @@ def test_a_copy_that_is_gone_or_damaged_is_reported(tmp_path: Path) -> None:
         find_target("kafka-4.4.0-build-01234567")
 
 
+def test_processes_that_copy_a_build_at_once_leave_one_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = of_form("distribution", tmp_path)
+    name = find_target(str(path)).name
+    builds.read_build.cache_clear()
+    found = builds.find_build
+    calls: list[str] = []
+
+    def missing_at_first(name: str) -> builds.Build:
+        calls.append(name)
+        if len(calls) == 1:
+            raise UsageError("no copy yet")
+        return found(name)
+
+    monkeypatch.setattr(builds, "find_build", missing_at_first)
+    monkeypatch.setattr(builds.shutil, "rmtree", lambda *_, **__: None)  # the other process finishes right then
+    assert builds.read_build(path).name == name
+    assert calls == [name, name]
+
+
 def test_the_cache_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("COMPACTION_HARNESS_CACHE", str(tmp_path / "file"))
