@@ -270,7 +270,9 @@ def test_processes_that_copy_a_build_at_once_leave_one_copy(tmp_path: Path, monk
         return found(name)
 
     monkeypatch.setattr(builds, "find_build", missing_at_first)
-    monkeypatch.setattr(builds.shutil, "rmtree", lambda *_, **__: None)  # the other process finishes right then
+    monkeypatch.setattr(
+        "harness.targets.builds.shutil.rmtree", lambda *_, **__: None
+    )  # the other process finishes right then
     assert builds.read_build(path).name == name
     assert calls == [name, name]
 
