@@ -31,7 +31,8 @@ class Entry:
     ``replicas``: their order before the repair, which is put back. ``leader``: the leader before the repair; -1 where
     there was none. ``right``: replicas that may lead. ``wrong``: replicas to rebuild, in this order. ``spare``: a broker
     that gets a replica for the time of the repair. ``rebuilt``: brokers whose copy is complete. ``copy``: the copy under
-    way. ``copies``: how many were begun.
+    way. ``copies``: how many were begun. ``audit``: the run id of the audit that gave rise to the repair. ``is_done``: the
+    repair is finished; it stays known until all partitions are, so that a repair that is resumed does none twice.
     """
 
     partition: Partition
@@ -44,6 +45,8 @@ class Entry:
     rebuilt: tuple[int, ...] = ()
     copy: Copy | None = None
     copies: int = 0
+    audit: str = ""
+    is_done: bool = False
 
     @property
     def current(self) -> int | None:
