@@ -31,7 +31,8 @@ PATIENCE_S: Final = 300.0
 class Outcome:
     """How the repair of a partition ended: ``why`` it could not be finished; None where it was.
 
-    ``copied_bytes``: by all copies, also those that were begun anew. ``replica_bytes``: of the complete copies.
+    ``copies``: how many were begun. ``copied_bytes``: by all copies, also those that were begun anew. ``replica_bytes``:
+    by those that were complete. Bytes are those since the repair was started or resumed.
     """
 
     partition: Partition
@@ -78,11 +79,16 @@ class Repairs:
     def run(self, entries: Sequence[Entry]) -> list[Outcome]:
         """Repair these partitions, and those of a repair that was killed; return how each ended.
 
+        A partition that is repaired by the same audit already is left out: only a new audit says what is wrong now.
+
         An error of the cluster is not raised: the step is taken again until ``patience_s`` seconds have passed without
         a change. Raises `HarnessError` and OSError where the journal cannot be read or the settings not be put back.
         """
         stored = self.journal.entries()
         begun = [entry for entry in stored.values() if not entry.is_done]
+        for partition, entry in stored.items():
+            if entry.is_done and all(entry.audit != one.audit for one in entries):
+                self.journal.remove(partition)
         known = {entry.partition for entry in begun} | {
             entry.partition for entry in entries if _is_same_repair(entry, stored.get(entry.partition))
         }
@@ -155,6 +161,8 @@ class Repairs:
         elif isinstance(step, Record):
             self.journal.store(step.entry)
             self._tell(run.entry, step.entry)
+            if step.entry.rebuilt != run.entry.rebuilt:
+                run.complete_bytes += run.sizes_bytes.get(run.entry.copies, 0)
             run.entry = step.entry
         elif isinstance(step, Reassign):
             run.waits_for = f"its replicas to be {', '.join(map(str, step.replicas))}"
@@ -180,7 +188,6 @@ class Repairs:
         mark = (entry, seen.replicas, seen.isr, seen.leader, seen.leader_epoch, seen.online, size)
         if mark != run.mark:
             run.mark, run.changed_s = mark, now_s
-        run.complete_bytes = sum(seen.folders_bytes.get(broker, 0) for broker in entry.rebuilt)
 
     def _release(self) -> None:
         """Release the topics of which every partition in the journal is done."""
@@ -191,11 +198,8 @@ class Repairs:
     def _settle(self) -> None:
         """Put everything back that no unfinished partition needs."""
         self._release()
-        entries = self.journal.entries()
-        if all(entry.is_done for entry in entries.values()):
+        if all(entry.is_done for entry in self.journal.entries().values()):
             self.throttle.lift()
-            for partition in entries:
-                self.journal.remove(partition)
 
 
 def _is_same_repair(entry: Entry, stored: Entry | None) -> bool:

@@ -32,7 +32,7 @@ class Entry:
     there was none. ``right``: replicas that may lead. ``wrong``: replicas to rebuild, in this order. ``spare``: a broker
     that gets a replica for the time of the repair. ``rebuilt``: brokers whose copy is complete. ``copy``: the copy under
     way. ``copies``: how many were begun. ``audit``: the run id of the audit that gave rise to the repair. ``is_done``: the
-    repair is finished; it stays known until all partitions are, so that a repair that is resumed does none twice.
+    repair is finished; it stays known, so that no partition is repaired twice by one audit.
     """
 
     partition: Partition

@@ -26,9 +26,12 @@ if TYPE_CHECKING:
 
     from harness.repair.state import Entry, Partition
 
-KEYS = 6
-COPIED_A_TICK = 3
+KEYS = 1000
+"""So many that hardly any is written again, which would repair it. Key 0 is deleted, and back on wrong replicas."""
+COPIED_A_TICK = 5
 RESTARTING_TICKS = 4
+FAULTS_TICKS = 150
+"""Compaction is paused, so logs grow: without an end of the faults no copy would."""
 DELETING_TICKS = 3
 HOLDING_TICKS = 2
 
@@ -91,6 +94,7 @@ class DivergedCluster:
     settings: dict[str, str] = field(default_factory=dict)
     held_for: dict[str, int] = field(default_factory=dict)
     limited: bool = False
+    ticks: int = 0
     violations: list[str] = field(default_factory=list)
 
     # What a repair sees and does.
@@ -199,7 +203,8 @@ class DivergedCluster:
     def tick(self) -> None:
         for topic in self.held_for:
             self.held_for[topic] += 1
-        if self.faults:
+        self.ticks += 1
+        if self.faults and self.ticks < FAULTS_TICKS:
             self._fault()
         self._start_brokers()
         for partition, one in self.partitions.items():
@@ -209,12 +214,12 @@ class DivergedCluster:
             self._clean(partition, one)
 
     def _fault(self) -> None:
-        if self.random.random() < 0.1:
+        if self.random.random() < 0.03:
             one = self.random.choice(list(self.partitions.values()))
             others = sorted(one.isr - {one.leader})
             if others:
                 self._lead(one, self.random.choice(others))
-        if not self.down and not self.starting and self.random.random() < 0.04:
+        if not self.down and not self.starting and self.random.random() < 0.02:
             broker = self.random.choice(sorted(self.brokers))
             if all(one.isr - {broker} for one in self.partitions.values()):
                 self._die(broker)
@@ -252,11 +257,12 @@ class DivergedCluster:
                 del one.logs[broker]
 
     def _write(self, one: SimulatedPartition) -> None:
-        if len(one.isr) < one.min_insync or one.leader < 0 or self.random.random() < 0.3:
+        if len(one.isr) < one.min_insync or one.leader < 0 or self.random.random() < 0.5:
             return
-        key = self.random.randrange(KEYS)
         offset = one.logs[one.leader].end
-        value = None if self.random.random() < 0.4 else offset
+        deletes = bool(one.truth) and self.random.random() < 0.4
+        key = self.random.choice(sorted(one.truth)) if deletes else self.random.randrange(1, KEYS)
+        value = None if deletes else offset
         for broker in one.isr:
             one.logs[broker].records[offset] = (key, value)
             one.logs[broker].end = offset + 1
@@ -288,6 +294,12 @@ class DivergedCluster:
                 one.logs[broker].clean(self.random.randint(0, one.logs[broker].end))
 
     # What is to be true in the end.
+
+    def settle(self) -> None:
+        """Let everything come back, without further faults."""
+        self.faults = False
+        for _ in range(100):
+            self.tick()
 
     def wrongs(self, partition: Partition) -> list[str]:
         """Return what replicas serve that was not acknowledged so."""
@@ -383,11 +395,12 @@ def diverged(
         made[f"t{number % 2}", number] = one
     cluster = DivergedCluster(random, made, brokers, faults, settings={topic: f"own-{topic}" for topic, _ in made})
     for one in made.values():
-        for _ in range(30):
+        for log in one.logs.values():
+            log.records, log.end = {0: (0, 0), 1: (0, None)}, 2
+        for _ in range(60):
             cluster._write(one)  # noqa: SLF001
-        for broker in one.replicas:
-            one.logs[broker].clean(random.choice((0, 0, one.logs[broker].end // 2, one.logs[broker].end)))
-        for broker in one.replicas[-wrong:]:
-            # A deleted key that is back, at an offset that no cleaner has to look at again.
-            one.logs[broker].records[-1] = (KEYS, 1)
+        for broker, log in one.logs.items():
+            if broker in one.replicas[-wrong:]:
+                del log.records[1]
+            log.clean(random.choice((0, 0, log.end // 2, log.end)))
     return cluster
