@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
 
 from harness.errors import HarnessError, UsageError
 from harness.guard.journal import State, parse_entry
@@ -39,13 +39,14 @@ LIBRDKAFKA: Final = {
     "allow.auto.create.topics": False,
     "log_level": 0,
 }
+DELIVERY_S: Final = 8.0
 PRODUCER: Final = {
     "acks": "all",
     "linger.ms": 5,
     # In order, also where a request is repeated.
     "max.in.flight.requests.per.connection": 1,
     "request.timeout.ms": 3_000,
-    "delivery.timeout.ms": 8_000,
+    "delivery.timeout.ms": int(DELIVERY_S * 1000),
 }
 
 
@@ -74,7 +75,7 @@ class KafkaChannel:
 
     def ensure(self) -> None:
         """Create the topic where it is missing. Raises `UsageError` where it is compacted, `HarnessError`."""
-        admin = AdminClient(producer_config(self._config) | {})
+        admin = AdminClient(producer_config(self._config))
         try:
             brokers = len(admin.list_topics(timeout=REQUEST_S).brokers)
             new = NewTopic(TOPIC, 1, min(REPLICAS, brokers), config=dict(SETTINGS))
@@ -132,7 +133,7 @@ class KafkaChannel:
         try:
             for entry in entries:
                 producer.produce(TOPIC, entry.to_json().encode(), entry.topic, 0, on_delivery=delivered)
-            deadline_s = self._clock.now_s() + PRODUCER["delivery.timeout.ms"] / 1000 + REQUEST_S
+            deadline_s = self._clock.now_s() + DELIVERY_S + REQUEST_S
             while unanswered and self._clock.now_s() < deadline_s:
                 producer.poll(0.1)
         except (KafkaException, BufferError) as error:
@@ -155,7 +156,8 @@ class KafkaChannel:
             while position < end:
                 if self._clock.now_s() > deadline_s:
                     raise HarnessError(f"topic {TOPIC} was read up to {position} of {end} within {READ_S:g} s")
-                for message in consumer.consume(BATCH, timeout=0.2):
+                messages: list[Any] = consumer.consume(BATCH, timeout=0.2)
+                for message in messages:
                     if message.error():
                         raise HarnessError(f"topic {TOPIC} cannot be read: {message.error().str()}")
                     position = message.offset() + 1
@@ -172,7 +174,5 @@ class KafkaChannel:
 
 def _policy(admin: AdminClient) -> str:
     """Return the channel's cleanup policy."""
-    (answer,) = admin.describe_configs(
-        [ConfigResource(ResourceType.TOPIC, TOPIC)], request_timeout=REQUEST_S
-    ).values()
+    (answer,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, TOPIC)], request_timeout=REQUEST_S).values()
     return str(answer.result(REQUEST_S * 2)[POLICY].value)

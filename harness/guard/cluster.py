@@ -41,6 +41,8 @@ REQUEST_S: Final = 10.0
 TOPIC_CONFIG: Final = 1
 """The source of a topic's own value (``DescribeConfigsResponse.ConfigSource.TOPIC_CONFIG``)."""
 NO_SUCH_TOPIC: Final = kafka.errors.UnknownTopicOrPartitionError.errno
+
+
 class LiveCluster:
     """Implements `harness.guard.ports.Cluster`. One owner. ``requests``: how many were sent."""
 

@@ -1,15 +1,14 @@
 """What to do about a topic, by its pause so far, whether it has to be paused, and its settings now. No requests.
 
-A guard may be killed between any two of its requests, and a request whose answer is lost may have been carried out. So a
-pause that is not complete (``pausing``, ``releasing``) is decided anew from the settings that the topic has: a setting
-with the value of a pause was set by the guard, and what was found for it stays; any other value is what the topic has
-now. Once a pause is complete (``paused``), a value other than the guard's is somebody's decision, and is left alone
+A guard may be killed between any two of its requests, and a request whose answer is lost may have been carried out. So
+a pause that is not complete (``pausing``, ``releasing``) is decided anew from the settings that the topic has: a
+setting with the value of a pause was set by the guard, and what was found for it stays; any other value is what the
+topic has now. Once a pause is complete (``paused``), a value other than the guard's is somebody's decision, and is left alone
 until the pause is over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,8 @@ from harness.guard.journal import Pause, Phase, State
 from harness.guard.settings import PAUSE, is_pause, is_same, own_values
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from harness.guard.settings import Found, Settings
 
 
@@ -78,9 +79,7 @@ def release(pause: Pause, settings: Settings) -> Step:
     expected = own_values(settings)
     ours = {name: value for name, value in pause.found.items() if is_pause(name, settings[name])}
     changes = {name: value for name, value in ours.items() if not is_same(expected[name], value)}
-    left = tuple(
-        name for name, value in pause.found.items() if name not in ours and not is_same(expected[name], value)
-    )
+    left = tuple(name for name, value in pause.found.items() if name not in ours and not is_same(expected[name], value))
     begun = replace(pause, phase=Phase.RELEASING)
     announced = None if begun == pause or not changes else begun
     return Step(pause.topic, announced, changes, expected, replace(pause, phase=Phase.RELEASED), left)

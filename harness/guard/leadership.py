@@ -42,20 +42,22 @@ class GroupLeadership:
         self.error: str | None = None
         self._consumer = consumer or Consumer({**librdkafka_config(bootstrap), **CONFIG})
         self._consumer.subscribe([TOPIC])
+        self._led = False
 
     def leads(self) -> bool:
         """Serve the group, and return whether the partition is assigned here. Raises `HarnessError`."""
         try:
-            message = self._consumer.poll(0)
+            message: Any = self._consumer.poll(0)
             assigned = self._consumer.assignment()
-            if assigned:
-                # Entries are read by the channel; this consumer fetches nothing.
+            if assigned and not self._led:
+                # The channel reads the entries; this consumer needs none.
                 self._consumer.pause(assigned)
         except KafkaException as error:
             raise HarnessError(f"group {GROUP}: {error.args[0].str()}") from error
-        failed = message is not None and message.error()
-        self.error = message.error().str() if failed else None
-        return bool(assigned)
+        self._led = bool(assigned)
+        if message is not None:
+            self.error = message.error().str() if message.error() else None
+        return self._led
 
     def close(self) -> None:
         """Leave the group."""

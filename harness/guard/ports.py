@@ -1,6 +1,7 @@
 """What the guard needs of a cluster, as protocols, so that a simulated cluster fits.
 
-Every method raises `HarnessError` or OSError where the cluster does not answer; the guard tries again in its next round.
+Every method raises `HarnessError` or OSError where the cluster does not answer; the guard tries again in its next
+round.
 """
 
 from __future__ import annotations
