@@ -7,6 +7,7 @@ The channel is a log of intentions. An entry is written before the change that i
     releasing            before what was found is put back
     released             after that: the topic is forgotten
     hold, unhold  by     another command needs the topic to stay paused: ``by`` names it, such as ``repair 7c1f``
+    note   name, value   what another command keeps here; the last one of a name counts, and null forgets it
 
 Each JSON entry has ``kind``, ``topic``, ``time_ms`` and ``writer``; those about a pause have ``cycle``, too. A pause
 is a cycle, from its ``pausing`` on. An entry of another cycle than the topic's present one changes nothing: it was sent
@@ -41,6 +42,7 @@ class Phase(StrEnum):
 
 
 HOLD, UNHOLD = "hold", "unhold"
+NOTE: Final = "note"
 
 
 @dataclass(frozen=True)
@@ -89,14 +91,15 @@ def parse_entry(text: bytes) -> Entry | None:
 
 @dataclass(frozen=True)
 class State:
-    """What the entries say. ``holds``: by topic, who needs it to stay paused."""
+    """What the entries say. ``holds``: by topic, who needs it to stay paused. ``notes``: of other commands, by name."""
 
     pauses: Mapping[str, Pause] = field(default_factory=dict)
     holds: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    notes: Mapping[str, Any] = field(default_factory=dict)
 
     def after(self, entries: Iterable[Entry]) -> State:
         """Return the state after further entries."""
-        pauses, holds = dict(self.pauses), dict(self.holds)
+        pauses, holds, notes = dict(self.pauses), dict(self.holds), dict(self.notes)
         for entry in entries:
             if entry.kind in set(Phase):
                 _follow(pauses, entry)
@@ -105,7 +108,10 @@ class State:
                 holders = others | {by} if entry.kind == HOLD else others
                 if holders:
                     holds[entry.topic] = holders
-        return replace(self, pauses=pauses, holds=holds)
+            elif entry.kind == NOTE and isinstance(name := entry.content.get("name"), str):
+                notes[name] = entry.content.get("value")
+        kept = {name: value for name, value in notes.items() if value is not None}
+        return replace(self, pauses=pauses, holds=holds, notes=kept)
 
 
 def _follow(pauses: dict[str, Pause], entry: Entry) -> None:
