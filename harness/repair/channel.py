@@ -13,6 +13,7 @@ from harness.errors import HarnessError, UsageError, WaitTimeoutError
 from harness.guard import decide
 from harness.guard.journal import HOLD, NOTE, UNHOLD, Phase, entry_of
 from harness.guard.journal import Entry as ChannelEntry
+from harness.repair.cluster import TakenOverError
 from harness.repair.state import Copy, Entry
 
 if TYPE_CHECKING:
@@ -187,10 +188,10 @@ class Owner:
         self.check()
 
     def check(self) -> None:
-        """Raise `HarnessError` where another repair took over; give a sign when it is due."""
+        """Raise `TakenOverError` where another repair took over; give a sign when it is due."""
         owner = self.notes.read().get(OWNER)
         if owner is None or owner["writer"] != self.notes.writer:
-            raise HarnessError("another repair of this cluster has taken over: this one ends")
+            raise TakenOverError("another repair of this cluster has taken over: this one ends")
         if self.notes.clock.now_s() >= self.due_s:
             self._give_sign()
 

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from harness.errors import HarnessError
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from harness.repair.state import Entry, Partition, Seen
+
+
+class TakenOverError(HarnessError):
+    """Another repair works on the cluster by now."""
 
 
 class RepairCluster(Protocol):
@@ -66,5 +72,5 @@ class Throttle(Protocol):
         ...
 
     def lift(self) -> None:
-        """Put back what was found, also by a repair that was killed."""
+        """Put back what was found, also by a repair that was killed. Raises where something could not be put back."""
         ...

@@ -98,12 +98,13 @@ class Answers:
 
 
 class LiveRepairCluster:
-    """Implements `harness.repair.cluster.RepairCluster`. One owner."""
+    """Implements `harness.repair.cluster.RepairCluster`. One owner. ``cluster_id``: None before the first answer."""
 
     def __init__(self, bootstrap: Sequence[Address], dial: Callable[..., Connection] = Connection) -> None:
         """Store where brokers are; they are asked when they are needed."""
         self._bootstrap, self._dial = tuple(bootstrap), dial
         self._brokers: dict[int, Address] = {}
+        self.cluster_id: str | None = None
         self.admin = Admin(lambda: self.addresses)
 
     @property
@@ -117,6 +118,7 @@ class LiveRepairCluster:
         metadata = self._first(lambda: _metadata_request(topics))
         security = self._bootstrap[0].security
         self._brokers = {b.node_id: Address(b.host, b.port, security) for b in metadata.brokers}
+        self.cluster_id = metadata.cluster_id
 
         def ask(broker: int) -> BrokerAnswer | None:
             try:

@@ -7,10 +7,12 @@ topic is done; it stays paused where a partition could not be finished.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, WaitTimeoutError
+from harness.repair.cluster import TakenOverError
 from harness.repair.steps import RULES, Done, Elect, Hold, Reassign, Record, Stop, Wait, next_step
 
 if TYPE_CHECKING:
@@ -64,7 +66,10 @@ class _Run:
 
 @dataclass
 class Repairs:
-    """Repairs partitions of one cluster. ``on_step`` is called with each step that changes something, in words."""
+    """Repairs partitions of one cluster. ``on_step`` is called with each step that changes something, in words.
+
+    ``check_owner`` raises `TakenOverError` where another repair works on the cluster by now.
+    """
 
     cluster: RepairCluster
     journal: Journal
@@ -74,6 +79,7 @@ class Repairs:
     at_once: int = 4
     patience_s: float = PATIENCE_S
     on_step: Callable[[str], None] = lambda _text: None
+    check_owner: Callable[[], None] = lambda: None
     rules: Mapping[Rule, Callable[[Entry, Seen], bool]] = field(default_factory=lambda: RULES)
 
     def run(self, entries: Sequence[Entry]) -> list[Outcome]:
@@ -102,6 +108,9 @@ class Repairs:
                 active.append(self._begin(waiting.pop(0)))
             ended = self._round(active)
             outcomes += ended
+            if any(one.why is None for one in ended):
+                with suppress(HarnessError, OSError):  # it is tried again at the end
+                    self._release()
             over = {one.partition for one in ended}
             active = [run for run in active if run.entry.partition not in over]
             if active and not ended:
@@ -120,7 +129,10 @@ class Repairs:
 
     def _round(self, active: list[_Run]) -> list[Outcome]:
         try:
+            self.check_owner()
             seen = self.cluster.observe([run.entry for run in active])
+        except TakenOverError:
+            raise
         except (HarnessError, OSError) as error:
             seen = {run.entry.partition: str(error) for run in active}
         ended = []
@@ -135,14 +147,13 @@ class Repairs:
         step: Step = Wait(seen) if isinstance(seen, str) else next_step(run.entry, seen, self.rules)
         if not isinstance(seen, str):
             self._measure(run, seen, now_s)
-        if isinstance(step, Done):
-            self.journal.store(replace(run.entry, is_done=True))
-            self._release()
-            self.on_step(f"{run.entry.name}: done")
-            return run.outcome(None, now_s)
         if isinstance(step, Stop):
             return run.outcome(step.why, now_s)
         try:
+            if isinstance(step, Done):
+                self.journal.store(replace(run.entry, is_done=True))
+                self.on_step(f"{run.entry.name}: done")
+                return run.outcome(None, now_s)
             self._act(run, step)
         except (HarnessError, OSError) as error:
             run.waits_for = str(error)
@@ -196,10 +207,23 @@ class Repairs:
             self.holds.release(sorted(free))
 
     def _settle(self) -> None:
-        """Put everything back that no unfinished partition needs."""
-        self._release()
-        if all(entry.is_done for entry in self.journal.entries().values()):
-            self.throttle.lift()
+        """Put everything back that no unfinished partition needs. Raises `HarnessError` where it cannot in time."""
+        errors: list[str] = []
+
+        def put_back() -> bool:
+            try:
+                self._release()
+                if all(entry.is_done for entry in self.journal.entries().values()):
+                    self.throttle.lift()
+            except (HarnessError, OSError) as error:
+                errors.append(str(error))
+                return False
+            return True
+
+        try:
+            self.clock.wait_until(put_back, self.patience_s, "the settings to be put back")
+        except WaitTimeoutError as error:
+            raise HarnessError(f"settings could not be put back: {errors[-1]}; run the command again") from error
 
 
 def _is_same_repair(entry: Entry, stored: Entry | None) -> bool:

@@ -85,16 +85,25 @@ class ChannelThrottle:
                 self.settings.alter(kind, name, one["set"])
 
     def lift(self) -> None:
-        """Put back what was found; a value that somebody changed meanwhile is left alone."""
+        """Put back what was found; a value that somebody changed meanwhile is left alone.
+
+        Raises `HarnessError` where a broker does not answer: only the broker itself puts back its rate.
+        """
         stored = self._stored()
-        if not stored:
-            return
+        left: dict[tuple[str, str], str] = {}
         for (kind, name), one in stored.items():
-            now = self.settings.own(kind, name, one["set"])
-            ours = {setting: one["found"][setting] for setting, value in one["set"].items() if now[setting] == value}
-            if ours:
-                self.settings.alter(kind, name, ours)
-        self.notes.write(NOTE, None)
+            try:
+                now = self.settings.own(kind, name, one["set"])
+                ours = {setting: one["found"][setting] for setting, value in one["set"].items() if now[setting] == value}
+                if ours:
+                    self.settings.alter(kind, name, ours)
+            except (OSError, HarnessError) as error:
+                left[kind, name] = str(error)
+        if left:
+            self._store({key: one for key, one in stored.items() if key in left})
+            raise HarnessError("; ".join(f"throttle of {kind} {name}: {why}" for (kind, name), why in left.items()))
+        if stored:
+            self.notes.write(NOTE, None)
 
     def _stored(self) -> dict[tuple[str, str], dict[str, Any]]:
         return {(one["kind"], one["name"]): one for one in self.notes.read().get(NOTE) or ()}
