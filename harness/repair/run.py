@@ -56,7 +56,8 @@ class Look:
 
 @dataclass(frozen=True)
 class Result:
-    """What a repair did. ``after``: the verdict of the audit at the end; None where nothing was changed."""
+    """What a repair did. ``after``: the verdict of the audit at the end; None where there was no partition to
+    look at."""
 
     look: Look
     outcomes: tuple[Outcome, ...]
@@ -97,7 +98,8 @@ def apply(request: RepairRequest, progress: Progress, spark: SparkOptions) -> Re
         owner = Owner(notes)
         owner.claim()
         looked = look(request, cluster, channel)
-        progress.stage(f"abort {len(request.plan.aborts)} transactions") if request.plan.aborts else None
+        if request.plan.aborts:
+            progress.stage(f"abort {len(request.plan.aborts)} transactions that hang")
         aborted = abort_all(request.plan.aborts, request.bootstrap, clock)
         began_s = clock.now_s()
         count = len(looked.prepared.entries) + len(looked.begun)
@@ -119,6 +121,6 @@ def apply(request: RepairRequest, progress: Progress, spark: SparkOptions) -> Re
     finally:
         channel.close()
         guard_cluster.close()
-    topics = sorted({one.partition[0] for one in outcomes} | {one.abort.partition[0] for one in aborted})
+    topics = sorted({topic for topic, _ in (*request.plan.partitions, *(one.partition for one in outcomes))})
     after = audit_live(Request(request.bootstrap, topics), progress, spark) if topics else None
     return Result(looked, tuple(outcomes), tuple(aborted), after, took_s)

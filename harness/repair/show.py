@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from harness.audit.knowledge import brokers_text, name_of
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN
-from harness.repair.run import AGREE, DIFFER, NOT_AUDITED, UNDECIDED
+from harness.judge.verdict import CLEAN
+from harness.repair.run import AGREE, DIFFER, UNDECIDED
 from harness.terminal import Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from harness.repair.plan import Plan, Undecided
-    from harness.repair.run import Look, Result
+    from harness.judge.verdict import CLEAN
+from harness.repair.run import Look, Result
     from harness.repair.state import Entry, Partition
     from harness.terminal import Terminal
 
@@ -186,12 +188,10 @@ def exit_code_of_plan(plan: Plan, look: Look) -> int:
 
 def exit_code(plan: Plan, result: Result) -> int:
     """Return 0 where all agree, 1 where something still differs, 2 where only undecided or unknown partitions are left."""
-    states = rows(plan, result)
-    undecided = {one.partition for one in plan.undecided}
-    if any(one.why for one in (*result.outcomes, *result.aborted)) or result.look.prepared.refused:
+    states = [after for _, _, after, _ in rows(plan, result)]
+    failed = any(one.why for one in (*result.outcomes, *result.aborted))
+    if failed or result.look.prepared.refused or DIFFER in states:
         return EXIT_ANOMALY
-    if any(after == DIFFER for partition, _, after, _ in states if partition not in undecided):
-        return EXIT_ANOMALY
-    done_before = {task.partition for task in plan.tasks} - {one.partition for one in result.outcomes}
-    left = [after for partition, _, after, _ in states if partition not in done_before or after != NOT_AUDITED]
-    return EXIT_CLEAN if all(after == AGREE for after in left) and not plan.unknown else EXIT_UNKNOWN
+    clean = {one["scenario"] for one in (result.after or {}).get("scenarios", ()) if one["verdict"] == CLEAN}
+    is_known = all(name in clean for name, _ in plan.unknown)
+    return EXIT_CLEAN if is_known and all(after == AGREE for after in states) else EXIT_UNKNOWN
