@@ -5,6 +5,7 @@ The metrics are made from the latest status when they are asked for: nothing is 
 
 from __future__ import annotations
 
+import socket
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
@@ -128,10 +129,15 @@ class Endpoint:
             return [f"{to_json(answer)}\n".encode()]
 
         try:
-            self._server = make_server(host, port, app, threaded=True, request_handler=_QuietHandler)
-        except (OSError, SystemExit) as error:
-            raise UsageError(f"--listen {host}:{port}: it cannot listen there ({error})") from error
-        self.address = f"{host}:{self._server.server_port}"
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            self._socket = socket.create_server((host, port), family=family)
+        except OSError as error:
+            raise UsageError(f"--listen {host}:{port}: it cannot listen there ({error.strerror or error})") from error
+        # The server would print its own words where it cannot listen.
+        self._server = make_server(
+            host, port, app, threaded=True, request_handler=_QuietHandler, fd=self._socket.fileno()
+        )
+        self.address = f"{host}:{self._socket.getsockname()[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
         self._thread.start()
 
@@ -139,6 +145,7 @@ class Endpoint:
         """Stop listening."""
         self._server.shutdown()
         self._server.server_close()
+        self._socket.close()
 
 
 def health(status: Status, observation: Observation, wrong: list[str]) -> dict[str, Any]:

@@ -65,7 +65,8 @@ class Observer:
 
     def _prefiltered(self, names: Sequence[str]) -> tuple[Prefiltered | None, ClusterClient, tuple[str, ...]]:
         """Return the brokers' answers on the topics that may be read, and a sentence on each other topic."""
-        cluster, unread = describe(self.bootstrap, names), []
+        cluster = describe(self.bootstrap, names)
+        unread: list[str] = []
         client = ClusterClient(cluster, self.clock)
         while client.cluster.topics:
             try:

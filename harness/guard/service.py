@@ -58,7 +58,10 @@ class Options:
 
 @dataclass
 class Guard:
-    """One guard. ``new_cycle`` returns a name that no other pause has. ``status``: after the last round."""
+    """One guard. ``new_cycle`` returns a name that no other pause has. ``status``: after the last round.
+
+    ``growth_bytes_s``: how fast logs of paused topics grow, by topic, as far as it is known.
+    """
 
     cluster: Cluster
     channel: Channel
@@ -67,6 +70,7 @@ class Guard:
     options: Options
     report: Callable[[Event], None]
     new_cycle: Callable[[], str]
+    growth_bytes_s: Callable[[], Mapping[str, float]] = dict
     status: Status = field(default_factory=Status)
     _verified: set[str] = field(default_factory=set)
     _reported: dict[str, str] = field(default_factory=dict)
@@ -254,8 +258,11 @@ class Guard:
             self._once(f"short {topic}", Kind.WARNING, topic, what)
         long = {t: p for t, p in self.status.state.pauses.items() if self._is_long(p, now_ms)}
         for topic, pause in long.items():
-            what = f"paused for longer than {self.options.pause_warning_s:g} s: its log grows"
-            self._once(f"long {topic} {pause.cycle}", Kind.WARNING, topic, what)
+            grown = self.growth_bytes_s().get(topic)
+            by = "" if grown is None else f" by {grown:,.0f} bytes/s, all replicas together"
+            what = f"paused for longer than {self.options.pause_warning_s:g} s; its log grows{by}"
+            if f"long {pause.cycle} {topic}" not in self._reported:
+                self._once(f"long {pause.cycle} {topic}", Kind.WARNING, topic, what)
 
     def _is_long(self, pause: Pause, now_ms: int) -> bool:
         return now_ms - pause.since_ms > self.options.pause_warning_s * MS
