@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import cloup
 
 from harness.audit.cli import addresses
-from harness.command_line.common import command, envelope, format_option, given_on_command_line, verbosity_options
+from harness.command_line.common import (
+    OUTPUT,
+    command,
+    envelope,
+    format_option,
+    given_on_command_line,
+    verbosity_options,
+)
 from harness.command_line.console import JSON, print_progress
 from harness.command_line.parameters import TOPIC, Count, FilePath, Number, Text, file_to_read
 from harness.errors import EXIT_CLEAN, UsageError
 from harness.terminal import Table, stdout
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
+    from harness.command_line.common import Callback
     from harness.guard.journal import State
 
 LEAST_S, MOST_S = 0.2, 3600.0
 MOST_WARNING_S = 366 * 86_400.0
 PORT = 9464
 
-CLUSTER, PROTECTION, WATCHING, OUTPUT = map(cloup.OptionGroup, ("Cluster", "Protection", "Watching", "Output"))
+CLUSTER, PROTECTION, WATCHING = map(cloup.OptionGroup, ("Cluster", "Protection", "Watching"))
 
 
 def _servers(text: str) -> None:
@@ -33,7 +42,7 @@ def _servers(text: str) -> None:
     parse_bootstrap(text)
 
 
-def _bootstrap_option(*, required: bool) -> Any:
+def _bootstrap_option(*, required: bool) -> Callable[[Callback], Callback]:
     return cloup.option(
         "--bootstrap-server",
         "bootstrap",
@@ -60,8 +69,8 @@ topic_option = cloup.option(
     multiple=True,
     type=TOPIC,
     metavar="NAME",
-    help="A topic or a pattern such as 'orders-*'; repeatable. Internal topics match only patterns that begin with __.  "
-    "[default: every compacted topic, internal ones included]",
+    help="A topic or a pattern such as 'orders-*'; repeatable. Internal topics match only patterns that begin with "
+    "__.  [default: every compacted topic, internal ones included]",
 )
 
 EXAMPLES = (

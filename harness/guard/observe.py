@@ -6,7 +6,8 @@ The suspicions are those of `harness audit live --quick`. Topics that this user 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Final
 
 from harness.audit.cluster import describe
 from harness.audit.connection import ClusterClient
@@ -16,13 +17,15 @@ from harness.errors import HarnessError
 from harness.guard.status import Observation
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from harness.audit.replica_status import ReplicaStatuses
     from harness.brokers.protocol.replica import Caller, TopicPartition
     from harness.brokers.protocol.wire import Address
     from harness.guard.status import Status
     from harness.host.clock import Clock
+
+FIRST_S: Final = 1.0
 
 
 @dataclass
@@ -32,6 +35,24 @@ class Observer:
     bootstrap: Sequence[Address]
     clock: Clock
     latest: Observation = field(default_factory=Observation)
+
+    def start(self, every_s: float, status: Callable[[], Status]) -> Callable[[], None]:
+        """Look every so many seconds, in a thread of its own; return what ends it.
+
+        A look under way is not waited for: it changes nothing, and may wait long for brokers that are away.
+        """
+        ended = Event()
+
+        def run() -> None:
+            try:
+                # Until the first round there are no topics to look at.
+                while not ended.wait(every_s if status().covered and self.latest.time_ms else FIRST_S):
+                    self.look(status())
+            except Exception as error:  # noqa: BLE001  (it is in metrics and health)
+                self.latest = replace(self.latest, failure=f"observations ended: {type(error).__name__}: {error}")
+
+        Thread(target=run, name="observations", daemon=True).start()
+        return ended.set
 
     def look(self, status: Status) -> None:
         """Look once; a failure is in ``latest``, beside what was seen before."""
@@ -43,7 +64,7 @@ class Observer:
     def _looked(self, status: Status) -> Observation:
         names = sorted(status.covered)
         if not names:
-            return Observation(self.clock.time_ms())
+            return Observation()
         prefiltered, client, unread = self._prefiltered(names)
         sizes, failure = paused_bytes(client, status.state.pauses.keys())
         now_ms = self.clock.time_ms()

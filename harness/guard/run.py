@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 EXIT_STILL_PAUSED: Final = EXIT_UNKNOWN
 LEAD_S: Final = 3 * SESSION_MS / 1000
 """For `release` to get the lead: the session of a guard that was killed has to end first."""
-FOREVER_S: Final = 366 * 86_400.0
 GLOB: Final = frozenset("*?[")
 
 
@@ -76,11 +75,9 @@ def guard_until_signal(request: Request, log: EventLog) -> int:
             endpoint = Endpoint(*request.listen, lambda: (guard.status, observer.latest), clock.time_ms)
             stack.callback(endpoint.close)
             log(Event(clock.time_ms(), Kind.LISTENS, "", f"http://{endpoint.address}/metrics and /health"))
-        looking = clock.every(request.observe_every_s, lambda: observer.look(guard.status), "observations")
-        stack.callback(_stopped, looking)
+        stack.callback(observer.start(request.observe_every_s, lambda: guard.status))
         while not stop.is_set():
             guard.attempt()
-            looking.raise_if_failed()
             _wait(guard, stop, clock)
         return _end(guard, log, clock, ",".join(map(str, request.bootstrap)))
 
@@ -185,10 +182,3 @@ def _end(guard: Guard, log: EventLog, clock: Clock, bootstrap: str) -> int:
     what = f"{left} topics stay paused, as replicas are away; release them with: {releasing_command(bootstrap)}"
     log(Event(clock.time_ms(), Kind.ENDED, "", what))
     return EXIT_STILL_PAUSED
-
-
-def _stopped(looking: object) -> None:
-    """Let a look at replicas end by itself: its thread ends with the process."""
-    stop = getattr(looking, "_stop", None)
-    if stop is not None:
-        stop.set()
