@@ -6,8 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-from fakes.clock import JumpingClock
-from fakes.guarded import FakeCluster, KilledError, Started, failing, start
+from fakes.guarded import BoundedClock, FakeCluster, KilledError, Started, failing, start
 from harness.errors import HarnessError
 from harness.guard.journal import HOLD, UNHOLD, Entry
 from harness.guard.service import DRY_RUN, OBSERVE
@@ -255,7 +254,7 @@ def test_at_the_end_exposed_topics_stay_paused() -> None:
 
 
 def test_an_end_while_brokers_are_away_is_bounded() -> None:
-    cluster, clock = one_topic(), JumpingClock(now=1.0)
+    cluster, clock = one_topic(), BoundedClock(now=1.0)
     one = start(cluster, clock)
     one.guard.attempt()
     cluster.before = failing("view", 10_000)
@@ -275,7 +274,7 @@ def test_of_two_guards_one_acts_and_the_other_takes_over() -> None:
     first.leadership.close()
     second.guard.attempt()
     assert cluster.own == {"t": {}}
-    assert second.kinds() == ["stands-by", "exposed", "leads", "ready", "released"]
+    assert second.kinds() == ["stands-by", "exposed", "leads", "released", "ready"]
 
 
 def test_a_guard_that_loses_the_lead_before_its_change_changes_nothing() -> None:
@@ -295,7 +294,7 @@ def test_a_guard_that_loses_the_lead_before_its_change_changes_nothing() -> None
 
 
 def test_short_retention_and_long_pauses_are_warned_of_once() -> None:
-    clock = JumpingClock(now=1.0)
+    clock = BoundedClock(now=1.0)
     cluster = FakeCluster({"t": {RETENTION_MS: "5000"}}, {"t": {2}})
     one = start(cluster, clock, pause_warning_s=60.0)
     one.guard.growth_bytes_s = lambda: {"t": 1234.0}

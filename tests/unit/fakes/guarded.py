@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fakes.clock import JumpingClock
 from harness.brokers.protocol.admin import PartitionState
-from harness.errors import HarnessError
+from harness.errors import HarnessError, WaitTimeoutError
 from harness.guard.journal import State, parse_entry
 from harness.guard.ports import SettingsRead
 from harness.guard.service import Guard, Options
@@ -29,6 +29,18 @@ DEFAULTS = {
     MIN_LAG_MS: "0",
 }
 BROKERS = (1, 2, 3)
+
+
+class BoundedClock(JumpingClock):
+    """A wait that is in vain ends as a real one does."""
+
+    def wait_until(self, condition: Callable[[], Any], timeout_s: float, what: str) -> Any:
+        deadline = self.now + timeout_s
+        while not (value := condition()):
+            self.now += 0.1
+            if self.now >= deadline:
+                raise WaitTimeoutError(what)
+        return value
 
 
 class KilledError(BaseException):
@@ -162,13 +174,13 @@ class Started:
         return [str(event.event) for event in self.events]
 
 
-def start(cluster: FakeCluster, clock: JumpingClock | None = None, cycles: Any = None, **options: Any) -> Started:
+def start(cluster: FakeCluster, clock: BoundedClock | None = None, cycles: Any = None, **options: Any) -> Started:
     """Start a guard; it has done no round yet."""
     events: list[Event] = []
     leadership = FakeLeadership(cluster)
     number = iter(cycles or (f"{id(events)}-{n}" for n in range(1_000_000)))
     guard = Guard(
-        cluster, FakeChannel(cluster), leadership, clock or JumpingClock(now=1.0), Options(**options), events.append,
+        cluster, FakeChannel(cluster), leadership, clock or BoundedClock(now=1.0), Options(**options), events.append,
         lambda: next(number),
     )  # fmt: skip
     return Started(guard, leadership, events)
