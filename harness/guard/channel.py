@@ -70,6 +70,7 @@ class KafkaChannel:
         self._clock = clock
         self._producer: Producer | None = None
         self._consumer: Consumer | None = None
+        self._found = False
         self._position = 0
         self._state = State()
 
@@ -102,6 +103,8 @@ class KafkaChannel:
             "fetch.wait.max.ms": 100,
         })  # fmt: skip
         try:
+            if not self._is_there(consumer):
+                return self._state
             first, end = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=REQUEST_S, cached=False)
             if end < self._position:
                 raise HarnessError(
@@ -111,10 +114,6 @@ class KafkaChannel:
             if end > self._position:
                 self._read_on(consumer, max(first, self._position), end)
         except KafkaException as error:
-            if error.args[0].code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION}:  # noqa: SLF001
-                if self._position == 0:
-                    return self._state  # no guard has been here
-                raise HarnessError(f"topic {TOPIC} is gone: it was deleted") from error
             raise HarnessError(f"topic {TOPIC} cannot be read: {error.args[0].str()}") from error
         return self._state
 
@@ -156,7 +155,7 @@ class KafkaChannel:
             while position < end:
                 if self._clock.now_s() > deadline_s:
                     raise HarnessError(f"topic {TOPIC} was read up to {position} of {end} within {READ_S:g} s")
-                messages: list[Any] = consumer.consume(BATCH, timeout=0.2)
+                messages: list[Any] = consumer.consume(min(BATCH, end - position), timeout=0.2)
                 for message in messages:
                     if message.error():
                         raise HarnessError(f"topic {TOPIC} cannot be read: {message.error().str()}")
@@ -167,6 +166,15 @@ class KafkaChannel:
             # An assigned consumer would go on to fetch between readings.
             consumer.unassign()
         self._state, self._position = self._state.after(entries), position
+
+    def _is_there(self, consumer: Consumer) -> bool:
+        """Whether a guard has been here before; later readings do not ask."""
+        if not self._found:
+            topic: Any = consumer.list_topics(TOPIC, timeout=REQUEST_S).topics[TOPIC]
+            if topic.error is not None and topic.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise KafkaException(topic.error)
+            self._found = topic.error is None
+        return self._found
 
     def _exists(self, admin: AdminClient) -> bool:
         return TOPIC in admin.list_topics(timeout=REQUEST_S).topics

@@ -1,5 +1,6 @@
-"""Which topics a guard covers: compacted ones that the user named, or all. Their settings are read when they are new,
-and again every `REFRESH_S`.
+"""Which topics a guard covers: compacted ones that the user named, or all.
+
+Their settings are read when they are new, and again every `REFRESH_S`.
 """
 
 from __future__ import annotations

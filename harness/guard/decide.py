@@ -3,8 +3,8 @@
 A guard may be killed between any two of its requests, and a request whose answer is lost may have been carried out. So
 a pause that is not complete (``pausing``, ``releasing``) is decided anew from the settings that the topic has: a
 setting with the value of a pause was set by the guard, and what was found for it stays; any other value is what the
-topic has now. Once a pause is complete (``paused``), a value other than the guard's is somebody's decision, and is left alone
-until the pause is over.
+topic has now. Once a pause is complete (``paused``), a value other than the guard's is somebody's decision, and is left
+alone until the pause is over.
 """
 
 from __future__ import annotations

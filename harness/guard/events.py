@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 class Kind(StrEnum):
     """What an event is about."""
 
+    LISTENS = "listens"
     READY = "ready"
     LEADS = "leads"
     STANDS_BY = "stands-by"

@@ -11,27 +11,28 @@ A round that fails is repeated: nothing is remembered but what the channel has, 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from harness.brokers.copies.notes import listed
-from harness.errors import HarnessError
+from harness.errors import HarnessError, WaitTimeoutError
 from harness.guard import decide
-from harness.guard.channel import TOPIC
 from harness.guard.coverage import Coverage
-from harness.guard.decide import Step
 from harness.guard.events import Event, Kind
 from harness.guard.journal import Phase, State, entry_of
+from harness.guard.settings import PAUSE
 from harness.guard.status import Status
-from harness.guard.watch import View
 from harness.guard.windows import Windows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from harness.guard.decide import Step
     from harness.guard.journal import Pause
     from harness.guard.ports import Channel, Cluster, Leadership
     from harness.guard.settings import Settings
+    from harness.guard.watch import View
     from harness.host.clock import Clock
 
 ACT, DRY_RUN, OBSERVE = "act", "dry-run", "observe-only"
@@ -57,7 +58,10 @@ class Options:
 
 @dataclass
 class Guard:
-    """One guard. ``new_cycle`` returns a name that no other pause has. ``status``: after the last round."""
+    """One guard. ``new_cycle`` returns a name that no other pause has. ``status``: after the last round.
+
+    ``growth_bytes_s``: how fast logs of paused topics grow, by topic, as far as it is known.
+    """
 
     cluster: Cluster
     channel: Channel
@@ -66,10 +70,12 @@ class Guard:
     options: Options
     report: Callable[[Event], None]
     new_cycle: Callable[[], str]
+    growth_bytes_s: Callable[[], Mapping[str, float]] = dict
     status: Status = field(default_factory=Status)
     _verified: set[str] = field(default_factory=set)
     _reported: dict[str, str] = field(default_factory=dict)
     _begun: bool = False
+    _led: bool | None = None
 
     def __post_init__(self) -> None:
         """Begin with nothing seen."""
@@ -82,7 +88,7 @@ class Guard:
         return self.leadership is not None and self.leadership.leads()
 
     def attempt(self) -> bool:
-        """Do one round; return whether it succeeded. A failure is reported once, and is in the status."""
+        """Do one round; return whether everything in it succeeded. A failure is reported once, and is in the status."""
         began_s = self.clock.now_s()
         try:
             self.round()
@@ -92,18 +98,16 @@ class Guard:
         finally:
             took_s = self.clock.now_s() - began_s
             self.status = replace(self.status, took_s=took_s, rounds=self.status.rounds + 1)
-        return True
+        return self.status.failure is None
 
     def round(self) -> None:
         """Do one round. Raises `HarnessError` or OSError where the cluster does not answer."""
         view = self.cluster.view()
-        state = self.channel.read()
+        state, view = self._state(view)
         now_ms = self.clock.time_ms()
         coverage = self._coverage.of(view)
         leads = self.leads()
-        if leads != self.status.leads:
-            self._verified.clear()
-            self._tell(Kind.LEADS if leads else Kind.STANDS_BY, "", "this guard acts" if leads else "another one acts")
+        self._note_leadership(leads=leads)
         exposed = frozenset() if self.options.release_exposed else view.exposed
         to_pause = decide.topics_to_pause(exposed, coverage.topics, state)
         self._report_exposure(view, to_pause)
@@ -117,10 +121,28 @@ class Guard:
         """Put back what may be put back, and return the number of topics that stay paused."""
         if self.options.mode != ACT or not (self.status.leads or self.leads()):
             return 0
-        deadline_s = self.clock.now_s() + END_S
-        while not self.attempt() and self.clock.now_s() < deadline_s:
-            self.clock.wait_until(lambda: True, 1, "the next attempt")
+        with suppress(WaitTimeoutError):
+            self.clock.wait_until(self.attempt, END_S, "the last round")
         return len(self.status.state.pauses)
+
+    def _state(self, view: View) -> tuple[State, View]:
+        """Return what the channel has. Who only looks may go on without it; the view then says so."""
+        try:
+            return self.channel.read(), view
+        except HarnessError as error:
+            if self.options.mode == ACT:
+                raise
+            return self.status.state, replace(view, notes=(*view.notes, f"what is paused is unknown: {error}"))
+
+    def _note_leadership(self, *, leads: bool) -> None:
+        """Report who acts; settings of paused topics are looked at again by a new leader."""
+        if self.options.mode != ACT or leads is self._led:
+            return
+        self._led = leads
+        self.status = replace(self.status, leads=leads)
+        self._verified.clear()
+        what = "this guard acts" if leads else "it does not act: another guard does, or the group is not complete yet"
+        self._tell(Kind.LEADS if leads else Kind.STANDS_BY, "", what)
 
     def _work(self, view: View, state: State, to_pause: frozenset[str], *, act: bool) -> Mapping[str, str]:
         """Pause and release, or say what would be done; return why topics could not be changed."""
@@ -129,6 +151,7 @@ class Guard:
         gone = [state.pauses[topic] for topic in sorted(read.gone & state.pauses.keys())]
         # A topic that this user may no longer describe is not in the view: whether it is exposed is unknown.
         known = {t: s for t, s in read.settings.items() if t in view.topics or t in to_pause}
+        unseen = dict.fromkeys(read.settings.keys() - known.keys(), "this user may not describe it: it stays paused")
         steps = decide.steps(to_pause, state, known, self.new_cycle(), self.clock.time_ms())
         if not act:
             for step in steps:
@@ -138,7 +161,7 @@ class Guard:
         refused = self._carry_out(steps, state)
         settled = {topic for topic in known if topic in to_pause and topic not in refused}
         self._verified = (self._verified & state.pauses.keys() | settled) & to_pause
-        return {**read.refused, **refused}
+        return {**read.refused, **unseen, **refused}
 
     def _carry_out(self, steps: Collection[Step], state: State) -> dict[str, str]:
         """Do the steps; return why topics were left for the next round."""
@@ -198,7 +221,6 @@ class Guard:
         self._windows.see(view.missing, now_ms)
         paused = {topic for topic, pause in state.pauses.items() if pause.phase is Phase.PAUSED}
         left = {t: _left_alone(p) for t, p in state.pauses.items() if p.phase is Phase.PAUSED and _left_alone(p)}
-        of_mode = {ACT: leads, DRY_RUN: False, OBSERVE: False}[self.options.mode]
         if refused:
             names = listed(sorted(refused))
             self._fail(f"{names}: {refused[min(refused)]}")
@@ -226,7 +248,7 @@ class Guard:
             self._once(f"skipped {topic}", Kind.WARNING, topic, f"not covered: {why}")
         for note in view.notes:
             self._once(note, Kind.WARNING, "", note)
-        if not self._begun and (of_mode or self.options.mode != ACT):
+        if not self._begun and (leads or self.options.mode != ACT):
             self._begun = True
             self._tell(Kind.READY, "", f"{len(coverage.topics)} topics, every {self.options.interval_s:g} s")
 
@@ -236,8 +258,11 @@ class Guard:
             self._once(f"short {topic}", Kind.WARNING, topic, what)
         long = {t: p for t, p in self.status.state.pauses.items() if self._is_long(p, now_ms)}
         for topic, pause in long.items():
-            what = f"paused for longer than {self.options.pause_warning_s:g} s: its log grows"
-            self._once(f"long {topic} {pause.cycle}", Kind.WARNING, topic, what)
+            grown = self.growth_bytes_s().get(topic)
+            by = "" if grown is None else f" by {grown:,.0f} bytes/s, all replicas together"
+            what = f"paused for longer than {self.options.pause_warning_s:g} s; its log grows{by}"
+            if f"long {pause.cycle} {topic}" not in self._reported:
+                self._once(f"long {pause.cycle} {topic}", Kind.WARNING, topic, what)
 
     def _is_long(self, pause: Pause, now_ms: int) -> bool:
         return now_ms - pause.since_ms > self.options.pause_warning_s * MS
@@ -263,7 +288,7 @@ def releasing_command(bootstrap: str) -> str:
 
 
 def _left_alone(pause: Pause) -> tuple[str, ...]:
-    return tuple(sorted(set(decide.PAUSE) - pause.found.keys()))
+    return tuple(sorted(set(PAUSE) - pause.found.keys()))
 
 
 def _count(replicas: Collection[tuple[tuple[str, int], int]], topics: Collection[str]) -> dict[str, int]:
@@ -278,6 +303,3 @@ def _would(step: Step) -> str:
     verb = "release" if step.done.phase is Phase.RELEASED else "pause"
     changes = ", ".join(f"{n}={'(inherited)' if v is None else v}" for n, v in step.changes.items())
     return f"would {verb} it: {changes or 'no change'}"
-
-
-__all__ = ["ACT", "DRY_RUN", "OBSERVE", "TOPIC", "Guard", "Options", "releasing_command"]
