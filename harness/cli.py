@@ -39,6 +39,7 @@ from harness.guard.cli import guard
 from harness.host import leftovers
 from harness.judge.verdict import EXIT_CODES
 from harness.nightly.cli import nightly
+from harness.repair.cli import repair
 from harness.terminal import Table, stderr, stdout, styled
 
 if TYPE_CHECKING:
@@ -300,6 +301,7 @@ for one in (
     check,
     compare,
     audit,
+    repair,
     nightly,
     explore,
     conform,

@@ -151,7 +151,9 @@ class ChannelHolds:
         if gone := read.gone & state.pauses.keys():
             # What was found for a topic that does not exist any more is for nobody.
             ended = [state.pauses[topic] for topic in sorted(gone)]
-            done += [type(pause)(pause.topic, Phase.RELEASED, pause.cycle, pause.found, pause.since_ms) for pause in ended]
+            done += [
+                type(pause)(pause.topic, Phase.RELEASED, pause.cycle, pause.found, pause.since_ms) for pause in ended
+            ]
         if done:
             self.channel.append([entry_of(pause, now_ms, self.writer) for pause in done])
         if refused:
@@ -161,7 +163,7 @@ class ChannelHolds:
 
 @dataclass
 class Owner:
-    """Only one repair works on a cluster. It gives signs of life in the channel; the last one to claim it is the owner."""
+    """Only one repair works on a cluster, and gives signs of life in the channel. The last one to claim it owns it."""
 
     notes: Notes
     due_s: float = 0.0

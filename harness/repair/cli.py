@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import cloup
 
-from harness.audit.cli import CLUSTER, addresses, bootstrap_option, config_option
+from harness.audit.cli import addresses, bootstrap_option, config_option
 from harness.command_line.common import command, envelope, format_option, given_on_command_line
 from harness.command_line.console import JSON, MB, ConsoleProgress
 from harness.command_line.parameters import Count, FilePath, Number, Text, file_to_read
@@ -106,7 +106,10 @@ def read_verdict(path: Path) -> dict[str, Any]:
     help="Where the folders of every replica were saved, as BROKER/TOPIC-PARTITION; needed for --right.",
 )  # fmt: skip
 @cloup.option(
-    "--saved-elsewhere", is_flag=True, group=DECISION, help="State that they were saved elsewhere, in place of the above."
+    "--saved-elsewhere",
+    is_flag=True,
+    group=DECISION,
+    help="State that they were saved elsewhere, in place of the above.",
 )
 @cloup.option(
     "--at-once", group=PACE, type=Count(1, MOST_AT_ONCE), default=4, show_default=True, metavar="N",

@@ -81,7 +81,12 @@ class Plan:
     @property
     def partitions(self) -> list[Partition]:
         """The partitions with a finding, each once."""
-        return sorted({one.partition for one in (*self.tasks, *self.aborts, *self.undecided)})
+        of_all = (
+            [one.partition for one in self.tasks],
+            [one.partition for one in self.aborts],
+            [one.partition for one in self.undecided],
+        )
+        return sorted({partition for partitions in of_all for partition in partitions})
 
 
 def plan_of(
@@ -140,7 +145,9 @@ def check(verdict: Mapping[str, Any]) -> None:
     if any("partition" not in one for one in verdict["scenarios"]) or any(
         "decided" not in one for one in verdict["findings"]
     ):
-        raise UsageError("it is the verdict of a run: audit the cluster, which says who is wrong by evidence of its own")
+        raise UsageError(
+            "it is the verdict of a run: audit the cluster, which says who is wrong by evidence of its own"
+        )
 
 
 def _task(place: Partition, found: Sequence[Row]) -> Task | None:

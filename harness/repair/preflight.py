@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from harness.audit.knowledge import brokers_text, name_of
+from harness.audit.knowledge import brokers_text
 from harness.errors import UsageError
 from harness.repair.plan import Undecided
 from harness.repair.state import Entry, needs_spare
@@ -52,8 +52,9 @@ def prepare(
     answers: Answers,
     usable_bytes: Mapping[int, int | None],
     audit: str,
-    limits: Limits = Limits(),  # noqa: B008  (frozen)
-    begun: Mapping[Partition, Entry] | None = None,
+    *,
+    limits: Limits,
+    begun: Mapping[Partition, Entry],
 ) -> Prepared:
     """Return what of the plan can be done now.
 
@@ -63,9 +64,8 @@ def prepare(
     """
     entries: list[Entry] = []
     refused: list[Undecided] = []
-    known = begun or {}
     for task in plan.tasks:
-        stored = known.get(task.partition)
+        stored = begun.get(task.partition)
         if stored is not None and (stored.audit == audit or not stored.is_done):
             continue
         found = _entry(task, answers, audit, limits)
@@ -93,22 +93,19 @@ def _entry(task: Task, answers: Answers, audit: str, limits: Limits) -> Entry | 
         return f"the cluster is not fit for a repair: waited for {seen}"
     wrong = tuple(broker for broker in task.wrong if broker in seen.replicas)
     right = tuple(broker for broker in seen.replicas if broker in task.right)
-    if not wrong:
-        return f"{brokers_text(task.wrong)} has no replica any more: audit again"
-    if not right:
-        return f"{brokers_text(task.right)} has no replica any more, and no other one is shown to be right"
-    if seen.adding or seen.removing:
-        return "another reassignment of it is under way"
-    if down := sorted(frozenset(wrong) - seen.online):
-        return f"{brokers_text(down)} is down: start it first, or remove its replica"
-    spare: int | None = None
-    if needs_spare(seen.replicas, seen.min_insync):
-        spare = _spare(seen, limits.spare)
-        if spare is None:
-            return (
-                f"{len(seen.replicas)} replicas with min.insync.replicas={seen.min_insync}: too few would be left, and "
-                "no other broker is there to take a replica meanwhile"
-            )
+    spare = _spare(seen, limits.spare) if needs_spare(seen.replicas, seen.min_insync) else None
+    down = sorted(frozenset(wrong) - seen.online)
+    refusals = {
+        f"{brokers_text(task.wrong)} has no replica any more: audit again": not wrong,
+        f"{brokers_text(task.right)} has no replica any more, and no other one is shown to be right": not right,
+        "another reassignment of it is under way": seen.adding or seen.removing,
+        f"{brokers_text(down)} is down: start it first, or remove its replica": down,
+        f"{len(seen.replicas)} replicas with min.insync.replicas={seen.min_insync}: too few would be left in sync, and "
+        "no other broker can take a replica meanwhile": spare is None and needs_spare(seen.replicas, seen.min_insync),
+    }
+    for why, applies in refusals.items():
+        if applies:
+            return why
     return Entry(task.partition, seen.topic_id, seen.replicas, seen.leader, right, wrong, spare, audit=audit)
 
 
@@ -150,5 +147,3 @@ def _lacking(
         elif usable < needed:
             lacking[broker] = f"broker {broker} has {usable:,} bytes free, and the copies need {needed:,}"
     return lacking, unknown
-
-

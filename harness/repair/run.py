@@ -56,8 +56,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Result:
-    """What a repair did. ``after``: the verdict of the audit at the end; None where there was no partition to
-    look at."""
+    """What a repair did. ``after``: the verdict of the audit at the end; None where there was nothing to audit."""
 
     look: Look
     outcomes: tuple[Outcome, ...]
@@ -81,7 +80,7 @@ def look(request: RepairRequest, cluster: LiveRepairCluster, channel: KafkaChann
     notes = check_cluster(plan, cluster.cluster_id)
     usable = {broker: cluster.usable_bytes(broker) for broker in sorted(answers.brokers)}
     limits = Limits(request.spare, request.at_once)
-    prepared = prepare(plan, answers, usable, request.audit, limits, begun)
+    prepared = prepare(plan, answers, usable, request.audit, limits=limits, begun=begun)
     under_way = {partition: entry for partition, entry in begun.items() if not entry.is_done}
     return Look(prepared, under_way, (*notes, *prepared.notes))
 

@@ -59,9 +59,7 @@ class _Run:
 
     def outcome(self, why: str | None, now_s: float) -> Outcome:
         copied = sum(self.sizes_bytes.values())
-        return Outcome(
-            self.entry.partition, why, now_s - self.began_s, self.entry.copies, copied, self.complete_bytes
-        )
+        return Outcome(self.entry.partition, why, now_s - self.began_s, self.entry.copies, copied, self.complete_bytes)
 
 
 @dataclass

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from harness.repair.plan import Plan, Undecided
-    from harness.judge.verdict import CLEAN
-from harness.repair.run import Look, Result
+    from harness.repair.run import Look, Result
     from harness.repair.state import Entry, Partition
     from harness.terminal import Terminal
 
@@ -110,9 +109,7 @@ def show_undecided(out: Terminal, undecided: Sequence[Undecided]) -> None:
         out.line(f"UNDECIDED {name}: {one.why}")
         for text in one.serves:
             out.line(f"  {text}")
-        out.line(
-            f"  to decide: save {name} of every replica, then add --right {name}=BROKER and --saved-folders DIR"
-        )
+        out.line(f"  to decide: save {name} of every replica, then add --right {name}=BROKER and --saved-folders DIR")
 
 
 def result_json(plan: Plan, result: Result, before: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,9 +184,9 @@ def exit_code_of_plan(plan: Plan, look: Look) -> int:
 
 
 def exit_code(plan: Plan, result: Result) -> int:
-    """Return 0 where all agree, 1 where something still differs, 2 where only undecided or unknown partitions are left."""
+    """Return 0 where all agree, 1 where something still differs, 2 where only undecided or unknown ones are left."""
     states = [after for _, _, after, _ in rows(plan, result)]
-    failed = any(one.why for one in (*result.outcomes, *result.aborted))
+    failed = [one.why for one in result.outcomes if one.why] + [one.why for one in result.aborted if one.why]
     if failed or result.look.prepared.refused or DIFFER in states:
         return EXIT_ANOMALY
     clean = {one["scenario"] for one in (result.after or {}).get("scenarios", ()) if one["verdict"] == CLEAN}

@@ -29,10 +29,10 @@ class Entry:
     """The durable progress of one partition.
 
     ``replicas``: their order before the repair, which is put back. ``leader``: the leader before the repair; -1 where
-    there was none. ``right``: replicas that may lead. ``wrong``: replicas to rebuild, in this order. ``spare``: a broker
-    that gets a replica for the time of the repair. ``rebuilt``: brokers whose copy is complete. ``copy``: the copy under
-    way. ``copies``: how many were begun. ``audit``: the run id of the audit that gave rise to the repair. ``is_done``: the
-    repair is finished; it stays known, so that no partition is repaired twice by one audit.
+    there was none. ``right``: replicas that may lead. ``wrong``: replicas to rebuild, in this order. ``spare``: a
+    broker that gets a replica for the time of the repair. ``rebuilt``: brokers whose copy is complete. ``copy``: the
+    copy under way. ``copies``: how many were begun. ``audit``: the run id of the audit that gave rise to the repair.
+    ``is_done``: the repair is finished; it stays known, so that no partition is repaired twice by one audit.
     """
 
     partition: Partition

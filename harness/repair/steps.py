@@ -91,8 +91,8 @@ class Rule(StrEnum):
 def _keeps_leader(entry: Entry, seen: Seen) -> bool:
     """Whether nobody else led since the copy began.
 
-    Each record that names a leader raises the epoch by one (``PartitionRegistration.merge``), so another leader and back
-    is at least two. One alone is a bump without a change, as when a replica is removed or leaves the ISR
+    Each record that names a leader raises the epoch by one (``PartitionRegistration.merge``), so another leader and
+    back is at least two. One alone is a bump without a change, as when a replica is removed or leaves the ISR
     (``PartitionChangeBuilder.triggerLeaderEpochBump…``).
     """
     copy = entry.copy
@@ -111,14 +111,9 @@ RULES: Final[Mapping[Rule, Callable[[Entry, Seen], bool]]] = {
 
 def next_step(entry: Entry, seen: Seen, rules: Mapping[Rule, Callable[[Entry, Seen], bool]] = RULES) -> Step:
     """Return the next step for a partition. ``rules``: tests leave one out, to show that it is needed."""
-    if seen.topic_id != entry.topic_id:
-        return Stop("the topic was deleted and created again: nothing of it was audited")
-    if seen.leader < 0:
-        return Wait("a leader")
-    if foreign := (seen.adding | seen.removing | frozenset(seen.replicas)) - entry.brokers:
-        return Wait(f"the end of another reassignment, which has broker {min(foreign)}")
-    if entry.copy is not None and seen.leader_epoch < entry.copy.leader_epoch:
-        return Wait("metadata that are as new as the progress of the repair")
+    unfit = _unfit(entry, seen)
+    if unfit is not None:
+        return unfit
     broker = entry.current
     if broker is None:
         return _restore(entry, seen)
@@ -130,17 +125,32 @@ def next_step(entry: Entry, seen: Seen, rules: Mapping[Rule, Callable[[Entry, Se
         return Hold()
     if is_broken(Rule.RIGHT_LEADER):
         return _hand_over(entry, seen)
-    if broker not in seen.replicas:
-        return _add(entry, seen, broker, is_broken)
-    if entry.copy is None:
-        return _remove(entry, seen, broker, is_broken)
-    if is_broken(Rule.ONE_LEADER):
+    step = _follow if entry.copy is not None else _remove
+    return (step if broker in seen.replicas else _add)(entry, seen, broker, is_broken)
+
+
+def _unfit(entry: Entry, seen: Seen) -> Wait | Stop | None:
+    """Return what has to be waited for whatever the progress is, or why the repair cannot go on."""
+    if seen.topic_id != entry.topic_id:
+        return Stop("the topic was deleted and created again: nothing of it was audited")
+    if seen.leader < 0:
+        return Wait("a leader")
+    if foreign := (seen.adding | seen.removing | frozenset(seen.replicas)) - entry.brokers:
+        return Wait(f"the end of another reassignment, which has broker {min(foreign)}")
+    if entry.copy is not None and seen.leader_epoch < entry.copy.leader_epoch:
+        return Wait("metadata that are as new as the progress of the repair")
+    return None
+
+
+def _follow(entry: Entry, seen: Seen, broker: int, is_broken: Callable[[Rule], bool]) -> Step:
+    """Follow a copy until it is complete, or does not count."""
+    copy = entry.copy
+    if copy is None or is_broken(Rule.ONE_LEADER):
         return Record(replace(entry, copy=None))
     if broker in seen.isr:
         return Record(replace(entry, copy=None, rebuilt=(*entry.rebuilt, broker)))
-    if entry.copy != (followed := replace(entry.copy, leader_epoch=seen.leader_epoch)):
-        return Record(replace(entry, copy=followed))
-    return Wait(f"the copy on broker {broker}")
+    followed = replace(copy, leader_epoch=seen.leader_epoch)
+    return Wait(f"the copy on broker {broker}") if followed == copy else Record(replace(entry, copy=followed))
 
 
 def _hand_over(entry: Entry, seen: Seen) -> Step:

@@ -6,7 +6,6 @@ Only the replicas of the repair are named, so that a follower that lags is not h
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -81,8 +80,11 @@ class ChannelThrottle:
             stored[kind, name] = {"found": found, "set": values}
         self._store(stored)
         for (kind, name), one in stored.items():
-            with suppress(OSError) if kind == BROKER else suppress():
+            try:
                 self.settings.alter(kind, name, one["set"])
+            except (OSError, HarnessError):
+                if kind != BROKER:
+                    raise
 
     def lift(self) -> None:
         """Put back what was found; a value that somebody changed meanwhile is left alone.
@@ -94,7 +96,9 @@ class ChannelThrottle:
         for (kind, name), one in stored.items():
             try:
                 now = self.settings.own(kind, name, one["set"])
-                ours = {setting: one["found"][setting] for setting, value in one["set"].items() if now[setting] == value}
+                ours = {
+                    setting: one["found"][setting] for setting, value in one["set"].items() if now[setting] == value
+                }
                 if ours:
                     self.settings.alter(kind, name, ours)
             except (OSError, HarnessError) as error:

@@ -51,13 +51,13 @@ def repair(
     clock = SimulatedTime(cluster)
     journal.point = cluster.point = kill
     while True:
-        repairs = Repairs(
-            cluster, journal, cluster, cluster, clock, at_once=2, patience_s=PATIENCE_S, rules=rules
-        )  # type: ignore[arg-type]
+        repairs = Repairs(cluster, journal, cluster, cluster, clock, at_once=2, patience_s=PATIENCE_S, rules=rules)  # type: ignore[arg-type]
         try:
             outcomes = repairs.run(entries)
         except Killed:
-            clock.wait_until(lambda due=clock.now_s() + cluster.random.randint(0, 10): clock.now_s() >= due, 20, "a person")
+            clock.wait_until(
+                lambda due=clock.now_s() + cluster.random.randint(0, 10): clock.now_s() >= due, 20, "a person"
+            )
             continue
         assert all(entry.is_done for entry in journal.entries().values()), outcomes
         return outcomes
@@ -103,7 +103,11 @@ def test_every_replica_is_right_in_the_end_and_all_else_as_before(shape: dict[st
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_a_repair_that_is_killed_at_any_moment_is_resumed(shape: dict[str, int]) -> None:
     counted = KillAt()
-    repair(diverged(Random(1), partitions=2, **shape), entries_of(diverged(Random(1), partitions=2, **shape), shape["wrong"]), counted)  # type: ignore[arg-type]
+    repair(
+        diverged(Random(1), partitions=2, **shape),
+        entries_of(diverged(Random(1), partitions=2, **shape), shape["wrong"]),
+        counted,
+    )  # type: ignore[arg-type]
     assert counted.passed > 20
     for at in range(1, counted.passed + 1):
         cluster = diverged(Random(1), partitions=2, **shape)  # type: ignore[arg-type]
