@@ -87,8 +87,8 @@ class ChannelJournal:
 class ChannelHolds:
     """Implements `harness.repair.cluster.Holds`, by the steps of the guard (`harness.guard.decide`).
 
-    A pause that a repair began has a cycle that begins with `REPAIR`: the repair ends that pause. Any other one is ended
-    by a guard.
+    A pause that a repair began has a cycle that begins with `REPAIR`: the repair ends that pause. Any other one is
+    ended by a guard.
     """
 
     channel: Channel

@@ -33,8 +33,8 @@ PATIENCE_S: Final = 300.0
 class Outcome:
     """How the repair of a partition ended: ``why`` it could not be finished; None where it was.
 
-    ``copies``: how many were begun. ``copied_bytes``: by all copies, also those that were begun anew. ``replica_bytes``:
-    by those that were complete. Bytes are those since the repair was started or resumed.
+    ``copies``: how many were begun. ``copied_bytes``: by all copies, also those that were begun anew.
+    ``replica_bytes``: by those that were complete. Bytes are those since the repair was started or resumed.
     """
 
     partition: Partition
@@ -128,7 +128,10 @@ class Repairs:
     def _round(self, active: list[_Run]) -> list[Outcome]:
         try:
             self.check_owner()
-            seen = self.cluster.observe([run.entry for run in active])
+            held = self.holds.held()
+            observed = self.cluster.observe([run.entry for run in active])
+            # A pause that somebody else made ends when somebody else thinks so: it takes a hold, too.
+            seen = {tp: one if isinstance(one, str) else _with_hold(one, tp[0] in held) for tp, one in observed.items()}
         except TakenOverError:
             raise
         except (HarnessError, OSError) as error:
@@ -222,6 +225,10 @@ class Repairs:
             self.clock.wait_until(put_back, self.patience_s, "the settings to be put back")
         except WaitTimeoutError as error:
             raise HarnessError(f"settings could not be put back: {errors[-1]}; run the command again") from error
+
+
+def _with_hold(seen: Seen, has_hold: bool) -> Seen:  # noqa: FBT001
+    return seen if has_hold else replace(seen, is_held=False)
 
 
 def _is_same_repair(entry: Entry, stored: Entry | None) -> bool:
