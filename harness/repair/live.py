@@ -18,7 +18,7 @@ from kafka.protocol.metadata import MetadataRequest
 from harness.audit.knowledge import brokers_text
 from harness.brokers.protocol.admin import TOPIC_RESOURCE, Admin
 from harness.brokers.protocol.wire import Address, Connection, error_name
-from harness.errors import HarnessError
+from harness.errors import HarnessError, UsageError
 from harness.guard.settings import PAUSE, is_same
 from harness.repair.state import Partition, Seen
 
@@ -112,13 +112,23 @@ class LiveRepairCluster:
         """The brokers of the last metadata, then those of ``--bootstrap-server``."""
         return tuple(dict.fromkeys((*self._brokers.values(), *self._bootstrap)))
 
-    def answers(self, partitions: Collection[Partition]) -> Answers:
-        """Ask every registered broker. Raises ConnectionError where none answers, `HarnessError`."""
-        topics = sorted({topic for topic, _ in partitions})
+    def connect(self) -> None:
+        """Ask for the cluster's id and brokers. Raises `UsageError` where no broker answers."""
+        try:
+            self._metadata([])
+        except OSError as error:
+            raise UsageError(f"--bootstrap-server: {error}") from error
+
+    def _metadata(self, topics: Sequence[str]) -> None:
         metadata = self._first(lambda: _metadata_request(topics))
         security = self._bootstrap[0].security
         self._brokers = {b.node_id: Address(b.host, b.port, security) for b in metadata.brokers}
         self.cluster_id = metadata.cluster_id
+
+    def answers(self, partitions: Collection[Partition]) -> Answers:
+        """Ask every registered broker. Raises ConnectionError where none answers, `HarnessError`."""
+        topics = sorted({topic for topic, _ in partitions})
+        self._metadata(topics)
 
         def ask(broker: int) -> BrokerAnswer | None:
             try:

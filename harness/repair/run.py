@@ -75,9 +75,10 @@ class Result:
 def look(request: RepairRequest, cluster: LiveRepairCluster, channel: KafkaChannel) -> Look:
     """Return what can be done now. Changes nothing. Raises `HarnessError` and OSError."""
     plan = request.plan
+    cluster.connect()
+    notes = check_cluster(plan, cluster.cluster_id)
     begun = ChannelJournal(Notes(channel, RealClock(), REPAIR)).entries()
     answers = cluster.answers(sorted({*plan.partitions, *begun}))
-    notes = check_cluster(plan, cluster.cluster_id)
     usable = {broker: cluster.usable_bytes(broker) for broker in sorted(answers.brokers)}
     limits = Limits(request.spare, request.at_once)
     prepared = prepare(plan, answers, usable, request.audit, limits=limits, begun=begun)
@@ -89,6 +90,7 @@ def apply(request: RepairRequest, progress: Progress, spark: SparkOptions) -> Re
     """Repair, and audit again. Raises `UsageError` where another repair is under way, `HarnessError`, OSError."""
     clock = RealClock()
     cluster, channel = LiveRepairCluster(request.bootstrap), KafkaChannel(request.bootstrap, clock)
+    cluster.connect()
     guard_cluster = LiveCluster(request.bootstrap, clock)
     notes = Notes(channel, clock, f"{REPAIR} {secrets.token_hex(4)}")
     try:
