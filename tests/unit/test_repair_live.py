@@ -11,6 +11,7 @@ import pytest
 
 from harness.brokers.protocol.wire import Address, Connection
 from harness.errors import HarnessError
+from harness.guard.settings import PAUSE
 from harness.repair.live import LiveRepairCluster
 from harness.repair.state import Entry
 
@@ -55,7 +56,7 @@ class _Answering(Connection):
         return SimpleNamespace(brokers=brokers, topics=topics, cluster_id="c1")
 
     def DescribeConfigs(self, request: Any) -> Any:  # noqa: N802
-        values = {"min.insync.replicas": "2", "min.cleanable.dirty.ratio": "1.0", "max.compaction.lag.ms": str(2**63 - 1)}
+        values = {"min.insync.replicas": "2", **PAUSE, "min.cleanable.dirty.ratio": "1.0"}
         (resource,) = request.resources
         configs = [SimpleNamespace(name=name, value=values[name]) for name in resource.configuration_keys]
         return SimpleNamespace(results=[SimpleNamespace(resource_name="t", configs=configs)])

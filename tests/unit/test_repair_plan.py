@@ -91,7 +91,9 @@ def test_an_undecided_partition_says_what_each_replica_serves() -> None:
 
 
 def test_a_person_decides_and_those_that_disagree_are_wrong() -> None:
-    disputed = verdict(undecided(([1, 3], "a delete"), ([2], "the value")), undecided(([1], "x"), ([2, 3], "y"), offset=7))
+    disputed = verdict(
+        undecided(([1, 3], "a delete"), ([2], "the value")), undecided(([1], "x"), ([2, 3], "y"), offset=7)
+    )
     (task,) = plan_of(disputed, {ORDERS: 1}).tasks
     assert (task.wrong, task.right) == ((2, 3), (1,))
     assert task.why[0] == "a person decided that broker 1 is right"

@@ -1,8 +1,8 @@
-"""A simulated cluster with diverged partitions, for repairs: replicas with records, cleaners, leaders, brokers that die.
+"""A simulated cluster with diverged partitions, for repairs: records, cleaners, leaders, and brokers that die.
 
 Time passes only in waits of `SimulatedTime`, a tick each time. In a tick clients write, followers and copies fetch,
 cleaners clean, leaders change and brokers die or start, by a source of randomness. Simplified where a repair does not
-depend on it: what is written is on every member of the ISR at once, so what was acknowledged is below the high watermark.
+depend on it: what is written is on every member of the ISR at once, and acknowledged.
 
 - A copy fetches from its present leader, from its own log end on, what that leader still has.
 - A cleaner removes superseded values and tombstones up to an offset, on each broker for itself. It rests while an
@@ -36,7 +36,7 @@ DELETING_TICKS = 3
 HOLDING_TICKS = 2
 
 
-class Killed(BaseException):
+class KilledError(BaseException):
     """SIGKILL of the repair: nothing of it handles this."""
 
 
@@ -66,7 +66,7 @@ class Log:
 
 @dataclass
 class SimulatedPartition:
-    """``logs``: the folders by broker, also of replicas that are no longer assigned. ``truth``: what was acknowledged."""
+    """``logs``: folders by broker, also of replicas that are no longer assigned. ``truth``: what was acknowledged."""
 
     replicas: tuple[int, ...]
     isr: set[int]
@@ -368,7 +368,7 @@ class KillAt:
     def __call__(self) -> None:
         self.passed += 1
         if self.passed == self.at:
-            raise Killed
+            raise KilledError
 
 
 def diverged(
@@ -398,7 +398,7 @@ def diverged(
         for log in one.logs.values():
             log.records, log.end = {0: (0, 0), 1: (0, None)}, 2
         for _ in range(60):
-            cluster._write(one)  # noqa: SLF001
+            cluster._write(one)
         for broker, log in one.logs.items():
             if broker in one.replicas[-wrong:]:
                 del log.records[1]
