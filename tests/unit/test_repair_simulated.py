@@ -183,7 +183,7 @@ def test_a_partition_that_cannot_go_on_is_given_up_and_its_topic_stays_paused() 
     assert cluster.held() == {stuck.partition[0]}
     assert cluster.limited
     assert not journal.entries()[stuck.partition].is_done
-    del cluster.down[stuck.wrong[0]]
+    cluster.down[stuck.wrong[0]] = 0
     resumed = Repairs(cluster, journal, cluster, cluster, clock, patience_s=50).run([stuck, other])
     assert [one.why for one in resumed] == [None, None]
     assert (cluster.held(), cluster.limited) == (frozenset(), False)
