@@ -10,7 +10,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.guard.settings import PAUSE
-from harness.repair.live import Answers, BrokerAnswer, State
+from harness.repair.live import MIN_INSYNC, Answers, BrokerAnswer, State
 from harness.repair.plan import Plan, Task
 from harness.repair.preflight import Limits, Prepared, check_cluster, prepare
 from harness.repair.saved import check_saved
@@ -21,18 +21,22 @@ if TYPE_CHECKING:
 
 TP = ("t", 0)
 STATE = State(1, 7, (1, 2, 3), frozenset({1, 2, 3}))
-SETTINGS = {"min.insync.replicas": "2", "min.cleanable.dirty.ratio": "0.5", "max.compaction.lag.ms": "1"}
+SETTINGS = {"min.cleanable.dirty.ratio": "0.5", "max.compaction.lag.ms": "1"}
 TASK = Task(TP, (2,), (1, 3), ("why",))
 FREE = dict.fromkeys((1, 2, 3, 4), 10_000)
 
 
-def answer(state: State = STATE, folder: int | None = 100, **settings: str) -> BrokerAnswer:
-    folders = {} if folder is None else {TP: folder}
-    return BrokerAnswer({"t": "id"}, {TP: state}, {"t": {**SETTINGS, **settings}}, folders)
+def answer(
+    state: State = STATE, folder: int | None = 100, *, min_insync: int = 2, paused: bool = False
+) -> BrokerAnswer:
+    settings = {**SETTINGS, MIN_INSYNC: str(min_insync), **(PAUSE if paused else {})}
+    return BrokerAnswer({"t": "id"}, {TP: state}, {"t": settings}, {} if folder is None else {TP: folder})
 
 
-def answers(state: State = STATE, brokers: tuple[int, ...] = (1, 2, 3, 4), **settings: str) -> Answers:
-    of = {b: answer(state, 100 if b in state.replicas else None, **settings) for b in brokers}
+def answers(
+    state: State = STATE, brokers: tuple[int, ...] = (1, 2, 3, 4), *, min_insync: int = 2, paused: bool = False
+) -> Answers:
+    of = {b: answer(state, 100 if b in state.replicas else None, min_insync=min_insync, paused=paused) for b in brokers}
     return Answers(frozenset(brokers), of)
 
 
@@ -49,7 +53,7 @@ def test_what_can_be_done_is_prepared_with_what_is_there_now() -> None:
 
 
 def test_what_another_assignment_leaves_of_a_task_is_done() -> None:
-    moved = answers(replace(STATE, replicas=(3, 2), isr=frozenset({2, 3})), **{"min.insync.replicas": "1"})
+    moved = answers(replace(STATE, replicas=(3, 2), isr=frozenset({2, 3})), min_insync=1)
     (entry,) = prepared(moved, task=Task(TP, (1, 2), (3,), ())).entries
     assert (entry.wrong, entry.right, entry.spare) == ((2,), (3,), 1)
 
@@ -61,7 +65,7 @@ def test_what_another_assignment_leaves_of_a_task_is_done() -> None:
         (answers(replace(STATE, replicas=(2, 4))), "brokers 1, 3 has no replica any more"),
         (answers(brokers=(1, 3, 4)), "broker 2 is down"),
         (replace(answers(), adding={TP: frozenset({4})}), "another reassignment of it is under way"),
-        (answers(brokers=(1, 2, 3), **{"min.insync.replicas": "3"}), "no other broker can take a replica meanwhile"),
+        (answers(brokers=(1, 2, 3), min_insync=3), "no other broker can take a replica meanwhile"),
         (replace(answers(), brokers={1: answer(), 2: answer(replace(STATE, leader=3))}), "metadata to be the same"),
         (replace(answers(), brokers={1: answer(), 3: answer()}), "an answer of broker 2"),
         (Answers(frozenset({1}), {1: replace(answer(), states={}, topic_ids={})}), "t-0 to be in the metadata"),
@@ -75,11 +79,11 @@ def test_what_cannot_be_done_is_refused_with_the_reason(found: Answers, why: str
 
 
 def test_a_spare_broker_has_no_replica_and_no_folder() -> None:
-    strict = answers(**{"min.insync.replicas": "3"})
+    strict = answers(min_insync=3)
     assert [one.spare for one in prepared(strict).entries] == [4]
     assert [one.spare for one in prepared(strict, spare=4).entries] == [4]
     assert prepared(strict, spare=3).entries == ()
-    with_folder = replace(strict, brokers={**strict.brokers, 4: answer(folder=50, **{"min.insync.replicas": "3"})})
+    with_folder = replace(strict, brokers={**strict.brokers, 4: answer(folder=50, min_insync=3)})
     assert prepared(with_folder).entries == ()
 
 
@@ -111,7 +115,7 @@ def test_the_audit_has_to_be_of_this_cluster() -> None:
 
 
 def test_an_observation_is_what_every_broker_says() -> None:
-    paused = replace(answers(**PAUSE), adding={TP: frozenset({2})})
+    paused = replace(answers(paused=True), adding={TP: frozenset({2})})
     seen = paused.seen(Entry(TP, "id", (1, 2, 3), 1, (1,), (2,)))
     assert not isinstance(seen, str)
     assert (seen.is_held, seen.min_insync, seen.adding) == (True, 2, frozenset({2}))
