@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -89,22 +90,41 @@ def look(request: RepairRequest, cluster: LiveRepairCluster, channel: KafkaChann
 def apply(request: RepairRequest, progress: Progress, spark: SparkOptions) -> Result:
     """Repair, and audit again. Raises `UsageError` where another repair is under way, `HarnessError`, OSError."""
     clock = RealClock()
-    cluster, channel = LiveRepairCluster(request.bootstrap), KafkaChannel(request.bootstrap, clock)
+    progress.stage("ask the cluster")
+    cluster = LiveRepairCluster(request.bootstrap)
     cluster.connect()
-    guard_cluster = LiveCluster(request.bootstrap, clock)
-    notes = Notes(channel, clock, f"{REPAIR} {secrets.token_hex(4)}")
-    try:
-        progress.stage("ask the cluster")
+    check_cluster(request.plan, cluster.cluster_id)
+    with closing(KafkaChannel(request.bootstrap, clock)) as channel:
         channel.ensure()
-        owner = Owner(notes)
+        owner = Owner(Notes(channel, clock, f"{REPAIR} {secrets.token_hex(4)}"))
         owner.claim()
-        looked = look(request, cluster, channel)
-        if request.plan.aborts:
-            progress.stage(f"abort {len(request.plan.aborts)} transactions that hang")
-        aborted = abort_all(request.plan.aborts, request.bootstrap, clock)
-        began_s = clock.now_s()
-        count = len(looked.prepared.entries) + len(looked.begun)
-        progress.stage(f"repair {count} partitions, {request.at_once} at once")
+        try:
+            looked = look(request, cluster, channel)
+            aborted, outcomes, took_s = _work(request, looked, cluster, channel, owner, progress)
+        finally:
+            owner.leave()
+    topics = sorted({topic for topic, _ in (*request.plan.partitions, *(one.partition for one in outcomes))})
+    after = audit_live(Request(request.bootstrap, topics), progress, spark) if topics else None
+    return Result(looked, tuple(outcomes), tuple(aborted), after, took_s)
+
+
+def _work(  # noqa: PLR0917
+    request: RepairRequest,
+    looked: Look,
+    cluster: LiveRepairCluster,
+    channel: KafkaChannel,
+    owner: Owner,
+    progress: Progress,
+) -> tuple[list[Aborted], list[Outcome], float]:
+    """Abort and repair; return what came of both, and the seconds that the repairs took."""
+    notes, clock = owner.notes, owner.notes.clock
+    if request.plan.aborts:
+        progress.stage(f"abort {len(request.plan.aborts)} transactions that hang")
+    aborted = abort_all(request.plan.aborts, request.bootstrap, clock)
+    began_s = clock.now_s()
+    count = len(looked.prepared.entries) + len(looked.begun)
+    progress.stage(f"repair {count} partitions, {request.at_once} at once")
+    with closing(LiveCluster(request.bootstrap, clock)) as guard_cluster:
         repairs = Repairs(
             cluster,
             ChannelJournal(notes),
@@ -117,11 +137,4 @@ def apply(request: RepairRequest, progress: Progress, spark: SparkOptions) -> Re
             check_owner=owner.check,
         )
         outcomes = repairs.run(looked.prepared.entries)
-        took_s = clock.now_s() - began_s
-        owner.leave()
-    finally:
-        channel.close()
-        guard_cluster.close()
-    topics = sorted({topic for topic, _ in (*request.plan.partitions, *(one.partition for one in outcomes))})
-    after = audit_live(Request(request.bootstrap, topics), progress, spark) if topics else None
-    return Result(looked, tuple(outcomes), tuple(aborted), after, took_s)
+    return aborted, outcomes, clock.now_s() - began_s

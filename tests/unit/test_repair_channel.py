@@ -149,6 +149,7 @@ def test_a_repair_that_was_killed_is_followed_after_its_silence_and_one_that_lef
     assert clock.now >= SILENT_S
     with pytest.raises(TakenOverError):
         first.check()
+    first.leave()
     second.check()
     second.leave()
     before = clock.now
