@@ -369,7 +369,6 @@ class Outages:
             assert self.cluster.is_paused(topic), (topic, one.events)
 
     def outage(self) -> None:
-        self.touched.clear()
         broker = self.random.choice((1, 2, 3))
         for topic in self.random.sample(sorted(self.cluster.own), self.random.randint(1, 3)):
             self.cluster.away.setdefault(topic, set()).add(broker)
@@ -391,14 +390,17 @@ def calm(outages: Outages) -> None:
 def test_500_outages_with_kills_failures_and_people_leave_the_settings_as_found(seed: int) -> None:
     outages = Outages(seed)
     for number in range(50):
-        outages.outage()
+        outages.touched.clear()
+        # The next replica may leave before a release is complete.
+        for _ in range(outages.random.randint(1, 3)):
+            outages.outage()
         calm(outages)
         assert outages.cluster.own == outages.expected, (seed, number)
         assert outages.guards[0].guard.status.state.pauses == {}
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
-@pytest.mark.parametrize("number", range(12))
+@pytest.mark.parametrize("number", range(20))
 def test_a_guard_that_is_killed_at_any_request_is_followed_by_one_that_goes_on(side: str, number: int) -> None:
     cluster = FakeCluster({"t": {DIRTY_RATIO: "0.2"}}, {"t": {2}})
     left = [number]
