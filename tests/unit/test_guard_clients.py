@@ -44,6 +44,8 @@ class Brokers:
         if broker in self.cut:
             self.cut.discard(broker)
             raise ConnectionResetError("closed")
+        if broker in self.down:
+            raise ConnectionResetError("ended")
         if broker in self.frozen:
             raise TimeoutError("silent")
         name = type(request).__name__.partition("Request")[0]
