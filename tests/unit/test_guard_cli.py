@@ -107,8 +107,22 @@ def test_a_second_signal_ends_it_at_once(cluster: FakeCluster) -> None:
     cluster.away = {"t": {2}}
     signal_when(cluster, "view", 4, signal.SIGTERM, signal.SIGTERM)
     done = run(*RUNNING)
-    assert isinstance(done.exception, KeyboardInterrupt) or done.return_value == EXIT_UNKNOWN
+    assert done.return_value == EXIT_UNKNOWN
     assert cluster.is_paused("t")
+    assert "harness guard release" in done.stderr
+
+
+def test_a_guard_that_fails_beyond_repair_says_how_to_release(cluster: FakeCluster) -> None:
+    cluster.away = {"t": {2}}
+
+    def fail(asked: str) -> None:
+        if asked == "view" and cluster.asked.count("view") == 4:
+            raise RuntimeError("a bug")
+
+    cluster.before = fail
+    done = run(*RUNNING)
+    assert str(done.exception) == "a bug"
+    assert "harness guard release --bootstrap-server b:1" in done.stderr
 
 
 @pytest.mark.parametrize("mode", ["--dry-run", "--observe-only"])
@@ -128,7 +142,7 @@ def test_who_only_looks_ends_with_0_and_joins_no_group(cluster: FakeCluster, mod
         ((*SERVER, "status", *SERVER), "options of `harness guard` come after `status`"),
         ((*SERVER, "--events", "/nowhere/x"), "--events /nowhere/x: No such file"),
         ((*RUNNING, "--topic", "typo"), "topic typo does not exist"),
-        ((*RUNNING, "--interval", "0"), "--interval"),
+        ((*RUNNING, "--interval", "0"), "is no number in the range 0.2<=x<=3600"),
         ((*SERVER, "--listen", "256.0.0.1"), "--listen 256.0.0.1:9464: it cannot listen there"),
     ],
 )

@@ -27,9 +27,7 @@ STATUS = Status(
     interval_s=2.0, leads=True, round_ms=99_000, rounds=7, requests=21, covered=frozenset("tu"), away={"t": 1},
     adding={"u": 2}, retention_left_s={"t": 17.5}, state=HELD, skipped={"s": "refused"},
 )  # fmt: skip
-OBSERVED = Observation(
-    90_000, {"t": 3}, {"t": 12}, {"stuck-lso": 1}, ("broker 2 holds it",), {"t": 4096}, {"t": 64.0}
-)
+OBSERVED = Observation(90_000, {"t": 3}, {"t": 12}, {"stuck-lso": 1}, ("broker 2 holds it",), {"t": 4096}, {"t": 64.0})
 
 
 @pytest.fixture

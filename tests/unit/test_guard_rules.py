@@ -72,7 +72,9 @@ def test_an_entry_is_read_back() -> None:
     assert parse_entry(entry.to_json().encode()) == Entry("paused", "t", 9, "host:1", {"schema": 1, **entry.content})
 
 
-@pytest.mark.parametrize("text", [b"", b"x", b"[]", b"1", b"{}", b'{"kind": 1, "topic": "t", "time_ms": 1, "writer": ""}'])
+@pytest.mark.parametrize(
+    "text", [b"", b"x", b"[]", b"1", b"{}", b'{"kind": 1, "topic": "t", "time_ms": 1, "writer": ""}']
+)
 def test_what_is_no_entry_is_skipped(text: bytes) -> None:
     assert parse_entry(text) is None
 
@@ -95,7 +97,9 @@ def test_an_entry_of_an_earlier_pause_that_arrives_late_changes_nothing() -> Non
         assert state.after(entries(pause(phase, "old"))) == state
 
 
-@pytest.mark.parametrize("content", [{}, {"cycle": "c"}, {"cycle": 1, "found": {}}, {"cycle": "c", "found": {"x": "1"}}])
+@pytest.mark.parametrize(
+    "content", [{}, {"cycle": "c"}, {"cycle": 1, "found": {}}, {"cycle": "c", "found": {"x": "1"}}]
+)
 def test_an_entry_without_its_fields_changes_nothing(content: dict[str, object]) -> None:
     assert State().after([Entry("pausing", "t", 1, "w", content)]) == State()
 
