@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 from fakes.guarded import FakeChannel, FakeCluster, FakeLeadership, start
+
 from harness.cli import cli
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, HarnessError, UsageError
 from harness.guard.journal import HOLD, Entry

@@ -64,7 +64,7 @@ def test_one_broker_that_says_so_is_enough() -> None:
     new = {("t", 0): PartitionState(1, (1, 2), (1,))}
     for answers in ([old, new], [new, old]):
         view = united(answers)
-        assert (view.exposed, view.topics) == ({"t"}, {"t"})
+        assert view.exposed == view.topics == {"t"}
 
 
 def test_an_entry_is_read_back() -> None:
