@@ -132,7 +132,8 @@ class Endpoint:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             self._socket = socket.create_server((host, port), family=family)
         except OSError as error:
-            raise UsageError(f"--listen {host}:{port}: it cannot listen there ({error.strerror or error})") from error
+            why = str(error.strerror or error).partition(" (while")[0]
+            raise UsageError(f"--listen {host}:{port}: it cannot listen there ({why})") from error
         # The server would print its own words where it cannot listen.
         self._server = make_server(
             host, port, app, threaded=True, request_handler=_QuietHandler, fd=self._socket.fileno()

@@ -18,7 +18,7 @@ from harness.guard.events import Event, EventLog, Kind
 from harness.guard.leadership import SESSION_MS, GroupLeadership
 from harness.guard.metrics import Endpoint
 from harness.guard.observe import Observer
-from harness.guard.service import ACT, OBSERVE, Guard, Options, releasing_command
+from harness.guard.service import ACT, Guard, Options, releasing_command
 from harness.host.clock import RealClock
 
 if TYPE_CHECKING:
@@ -76,10 +76,18 @@ def guard_until_signal(request: Request, log: EventLog) -> int:
             stack.callback(endpoint.close)
             log(Event(clock.time_ms(), Kind.LISTENS, "", f"http://{endpoint.address}/metrics and /health"))
         stack.callback(observer.start(request.observe_every_s, lambda: guard.status))
-        while not stop.is_set():
-            guard.attempt()
-            _wait(guard, stop, clock)
-        return _end(guard, log, clock, ",".join(map(str, request.bootstrap)))
+        command = releasing_command(",".join(map(str, request.bootstrap)))
+        try:
+            while not stop.is_set():
+                guard.attempt()
+                _wait(guard, stop, clock)
+            left = guard.end()
+        except KeyboardInterrupt:
+            left = guard.paused
+        except BaseException:
+            _report_end(guard, log, guard.paused, command)
+            raise
+        return _report_end(guard, log, left, command)
 
 
 def release(request: Request, log: EventLog) -> tuple[int, State]:
@@ -170,15 +178,9 @@ def _wait(guard: Guard, stop: Flag, clock: Clock) -> None:
         clock.wait_until(is_due, left_s, "the next round")
 
 
-def _end(guard: Guard, log: EventLog, clock: Clock, bootstrap: str) -> int:
-    """Put back what may be put back; a second signal leaves it as it is."""
-    try:
-        left = guard.end()
-    except KeyboardInterrupt:
-        left = len(guard.status.state.pauses)
-    if guard.options.mode == OBSERVE or not left:
-        log(Event(clock.time_ms(), Kind.ENDED, "", "this guard leaves nothing paused"))
-        return EXIT_CLEAN
-    what = f"{left} topics stay paused, as replicas are away; release them with: {releasing_command(bootstrap)}"
-    log(Event(clock.time_ms(), Kind.ENDED, "", what))
-    return EXIT_STILL_PAUSED
+def _report_end(guard: Guard, log: EventLog, left: int, command: str) -> int:
+    """Report what stays paused, and return the exit code."""
+    still = f"{left} topics stay paused; once their replicas are back, release them with: {command}"
+    what = still if left else "this guard leaves nothing paused"
+    log(Event(guard.clock.time_ms(), Kind.ENDED, "", what))
+    return EXIT_STILL_PAUSED if left else EXIT_CLEAN

@@ -118,12 +118,17 @@ class Guard:
         self._finish(view, state, to_pause, leads=leads, now_ms=now_ms, refused=refused)
 
     def end(self) -> int:
-        """Put back what may be put back, and return the number of topics that stay paused."""
-        if self.options.mode != ACT or not (self.status.leads or self.leads()):
+        """Put back what may be put back, and return the number of topics that stay paused; 0 where another one acts."""
+        if not self.status.leads:
             return 0
         with suppress(WaitTimeoutError):
             self.clock.wait_until(self.attempt, END_S, "the last round")
-        return len(self.status.state.pauses)
+        return self.paused
+
+    @property
+    def paused(self) -> int:
+        """How many topics are paused, as far as this guard acts and knows."""
+        return len(self.status.state.pauses) if self.status.leads else 0
 
     def _state(self, view: View) -> tuple[State, View]:
         """Return what the channel has. Who only looks may go on without it; the view then says so."""

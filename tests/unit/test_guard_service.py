@@ -1,4 +1,4 @@
-"""The guard's rounds on a simulated cluster: settings are always as found, whatever fails, and whenever it is killed."""
+"""The guard's rounds on a simulated cluster: settings are as found, whatever fails, and whenever it is killed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fakes.guarded import BoundedClock, FakeCluster, KilledError, Started, failing, start
+
 from harness.errors import HarnessError
 from harness.guard.journal import HOLD, UNHOLD, Entry
 from harness.guard.service import DRY_RUN, OBSERVE
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_LAG = str(2**63 - 1)
+
+
+def failure(one: Started) -> str | None:
+    return one.guard.status.failure
 
 
 def one_topic(**own: str) -> FakeCluster:
@@ -123,10 +128,10 @@ def test_a_request_that_fails_is_repeated_in_the_next_round(request_name: str, s
     one = start(cluster)
     setattr(cluster, side, failing(request_name))
     assert not one.guard.attempt()
-    assert one.guard.status.failure == f"{request_name} failed"
+    assert failure(one) == f"{request_name} failed"
     assert one.guard.attempt()
     assert cluster.is_paused("t")
-    assert one.guard.status.failure is None
+    assert failure(one) is None
     cluster.away.clear()
     setattr(cluster, side, failing(request_name))
     one.guard.attempt()
@@ -150,13 +155,13 @@ def test_a_refused_change_is_visible_and_tried_again() -> None:
 
 
 def test_a_topic_whose_settings_may_not_be_read_is_skipped_and_reported() -> None:
-    cluster = FakeCluster({"t": {}, "secret": {}}, {"t": {2}, "secret": {2}})
-    cluster.unreadable["secret"] = "TopicAuthorizationFailedError"
+    cluster = FakeCluster({"t": {}, "other": {}}, {"t": {2}, "other": {2}})
+    cluster.unreadable["other"] = "TopicAuthorizationFailedError"
     one = start(cluster)
     assert one.guard.attempt()
     assert cluster.is_paused("t")
-    assert one.guard.status.skipped == {"secret": "TopicAuthorizationFailedError"}
-    assert [event.topic for event in one.events if event.event == "warning"] == ["secret"]
+    assert one.guard.status.skipped == {"other": "TopicAuthorizationFailedError"}
+    assert [event.topic for event in one.events if event.event == "warning"] == ["other"]
 
 
 def test_a_paused_topic_that_may_no_longer_be_described_stays_paused() -> None:
@@ -317,7 +322,7 @@ class Outages:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)  # noqa: S311  (no secret)
-        topics = {f"t{n}": {} for n in range(3)}
+        topics: dict[str, dict[str, str]] = {f"t{n}": {} for n in range(3)}
         self.cluster = FakeCluster(topics)
         for own in topics.values():
             self.someone_sets(own)
@@ -369,7 +374,6 @@ class Outages:
             assert self.cluster.is_paused(topic), (topic, one.events)
 
     def outage(self) -> None:
-        self.touched.clear()
         broker = self.random.choice((1, 2, 3))
         for topic in self.random.sample(sorted(self.cluster.own), self.random.randint(1, 3)):
             self.cluster.away.setdefault(topic, set()).add(broker)
@@ -391,14 +395,17 @@ def calm(outages: Outages) -> None:
 def test_500_outages_with_kills_failures_and_people_leave_the_settings_as_found(seed: int) -> None:
     outages = Outages(seed)
     for number in range(50):
-        outages.outage()
+        outages.touched.clear()
+        # The next replica may leave before a release is complete.
+        for _ in range(outages.random.randint(1, 3)):
+            outages.outage()
         calm(outages)
         assert outages.cluster.own == outages.expected, (seed, number)
         assert outages.guards[0].guard.status.state.pauses == {}
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
-@pytest.mark.parametrize("number", range(12))
+@pytest.mark.parametrize("number", range(20))
 def test_a_guard_that_is_killed_at_any_request_is_followed_by_one_that_goes_on(side: str, number: int) -> None:
     cluster = FakeCluster({"t": {DIRTY_RATIO: "0.2"}}, {"t": {2}})
     left = [number]

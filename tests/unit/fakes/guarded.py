@@ -128,16 +128,19 @@ class FakeChannel:
     """A reader and writer of the cluster's log of entries."""
 
     cluster: FakeCluster
+    position: int = 0
+    state: State = field(default_factory=State)
 
     def ensure(self) -> None:
         """It is there."""
 
     def read(self) -> State:
         self.cluster._begin("read")
-        entries = [parse_entry(record) for record in self.cluster.log]
-        state = State().after(entry for entry in entries if entry is not None)
+        entries = [parse_entry(record) for record in self.cluster.log[self.position :]]
+        self.position = len(self.cluster.log)
+        self.state = self.state.after(entry for entry in entries if entry is not None)
         self.cluster.after("read")
-        return state
+        return self.state
 
     def append(self, entries: Sequence[Entry]) -> None:
         self.cluster._begin("append")
