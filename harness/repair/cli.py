@@ -209,8 +209,9 @@ def _plan(request: Any, shown: Plan, output: str) -> int:
 
 def _apply(request: Any, shown: Plan, verdict: Mapping[str, Any], spark: SparkOptions, output: str) -> int:
     from harness.repair.run import apply  # noqa: PLC0415
-    from harness.repair.show import exit_code, result_json, show_result  # noqa: PLC0415
+    from harness.repair.show import age_text, exit_code, result_json, show_result  # noqa: PLC0415
 
+    stderr().line(age_text(request.plan.audited_at))
     _show_decided(shown, request.plan)
     progress = ConsoleProgress()
     try:

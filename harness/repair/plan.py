@@ -112,7 +112,8 @@ def plan_of(
         elif accusing:
             task = _task(place, accusing)
             if task is None:
-                undecided.append(_undecided(place, accusing, _replicas(verdict, place)))
+                replicas = _replicas(verdict, place) or _named(accusing)
+                undecided.append(_undecided(place, accusing, replicas))
             else:
                 tasks.append(task)
     unknown = [
@@ -204,6 +205,13 @@ def _replicas(verdict: Mapping[str, Any], place: Partition) -> tuple[int, ...]:
     """Return the replicas that the audit compared."""
     scenarios = [one for one in verdict["scenarios"] if (one["topic"], one["partition"]) == place]
     return tuple(replica["broker"] for one in scenarios for replica in one["exposure"]["replicas"])
+
+
+def _named(found: Sequence[Row]) -> tuple[int, ...]:
+    """Return the brokers that findings name, where the audit read no replica."""
+    groups = [group["brokers"] for one in found for group in one.get("disagree", ())]
+    answers = [one.get("witness", {}).get("decided_on", ()) for one in found]
+    return tuple(sorted({one["broker"] for one in found}.union(*groups, *answers)))
 
 
 def _groups(found: Sequence[Row]) -> tuple[tuple[str, ...], tuple[str, ...]]:
