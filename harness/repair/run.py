@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from harness.brokers.protocol.wire import Address
+    from harness.guard.ports import Channel
     from harness.judge.outcome import Progress
     from harness.repair.plan import Plan
     from harness.repair.state import Entry, Partition
@@ -73,7 +74,7 @@ class Result:
         return STATE[verdicts[0]] if verdicts else NOT_AUDITED
 
 
-def look(request: RepairRequest, cluster: LiveRepairCluster, channel: KafkaChannel) -> Look:
+def look(request: RepairRequest, cluster: LiveRepairCluster, channel: Channel) -> Look:
     """Return what can be done now. Changes nothing. Raises `HarnessError` and OSError."""
     plan = request.plan
     cluster.connect()
@@ -112,7 +113,7 @@ def _work(  # noqa: PLR0917
     request: RepairRequest,
     looked: Look,
     cluster: LiveRepairCluster,
-    channel: KafkaChannel,
+    channel: Channel,
     owner: Owner,
     progress: Progress,
 ) -> tuple[list[Aborted], list[Outcome], float]:

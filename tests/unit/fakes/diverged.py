@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from fakes.clock import IdleRoutine
+from fakes.guarded import KilledError
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.repair.state import Seen
 
@@ -34,10 +35,6 @@ FAULTS_TICKS = 150
 """Compaction is paused, so logs grow: without an end of the faults no copy would."""
 DELETING_TICKS = 3
 HOLDING_TICKS = 2
-
-
-class KilledError(BaseException):
-    """SIGKILL of the repair: nothing of it handles this."""
 
 
 @dataclass
@@ -81,7 +78,10 @@ class SimulatedPartition:
 
 @dataclass
 class DivergedCluster:
-    """Implements `RepairCluster`, `Holds` and `Throttle`. ``point`` is called before and after each change."""
+    """Implements `RepairCluster`, `Holds` and `Throttle`. ``point`` is called before and after each change.
+
+    ``is_paused``: whether compaction of a topic is paused, where something else than `hold` pauses it.
+    """
 
     random: Random
     partitions: dict[Partition, SimulatedPartition]
@@ -94,6 +94,7 @@ class DivergedCluster:
     settings: dict[str, str] = field(default_factory=dict)
     held_for: dict[str, int] = field(default_factory=dict)
     limited: bool = False
+    is_paused: Callable[[str], bool] | None = None
     ticks: int = 0
     violations: list[str] = field(default_factory=list)
 
@@ -198,6 +199,8 @@ class DivergedCluster:
         return self.brokers - self.down.keys() - self.starting.keys()
 
     def is_effective(self, topic: str) -> bool:
+        if self.is_paused is not None:
+            return self.is_paused(topic)
         return self.held_for.get(topic, 0) >= HOLDING_TICKS
 
     def tick(self) -> None:
