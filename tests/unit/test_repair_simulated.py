@@ -7,8 +7,11 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
-from fakes.diverged import DivergedCluster, DurableJournal, KillAt, KilledError, SimulatedTime, diverged
+from fakes.diverged import DivergedCluster, DurableJournal, KillAt, SimulatedTime, diverged
+from fakes.guarded import FakeChannel, FakeCluster, KilledError
 
+from harness.guard.settings import DIRTY_RATIO
+from harness.repair.channel import ChannelHolds, ChannelJournal, Notes, Owner
 from harness.repair.cluster import TakenOverError
 from harness.repair.service import Repairs
 from harness.repair.state import Entry, needs_spare
@@ -198,6 +201,41 @@ def test_a_repair_that_was_taken_over_ends() -> None:
     with pytest.raises(TakenOverError):
         repairs.run(SHAPES[0].entries(cluster))
     assert cluster.held() == frozenset()
+
+
+def repair_by_channel(cluster: DivergedCluster, guarded: FakeCluster, kill: KillAt, entries: list[Entry]) -> None:
+    """Repair with progress, holds and owner in the channel, and go on after each kill, as another process would."""
+    clock = SimulatedTime(cluster)
+    cluster.point, cluster.is_paused = kill, guarded.is_paused
+    guarded.before = guarded.after = lambda _name: kill()
+    for number in range(MOST_KILLS):
+        channel = FakeChannel(guarded)
+        notes = Notes(channel, clock, f"repair {number}")
+        owner = Owner(notes)
+        holds = ChannelHolds(channel, guarded, clock, notes.writer)
+        repairs = Repairs(cluster, ChannelJournal(notes), holds, cluster, clock, at_once=2, check_owner=owner.check)
+        try:
+            owner.claim()
+            assert all(one.why is None for one in repairs.run(entries))
+        except KilledError:
+            continue
+        return
+    pytest.fail("it was killed too often")
+
+
+def test_a_repair_by_the_channel_that_is_killed_at_any_request_is_resumed_with_settings_as_found() -> None:
+    shape, found = SHAPES[0], {"t0": {DIRTY_RATIO: "0.3"}, "t1": {}}
+    counted, first = KillAt(), shape.cluster(2, partitions=2, faults=False)
+    guarded = FakeCluster({topic: dict(own) for topic, own in found.items()})
+    repair_by_channel(first, guarded, counted, shape.entries(first))
+    assert counted.passed > 100
+    for at in range(1, counted.passed + 1, 3):
+        cluster = shape.cluster(2, partitions=2, faults=False)
+        guarded = FakeCluster({topic: dict(own) for topic, own in found.items()})
+        before = orders(cluster)
+        repair_by_channel(cluster, guarded, KillAt(at), shape.entries(cluster))
+        assert failures(cluster, before) == [], at
+        assert guarded.own == found, at
 
 
 @pytest.mark.parametrize("rule", list(Rule))
