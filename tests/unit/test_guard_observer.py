@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from fakes.clock import TickingClock
 
 from harness.audit.cluster import Cluster, Topic
@@ -23,7 +22,9 @@ from harness.host.clock import RealClock
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-OPEN = OpenTransaction(7, 0, 5, 0)
+    import pytest
+
+OPEN = OpenTransaction(7, 0, 5)
 STATUSES = ReplicaStatuses(
     {
         (1, ("t", 0)): ReplicaStatus(0, 20, 20, 20, ()),
