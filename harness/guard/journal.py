@@ -6,8 +6,8 @@ The channel is a log of intentions. An entry is written before the change that i
     paused     found     after that; ``found`` lacks a setting that somebody changed during the pause
     releasing            before what was found is put back
     released             after that: the topic is forgotten
-    hold, unhold  by     another command needs the topic to stay paused: ``by`` names it, such as ``repair 7c1f``. A guard
-                         that acts pauses a topic that is held, and does not release it
+    hold, unhold  by     another command needs the topic to stay paused: ``by`` names it, such as ``repair 7c1f``.
+                         The guard that acts pauses a topic that is held, and does not release it
 
 Each JSON entry has ``kind``, ``topic``, ``time_ms`` and ``writer``; those about a pause have ``cycle``, too. A pause
 is a cycle, from its ``pausing`` on. An entry of another cycle than the topic's present one changes nothing: it was sent
