@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from harness.brokers.protocol.replica import TopicPartition
-    from harness.clients import Answered, LibraryGroups
+    from harness.clients import Answered, GroupConsumer, LibraryGroups
     from workloads.group_consumers import Group
     from workloads.offsets import Coordinators
 
@@ -32,6 +32,18 @@ JOIN_TIMEOUT_S: Final = 60.0
 """More than for other operations: a client may try a paused broker first, and wait for its answer some times."""
 OFFSET: Final = 20
 """That is committed for the first input partition."""
+
+
+@dataclass
+class _Polls:
+    """Polls a member, and tells whether it has ever been delivered a record."""
+
+    member: GroupConsumer
+    is_delivered: bool = False
+
+    def __call__(self) -> bool:
+        self.is_delivered = bool(self.member.poll(POLL_S)) or self.is_delivered
+        return self.is_delivered
 
 
 @dataclass
@@ -64,13 +76,15 @@ class MembershipsProducer:
             if value is not None:
                 self.library.commit(group.name, {group.inputs[0]: OFFSET})
             with closing(self.library.consumer(group.name, group.topic, value or CONSUMER)) as member:
-                poll = partial(member.poll, POLL_S)
+                polls = _Polls(member)
                 if value is None:
                     # While the member joins: cleaners remove a tombstone as soon as its retention is over.
-                    find(f"the tombstone of group {group.name}", is_tombstone=True, meanwhile=poll)
-                else:
-                    joined = f"a member of group {group.name} to be delivered a record"
-                    self.coordinators.clock.wait_until(poll, JOIN_TIMEOUT_S, joined)
+                    find(f"the tombstone of group {group.name}", is_tombstone=True, meanwhile=polls)
+                # A client that is closed before its join is answered does not leave: the coordinator would keep its
+                # partitions for it until its session times out.
+                joined = f"a member of group {group.name} to be delivered a record"
+                self.coordinators.clock.wait_until(polls, JOIN_TIMEOUT_S, joined)
+                if value is not None:
                     find(f"group {group.name} with its member", is_tombstone=False)
             if value is not None:
                 find(f"group {group.name} without members", is_tombstone=False)

@@ -31,7 +31,6 @@ class Kind(StrEnum):
     LEADS = "leads"
     STANDS_BY = "stands-by"
     EXPOSED = "exposed"
-    CAUGHT_UP = "caught-up"
     PAUSED = "paused"
     RELEASED = "released"
     LEFT_ALONE = "left-alone"

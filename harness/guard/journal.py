@@ -6,7 +6,8 @@ The channel is a log of intentions. An entry is written before the change that i
     paused     found     after that; ``found`` lacks a setting that somebody changed during the pause
     releasing            before what was found is put back
     released             after that: the topic is forgotten
-    hold, unhold  by     another command needs the topic to stay paused: ``by`` names it, such as ``repair 7c1f``
+    hold, unhold  by     another command needs the topic to stay paused: ``by`` names it, such as ``repair 7c1f``.
+                         The guard that acts pauses a topic that is held, and does not release it
     note   name, value   what another command keeps here; the last one of a name counts, and null forgets it
 
 Each JSON entry has ``kind``, ``topic``, ``time_ms`` and ``writer``; those about a pause have ``cycle``, too. A pause

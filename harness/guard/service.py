@@ -76,6 +76,7 @@ class Guard:
     _reported: dict[str, str] = field(default_factory=dict)
     _begun: bool = False
     _led: bool | None = None
+    _wrote: bool = False
 
     def __post_init__(self) -> None:
         """Begin with nothing seen."""
@@ -112,9 +113,10 @@ class Guard:
         to_pause = decide.topics_to_pause(exposed, coverage.topics, state)
         self._report_exposure(view, to_pause)
         refused: Mapping[str, str] = {}
+        self._wrote = False
         if leads or self.options.mode == DRY_RUN:
             refused = self._work(view, state, to_pause, act=leads)
-            state = self.channel.read() if leads else state
+            state = self.channel.read() if self._wrote else state
         self._finish(view, state, to_pause, leads=leads, now_ms=now_ms, refused=refused)
 
     def end(self) -> int:
@@ -191,7 +193,7 @@ class Guard:
 
     def _keep(self, pauses: Collection[Pause]) -> None:
         if pauses:
-            now_ms = self.clock.time_ms()
+            now_ms, self._wrote = self.clock.time_ms(), True
             self.channel.append([entry_of(pause, now_ms, self.options.writer) for pause in pauses])
 
     def _tell_step(self, step: Step, state: State) -> None:

@@ -1,4 +1,4 @@
-"""`harness guard` on real brokers, by a user with exactly the ACLs of its page: pauses, ends of all kinds, two guards."""
+"""`harness guard` on real brokers, by a user with exactly the ACLs of its page."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Guarded:
             states = self.admin.partitions(topics)
         except HarnessError:
             return False
-        return all(set(state.isr) == set(BROKERS) for state in states.values())
+        return bool(states) and {frozenset(state.isr) for state in states.values()} == {frozenset(BROKERS)}
 
     @contextmanager
     def outage(self, broker: int = 2) -> Iterator[None]:
@@ -173,7 +173,7 @@ class Running:
     def wait_for(self, kind: str, topic: str = "", count: int = 1) -> None:
         def happened() -> bool:
             assert self.going.process.poll() is None, self.going.end().output
-            return sum(event["topic"] == topic for event in self.events(kind)) >= count
+            return len([event for event in self.events(kind) if event["topic"] == topic]) >= count
 
         wait_until(happened, BOUND_S, f"{count} events {kind} {topic}")
 

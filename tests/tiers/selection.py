@@ -77,11 +77,14 @@ class _Account:
     def others(self, tests: Iterable[Candidate]) -> list[Candidate]:
         return [test for test in tests if test.name not in self.reasons]
 
-    def select(self, test: Candidate, reason: str) -> None:
-        self.spent_s += self.price_s(test)
-        self.paid |= test.shared
-        self.features |= test.features
-        self.reasons[test.name] = reason
+    def select(self, tests: Iterable[Candidate], reason: str, *, always: bool = False) -> None:
+        """Select those tests, in their order, that the budget affords, or all of them."""
+        for test in tests:
+            if always or self.affords(test):
+                self.spent_s += self.price_s(test)
+                self.paid |= test.shared
+                self.features |= test.features
+                self.reasons[test.name] = reason
 
 
 def select(
@@ -105,22 +108,15 @@ def select(
     def distance(test: Candidate) -> float:
         return inf if test.distance is None else test.distance
 
-    def select_affordable(chosen: Iterable[Candidate], reason: str) -> None:
-        for test in sorted(chosen, key=lambda test: (distance(test), share_s(test), test.name)):
-            if account.affords(test):
-                account.select(test, reason)
+    def nearest_first(chosen: Iterable[Candidate]) -> list[Candidate]:
+        return sorted(chosen, key=lambda test: (distance(test), share_s(test), test.name))
 
-    for test in tests:
-        if test.seconds is None:
-            account.select(test, NEW)
-    select_affordable([test for test in account.others(tests) if share_s(test) <= QUICK_S], QUICK)
-    for test in _sample(tests, account, required):
-        account.select(test, SAMPLE)
-    for test in _sample(tests, account, wanted):
-        if account.affords(test):
-            account.select(test, WANTED)
-    select_affordable([test for test in account.others(tests) if test.distance is not None], CHANGED)
-    select_affordable(account.others(tests), MORE)
+    account.select([test for test in tests if test.seconds is None], NEW, always=True)
+    account.select(nearest_first(test for test in account.others(tests) if share_s(test) <= QUICK_S), QUICK)
+    account.select(_sample(tests, account, required), SAMPLE, always=True)
+    account.select(_sample(tests, account, wanted), WANTED)
+    account.select(nearest_first(test for test in account.others(tests) if test.distance is not None), CHANGED)
+    account.select(nearest_first(account.others(tests)), MORE)
     costs_s = {}
     for test in account.others(tests):
         costs_s[test.name] = account.price_s(test)

@@ -1,4 +1,4 @@
-"""The files with which the guard runs for good: their commands can be parsed, their metrics exist, they are documented."""
+"""The files with which the guard runs for good: commands can be parsed, metrics exist and are documented."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_an_idle_round_asks_for_metadata_and_the_channel_only() -> None:
     one.guard.attempt()
     cluster.asked.clear()
     one.guard.attempt()
-    assert cluster.asked == ["view", "read", "read"]
+    assert cluster.asked == ["view", "read"]
 
 
 def test_a_thousand_topics_take_one_request_each_way() -> None:
