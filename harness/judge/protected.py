@@ -1,6 +1,7 @@
-"""What the gates of a run's brokers did, as facts about each replica for `harness.judge.earned`.
+"""What the gates of a run's brokers, or the guard beside them, did: facts about replicas for `harness.judge.earned`.
 
-From ``gate.jsonl`` (schema in `harness.gate.events`) and from the time in the history when brokers came back.
+From ``gate.jsonl`` (schema in `harness.gate.events`) or ``guard.jsonl`` (schema in `harness.guard.events`), and from
+when brokers came back by the history.
 """
 
 from __future__ import annotations
@@ -10,34 +11,43 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.gate.events import BEGAN_ANEW, HELD, RELEASED
+from harness.run_folder.store import GATE, GUARD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+GATES, THE_GUARD = "gate", "guard"
+FILES: Final = {GATES: GATE, THE_GUARD: GUARD}
+"""What protects replicas, by its key in the manifest, with the file that has its events."""
+
 _COME_BACK: Final = '"f": "come back"'
 
 
 @dataclass(frozen=True)
-class GateRecord:
-    """The events of the gates, and when brokers began to come back: None where they never did."""
+class ProtectionRecord:
+    """The events of what protected replicas, and when brokers began to come back: None where they never did.
 
+    ``by``: `GATES`, whose events are of one replica each, or `THE_GUARD`, whose events are of a topic.
+    """
+
+    by: str
     events: Sequence[dict[str, Any]] = ()
     came_back_ms: int | None = None
 
     def facts(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return a row of `checkers.consistency.exposure` with what the gate of its broker did to that replica.
+        """Return a row of `checkers.consistency.exposure` with what was done to protect that replica.
 
-        gate_released_at_ms: when it let go of a partition that it held while brokers came back. began_anew_from: the
-        leader from which the replica was copied from its first record on, after its gate had dropped its log, and
-        dropped_up_to: the end that this log had when it was dropped first; None where it was not.
+        released_at_ms: when the gate or guard let go of a partition that it held while brokers came back.
+        began_anew_from: the leader from which the replica was copied from its first record on, after its gate had
+        dropped its log, and dropped_up_to: the end that this log had when it was dropped first; None where it was not.
         """
-        replica = (row["broker"], row["topic"], row["partition"])
-        events = [one for one in self.events if (one["broker"], one["topic"], one["partition"]) == replica]
+        place = {name: row[name] for name in ("broker", "topic", "partition")}
+        events = [one for one in self.events if all(one.get(name, value) == value for name, value in place.items())]
         anew = [one for one in events if one["event"] == BEGAN_ANEW]
         return {
             **row,
-            "gate_released_at_ms": self._released_at_ms(events),
+            "released_at_ms": self._released_at_ms(events),
             "began_anew_from": anew[-1]["leader"] if anew else None,
             "dropped_up_to": anew[0]["dropped_up_to"] if anew else None,
         }
@@ -53,6 +63,11 @@ class GateRecord:
                     return released_at_ms
                 held_at_ms = None
         return None
+
+
+def protection_of(manifest: dict[str, Any]) -> str | None:
+    """Return what protected the replicas of a run; None where nothing did."""
+    return next((name for name in FILES if manifest.get(name)), None)
 
 
 def came_back_at_ms(history: Path) -> int | None:
