@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.gate.events import BEGAN_ANEW, HELD, RELEASED
+from harness.guard.events import Kind
 from harness.run_folder.store import GATE, GUARD
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ GATES, THE_GUARD = "gate", "guard"
 FILES: Final = {GATES: GATE, THE_GUARD: GUARD}
 """What protects replicas, by its key in the manifest, with the file that has its events."""
 
+_HOLDS: Final = {HELD, Kind.PAUSED}
+_LETS_GO: Final = {RELEASED, Kind.RELEASED}
 _COME_BACK: Final = '"f": "come back"'
 
 
@@ -55,9 +58,9 @@ class ProtectionRecord:
     def _released_at_ms(self, events: Iterable[dict[str, Any]]) -> int | None:
         held_at_ms: int | None = None
         for one in events:
-            if one["event"] == HELD and held_at_ms is None:
+            if one["event"] in _HOLDS and held_at_ms is None:
                 held_at_ms = one["time_ms"]
-            elif one["event"] == RELEASED and held_at_ms is not None and self.came_back_ms is not None:
+            elif one["event"] in _LETS_GO and held_at_ms is not None and self.came_back_ms is not None:
                 if held_at_ms <= self.came_back_ms <= one["time_ms"]:
                     released_at_ms: int = one["time_ms"]
                     return released_at_ms

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from harness.errors import HarnessError
-from harness.gate.events import HELD, GateLog
+from harness.gate.events import GateLog
+from harness.guard.events import Kind
 from harness.host.leftovers import process_marker
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class GuardBeside:
 
         def is_watching() -> bool:
             self.raise_if_failed()
-            return any(one["event"] == "watching" for one in self._events())
+            return any(one["event"] == Kind.READY for one in self._events())
 
         self.clock.wait_until(is_watching, READY_S, "the guard to watch the cluster")
 
@@ -117,8 +118,8 @@ class GuardBeside:
 
     def holds(self, broker: int, partition: TopicPartition) -> bool:  # noqa: ARG002  (a topic is held on all brokers)
         """Look at the last event of the topic."""
-        of_topic = [one["event"] for one in self._events() if one.get("topic") == partition[0]]
-        return bool(of_topic) and of_topic[-1] == HELD
+        events = [one["event"] for one in self._events() if one["topic"] == partition[0]]
+        return [event for event in events if event in {Kind.PAUSED, Kind.RELEASED}][-1:] == [Kind.PAUSED]
 
     def write(self) -> None:
         """Do nothing: the guard writes its events itself."""

@@ -48,24 +48,24 @@ def test_a_gate_that_held_the_partition_earns_it() -> None:
 
 
 def of_guard(*events: tuple[str, int]) -> list[dict[str, Any]]:
-    return [{"event": "watching", "time_ms": 1}, *({"event": e, "time_ms": t, "topic": "stuck-lso"} for e, t in events)]
+    return [{"event": "ready", "topic": "", "time_ms": 1}, *({"event": e, "time_ms": t, "topic": "stuck-lso"} for e, t in events)]
 
 
 @pytest.mark.parametrize(
     ("events", "lack"),
     [
-        ((("held", 20), ("released", 80)), ""),
+        ((("paused", 20), ("released", 80)), ""),
         ((), "still held it when the replica came back"),
-        ((("held", 20), ("released", 40)), "still held it when the replica came back"),
-        ((("held", 20), ("released", 40), ("held", 45), ("released", 80)), ""),
-        ((("held", 20), ("released", 95)), "broker 1 removed it before the guard let go"),
+        ((("paused", 20), ("released", 40)), "still held it when the replica came back"),
+        ((("paused", 20), ("released", 40), ("paused", 45), ("released", 80)), ""),
+        ((("paused", 20), ("released", 95)), "broker 1 removed it before the guard let go"),
     ],
 )
 def test_a_guard_that_held_the_topic_earns_it(events: tuple[tuple[str, int], ...], lack: str) -> None:
     earned, why = judged(of_guard(*events), by=THE_GUARD)
     assert earned == (None if lack else WAY.replace("gate", "guard"))
     assert lack in why
-    other = [{**one, "topic": "other"} for one in of_guard(("held", 20), ("released", 80))]
+    other = [{**one, "topic": "other"} for one in of_guard(("paused", 20), ("released", 80))]
     assert judged(other, by=THE_GUARD)[0] is None
 
 
