@@ -6,6 +6,8 @@ Both say when they hold a partition and let go of it; the verdict goes by that (
 from __future__ import annotations
 
 import json
+import logging
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
     from harness.brokers.protocol.replica import TopicPartition
     from harness.host.clock import Clock
+
+log = logging.getLogger("harness")
 
 GUARD_INTERVAL_S: Final = 0.5
 """How often the guard beside a run looks: retention of `GUARDED_RETENTION_MS` leaves it three looks."""
@@ -91,17 +95,7 @@ class GuardBeside:
 
     def begin(self, owned: ExitStack) -> None:
         """Start it, and wait until it watches."""
-        arguments = [
-            "guard", "--bootstrap-server", self.bootstrap, "--interval", str(GUARD_INTERVAL_S),
-            "--events", str(self.path), "--port", "0",
-            *(("--command-config", str(self.command_config)) if self.command_config else ()),
-        ]  # fmt: skip
-        # The option that no Python knows is for `harness.host.leftovers`, which finds processes by it.
-        python = [sys.executable, "-P", "-X", process_marker(self.run_id), "-m", "harness.cli"]
-        with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*python, *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
-            )
+        self._start()
         owned.callback(self._end)
 
         def is_watching() -> bool:
@@ -111,8 +105,15 @@ class GuardBeside:
         self.clock.wait_until(is_watching, READY_S, "the guard to watch the cluster")
 
     def raise_if_failed(self) -> None:
-        """Raise `HarnessError` where the guard has ended, with the last lines that it printed."""
-        if self._process is not None and (code := self._process.poll()) is not None:
+        """Start a guard anew that was killed, as a service manager does.
+
+        Raises `HarnessError` where it has ended otherwise, with the last lines that it printed.
+        """
+        code = None if self._process is None else self._process.poll()
+        if code == -signal.SIGKILL:
+            log.warning("the guard was killed, and is started again")
+            self._start()
+        elif code is not None:
             lines = self.log_path.read_text(errors="replace").splitlines()[-LINES_SHOWN:]
             raise HarnessError(f"the guard ended with {code}: {' | '.join(lines)}")
 
@@ -123,6 +124,19 @@ class GuardBeside:
 
     def write(self) -> None:
         """Do nothing: the guard writes its events itself."""
+
+    def _start(self) -> None:
+        arguments = [
+            "guard", "--bootstrap-server", self.bootstrap, "--interval", str(GUARD_INTERVAL_S),
+            "--events", str(self.path), "--port", "0",
+            *(("--command-config", str(self.command_config)) if self.command_config else ()),
+        ]  # fmt: skip
+        # The option that no Python knows is for `harness.host.leftovers`, which finds processes by it.
+        python = [sys.executable, "-P", "-X", process_marker(self.run_id), "-m", "harness.cli"]
+        with self.log_path.open("ab") as output:
+            self._process = subprocess.Popen(
+                [*python, *arguments], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            )
 
     def _events(self) -> Sequence[dict[str, Any]]:
         text = self.path.read_text() if self.path.exists() else ""
