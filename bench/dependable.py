@@ -2,11 +2,10 @@
 
     python bench/dependable.py --runs 20 --target kafka-3.9 --target kafka-4.4 --log runs.jsonl --results DIR
 
-Runs ``harness run --anomaly all`` with faults (each payload must be found, under its own name,
-on the absent broker, and nothing else) and with ``--nemesis none`` (must be clean), until each combination has
-so many runs in the log. The log has one line a run, so that the bench can be ended and gone on with; run folders
-of runs that are as they should be are deleted. Prints a table of all that is in the log. Exits 1 if a run was not
-as it should be.
+Runs ``harness run`` with faults (each payload must be found, under its own name, on the absent broker, and nothing
+else) and with ``--nemesis none`` (must be clean), until each combination has so many runs in the log. The log has one
+line a run, so that the bench can be ended and gone on with; run folders of runs that are as they should be are deleted.
+Prints a table of all that is in the log. Exits 1 if a run was not as it should be.
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ class Cell(NamedTuple):
     nemesis: str
 
 
-def one_run(cell: Cell, results: Path) -> dict[str, Any]:
+def one_run(cell: Cell, anomaly: str, results: Path) -> dict[str, Any]:
     """Run once; return the log's line: cell, commit, verdict, payloads found, what else was, seconds."""
     started_s = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-m", "harness.cli", "run", "--target", cell.target, "--client", cell.client,
-         "--runtime", "local", "--nemesis", cell.nemesis, "--anomaly", "all", "--results", str(results),
+         "--runtime", "local", "--nemesis", cell.nemesis, "--anomaly", anomaly, "--results", str(results),
          "--format", "json"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
@@ -60,7 +59,7 @@ def one_run(cell: Cell, results: Path) -> dict[str, Any]:
     findings = actual.get("findings", [])
     found = sorted({name for f in findings if (name := planted(f, actual["scenarios"]))})
     suffered = sorted({name for f in findings if "consequence" in f and (name := planted(f, actual["scenarios"]))})
-    scenarios = () if cell.nemesis == HEALTHY else scenarios_for(ALL, find_target(cell.target).group_protocols)
+    scenarios = () if cell.nemesis == HEALTHY else scenarios_for(anomaly, find_target(cell.target).group_protocols)
     wanted = sorted(scenario.name for scenario in scenarios)
     to_suffer = sorted(s.name for s in scenarios if s.kind.is_of_groups and s.name != UNNOTICED)
     code = EXIT_ANOMALY if wanted else EXIT_CLEAN
@@ -112,9 +111,10 @@ def read(log: Path) -> dict[Cell, list[dict[str, Any]]]:
 @click.option("--target", "targets", multiple=True, default=("kafka-3.9", "kafka-4.4"), show_default=True)
 @click.option("--client", "clients", multiple=True, default=("librdkafka", "java"), show_default=True)
 @click.option("--nemesis", "nemeses", multiple=True, default=(*FAULTS, HEALTHY), show_default=True)
+@click.option("--anomaly", default=ALL, show_default=True, help="The same for all runs of a log.")
 @click.option("--results", type=click.Path(path_type=Path), required=True)
 @click.option("--log", type=click.Path(path_type=Path), required=True, help="Goes on with it where it is there.")
-def main(runs: int, results: Path, log: Path, **chosen: tuple[str, ...]) -> None:
+def main(runs: int, anomaly: str, results: Path, log: Path, **chosen: tuple[str, ...]) -> None:
     """Run every combination in turn until the log has ``runs`` of it."""
     cells = [Cell(*cell) for cell in product(chosen["targets"], chosen["clients"], chosen["nemeses"])]
     had = read(log)
@@ -122,7 +122,7 @@ def main(runs: int, results: Path, log: Path, **chosen: tuple[str, ...]) -> None
         for cell in cells:
             if len(had[cell]) > number:
                 continue
-            run = one_run(cell, results)
+            run = one_run(cell, anomaly, results)
             had[cell].append(run)
             with log.open("a") as file:
                 file.write(json.dumps(run) + "\n")
@@ -130,7 +130,7 @@ def main(runs: int, results: Path, log: Path, **chosen: tuple[str, ...]) -> None
             message = f"{run['verdict']}, {len(run['found'])} payloads, {run['took_s']} s"
             print(f"{number + 1:3} {' '.join(cell)}: {message}{actual}", flush=True)
             if run["ok"]:
-                shutil.rmtree(results / cell.target / "all" / run["run_id"])
+                shutil.rmtree(results / cell.target / anomaly / run["run_id"])
     _print(had)
     sys.exit(0 if all(run["ok"] for of_cell in had.values() for run in of_cell) else 1)
 
