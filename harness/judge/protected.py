@@ -1,6 +1,6 @@
 """What the gates of a run's brokers, or the guard beside them, did: facts about replicas for `harness.judge.earned`.
 
-From ``gate.jsonl`` (schema in `harness.gate.events`) or ``guard.jsonl`` (schema in `harness.guard.events`), and from
+From ``gate.jsonl`` (schema in `harness.gate.events`) or ``guard.jsonl`` (`harness.run_folder.guard_events`), and from
 when brokers came back by the history.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.gate.events import BEGAN_ANEW, HELD, RELEASED
-from harness.guard.events import Kind
+from harness.run_folder.guard_events import Kind
 from harness.run_folder.store import GATE, GUARD
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from harness.errors import HarnessError
-from harness.gate.events import GateLog
-from harness.guard.events import Kind
 from harness.host.leftovers import process_marker
+from harness.run_folder.guard_events import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.brokers.protocol.replica import TopicPartition
+    from harness.gate.events import GateLog
     from harness.host.clock import Clock
 
 log = logging.getLogger("harness")

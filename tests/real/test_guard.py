@@ -9,7 +9,7 @@ import pytest
 from sandbox import ALL_TOPICS, DATA, STAGE_S, Ran, Sandbox, command_line, wait_until
 
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_USAGE
-from harness.guard.events import Kind
+from harness.run_folder.guard_events import Kind
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -48,7 +48,8 @@ def test_a_gate_that_held_the_partition_earns_it() -> None:
 
 
 def of_guard(*events: tuple[str, int]) -> list[dict[str, Any]]:
-    return [{"event": "ready", "topic": "", "time_ms": 1}, *({"event": e, "time_ms": t, "topic": "stuck-lso"} for e, t in events)]
+    of_topic = [{"event": event, "time_ms": time_ms, "topic": "stuck-lso"} for event, time_ms in events]
+    return [{"event": "ready", "topic": "", "time_ms": 1}, *of_topic]
 
 
 @pytest.mark.parametrize(
