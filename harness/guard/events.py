@@ -1,17 +1,8 @@
-"""What the guard did, one JSON object a line: for people on stderr, for programs in a file.
-
-Schema of the file of ``--events``, each line written at once:
-
-    time_ms    int    milliseconds since the epoch, by the guard's clock
-    event      str    one of `Kind`
-    topic      str    "" where it is about no topic
-    what       str    a sentence, or what was changed
-"""
+"""What the guard does, for people on stderr, and for programs in a file (`harness.run_folder.guard_events`)."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
@@ -22,23 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import IO
 
-
-class Kind(StrEnum):
-    """What an event is about."""
-
-    LISTENS = "listens"
-    READY = "ready"
-    LEADS = "leads"
-    STANDS_BY = "stands-by"
-    EXPOSED = "exposed"
-    PAUSED = "paused"
-    RELEASED = "released"
-    LEFT_ALONE = "left-alone"
-    WOULD = "would"
-    WARNING = "warning"
-    FAILED = "failed"
-    RECOVERED = "recovered"
-    ENDED = "ended"
+    from harness.run_folder.guard_events import Kind
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,13 @@ from uuid import uuid4
 from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, HarnessError, UsageError, WaitTimeoutError
 from harness.guard.channel import KafkaChannel
 from harness.guard.cluster import LiveCluster
-from harness.guard.events import Event, EventLog, Kind
+from harness.guard.events import Event, EventLog
 from harness.guard.leadership import SESSION_MS, GroupLeadership
 from harness.guard.metrics import Endpoint
 from harness.guard.observe import Observer
 from harness.guard.service import ACT, Guard, Options, releasing_command
 from harness.host.clock import RealClock
+from harness.run_folder.guard_events import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -19,11 +19,12 @@ from harness.brokers.copies.notes import listed
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.guard import decide
 from harness.guard.coverage import Coverage
-from harness.guard.events import Event, Kind
+from harness.guard.events import Event
 from harness.guard.journal import Phase, State, entry_of
 from harness.guard.settings import PAUSE
 from harness.guard.status import Status
 from harness.guard.windows import Windows
+from harness.run_folder.guard_events import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from harness.report.runs import paths_below
 from harness.targets import title_of
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def stored_nights(results: Path) -> tuple[list[Night], list[str]]:
     """Return all nights that have a summary, newest first, and those that cannot be read, with the reason."""
     nights, left_out = [], []
     top = results.resolve()
-    for path in [path for pattern in _SUMMARIES for path in results.glob(pattern)]:
+    for path in [path for pattern in _SUMMARIES for path in paths_below(results, pattern)]:
         if path.resolve().is_relative_to(top):
             try:
                 nights.append(_night(path.parent.name, json.loads(path.read_text())))

@@ -14,6 +14,7 @@ from harness.host import commands, leftovers
 from harness.plan.catalog import CONTROL
 from harness.report import drawing
 from harness.run.group_workload import groups_of
+from harness.run.protection import GUARD_INTERVAL_S
 from harness.run_folder.manifest import HIDDEN, Manifest
 from harness.run_folder.store import RUNNING, SCHEMA, TOPOLOGY, RunFolder
 
@@ -93,6 +94,7 @@ def begin(folder: RunFolder, job: Job, command: str | None = None) -> Manifest:
             "jars": jars.digests if jars else {},
             "jars_pinned": jars.pinned if jars else None,
             "gate": _gate(job),
+            "guard": {"interval_s": GUARD_INTERVAL_S} if job.options.guard else None,
             "application": _application(job.installed) if job.installed else None,
             "owner": me,
             "timings_s": {},

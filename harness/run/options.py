@@ -44,6 +44,7 @@ class RunOptions:
     aftermath: bool = False
     gate: bool = False
     gate_options: str | None = None
+    guard: bool = False
     port_base: int | None = None
     runtime: str = AUTO
     image: str | None = None
