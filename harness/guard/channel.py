@@ -27,12 +27,15 @@ SETTINGS: Final = {POLICY: "delete", "retention.ms": "-1", "retention.bytes": "-
 REPLICAS: Final = 3
 """Where there are fewer brokers, as many."""
 REQUEST_S: Final = 5.0
+ANSWER_S: Final = 1.5
+"""For what is asked in each round: where the channel's leader is frozen, the next round may ask another one."""
 READ_S: Final = 30.0
 """For a reading from the first entry on."""
 BATCH: Final = 1_000
 LIBRDKAFKA: Final = {
     "client.id": "compaction-guard",
-    "socket.timeout.ms": 5_000,
+    # A request without an answer ends the connection, after which librdkafka looks for the leader anew.
+    "socket.timeout.ms": 1_000,
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 1_000,
     "topic.metadata.refresh.interval.ms": 5_000,
@@ -45,7 +48,7 @@ PRODUCER: Final = {
     "linger.ms": 5,
     # In order, also where a request is repeated.
     "max.in.flight.requests.per.connection": 1,
-    "request.timeout.ms": 3_000,
+    "request.timeout.ms": 1_000,
     "delivery.timeout.ms": int(DELIVERY_S * 1000),
 }
 
@@ -100,7 +103,7 @@ class KafkaChannel:
         try:
             if not self._is_there(consumer):
                 return self._state
-            first, end = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=REQUEST_S, cached=False)
+            first, end = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=ANSWER_S, cached=False)
             if end < self._position:
                 raise HarnessError(
                     f"topic {TOPIC} ends at offset {end}, and was read up to {self._position}: it was deleted or"
