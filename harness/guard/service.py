@@ -198,12 +198,13 @@ class Guard:
             self.channel.append([entry_of(pause, now_ms, self.options.writer) for pause in pauses])
 
     def _tell_step(self, step: Step, state: State) -> None:
-        """Report what was done; a pause that was taken over from a guard that crashed is not begun anew."""
+        """Report what was done. A pause that another guard completed is not reported again, one that it began is."""
+        before = state.pauses.get(step.topic)
         changes = ", ".join(f"{name}={'(inherited)' if v is None else v}" for name, v in step.changes.items())
         if step.done.phase is Phase.RELEASED:
             took_s = (self.clock.time_ms() - step.done.since_ms) / MS
             self._tell(Kind.RELEASED, step.topic, f"{changes or 'nothing to put back'}, after {took_s:.1f} s")
-        elif step.topic not in state.pauses or step.changes:
+        elif before is None or before.phase is not Phase.PAUSED or step.changes:
             self._tell(Kind.PAUSED, step.topic, changes or "it has the settings of a pause already")
         if step.left_alone:
             names = " and ".join(step.left_alone)
