@@ -84,7 +84,8 @@ class KafkaChannel:
             seen = admin.list_topics(timeout=REQUEST_S)
             if TOPIC not in seen.topics:
                 _create(admin, min(REPLICAS, len(seen.brokers)))
-            policy = _policy(admin)
+            # A broker may not know yet of a topic that was created a moment ago.
+            policy = self._clock.wait_until(lambda: _policy(admin), REQUEST_S, f"brokers to know topic {TOPIC}")
         except KafkaException as error:
             raise HarnessError(f"topic {TOPIC}: {error.args[0].str()}") from error
         except TimeoutError as error:
@@ -186,7 +187,12 @@ def _create(admin: AdminClient, replicas: int) -> None:
             raise
 
 
-def _policy(admin: AdminClient) -> str:
-    """Return the channel's cleanup policy."""
+def _policy(admin: AdminClient) -> str | None:
+    """Return the channel's cleanup policy; None where the broker that was asked does not know the topic."""
     (answer,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, TOPIC)], request_timeout=REQUEST_S).values()
-    return str(answer.result(REQUEST_S * 2)[POLICY].value)
+    try:
+        return str(answer.result(REQUEST_S * 2)[POLICY].value)
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return None
+        raise
