@@ -85,7 +85,7 @@ class KafkaChannel:
             if TOPIC not in seen.topics:
                 _create(admin, min(REPLICAS, len(seen.brokers)))
             # A broker may not know yet of a topic that was created a moment ago.
-            policy = self._clock.wait_until(lambda: _policy(admin), REQUEST_S, f"brokers to know topic {TOPIC}")
+            policy = str(self._clock.wait_until(lambda: _policy(admin), REQUEST_S, f"brokers to know topic {TOPIC}"))
         except KafkaException as error:
             raise HarnessError(f"topic {TOPIC}: {error.args[0].str()}") from error
         except TimeoutError as error:

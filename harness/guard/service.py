@@ -263,7 +263,8 @@ class Guard:
 
     def _warn(self, short_retention: Collection[str], now_ms: int) -> None:
         for topic in sorted(short_retention):
-            what = f"its retention is shorter than 3 intervals of {self.options.interval_s:g} s: the guard may be late"
+            intervals = f"3 intervals of {self.options.interval_s:g} s and 4 s"
+            what = f"its retention is shorter than {intervals}: the guard may be late"
             self._once(f"short {topic}", Kind.WARNING, topic, what)
         long = {t: p for t, p in self.status.state.pauses.items() if self._is_long(p, now_ms)}
         for topic, pause in long.items():

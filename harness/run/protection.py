@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("harness")
 
 GUARD_INTERVAL_S: Final = 0.5
-"""How often the guard beside a run looks: retention of `GUARDED_RETENTION_MS` leaves it three looks."""
-GUARDED_RETENTION_MS: Final = 2_000
+"""How often the guard beside a run looks."""
+GUARDED_RETENTION_MS: Final = 6_000
+"""The least that it needs is in `harness.guard.coverage`, above this room."""
 READY_S: Final = 60.0
 END_S: Final = 30.0
 LINES_SHOWN: Final = 10
