@@ -99,7 +99,7 @@ def nightly(
     latest: bool,
     **axes: Any,
 ) -> int:
-    """Run a matrix of targets, anomalies, clients, faults, runtimes and protections; compare verdicts with expected ones.
+    """Run a matrix of targets, anomalies, clients, faults, runtimes and protections; compare verdicts as expected.
 
     Exit codes: 0 all cells are as expected, 1 a verdict is not the expected one, 2 some cells have none, 254 an error
     before the first run, 255 failed.
