@@ -27,12 +27,15 @@ SETTINGS: Final = {POLICY: "delete", "retention.ms": "-1", "retention.bytes": "-
 REPLICAS: Final = 3
 """Where there are fewer brokers, as many."""
 REQUEST_S: Final = 5.0
+ANSWER_S: Final = 1.5
+"""For what is asked in each round: where the channel's leader is frozen, the next round may ask another one."""
 READ_S: Final = 30.0
 """For a reading from the first entry on."""
 BATCH: Final = 1_000
 LIBRDKAFKA: Final = {
     "client.id": "compaction-guard",
-    "socket.timeout.ms": 5_000,
+    # A request without an answer ends the connection, after which librdkafka looks for the leader anew.
+    "socket.timeout.ms": 1_000,
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 1_000,
     "topic.metadata.refresh.interval.ms": 5_000,
@@ -45,7 +48,7 @@ PRODUCER: Final = {
     "linger.ms": 5,
     # In order, also where a request is repeated.
     "max.in.flight.requests.per.connection": 1,
-    "request.timeout.ms": 3_000,
+    "request.timeout.ms": 1_000,
     "delivery.timeout.ms": int(DELIVERY_S * 1000),
 }
 
@@ -81,7 +84,8 @@ class KafkaChannel:
             seen = admin.list_topics(timeout=REQUEST_S)
             if TOPIC not in seen.topics:
                 _create(admin, min(REPLICAS, len(seen.brokers)))
-            policy = _policy(admin)
+            # A broker may not know yet of a topic that was created a moment ago.
+            policy = str(self._clock.wait_until(lambda: _policy(admin), REQUEST_S, f"brokers to know topic {TOPIC}"))
         except KafkaException as error:
             raise HarnessError(f"topic {TOPIC}: {error.args[0].str()}") from error
         except TimeoutError as error:
@@ -100,7 +104,7 @@ class KafkaChannel:
         try:
             if not self._is_there(consumer):
                 return self._state
-            first, end = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=REQUEST_S, cached=False)
+            first, end = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=ANSWER_S, cached=False)
             if end < self._position:
                 raise HarnessError(
                     f"topic {TOPIC} ends at offset {end}, and was read up to {self._position}: it was deleted or"
@@ -183,7 +187,12 @@ def _create(admin: AdminClient, replicas: int) -> None:
             raise
 
 
-def _policy(admin: AdminClient) -> str:
-    """Return the channel's cleanup policy."""
+def _policy(admin: AdminClient) -> str | None:
+    """Return the channel's cleanup policy; None where the broker that was asked does not know the topic."""
     (answer,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, TOPIC)], request_timeout=REQUEST_S).values()
-    return str(answer.result(REQUEST_S * 2)[POLICY].value)
+    try:
+        return str(answer.result(REQUEST_S * 2)[POLICY].value)
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return None
+        raise

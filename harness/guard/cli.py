@@ -95,7 +95,7 @@ EXAMPLES = (
     default=2.0,
     show_default=True,
     metavar="S",
-    help="Seconds between two looks at the replicas. delete.retention.ms has to be three times as long.",
+    help="Seconds between two looks at the replicas. delete.retention.ms has to be three times as long, and 4 s.",
 )
 @cloup.option(
     "--dry-run", "is_dry", is_flag=True, group=PROTECTION, help="Say what would be changed, and change nothing."

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 REFRESH_S: Final = 60.0
 INTERVALS: Final = 3
-"""A retention that is shorter than so many intervals leaves the guard no time for a round that fails."""
+FROZEN_S: Final = 4.0
+"""A retention that is shorter than so many intervals and seconds may be over before compaction is paused.
+
+A round may fail; and where the broker that leads the guard's topic is frozen, clients wait for its answers.
+"""
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class Coverage:
             self._refused = {**({} if is_old else self._refused), **read.refused}
             self._read_s = self.clock.now_s() if is_old or not self._read_s else self._read_s
         covered = {t: s for t, s in self._settings.items() if t in named and is_compacted(t, s[POLICY].value)}
-        least_ms = INTERVALS * self.interval_s * 1000
+        least_ms = (INTERVALS * self.interval_s + FROZEN_S) * 1000
         return Covered(
             covered,
             {topic: why for topic, why in self._refused.items() if topic in named},

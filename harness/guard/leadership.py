@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from harness.brokers.protocol.wire import Address
 
 GROUP: Final = "compaction-guard"
-SESSION_MS: Final = 10_000
+SESSION_MS: Final = 20_000
+"""Longer than brokers take to see that a coordinator is frozen (``broker.session.timeout.ms``): the lead stays."""
 STALLED_MS: Final = 60_000
 CONFIG: Final = {
     "group.id": GROUP,

@@ -70,7 +70,9 @@ def families(status: Status, observation: Observation, now_ms: int) -> Iterator[
     yield one("unpaused_topics", "Topics that should be paused and are not.", len(status.unpaused))
     yield one("paused_topics", "Paused topics.", len(pauses))
     yield one("left_alone_topics", "Paused topics whose settings somebody changed.", len(status.left_alone))
-    yield one("short_retention_topics", "Topics with a retention below 3 intervals.", len(status.short_retention))
+    yield one(
+        "short_retention_topics", "Topics with a retention below 3 intervals and 4 s.", len(status.short_retention)
+    )
     yield by("topic", "replicas_away", "Replicas out of the ISR, but for those being added.", status.away)
     yield by("topic", "replicas_adding", "Replicas that are being added: exposed from the first minute.", status.adding)
     yield by("topic", "retention_left_seconds", "Until a missed record could be removed.", status.retention_left_s)

@@ -198,12 +198,13 @@ class Guard:
             self.channel.append([entry_of(pause, now_ms, self.options.writer) for pause in pauses])
 
     def _tell_step(self, step: Step, state: State) -> None:
-        """Report what was done; a pause that was taken over from a guard that crashed is not begun anew."""
+        """Report what was done. A pause that another guard completed is not reported again, one that it began is."""
+        before = state.pauses.get(step.topic)
         changes = ", ".join(f"{name}={'(inherited)' if v is None else v}" for name, v in step.changes.items())
         if step.done.phase is Phase.RELEASED:
             took_s = (self.clock.time_ms() - step.done.since_ms) / MS
             self._tell(Kind.RELEASED, step.topic, f"{changes or 'nothing to put back'}, after {took_s:.1f} s")
-        elif step.topic not in state.pauses or step.changes:
+        elif before is None or before.phase is not Phase.PAUSED or step.changes:
             self._tell(Kind.PAUSED, step.topic, changes or "it has the settings of a pause already")
         if step.left_alone:
             names = " and ".join(step.left_alone)
@@ -262,7 +263,8 @@ class Guard:
 
     def _warn(self, short_retention: Collection[str], now_ms: int) -> None:
         for topic in sorted(short_retention):
-            what = f"its retention is shorter than 3 intervals of {self.options.interval_s:g} s: the guard may be late"
+            intervals = f"3 intervals of {self.options.interval_s:g} s and 4 s"
+            what = f"its retention is shorter than {intervals}: the guard may be late"
             self._once(f"short {topic}", Kind.WARNING, topic, what)
         long = {t: p for t, p in self.status.state.pauses.items() if self._is_long(p, now_ms)}
         for topic, pause in long.items():

@@ -21,7 +21,7 @@ AS_EXPECTED: Final = "as expected"
 
 @dataclass(frozen=True)
 class Night:
-    """One night. ``columns``: versions. ``rows``: scenario, client, nemesis and runtime, and a cell a column, or None.
+    """One night. ``columns``: versions. ``rows``: the fields of `_ROW` and protection, and a cell a column, or None.
 
     ``unexpected``: the cells that are not as expected.
     """
@@ -54,7 +54,9 @@ def _night(name: str, summary: Mapping[str, Any]) -> Night:
         _raise_if_incomplete(one)
         cell = one["cell"]
         titles[cell["target"]] = title_of(cell["target"], one["version"])
-        by_row.setdefault(tuple(cell[field] for field in _ROW), {})[cell["target"]] = one
+        # Summaries of earlier releases have no protection.
+        row = (*(cell[field] for field in _ROW), cell.get("protection", "none"))
+        by_row.setdefault(row, {})[cell["target"]] = one
     rows = ((row, tuple(cells.get(target) for target in titles)) for row, cells in by_row.items())
     unexpected = tuple(one for one in summary["cells"] if one["status"] != AS_EXPECTED)
     return Night(name, summary, tuple(titles.values()), tuple(rows), unexpected)

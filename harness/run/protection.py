@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("harness")
 
 GUARD_INTERVAL_S: Final = 0.5
-"""How often the guard beside a run looks: retention of `GUARDED_RETENTION_MS` leaves it three looks."""
-GUARDED_RETENTION_MS: Final = 2_000
+"""How often the guard beside a run looks."""
+GUARDED_RETENTION_MS: Final = 6_000
+"""The least that it needs is in `harness.guard.coverage`, above this room."""
 READY_S: Final = 60.0
 END_S: Final = 30.0
 LINES_SHOWN: Final = 10
@@ -49,6 +50,10 @@ class Protection(Protocol):
 
     def holds(self, broker: int, partition: TopicPartition) -> bool:
         """Whether the broker's cleaner is kept from the partition, by the last event."""
+        ...
+
+    def stop(self) -> None:
+        """Have what is held stay held from now on, whoever comes back."""
         ...
 
     def write(self) -> None:
@@ -73,6 +78,9 @@ class Gates:
         """Look into the broker's log."""
         return self.log.holds(broker, partition)
 
+    def stop(self) -> None:
+        """Do nothing: a gate that lets go changes no settings, and topics are frozen by those."""
+
     def write(self) -> None:
         """Write ``gate.jsonl``."""
         self.log.write(self.path)
@@ -96,7 +104,7 @@ class GuardBeside:
     def begin(self, owned: ExitStack) -> None:
         """Start it, and wait until it watches."""
         self._start()
-        owned.callback(self._end)
+        owned.callback(self.stop)
 
         def is_watching() -> bool:
             self.raise_if_failed()
@@ -122,6 +130,18 @@ class GuardBeside:
         events = [one["event"] for one in self._events() if one["topic"] == partition[0]]
         return [event for event in events if event in {Kind.PAUSED, Kind.RELEASED}][-1:] == [Kind.PAUSED]
 
+    def stop(self) -> None:
+        """End it; it leaves topics paused whose replicas are away."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(END_S)
+            except subprocess.TimeoutExpired:
+                # What it would put back later is put back never.
+                self._process.kill()
+                self._process.wait(END_S)
+        self._process = None
+
     def write(self) -> None:
         """Do nothing: the guard writes its events itself."""
 
@@ -141,13 +161,3 @@ class GuardBeside:
     def _events(self) -> Sequence[dict[str, Any]]:
         text = self.path.read_text() if self.path.exists() else ""
         return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
-
-    def _end(self) -> None:
-        """Have it put back what it changed; where that takes too long, its cluster ends with the run anyway."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(END_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait(END_S)

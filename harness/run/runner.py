@@ -268,6 +268,9 @@ class Run:
         cluster.freeze()
         # A gate or guard that holds partitions ends the wait, too.
         self._is_guarded = (protection is not None or not is_open) and window.is_kept(cluster, parts.payloads)
+        if protection is not None and not self._is_guarded:
+            # What it holds stays held: evidence must not change at the return.
+            protection.stop()
         self.progress("late transactions")
         for payload in parts.payloads:
             payload.run(Phase.LATE)
@@ -290,7 +293,8 @@ class Run:
             cluster.wait_absent_back()
             cluster.away = frozenset()
         if nemesis.lives_on:
-            cluster.wake_cleaners_of_absent()
+            # Where everything was kept, the guard may have put the settings back by now, and need not have.
+            cluster.wake_cleaners_of_absent(is_frozen=self.protection is None or not self._is_guarded)
         with parts.filling(Phase.AFTER):
             cluster.wait_grown(FILLER_RECORDS)
         cluster.wait_replicated("every replica to have everything")
@@ -304,6 +308,12 @@ class Run:
         if not self._is_guarded:
             return
         self.progress("clean again")
+        if self.protection is not None:
+            holds, exposed = self.protection.holds, parts.cluster.exposed
+            parts.cluster.wait(
+                lambda: not any(holds(broker, tp) for tp in exposed for broker in parts.cluster.present(tp)),
+                "what holds the partitions to let go of them",
+            )
         parts.cluster.thaw(self.test.topic_settings)
         with parts.filling(Phase.AFTER):
             self._wait_removed(parts)

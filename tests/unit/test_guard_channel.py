@@ -6,13 +6,13 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 
 from harness.brokers.protocol.wire import Address
 from harness.errors import HarnessError, WaitTimeoutError
-from harness.guard.channel import TOPIC, KafkaChannel
+from harness.guard.channel import TOPIC, KafkaChannel, librdkafka_config
 from harness.guard.journal import Pause, Phase, State, entry_of
-from harness.guard.leadership import GroupLeadership
+from harness.guard.leadership import CONFIG, GroupLeadership
 from harness.host.clock import RealClock
 
 if TYPE_CHECKING:
@@ -72,9 +72,15 @@ def test_without_brokers_nothing_is_kept_and_it_is_said(monkeypatch: pytest.Monk
 
 def test_a_guard_that_comes_later_does_not_take_the_lead(bootstrap: list[Address]) -> None:
     KafkaChannel(bootstrap, CLOCK).append([entry_of(pause(str(os.getpid())), 1, "w")])
-    first = GroupLeadership(bootstrap)
+
+    def joined() -> GroupLeadership:
+        # The mock's coordinator takes a member that leaves for one that is silent.
+        config = {**librdkafka_config(bootstrap), **CONFIG, "session.timeout.ms": 6_000}
+        return GroupLeadership(bootstrap, Consumer(config))
+
+    first = joined()
     CLOCK.wait_until(first.leads, 20, "the lead")
-    second = GroupLeadership(bootstrap)
+    second = joined()
     with pytest.raises(WaitTimeoutError):
         CLOCK.wait_until(lambda: second.leads() or not first.leads(), 5, "a change of the lead")
     first.close()

@@ -308,7 +308,7 @@ def test_short_retention_and_long_pauses_are_warned_of_once() -> None:
         clock.now += 50
     said = [event.what for event in one.events if event.event == "warning"]
     assert said == [
-        "its retention is shorter than 3 intervals of 2 s: the guard may be late",
+        "its retention is shorter than 3 intervals of 2 s and 4 s: the guard may be late",
         "paused for longer than 60 s; its log grows by 1,234 bytes/s, all replicas together",
     ]
     assert one.guard.status.retention_left_s == {"t": pytest.approx(5 - 150)}
