@@ -134,9 +134,8 @@ class Traffic:
             number += 1
             for topic, partition in self.partitions:
                 key = f"traffic-{number % 50}"
-                producer.produce(
-                    topic, key, str(number), partition, on_delivery=delivered(topic, partition, key, number)
-                )
+                done = delivered(topic, partition, key, number)
+                producer.produce(topic, key=key, value=str(number), partition=partition, on_delivery=done)
             producer.poll(0)
         left = producer.flush(BOUND_S)
         self.errors += [f"{left} records were not delivered"] if left else []
