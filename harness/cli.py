@@ -35,9 +35,11 @@ from harness.conformance.cli import conform
 from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_USAGE, HarnessError, UsageError, interruptible
 from harness.escape import LogFormatter, visible
 from harness.explore.cli import explore
+from harness.guard.cli import guard
 from harness.host import leftovers
 from harness.judge.verdict import EXIT_CODES
 from harness.nightly.cli import nightly
+from harness.repair.cli import repair
 from harness.terminal import Table, stderr, stdout, styled
 
 if TYPE_CHECKING:
@@ -294,7 +296,24 @@ def serve(results: Path, port: int) -> int:
 
 
 images.add_command(build)
-for one in (run, check, compare, audit, nightly, explore, conform, report, serve, doctor, clean, gate, images, *LISTS):
+for one in (
+    run,
+    check,
+    compare,
+    audit,
+    repair,
+    nightly,
+    explore,
+    conform,
+    report,
+    serve,
+    doctor,
+    clean,
+    gate,
+    guard,
+    images,
+    *LISTS,
+):
     cli.add_command(one)
 
 

@@ -22,6 +22,7 @@ from harness.escape import visible
 from harness.plan.catalog import ALL, GROUPS, Anomaly, scenarios_for
 from harness.plan.timers import TIMERS as ALL_TIMERS
 from harness.plan.timers import find_timers
+from harness.run.options import PROTECTIONS, find_protection
 from harness.run_folder.store import MANIFEST
 from harness.runtimes import AUTO, RUNTIMES, find_runtime
 from harness.suggest import quoted
@@ -193,6 +194,7 @@ ANOMALIES = Text(scenarios_for, (*Anomaly, GROUPS, ALL))
 NEMESIS = Text(find_nemesis, NEMESES)
 CLIENT = Text(find_client, CLIENTS)
 APPLICATION = Text(find_application, APPLICATIONS)
+PROTECTION = Text(find_protection, PROTECTIONS)
 RUNTIME = Text(find_runtime, (AUTO, *RUNTIMES))
 TIMERS = Text(find_timers, ALL_TIMERS)
 TOPIC = Text(topic_pattern)

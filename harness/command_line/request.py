@@ -184,6 +184,8 @@ OPTIONS = (
             help="Start every broker with the gate, which keeps cleaners waiting for replicas that are away."),
     _option(CLUSTER, "--gate-options", type=Text(), metavar="NAME=VALUE,…",
             help="Options of the gate: see `harness gate build --help`."),
+    _option(CLUSTER, "--guard", is_flag=True,
+            help="Have `harness guard` beside the cluster, which pauses compaction for replicas that are away."),
     _option(RUN, "--aftermath", is_flag=True, help="Then show how long a stuck LSO lasts, and what ends it."),
 )
 # fmt: on

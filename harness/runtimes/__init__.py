@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 AUTO, LOCAL, DOCKER, SSH, SIM = "auto", "local", "docker", "ssh", "sim"
 
 PORT_BASE, KEEP, COMMAND_CONFIG = "--port-base", "--keep", "--command-config"
-IMAGE, NODES, GATE = "--image", "--nodes", "--gate"
+IMAGE, NODES, GATE, GUARD = "--image", "--nodes", "--gate", "--guard"
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,13 @@ class Row:
 
 # Redpanda's brokers come as images only, and simulated ones are part of this process.
 RUNTIMES = {
-    LOCAL: Row("harness.runtimes.local", (KAFKA,), frozenset({PORT_BASE, KEEP, COMMAND_CONFIG, GATE}), runs_jars=True),
-    DOCKER: Row("harness.runtimes.docker", (KAFKA, REDPANDA), frozenset({PORT_BASE, KEEP, COMMAND_CONFIG, IMAGE})),
-    SSH: Row("harness.runtimes.ssh", (KAFKA,), frozenset({PORT_BASE, KEEP, NODES}), runs_jars=True),
+    LOCAL: Row(
+        "harness.runtimes.local", (KAFKA,), frozenset({PORT_BASE, KEEP, COMMAND_CONFIG, GATE, GUARD}), runs_jars=True
+    ),
+    DOCKER: Row(
+        "harness.runtimes.docker", (KAFKA, REDPANDA), frozenset({PORT_BASE, KEEP, COMMAND_CONFIG, IMAGE, GUARD})
+    ),
+    SSH: Row("harness.runtimes.ssh", (KAFKA,), frozenset({PORT_BASE, KEEP, NODES, GUARD}), runs_jars=True),
     SIM: Row("harness.runtimes.sim", SIMULATED, frozenset()),
 }
 """Every runtime by its name. A new one is a module and a row."""

@@ -37,7 +37,10 @@ def parse(words: list[str]) -> None:
     command: click.Command = cli
     context = click.Context(cli, info_name="harness")
     while isinstance(command, click.Group):
-        _, words, _ = command.make_parser(context).parse_args(list(words))
+        _, rest, _ = command.make_parser(context).parse_args(list(words))
+        if command.invoke_without_command and not rest:
+            break
+        words = rest
         name, inner, words = command.resolve_command(context, words)
         assert inner is not None
         command, context = inner, click.Context(inner, info_name=name, parent=context)
