@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from models.coordination import NOTHING, Pair
+from models.effects import Effect, Slot
 from models.exhaustive import Numbered
 from models.kernels import (
     CODE_OF_ONE,
@@ -22,7 +23,6 @@ from models.kernels import (
     Controls,
     Steps,
 )
-from models.state_space import Effect, Slot
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -98,7 +98,7 @@ class Programs:
         """Compute the result of an operation by its key (`models.kernels`)."""
         if key & OF_TWO:
             name, more = self._codes[1][(key >> CODE_OF_TWO) & (_CODES[1] - 1)]
-            return self._space.effect(name, ((key >> FIRST_OF_TWO) & _NUMBER, key & _NUMBER), more)
+            return self._space.effects.of(name, ((key >> FIRST_OF_TWO) & _NUMBER, key & _NUMBER), more)
         number = key & _WORD
         if key & OF_VIEW:
             return self._views.number(((key & ~OF_VIEW) >> CODE_OF_ONE, number))
@@ -112,7 +112,7 @@ class Programs:
             return own
         if name == _NORMALIZE:
             return self._control(self._space.normalized(self._controls[more[0]], self._owns[number]))
-        return self._space.effect(name, (number,), more)
+        return self._space.effects.of(name, (number,), more)
 
     def _bits(self, names: Sequence[str]) -> int:
         found = 0
@@ -165,7 +165,7 @@ class Programs:
         if isinstance(replica, Slot):
             return replica.number
         if replica not in registers:
-            sources = [self._register(one, registers) for one in replica.replicas]
+            sources = [self._register(one, registers) for one in replica.numbers]
             register = len(self._slots) + len(registers)
             if min(sources) < 0 or register >= MOST_REGISTERS:
                 raise ValueError(f"{replica.name} cannot be recorded: there is no register for it, or for a constant")

@@ -24,27 +24,25 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from harness.brokers.segments.tombstones import BY_NULL, Tombstones
 from models import coordination
 from models.cleaner import UNBOUNDED, Cleaning
 from models.coordination import Pair
+from models.effects import Effects, Slot, recorded
 from models.exhaustive import Numbered
 from models.groups import DROPS_PENDING, consequences
 from models.invariants import Truth, violations
 from models.members import group_consequences
-from models.replica import Replica, Segment
-from models.replication import Replication
-from models.systems import KAFKA, NOW_MS, RETENTION_MS, own_offsets
+from models.replica import Replica
+from models.systems import KAFKA, RETENTION_MS, own_offsets
 from models.writers import Clients, may_write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from models.batch import Batch
-    from models.cleaner import Bounds
     from models.coordination import Coordination
     from models.systems import System
 
@@ -108,24 +106,6 @@ class State(NamedTuple):
         )
 
 
-class Slot(NamedTuple):
-    """Stands for a replica whose content is not known: the one of a place among `StateSpace.brokers`."""
-
-    number: int
-
-
-class Effect(NamedTuple):
-    """Stands for what a function of `StateSpace`, by its name, makes of replicas; ``more``: its other arguments."""
-
-    name: str
-    replicas: tuple[int | Slot | Effect, ...]
-    more: tuple[Hashable, ...]
-
-
-_EFFECTS: Final = {"_appended": 1, "_log_end": 1, "_tail": 2, "_extended": 2, "_cleaned": 1, "_aged": 1}
-"""The functions by which replicas change, and how many numbers each takes: of replicas, or from such functions."""
-
-
 class StateSpace:
     """The transitions of a small cluster. The effect of a step on a part of the state is computed once, and cached."""
 
@@ -158,17 +138,17 @@ class StateSpace:
         self._without = without
         self._coordinated = coordinated
         self._system = system
-        self._cleaning = Cleaning(
+        cleaning = Cleaning(
             delete_retention_ms=RETENTION_MS,
             producer_expiration_ms=RETENTION_MS,
             tombstones=bound.tombstones,
             active_too=True,
         )
+        self.effects = Effects(system, cleaning)
+        self.replicas = self.effects.replicas
         self.clients = Numbered[Clients](lambda one: one)
-        self.replicas = Numbered[Replica](system.content)
         self.protocols = Numbered["Coordination"](_protocol_key)
-        self.tails = Numbered[Replica](system.content)
-        for name in (*_EFFECTS, "_written", "_own", "_wrong", "_own_reported"):
+        for name in ("_written", "_own", "_wrong", "_own_reported"):
             setattr(self, name, cache(getattr(self, name)))
 
     @property
@@ -198,21 +178,9 @@ class StateSpace:
         that steps depend on, so that steps need not be taken again for other replicas with the same offsets.
         """
         space: Any = copy(self)
-        for name in _EFFECTS:
-            setattr(space, name, partial(self._record, name))
+        space.effects = recorded(self.effects)
         space._own = lambda one, clients: owns[one.number] if isinstance(one, Slot) else self._own(one, clients)  # noqa: SLF001
         yield from (after for _, after in space._following(state))  # noqa: SLF001
-
-    def _record(self, name: str, *arguments: Any) -> Any:
-        replicas, more = arguments[: _EFFECTS[name]], arguments[_EFFECTS[name] :]
-        if all(isinstance(one, int) for one in replicas):
-            return self.effect(name, replicas, more)
-        return Effect(name, replicas, more)
-
-    def effect(self, name: str, replicas: Sequence[int], more: Sequence[Hashable]) -> int:
-        """Compute an `Effect`: return the number of the replica."""
-        number: int = getattr(self, name)(*replicas, *more)
-        return number
 
     def in_sync(self, state: State) -> list[int]:
         """Return the brokers whose replicas are in sync."""
@@ -260,8 +228,11 @@ class StateSpace:
         for broker, number in state.replicas:
             if is_open and not _is_down(state, broker) and not self._is_irrelevant(state, broker):
                 limits = UNBOUNDED if bounds is None else bounds.bounds(broker)
-                yield f"{broker} cleans", state.with_replica(broker, self._cleaned(number, limits))
-        yield "time passes", state._replace(replicas=tuple((one, self._aged(number)) for one, number in state.replicas))
+                yield f"{broker} cleans", state.with_replica(broker, self.effects.cleaned(number, limits))
+        yield (
+            "time passes",
+            state._replace(replicas=tuple((one, self.effects.aged(number)) for one, number in state.replicas)),
+        )
         if state.protocol is not None:
             yield from self._messages(state, self.protocols[state.protocol])
 
@@ -289,11 +260,11 @@ class StateSpace:
 
     def _writes(self, state: State) -> Iterator[tuple[str, State]]:
         for step, clients, batch in self._written(state.clients):
-            leader = self._appended(state.replica(state.leader), batch)
+            leader = self.effects.appended(state.replica(state.leader), batch)
             after = state._replace(clients=clients).with_replica(state.leader, leader)
             for broker, number in state.replicas:
                 if broker != state.leader and _is_in_sync(state, broker):
-                    after = after.with_replica(broker, self._copied(number, leader, None))
+                    after = after.with_replica(broker, self.effects.copied(number, leader, None))
             yield step, after
 
     def _written(self, number: int) -> list[tuple[str, int, Batch]]:
@@ -308,7 +279,7 @@ class StateSpace:
             assigned = state._replace(unassigned=False)
             yield f"{LEAVES} is assigned again", self._coordinate(assigned, coordination.add, LEAVES)
         elif state.away:
-            back = self._copied(state.replica(LEAVES), state.replica(state.leader), None)
+            back = self.effects.copied(state.replica(LEAVES), state.replica(state.leader), None)
             returned = state.with_replica(LEAVES, back)._replace(away=False)
             # Who was there all the time counts already.
             yield f"{LEAVES} returns", self._coordinate(returned, coordination.joined, LEAVES)
@@ -317,8 +288,8 @@ class StateSpace:
 
     def _joining(self, state: State) -> Iterator[tuple[str, State]]:
         mine, leader = state.replica(JOINS), state.replica(state.leader)
-        yield f"{JOINS} copies a batch", state.with_replica(JOINS, self._copied(mine, leader, 1))
-        joined = state.with_replica(JOINS, self._copied(mine, leader, None))._replace(joining=False)
+        yield f"{JOINS} copies a batch", state.with_replica(JOINS, self.effects.copied(mine, leader, 1))
+        joined = state.with_replica(JOINS, self.effects.copied(mine, leader, None))._replace(joining=False)
         yield f"{JOINS} joins", self._coordinate(joined, coordination.joined, JOINS)
 
     def _changes(self, state: State) -> Iterator[tuple[str, State]]:
@@ -395,52 +366,7 @@ class StateSpace:
             return state
         return state._replace(protocol=self.protocols.number(change(self.protocols[state.protocol], *arguments)))
 
-    # Effects on one replica; each is computed once.
-
-    def _appended(self, number: int, batch: Batch) -> int:
-        """Return the leader's replica after it has appended a batch, which all replicas in sync copy at once."""
-        replica = self.replicas[number].fork()
-        replica.append(batch, roll=True)
-        replica.advance_high_watermark(replica.log_end)
-        return self.replicas.number(replica)
-
-    def _copied(self, number: int, leader: int, most: int | None) -> int:
-        """Return the follower's replica after it has copied up to ``most`` batches, or all."""
-        return self._extended(number, self._tail(leader, self._log_end(number), most))
-
-    def _log_end(self, number: int) -> int:
-        """Return the log end offset of a replica."""
-        return self.replicas[number].log_end
-
-    def _tail(self, number: int, offset: int, most: int | None) -> int:
-        """Return the number of what a follower sees of its leader: up to ``most`` batches from an offset on.
-
-        Many leaders have the same tail, and what a follower copies from them is computed once.
-        """
-        leader = self.replicas[number]
-        batches = list(islice(leader.from_offset(offset), most))
-        segments = [Segment(one.base_offset, [b for b in one.batches if b in batches]) for one in leader.segments]
-        tail = Replica(0, [one for one in segments if one.batches] or [Segment(leader.log_end)])
-        tail.log_start, tail.log_end, tail.high_watermark = leader.log_start, leader.log_end, leader.high_watermark
-        return self.tails.number(tail)
-
-    def _extended(self, number: int, tail: int) -> int:
-        """Return the follower's replica after it has copied a tail."""
-        pair = Replication({1: self.tails[tail].fork(), 2: self.replicas[number].fork()}, 1, rolls=lambda *_: True)
-        pair.fetch(2)
-        return self.replicas.number(pair.replicas[2])
-
-    def _cleaned(self, number: int, bounds: Bounds) -> int:
-        """Return the replica after a pass of its cleaner."""
-        replica = self.replicas[number].fork()
-        self._system.clean(replica, self._cleaning, NOW_MS, bounds)
-        return self.replicas.number(replica)
-
-    def _aged(self, number: int) -> int:
-        """Return the replica after time has passed."""
-        replica = self.replicas[number].fork()
-        self._system.age(replica)
-        return self.replicas.number(replica)
+    # Properties of one replica; each is computed once.
 
     def _own(self, number: int, clients: int) -> Pair:
         """Return a replica's MCCO and MXFO.
