@@ -24,7 +24,7 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from harness.brokers.segments.tombstones import BY_NULL, Tombstones
 from models import coordination
