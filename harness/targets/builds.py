@@ -52,6 +52,8 @@ _BINDINGS = re.compile(r"(slf4j-(reload4j|log4j12|simple|jdk14|nop)|log4j-slf4j-
 _OLD_SLF4J = "slf4j-api-1.*.jar"
 _SAME_TIME: Final = (1980, 1, 1, 0, 0, 0)
 _CLASS: Final = ".class"
+_PACKAGES: Final = ("kafka", "org")
+"""The top folders of Kafka's classes."""
 
 
 @dataclass(frozen=True)
@@ -110,9 +112,11 @@ def read_patch(version: str, path: Path) -> Build:
         elif where.is_file():
             shutil.copyfile(where, jar)
         else:
-            raise UsageError(f"{where} does not exist: give a folder of classes or a jar")
+            raise UsageError(f"--patch {where} does not exist: give a folder of classes or a jar")
         if not classes_of(jar):
-            raise UsageError(f"{where} has no classes: give a jar, or the folder that their packages (org/…) are in")
+            raise UsageError(
+                f"--patch {where} has no classes of Kafka: give a jar, or the folder that has org/ or kafka/"
+            )
         digest = file_sha256(jar)
         build = _named(PATCH, version, where, "", {"patch": digest})
         jar.rename(staging / f"{build.name}.jar")
@@ -287,7 +291,11 @@ def _version_of(folder: Path, path: Path) -> tuple[str, str]:
 
 
 def _pack(folder: Path, jar: Path) -> None:
-    """Pack the files of a folder; the same files make the same jar."""
+    """Pack the files of Kafka's packages in a folder; the same files make the same jar.
+
+    Other files are not looked at: the folder may be any, such as the root of a disk.
+    """
+    files = (one for package in _PACKAGES for one in (folder / package).rglob("*") if one.is_file())
     with zipfile.ZipFile(jar, "w") as packed:
-        for file in sorted(one for one in folder.rglob("*") if one.is_file()):
+        for file in sorted(files):
             packed.writestr(zipfile.ZipInfo(file.relative_to(folder).as_posix(), _SAME_TIME), file.read_bytes())

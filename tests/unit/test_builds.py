@@ -330,15 +330,16 @@ def test_a_patch_may_be_a_jar(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("released")
 def test_a_patch_that_changes_nothing_is_rejected(tmp_path: Path) -> None:
-    too_deep = classes(tmp_path / "classes", CLEANER.removeprefix("org/"))
+    other = classes(tmp_path / "classes", "org/other/Other.class")
     with pytest.raises(UsageError, match=r"none of its classes is one of Kafka 4\.3\.1, and it would change nothing"):
-        jars_for(find_target(patched("kafka-4.3", too_deep)))
+        jars_for(find_target(patched("kafka-4.3", other)))
 
 
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (lambda folder: classes(folder, "Cleaner.java"), "has no classes: give a jar, or the folder"),
+        (lambda folder: classes(folder, "Cleaner.java"), "has no classes of Kafka: give a jar, or the folder"),
+        (lambda folder: classes(folder, CLEANER.removeprefix("org/")), "or the folder that has org/ or kafka/"),
         (lambda folder: folder / "nothing", "does not exist: give a folder of classes or a jar"),
         (lambda _: Path(__file__), "is damaged, or no archive of its kind"),
     ],

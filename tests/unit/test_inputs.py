@@ -66,6 +66,7 @@ def _nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     (tmp_path / "file").write_text("n1\nn2\nn3\n")
     (tmp_path / "run" / "manifest.json").write_text("{}")
+    (tmp_path / "audit.json").write_text('{"schema": 1, "target": {}, "findings": [], "scenarios": []}')
 
 
 def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -102,6 +103,8 @@ NEEDED = {
     ("out",): ("--out", "site"),
     ("target_name",): ("kafka-3.9",),
     ("verify", "jar"): ("file",),
+    ("repair", "audit"): ("audit.json",),
+    ("repair", "is_plan"): ("--plan",),
     ("verify", "name"): ("--target", "kafka-3.9"),
 }
 """What a command needs beside the option that is tried: by command and parameter, or by parameter."""

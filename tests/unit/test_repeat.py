@@ -71,6 +71,7 @@ def drawn(random_: random.Random, folder: Path) -> RunOptions:
         application=maybe("streams"),
         aftermath=random_.choice((True, False)),
         gate=random_.choice((True, False)),
+        guard=random_.choice((True, False)),
         gate_options=maybe("hold=markers,topics=a*:b"),
         runtime=random_.choice(["local", "docker", "ssh", "sim", "auto"]),
         image=maybe("registry.example:5000/kafka@sha256:0123"),
