@@ -84,6 +84,24 @@ class SimCluster:
             self._topic_numbers.setdefault(topic, numbers("topic", TOPIC, settings))
             self.partitions[topic, number] = self._partition(topic, number, brokers)
 
+    def delete(self, topic: str) -> None:
+        """Delete a topic: its partitions are gone from every broker at once, running or not.
+
+        What is under way for them, fetches and markers, still ends, and is seen by nobody.
+        """
+        del self.topics[topic], self._topic_numbers[topic]
+        for tp in [tp for tp in self.partitions if tp[0] == topic]:
+            gone = self.partitions.pop(tp)
+            gone.is_deleted, gone.has_leader = True, False
+            for broker in self.brokers.values():
+                broker.stray.pop(gone, None)
+
+    def delete_records(self, partition: SimPartition, before: int) -> None:
+        """Raise the leader's log start offset; followers learn it with their next fetch (KIP-107)."""
+        partition.replication.delete_records(before)
+        self.changed(partition, partition.replication.leader_id)
+        self._copying.schedule_fetches(partition)
+
     def _partition(self, topic: str, number: int, brokers: Sequence[int]) -> SimPartition:
         def rolls(replica: Replica, batch: Batch) -> bool:
             given = self.topic(topic)

@@ -1,4 +1,4 @@
-"""How `bench/blame.py` measures: which replicas it takes for wrong, on logs of a few records, and its tally."""
+"""The truth of `harness.soak` and `bench/blame.py`: which replicas are wrong, on logs of a few records; the tally."""
 
 from __future__ import annotations
 
@@ -6,14 +6,23 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from accusations import BY_LUCK, EITHER, RIGHT, WRONG, judge, tally
-from random_traffic import ABORTED, COMMITTED, HEADER_WRITE, UNKNOWN, ClientLog, Transaction, Write, load_client_log
-from replica_truth import HIDDEN, OPEN, SERVED, STATE, STUCK, ReplicaLog, compare, read_replica
 from stored_markers import encode_marker
 
 from harness.brokers.segments.batches import Record
 from harness.brokers.segments.encode import encode_batch
 from harness.brokers.segments.txnindex import AbortedTxn, encode_txnindex
+from harness.run_folder.history import HEADER_OP
+from harness.soak.client_log import (
+    ABORTED,
+    COMMITTED,
+    UNKNOWN,
+    ClientLog,
+    Transaction,
+    WrittenRecord,
+    load_client_log,
+)
+from harness.soak.tally import BY_LUCK, EITHER, RIGHT, WRONG, judge, tally
+from harness.soak.truth import HIDDEN, OPEN, SERVED, STATE, STUCK, ReplicaLog, compare, read_replica
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +33,7 @@ PRODUCER = 7
 
 def data(write: int, offset: int, key: str, *, deletes: bool = False, transactional: bool = False) -> bytes:
     value = None if deletes else str(write).encode()
-    record = Record(offset, 0, key.encode(), value, ((HEADER_WRITE, str(write).encode()),))
+    record = Record(offset, 0, key.encode(), value, ((HEADER_OP, str(write).encode()),))
     producer_id, producer_epoch = (PRODUCER, 0) if transactional else (-1, -1)
     return encode_batch(
         base_offset=offset,
@@ -55,8 +64,8 @@ VALUE, DELETE = data(1, 0, "k"), data(2, 1, "k", deletes=True, transactional=Tru
 def clients(outcome: str) -> ClientLog:
     """Know of a value of k at offset 0, and of a transaction that deletes k at offset 1."""
     return ClientLog(
-        {1: Write(1, *TP, "k", is_delete=False, transaction=None, offset=0),
-         2: Write(2, *TP, "k", is_delete=True, transaction=9, offset=1)},
+        {1: WrittenRecord(1, *TP, "k", is_delete=False, transaction=None, offset=0),
+         2: WrittenRecord(2, *TP, "k", is_delete=True, transaction=9, offset=1)},
         {9: Transaction(9, "id", outcome)},
     )  # fmt: skip
 
@@ -136,7 +145,7 @@ def test_who_is_called_right_must_not_be_wrong(tmp_path: Path) -> None:
 
 def test_who_is_right_about_a_key_may_be_stuck_in_another_transaction(tmp_path: Path) -> None:
     log = clients(COMMITTED)
-    log.writes[3], log.transactions[8] = Write(3, *TP, "k", False, 8, 3), Transaction(8, "other", ABORTED)
+    log.writes[3], log.transactions[8] = WrittenRecord(3, *TP, "k", False, 8, 3), Transaction(8, "other", ABORTED)
     missed = read_replica(replica(tmp_path / "1", VALUE))
     stuck = read_replica(
         replica(tmp_path / "2", VALUE, DELETE, end(2, commit=True), data(3, 3, "k", transactional=True))
@@ -161,7 +170,7 @@ def test_a_copy_of_what_is_wrong_over_what_is_right_is_harmful(tmp_path: Path, l
 def test_a_missed_marker_that_agrees_is_right_by_luck(tmp_path: Path) -> None:
     """Two transactions of a client end by the marker of the second one, and both were committed."""
     log = clients(COMMITTED)
-    log.writes[3], log.transactions[10] = Write(3, *TP, "o", False, 10, 3), Transaction(10, "id", COMMITTED)
+    log.writes[3], log.transactions[10] = WrittenRecord(3, *TP, "o", False, 10, 3), Transaction(10, "id", COMMITTED)
     batches = [VALUE, DELETE, data(3, 3, "o", transactional=True), end(4, commit=True)]
     whole = [VALUE, DELETE, end(2, commit=True), *batches[2:]]
     logs = {1: whole, 2: batches}
@@ -180,7 +189,7 @@ def test_a_missed_marker_shows_by_what_is_left_of_its_transaction(
 ) -> None:
     """An empty batch, or the entry of `.txnindex` alone."""
     log = clients(outcome)
-    log.writes[3], log.transactions[10] = Write(3, *TP, "o", False, 10, 3), Transaction(10, "id", ABORTED)
+    log.writes[3], log.transactions[10] = WrittenRecord(3, *TP, "o", False, 10, 3), Transaction(10, "id", ABORTED)
     emptied = encode_batch(base_offset=1, last_offset=1, is_transactional=True, producer_id=PRODUCER, producer_epoch=0)
     left = [emptied] if is_emptied else []
     batches = [VALUE, *left, data(3, 3, "o", transactional=True), end(4, commit=False)]
@@ -220,7 +229,7 @@ def test_a_diverged_partition_without_a_finding_is_missed(tmp_path: Path) -> Non
 def test_a_key_that_is_deleted_in_any_case_is_known(tmp_path: Path) -> None:
     """Whether a transaction of unknown outcome deleted it once more makes no difference."""
     log = clients(UNKNOWN)
-    log.writes[3] = Write(3, *TP, "k", is_delete=True, transaction=None, offset=2)
+    log.writes[3] = WrittenRecord(3, *TP, "k", is_delete=True, transaction=None, offset=2)
     log.writes[2].offset = 3
     truth = compare(log, {(1, TP): read_replica(replica(tmp_path / "1", VALUE)), (2, TP): ReplicaLog()})
     assert truth.unknown_keys == set()
@@ -231,7 +240,7 @@ def test_a_key_that_is_deleted_in_any_case_is_known(tmp_path: Path) -> None:
 
 def test_a_state_that_no_outcome_leads_to_is_wrong(tmp_path: Path) -> None:
     log = clients(UNKNOWN)
-    log.writes[3] = Write(3, *TP, "k", is_delete=False, transaction=None, offset=5)
+    log.writes[3] = WrittenRecord(3, *TP, "k", is_delete=False, transaction=None, offset=5)
     log.writes[2].offset = 6
     truth = compare(log, {(1, TP): read_replica(replica(tmp_path / "1", VALUE)), (2, TP): ReplicaLog()})
     assert truth.unknown_keys == {(TP, "k")}
@@ -241,7 +250,7 @@ def test_a_state_that_no_outcome_leads_to_is_wrong(tmp_path: Path) -> None:
 
 def test_a_record_that_was_written_twice_is_known_by_nobody(tmp_path: Path) -> None:
     held = read_replica(replica(tmp_path / "r", VALUE, data(1, 1, "k")))
-    log = ClientLog({1: Write(1, *TP, "k", is_delete=False, transaction=None, offset=0)}, {})
+    log = ClientLog({1: WrittenRecord(1, *TP, "k", is_delete=False, transaction=None, offset=0)}, {})
     assert compare(log, {(1, TP): held}).unknown_keys == {(TP, "k")}
 
 

@@ -1,0 +1,235 @@
+"""The verdict on a round, by what its clients know; and beside it an audit that knows nothing of them.
+
+Two judges know the clients: the checkers of runs (`checkers`, in Spark) and `harness.soak.truth`, which shares nothing
+with them. A replica has a finding by the name that either gives. `UNEXPLAINED` is what has no name: a final state that
+no anomaly explains, a documented guarantee that is violated where nothing else is found, a replica that one of both
+judges calls wrong and the other right, an audit that accuses a right replica, and a log start or a record that nobody
+asked for. A round is clean where all of it was read and nothing of that was found.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from checkers.anomalies import FINDERS
+from checkers.consistency import doubts
+from checkers.evidence.tables import load
+from checkers.finding import UNEXPLAINED_DIVERGENCE
+from checkers.guarantees import all_guarantees
+from checkers.replay.judged import judge
+from harness.audit.disk import context_of_copies
+from harness.audit.judge import assemble, judge_copies
+from harness.brokers.copies.copies import find_copies
+from harness.escape import to_json
+from harness.judge.check import THREADS, dictionaries, each
+from harness.judge.guarantees import CHECKER, guarantee_results
+from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, finding_of
+from harness.run_folder.history import read_lines
+from harness.run_folder.store import AFTER_REJOIN, STATE
+from harness.soak.client_log import RECREATE, certain_events, client_log_of
+from harness.soak.tally import tally
+from harness.soak.truth import UNEXPLAINED, compare, named, read_replica
+from harness.spark.threads import threads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from checkers.replay.judged import Judged
+    from harness.run_folder.store import RunFolder
+    from harness.soak.round import PlayedRound
+    from harness.soak.truth import Replica, ReplicaLog, Truth
+
+TABLES: Final[Mapping[str, Callable[[Judged], DataFrame]]] = {
+    CHECKER: all_guarantees.check,
+    "doubts": doubts.check,
+    **{name: finder.check for name, finder in FINDERS.items()},
+}
+CLIENTS, CHECKERS = "clients", "checkers"
+"""The judges that a finding names."""
+RETENTION_POLICY: Final = "delete"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What the checkers of runs say of a round: findings, guarantees, contradictions, and those that raised."""
+
+    findings: Sequence[dict[str, Any]] = ()
+    guarantees: Sequence[dict[str, Any]] = ()
+    doubts: Sequence[dict[str, Any]] = ()
+    raised: Mapping[str, str] = field(default_factory=dict)
+
+
+def truth_of(folder: RunFolder, played: PlayedRound) -> Truth:
+    """Return which replicas of a round are wrong by what its clients know. Raises `UsageError` for a damaged folder."""
+    log = client_log_of(read_lines(folder.history_path))
+    retained = {topic.name for topic in played.plan.topics if RETENTION_POLICY in _policy(topic.settings)}
+    return compare(log, replicas_of(folder), retained)
+
+
+def _policy(settings: Mapping[str, str]) -> str:
+    return settings.get("cleanup.policy", "")
+
+
+def replicas_of(folder: RunFolder) -> dict[Replica, ReplicaLog]:
+    """Return what each replica of a round holds from the log start on that its broker served."""
+    found: dict[Replica, ReplicaLog] = {}
+    for path in sorted((folder.path / "brokers").glob(f"*/{AFTER_REJOIN}/*/")):
+        broker = int(path.parts[-3])
+        topic, _, partition = path.name.rpartition("-")
+        served = folder.fetched_snapshot(broker, AFTER_REJOIN) / path.name / STATE
+        log_start = json.loads(served.read_text())["log_start"] if served.exists() else 0
+        found[broker, (topic, int(partition))] = read_replica(path, log_start)
+    return found
+
+
+def check(session: SparkSession, folder: RunFolder) -> Checked:
+    """Run the checkers of runs over a round. One that raises ends no other."""
+    events = read_lines(folder.history_path)
+    if any(event["f"] == RECREATE for event in events):
+        # Checkers know a topic by its name alone.
+        folder.history_path.rename(folder.path / "history-whole.jsonl")
+        folder.write_lines(folder.history_path, certain_events(events))
+    judged = judge(load(session, [folder]))
+    with threads(session, THREADS) as pool:
+        rows, raised = each(TABLES, lambda name: dictionaries(TABLES[name](judged)), using=pool.map)
+    found_doubts = rows.get("doubts", [])
+    distrusted = [(one["topic"], one["partition"], one["broker"]) for one in found_doubts]
+    return Checked(
+        [finding_of(row) for name in FINDERS for row in rows.get(name, [])],
+        guarantee_results(rows.get(CHECKER), distrusted, raised.get(CHECKER, "")),
+        found_doubts,
+        raised,
+    )
+
+
+def audit(session: SparkSession, folder: RunFolder, brokers: Iterable[int]) -> dict[str, Any]:
+    """Return the verdict of an audit of a round's disks, which knows nothing of clients."""
+    copies = find_copies({b: [folder.broker_snapshot(b, AFTER_REJOIN)] for b in brokers}, ["*"], folder.run_id)
+    rows = judge_copies(session, [copies])
+    return assemble(copies, rows, timings_s={}, context=context_of_copies(copies))
+
+
+def verdict_of(
+    played: PlayedRound,
+    truth: Truth | None,
+    checked: Checked | None,
+    audited: Mapping[str, Any] | None,
+    expected: Collection[str] = (),
+) -> dict[str, Any]:
+    """Return the content of a round's ``verdict.json``.
+
+    ``findings``: one a replica and name, with ``found_by`` and how many things it is wrong about. ``unexplained``:
+    things without a name. ``audit``: what it did against the truth, see `harness.soak.tally`. ``expected``: names that
+    are tolerated: such findings are listed, and cause no anomaly.
+    """
+    if played.failure is not None or truth is None or checked is None or audited is None:
+        return {
+            "verdict": UNKNOWN, "reason": f"the round did not go to its end: {played.failure}",
+            "findings": [], "unexplained": [], "guarantees": [], "audit": None,
+        }  # fmt: skip
+    findings, unexplained = _findings(truth, checked)
+    tallied = tally(truth, audited)
+    unexplained += [
+        _unexplained("audit", f"the audit {what}: {to_json(one['finding'])}", **_place(one["finding"]))
+        for what, wrong in (("accuses a right replica", tallied.wrong), ("copies from a wrong replica", tallied.harmful))
+        for one in wrong
+    ]
+    news = [one for one in findings if one["anomaly"] not in expected]
+    reasons = [
+        *(f"unexplained: {one['explanation']}" for one in unexplained),
+        *(f"checker {name} raised {error}" for name, error in checked.raised.items()),
+        *(f"broker {one['broker']}, {one['topic']}-{one['partition']}: {one['reason']}" for one in checked.doubts),
+    ]
+    replicas = len(truth.wrongs)
+    verdict, reason = (
+        (ANOMALY, _line(news[0]))
+        if news
+        else (UNKNOWN, reasons[0])
+        if reasons
+        else (CLEAN, f"{replicas} replicas were read whole and give what clients know")
+    )
+    return {
+        "verdict": verdict,
+        "reason": reason,
+        "findings": findings,
+        "unexplained": unexplained,
+        "guarantees": list(checked.guarantees),
+        "audit": tallied.as_json(),
+        "doubts": [{name: one[name] for name in ("broker", "topic", "partition", "reason")} for one in checked.doubts],
+        "checker_errors": dict(checked.raised),
+    }
+
+
+def _findings(truth: Truth, checked: Checked) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    names = named(truth)
+    by_checkers: dict[Replica, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    for one in checked.findings:
+        by_checkers[one["broker"], (one["topic"], one["partition"])][one["anomaly"]].append(one)
+    findings, unexplained = [], []
+    for replica in sorted(names.keys() | by_checkers.keys()):
+        broker, (topic, partition) = replica
+        ours, theirs = names.get(replica, {}), by_checkers.get(replica, {})
+        place = {"broker": broker, "topic": topic, "partition": partition}
+        for name in sorted((ours.keys() | theirs.keys()) - {UNEXPLAINED, UNEXPLAINED_DIVERGENCE}):
+            wrongs, rows = ours.get(name, []), theirs.get(name, [])
+            findings.append(
+                {
+                    "anomaly": name,
+                    **place,
+                    "count": max(len(wrongs), len(rows)),
+                    "found_by": [*([CLIENTS] if wrongs else []), *([CHECKERS] if rows else [])],
+                    "explanation": rows[0]["explanation"] if rows else _words(wrongs[0]),
+                    "witness": rows[0]["witness"] if rows else vars(wrongs[0]),
+                }
+            )
+        for wrong in ours.get(UNEXPLAINED, []):
+            unexplained.append(_unexplained(CLIENTS, _words(wrong), **place))
+        for row in theirs.get(UNEXPLAINED_DIVERGENCE, []):
+            unexplained.append(_unexplained(CHECKERS, row["explanation"], **place))
+        if not ours or not theirs:
+            one, other = (CLIENTS, "checkers find") if ours else (CHECKERS, "by what clients know there is")
+            what = ", ".join(sorted(ours or theirs))
+            unexplained.append(_unexplained(one, f"{what}, and {other} nothing wrong with this replica", **place))
+    wrong_places = {(one["topic"], one["partition"]) for one in findings}
+    for guarantee in checked.guarantees:
+        for violation in guarantee["violations"]:
+            place = {name: violation[name] for name in ("broker", "topic", "partition")}
+            if (place["topic"], place["partition"]) not in wrong_places:
+                text = f"the guarantee {guarantee['guarantee']} is violated: {violation['explanation']}"
+                unexplained.append(_unexplained(CHECKERS, text, **place))
+    return findings, unexplained
+
+
+def _unexplained(found_by: str, explanation: str, **place: Any) -> dict[str, Any]:
+    return {"found_by": found_by, **place, "explanation": explanation}
+
+
+def _place(finding: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: finding[name] for name in ("broker", "topic", "partition")}
+
+
+def _words(wrong: Any) -> str:
+    at = "" if wrong.offset is None else f" at offset {wrong.offset}"
+    return f"{wrong.kind}: key {wrong.key}{at}: here {wrong.here}, by clients {wrong.truth}"
+
+
+def _line(finding: Mapping[str, Any]) -> str:
+    where = f"broker {finding['broker']}, {finding['topic']}-{finding['partition']}"
+    return f"{finding['anomaly']} on {where}: {finding['explanation']}"
+
+
+def judge_round(
+    session: SparkSession, folder: RunFolder, played: PlayedRound, expected: Collection[str] = ()
+) -> dict[str, Any]:
+    """Judge a round that was played, by all three. Raises `UsageError` for a damaged folder."""
+    if played.failure is not None:
+        return verdict_of(played, None, None, None)
+    truth = truth_of(folder, played)
+    return verdict_of(
+        played, truth, check(session, folder), audit(session, folder, played.plan.brokers), expected
+    )

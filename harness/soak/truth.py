@@ -1,0 +1,370 @@
+"""What each replica's files say of every key and transaction, against what clients know: which replicas are wrong.
+
+None of it goes through the checkers, and none through Spark: it judges the candidates of a shrinking round, too, and a
+finding that only one of both judges has is worth a look. A record counts on a replica as it does for a read_committed consumer there:
+hidden where the broker's ``.txnindex`` lists its transaction as aborted (`AbortedTxn`), not yet served where no marker
+of its producer follows, committed else.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from harness.brokers.segments.batches import iter_batches, iter_records, marker
+from harness.brokers.segments.folder import live_segments
+from harness.brokers.segments.txnindex import iter_txnindex
+from harness.plan.catalog import Anomaly
+from harness.run_folder.history import HEADER_OP
+from harness.soak.client_log import ABORTED, COMMITTED
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from harness.brokers.protocol.replica import TopicPartition
+    from harness.brokers.segments.batches import Batch
+    from harness.soak.client_log import ClientLog, WrittenRecord
+
+OPEN = "open"
+SERVED, HIDDEN, STUCK, STATE = "aborted record served", "committed record hidden", "transaction open", "wrong state"
+STRANGE, LOG_START = "record that no client wrote", "log start that nobody asked for"
+
+Key = tuple["TopicPartition", str]
+Replica = tuple[int, "TopicPartition"]
+"""A broker and a partition that it has a replica of."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """A record that a replica holds; ``belief``: committed, aborted or open, as its broker serves it."""
+
+    write: int
+    offset: int
+    key: str
+    is_delete: bool
+    producer_id: int
+    belief: str
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A transaction on a replica, or what is left of it: the offsets of a batch and of its marker there."""
+
+    offset: int
+    marker: int
+    belief: str
+
+
+@dataclass(frozen=True)
+class ReplicaLog:
+    """What a replica holds: its records; and its ended transactions, by batches, emptied or not, and ``.txnindex``.
+
+    Records below the log start are left out.
+    """
+
+    records: Sequence[Held] = ()
+    ended: Sequence[Ended] = ()
+    log_start: int = 0
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """One thing that a replica is wrong about: a key's final state, or a record of a transaction.
+
+    ``due``: of a final state, the transaction whose record should have made it; 0 for a record outside transactions.
+    """
+
+    kind: str
+    key: str
+    offset: int | None
+    transaction: int | None
+    producer_id: int | None
+    here: str
+    truth: str
+    due: int | None = None
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Which replicas are wrong, about what; and the keys and transactions that no client can vouch for."""
+
+    wrongs: Mapping[Replica, tuple[Wrong, ...]]
+    unknown_keys: frozenset[Key]
+    missed: Mapping[Replica, Mapping[int, str]]
+    """Transactions of which a replica missed the marker, by its log and by what clients know, and what it takes them
+    for: another marker ends them there. Where both say the same, the replica is not wrong about them."""
+    outcomes: Mapping[int, str]
+    """Of transactions, as clients know it."""
+    at: Mapping[tuple[TopicPartition, int], WrittenRecord]
+    """The write at each offset, as any replica has it or as it was acknowledged to a client."""
+
+    @property
+    def diverged(self) -> set[TopicPartition]:
+        """Partitions of which a replica is wrong."""
+        return {tp for (_, tp), wrongs in self.wrongs.items() if wrongs}
+
+
+def read_replica(folder: Path, log_start: int = 0) -> ReplicaLog:
+    """Return every record of a partition's folder with what its broker takes it for."""
+    segments = live_segments(folder).segments
+    aborted = [
+        entry
+        for segment in segments
+        if segment.txnindex
+        for entry in iter_txnindex((folder / segment.txnindex).read_bytes(), source=segment.txnindex)
+    ]
+    batches = [
+        batch for segment in segments for batch in iter_batches((folder / segment.log).read_bytes(), source=segment.log)
+    ]
+    markers: dict[int, list[int]] = defaultdict(list)
+    for batch in batches:
+        if marker(batch, source=folder.name) is not None:
+            markers[batch.producer_id].append(batch.last_offset)
+
+    def end_of(batch: Batch) -> int | None:
+        return next((end for end in markers[batch.producer_id] if end > batch.base_offset), None)
+
+    def belief(batch: Batch) -> str:
+        if not batch.is_transactional:
+            return COMMITTED
+        offset = batch.base_offset
+        if any(e.producer_id == batch.producer_id and e.first_offset <= offset <= e.last_offset for e in aborted):
+            return ABORTED
+        return OPEN if end_of(batch) is None else COMMITTED
+
+    data = [batch for batch in batches if not batch.is_control]
+    records = [
+        Held(
+            int(dict(record.headers)[HEADER_OP] or 0),
+            record.offset,
+            (record.key or b"").decode(),
+            record.value is None,
+            batch.producer_id,
+            belief(batch),
+        )
+        for batch in data
+        for record in iter_records(batch, source=folder.name)
+        if record.offset >= log_start
+    ]
+    ended = [
+        Ended(batch.base_offset, end, belief(batch))
+        for batch in data
+        if batch.is_transactional and (end := end_of(batch)) is not None
+    ]
+    return ReplicaLog(records, [*ended, *(Ended(e.first_offset, e.last_offset, ABORTED) for e in aborted)], log_start)
+
+
+def final_state(held: Iterable[Held]) -> dict[str, int]:
+    """Return the write whose value a read_committed consumer ends with for each key that is not deleted."""
+    last = {one.key: one for one in held if one.belief == COMMITTED}
+    return {key: one.write for key, one in last.items() if not one.is_delete}
+
+
+def compare(
+    log: ClientLog, replicas: Mapping[Replica, ReplicaLog], with_retention: Collection[str] = ()
+) -> Truth:
+    """Hold every replica against what clients know. ``with_retention``: topics whose log starts move by themselves."""
+    at = {((w.topic, w.partition), w.offset): w for w in log.writes.values() if w.offset is not None}
+    for (_, tp), held in replicas.items():
+        at |= {(tp, one.offset): log.writes[one.write] for one in held.records if one.write in log.writes}
+    offsets: dict[int, set[int]] = defaultdict(set)
+    written: dict[TopicPartition, dict[int, WrittenRecord]] = defaultdict(dict)
+    for (tp, offset), write in at.items():
+        offsets[write.number].add(offset)
+        written[tp][offset] = write
+    states: dict[TopicPartition, dict[str, frozenset[_Possible]]] = defaultdict(dict)
+    for (tp, key), writes in sorted(_by_key(log).items()):
+        states[tp][key] = _possible_states(log, writes, offsets)
+    wrongs = {
+        (broker, tp): (
+            *_misjudged(log, held.records),
+            *_strange(log, tp, held, has_retention=tp[0] in with_retention),
+            *_wrong_states(states[tp], held),
+        )
+        for (broker, tp), held in replicas.items()
+    }
+    missed = {(broker, tp): _missed(log, written[tp], held.ended) for (broker, tp), held in replicas.items()}
+    unknown_keys = {
+        (tp, key) for tp, keys in states.items() for key, possible in keys.items() if len({p.state for p in possible}) > 1
+    }
+    outcomes = {transaction.number: transaction.outcome for transaction in log.transactions.values()}
+    return Truth(wrongs, frozenset(unknown_keys), missed, outcomes, at)
+
+
+def _by_key(log: ClientLog) -> dict[Key, list[WrittenRecord]]:
+    writes: dict[Key, list[WrittenRecord]] = defaultdict(list)
+    for write in log.writes.values():
+        writes[(write.topic, write.partition), write.key].append(write)
+    return writes
+
+
+@dataclass(frozen=True)
+class _Possible:
+    """A final state that a key may have: the write whose value it is, None for no value.
+
+    ``offset`` and ``transaction`` of the write that makes it so; None where they are unknown, or there is none.
+    """
+
+    state: int | None
+    offset: int | None = None
+    transaction: int | None = None
+
+    def from_start(self, log_start: int) -> set[int | None]:
+        """Return the states that a replica may serve whose log starts there."""
+        if self.offset is None:
+            return {self.state, None} if log_start else {self.state}
+        return {None} if self.offset < log_start else {self.state}
+
+
+def _possible_states(
+    log: ClientLog, writes: Sequence[WrittenRecord], offsets: Mapping[int, set[int]]
+) -> frozenset[_Possible]:
+    """Return the states that a key may have in the end: one, where clients know enough.
+
+    Of a retry whose first attempt was written, too, no client knows where that lies in the order of things.
+    """
+    counting = [write for write in writes if log.outcome_of(write) != ABORTED]
+    known = {
+        write.offset: write
+        for write in counting
+        if write.offset is not None and log.outcome_of(write) == COMMITTED and len(offsets[write.number]) == 1
+    }
+    last = max(known, default=-1)
+    maybe = [
+        write
+        for write in counting
+        if write not in known.values() and max(offsets[write.number], default=last + 1) > last
+    ]
+    return frozenset(
+        (
+            *(_possible(write, None) for write in maybe),
+            _possible(known[last], last) if known else _Possible(None),
+        )
+    )
+
+
+def _possible(write: WrittenRecord, offset: int | None) -> _Possible:
+    return _Possible(None if write.is_delete else write.number, offset, write.transaction)
+
+
+_MISJUDGED = {
+    (COMMITTED, ABORTED): SERVED,
+    (ABORTED, COMMITTED): HIDDEN,
+    (OPEN, COMMITTED): STUCK,
+    (OPEN, ABORTED): STUCK,
+}
+"""What it is by what the replica takes a record for, and by its transaction's outcome."""
+
+
+def _misjudged(log: ClientLog, held: Iterable[Held]) -> list[Wrong]:
+    found = []
+    for one in held:
+        write = log.writes.get(one.write)
+        if write is None:
+            continue
+        outcome = COMMITTED if write.transaction is None else log.outcome_of(write)
+        kind = _MISJUDGED.get((one.belief, outcome))
+        if kind is not None:
+            found.append(Wrong(kind, one.key, one.offset, write.transaction, one.producer_id, one.belief, outcome))
+    return found
+
+
+def _strange(log: ClientLog, tp: TopicPartition, held: ReplicaLog, *, has_retention: bool) -> list[Wrong]:
+    """Return records that no client wrote, as of a topic that was deleted, and a log start that nobody asked for."""
+    found = [
+        Wrong(STRANGE, one.key, one.offset, None, one.producer_id, f"write {one.write}", "no such write")
+        for one in held.records
+        if one.write not in log.writes
+    ]
+    asked = log.deleted_before.get(tp, 0)
+    if held.log_start > asked and not has_retention:
+        found.append(Wrong(LOG_START, "", held.log_start, None, None, str(held.log_start), f"at most {asked}"))
+    return found
+
+
+def _missed(log: ClientLog, written: Mapping[int, WrittenRecord], ended: Iterable[Ended]) -> dict[int, str]:
+    """Return the transactions whose client wrote a later one before the marker that ends the first one here.
+
+    ``written``: the writes of the partition by offset.
+    """
+    clients: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for offset, write in written.items():
+        if write.transaction is not None:
+            transaction = log.transactions[write.transaction]
+            clients[transaction.transactional_id].append((offset, transaction.number))
+    missed = {}
+    for one in ended:
+        first = written.get(one.offset)
+        if first is not None and first.transaction is not None:
+            others = clients[log.transactions[first.transaction].transactional_id]
+            if any(one.offset < offset < one.marker and number > first.transaction for offset, number in others):
+                missed[first.transaction] = one.belief
+    return missed
+
+
+def _wrong_states(states: Mapping[str, frozenset[_Possible]], held: ReplicaLog) -> list[Wrong]:
+    here, found = final_state(held.records), []
+    for key, possible in states.items():
+        allowed = {state for one in possible for state in one.from_start(held.log_start)}
+        if here.get(key) not in allowed:
+            truth = " or ".join(sorted(map(_words, allowed)))
+            (due, *others) = sorted({one.transaction or 0 for one in possible})
+            wrong = Wrong(STATE, key, None, None, None, _words(here.get(key)), truth)
+            found.append(wrong if others else replace(wrong, due=due))
+    return found
+
+
+NO_VALUE: Final = "no value"
+
+
+def _words(write: int | None) -> str:
+    return NO_VALUE if write is None else f"the value of write {write}"
+
+
+UNEXPLAINED: Final = "unexplained"
+HANGING: Final = "hanging-transaction"
+_NAMES: Final = {
+    SERVED: str(Anomaly.ABORTED_TO_COMMITTED),
+    HIDDEN: str(Anomaly.COMMITTED_TO_ABORTED),
+    STUCK: str(Anomaly.STUCK_LSO),
+}
+
+
+def named(truth: Truth) -> dict[Replica, dict[str, list[Wrong]]]:
+    """Return what each replica is wrong about by the name of the anomaly; `UNEXPLAINED` is none.
+
+    A wrong final state has the name of what the replica misjudges of that key. Where it has cleaned that away, a missed
+    marker tells, and a deleted value that is still served is tombstone-divergence. A transaction that is open on every
+    replica hangs.
+    """
+    stuck: dict[tuple[TopicPartition, int | None], set[int]] = defaultdict(set)
+    holders: dict[TopicPartition, set[int]] = defaultdict(set)
+    for (broker, tp), wrongs in truth.wrongs.items():
+        holders[tp].add(broker)
+        for wrong in wrongs:
+            if wrong.kind == STUCK:
+                stuck[tp, wrong.transaction].add(broker)
+    found: dict[Replica, dict[str, list[Wrong]]] = {}
+    for (broker, tp), wrongs in truth.wrongs.items():
+        by_name: dict[str, list[Wrong]] = defaultdict(list)
+        misjudged = {wrong.key for wrong in wrongs if wrong.kind in _NAMES}
+        for wrong in wrongs:
+            if wrong.kind == STATE and wrong.key in misjudged:
+                continue
+            hangs = wrong.kind == STUCK and stuck[tp, wrong.transaction] == holders[tp] and len(holders[tp]) > 1
+            by_name[HANGING if hangs else _name(truth, (broker, tp), wrong)].append(wrong)
+        if by_name:
+            found[broker, tp] = dict(by_name)
+    return found
+
+
+def _name(truth: Truth, replica: Replica, wrong: Wrong) -> str:
+    if wrong.kind in _NAMES:
+        return _NAMES[wrong.kind]
+    if wrong.kind != STATE:
+        return UNEXPLAINED
+    if wrong.due and (truth.missed[replica].get(wrong.due), truth.outcomes[wrong.due]) == (ABORTED, COMMITTED):
+        return _NAMES[HIDDEN]
+    return str(Anomaly.TOMBSTONE_DIVERGENCE) if wrong.truth == NO_VALUE else UNEXPLAINED
