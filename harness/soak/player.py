@@ -1,32 +1,34 @@
 """Plays a generator: asks it for operations, gives each to its process in time, and remembers what was begun and when.
 
-Every process is a routine of the clock that takes its operations one after another, so that the processes of real
+Every process is a routine of the clock that does its operations one after another, so that the processes of real
 clients block each for itself, and those of a simulated cluster take turns on its virtual clock.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from harness.soak.generators import Context, Nothing
 from harness.soak.operations import Step
-from harness.soak.situation import Situation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from harness.host.clock import Clock
     from harness.soak.generators import Generator
     from harness.soak.operations import Operation
+    from harness.soak.situation import Situation
 
 PERIOD_S: Final = 0.02
 """How often an idle process looks for an operation."""
 MOST_WAITING: Final = 8
 """Operations that wait for a process; one with so many is busy."""
 LATEST_S: Final = 0.5
-"""A generator without a step is asked again after that time at the latest."""
+"""A generator whose next step is later than that is asked again, as faults may have changed what it would draw."""
+BOUND_S: Final = 60.0
 
 
 @dataclass
@@ -60,72 +62,70 @@ class Process:
             self._waiting.popleft()
 
 
-@dataclass(frozen=True)
-class Played:
-    """The steps that were begun, in order, each at the time when it was."""
+@dataclass
+class Player:
+    """The processes of a round while they run. ``check`` raises what went wrong in the background.
 
-    steps: tuple[Step, ...]
-
-
-def play(  # noqa: PLR0917
-    generator: Generator,
-    seed: int,
-    clock: Clock,
-    processes: Mapping[str, Process],
-    situation: Situation,
-    bound_s: float,
-    check: Callable[[], None] = lambda: None,
-) -> Played:
-    """Play a generator until it is done and every process is idle.
-
-    ``check`` raises what went wrong in the background. Raises `WaitTimeoutError` where a process does not end its
-    operations within ``bound_s`` after the last one, and what an operation raises.
+    ``steps``: what was begun so far, in order, each at the time when it was.
     """
-    began_s, steps = clock.now_s(), list[Step]()
-    routines = [clock.every(PERIOD_S, one.work, f"process {one.name}") for one in processes.values()]
 
-    def checked() -> None:
-        check()
-        for routine in routines:
-            routine.raise_if_failed()
+    clock: Clock
+    processes: Mapping[str, Process]
+    check: Callable[[], None]
+    steps: list[Step] = field(default_factory=list)
 
-    def wait(until_s: float) -> None:
-        """Wait until a time of the round, or for as long as a generator is to be left alone."""
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Have every process work throughout the block."""
+        routines = [self.clock.every(PERIOD_S, one.work, f"process {one.name}") for one in self.processes.values()]
+        check = self.check
 
-        def is_over() -> bool:
-            checked()
-            return clock.now_s() - began_s >= until_s
+        def checked() -> None:
+            check()
+            for routine in routines:
+                routine.raise_if_failed()
 
-        if not is_over():
-            clock.wait_until(is_over, until_s + bound_s, "the next operation")
+        self.check = checked
+        try:
+            yield
+        finally:
+            for routine in routines:
+                routine.stop()
 
-    try:
+    def play(self, generator: Generator, seed: int, situation: Situation) -> None:
+        """Play a generator until it is done; processes may still have something to do. Raises what `check` raises."""
+        began_s = self.clock.now_s()
         while True:
-            now_s = clock.now_s() - began_s
-            busy = frozenset(name for name, one in processes.items() if one.is_busy)
-            answer, after = generator.draw(Context(seed, now_s, len(steps), busy, situation))
-            if answer is Nothing.DONE and not busy:
-                break
+            now_s = self.clock.now_s() - began_s
+            busy = frozenset(name for name, one in self.processes.items() if one.is_busy)
+            answer, after = generator.draw(Context(seed, now_s, len(self.steps), busy, situation))
+            if answer is Nothing.DONE:
+                return
             if not isinstance(answer, Step):
                 generator = after
-                wait(now_s + PERIOD_S)
+                self._wait(began_s + now_s + PERIOD_S)
                 continue
-            if answer.at_s > now_s:
-                # Something may have changed by then: it is drawn again where that is long.
-                wait(min(answer.at_s, now_s + LATEST_S))
-                if answer.at_s > now_s + LATEST_S:
-                    continue
-            step = Step(round(clock.now_s() - began_s, 3), answer.operation)
+            self._wait(began_s + min(answer.at_s, now_s + LATEST_S))
+            if answer.at_s > now_s + LATEST_S:
+                continue
+            step = Step(round(self.clock.now_s() - began_s, 3), answer.operation)
             generator, situation = after, situation.after(step)
-            steps.append(step)
-            processes[step.operation.process].give(step.operation)
+            self.steps.append(step)
+            self.processes[step.operation.process].give(step.operation)
 
-        def all_idle() -> bool:
-            checked()
-            return all(one.is_idle for one in processes.values())
+    def drain(self) -> None:
+        """Wait until every process has done everything. Raises `WaitTimeoutError` after `BOUND_S`."""
 
-        clock.wait_until(all_idle, bound_s, "every process to end its operations")
-    finally:
-        for routine in routines:
-            routine.stop()
-    return Played(tuple(steps))
+        def are_idle() -> bool:
+            self.check()
+            return all(one.is_idle for one in self.processes.values())
+
+        self.clock.wait_until(are_idle, BOUND_S, "every process to end its operations")
+
+    def _wait(self, until_s: float) -> None:
+        def is_over() -> bool:
+            self.check()
+            return self.clock.now_s() >= until_s
+
+        if self.clock.now_s() < until_s:
+            self.clock.wait_until(is_over, until_s - self.clock.now_s() + BOUND_S, "the next operation")

@@ -22,6 +22,7 @@ from harness.soak.faults import available
 from harness.systems import find_system
 from harness.targets import KAFKA, SIM_KAFKA, find_target
 from harness.targets.jars import jars_for_client
+from models.clock import VirtualClock
 from models.cluster.settings import TOPIC as SIMULATED_SETTINGS
 
 if TYPE_CHECKING:
@@ -183,6 +184,9 @@ def booted(setup: Setup, run_id: str, work_dir: Path, logs_dir: Path, clock: Rea
     """Boot a cluster, and end it. Raises `HarnessError` where it does not come up."""
     with ExitStack() as owned:
         run_clock = setup.ready.clock(clock)
+        if isinstance(run_clock, VirtualClock):
+            # Clients block each for itself.
+            run_clock.takes_turns = True
         spec = ClusterSpec(
             run_id=run_id,
             work_dir=work_dir,

@@ -18,8 +18,8 @@ from harness.soak.administrators import Administrators
 from harness.soak.clients import ClientProcess
 from harness.soak.operations import ADMIN, NEMESIS, Step, step_of
 from harness.soak.plan import Client, plan_of
-from harness.soak.player import Process, play
-from harness.soak.rig import FILLER_PERIOD_S, SETTLE_S, TIMERS
+from harness.soak.player import Player, Process
+from harness.soak.rig import FILLER_PERIOD_S, TIMERS
 from harness.soak.situation import Situation
 
 if TYPE_CHECKING:
@@ -105,24 +105,25 @@ def play_round(
         admins.create_topics()
         cluster.wait(lambda: bool(cluster.states()), "the topics to exist")
         cluster.wait_in_isr(plan.brokers)
-        steps: tuple[Step, ...] = ()
         failure: str | None = None
         numbers: dict[str | None, Any] = defaultdict(lambda: itertools.count(1))
         clients = {
             one.name: ClientProcess(one, rig.libraries[one.library], history, numbers[one.transactional_id])
             for one in plan.clients
         }
+        processes = {name: Process(name, one.play) for name, one in clients.items()}
+        processes |= {name: Process(name, admins.play, most_waiting=1) for name in (ADMIN, NEMESIS)}
+        player = Player(rig.clock, processes, rig.runtime.raise_if_died)
         filler = _Filler(rig, plan, history)
         try:
             progress("play")
-            processes = {name: Process(name, one.play) for name, one in clients.items()}
-            processes |= {name: Process(name, admins.play, most_waiting=1) for name in (ADMIN, NEMESIS)}
             writers = frozenset(one.name for one in plan.clients if one.transactional_id)
-            steps = play(
-                generator, plan.seed, rig.clock, processes, Situation(writers), SETTLE_S, rig.runtime.raise_if_died
-            ).steps
-            progress("heal")
-            admins.heal()
+            with player.running():
+                player.play(generator, plan.seed, Situation(writers))
+                progress("heal")
+                cluster.wait(lambda: processes[NEMESIS].is_idle, "the nemesis to end what it began")
+                admins.heal()
+                player.drain()
             progress("settle")
             _settle(cluster, admins, list(clients.values()), filler)
             progress("take logs")
@@ -133,7 +134,7 @@ def play_round(
             filler.stop()
         if failure is None:
             admins.delete_topics()
-    return PlayedRound(plan, steps, rig.setup.target.name, failure)
+    return PlayedRound(plan, tuple(player.steps), rig.setup.target.name, failure)
 
 
 class _Filler:

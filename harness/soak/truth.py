@@ -1,9 +1,9 @@
 """What each replica's files say of every key and transaction, against what clients know: which replicas are wrong.
 
 None of it goes through the checkers, and none through Spark: it judges the candidates of a shrinking round, too, and a
-finding that only one of both judges has is worth a look. A record counts on a replica as it does for a read_committed consumer there:
-hidden where the broker's ``.txnindex`` lists its transaction as aborted (`AbortedTxn`), not yet served where no marker
-of its producer follows, committed else.
+finding that only one of both judges has is worth a look. A record counts on a replica as it does for a read_committed
+consumer there: hidden where the broker's ``.txnindex`` lists its transaction as aborted (`AbortedTxn`), not yet served
+where no marker of its producer follows, committed else.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ class Wrong:
     """One thing that a replica is wrong about: a key's final state, or a record of a transaction.
 
     ``due``: of a final state, the transaction whose record should have made it; 0 for a record outside transactions.
+    ``counts_aborted``: it is what a later record of an aborted transaction would make of the key.
     """
 
     kind: str
@@ -84,6 +85,7 @@ class Wrong:
     here: str
     truth: str
     due: int | None = None
+    counts_aborted: bool = False
 
 
 @dataclass(frozen=True)
@@ -174,9 +176,9 @@ def compare(
     for (tp, offset), write in at.items():
         offsets[write.number].add(offset)
         written[tp][offset] = write
-    states: dict[TopicPartition, dict[str, frozenset[_Possible]]] = defaultdict(dict)
+    states: dict[TopicPartition, dict[str, _KeyTruth]] = defaultdict(dict)
     for (tp, key), writes in sorted(_by_key(log).items()):
-        states[tp][key] = _possible_states(log, writes, offsets)
+        states[tp][key] = _key_truth(log, writes, offsets)
     wrongs = {
         (broker, tp): (
             *_misjudged(log, held.records),
@@ -186,9 +188,7 @@ def compare(
         for (broker, tp), held in replicas.items()
     }
     missed = {(broker, tp): _missed(log, written[tp], held.ended) for (broker, tp), held in replicas.items()}
-    unknown_keys = {
-        (tp, key) for tp, keys in states.items() for key, possible in keys.items() if len({p.state for p in possible}) > 1
-    }
+    unknown_keys = {(tp, key) for tp, keys in states.items() for key, one in keys.items() if not one.is_known}
     outcomes = {transaction.number: transaction.outcome for transaction in log.transactions.values()}
     return Truth(wrongs, frozenset(unknown_keys), missed, outcomes, at)
 
@@ -218,10 +218,21 @@ class _Possible:
         return {None} if self.offset < log_start else {self.state}
 
 
-def _possible_states(
-    log: ClientLog, writes: Sequence[WrittenRecord], offsets: Mapping[int, set[int]]
-) -> frozenset[_Possible]:
-    """Return the states that a key may have in the end: one, where clients know enough.
+@dataclass(frozen=True)
+class _KeyTruth:
+    """The states that a key may have in the end, and those that later records of aborted transactions would make."""
+
+    possible: frozenset[_Possible]
+    aborted: frozenset[int | None]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether clients know enough."""
+        return len({one.state for one in self.possible}) == 1
+
+
+def _key_truth(log: ClientLog, writes: Sequence[WrittenRecord], offsets: Mapping[int, set[int]]) -> _KeyTruth:
+    """Return what clients know of a key.
 
     Of a retry whose first attempt was written, too, no client knows where that lies in the order of things.
     """
@@ -237,12 +248,9 @@ def _possible_states(
         for write in counting
         if write not in known.values() and max(offsets[write.number], default=last + 1) > last
     ]
-    return frozenset(
-        (
-            *(_possible(write, None) for write in maybe),
-            _possible(known[last], last) if known else _Possible(None),
-        )
-    )
+    possible = (*(_possible(write, None) for write in maybe), _possible(known[last], last) if known else _Possible(None))
+    aborted = [write for write in writes if log.outcome_of(write) == ABORTED and max(offsets[write.number], default=-1) > last]
+    return _KeyTruth(frozenset(possible), frozenset(None if write.is_delete else write.number for write in aborted))
 
 
 def _possible(write: WrittenRecord, offset: int | None) -> _Possible:
@@ -304,14 +312,15 @@ def _missed(log: ClientLog, written: Mapping[int, WrittenRecord], ended: Iterabl
     return missed
 
 
-def _wrong_states(states: Mapping[str, frozenset[_Possible]], held: ReplicaLog) -> list[Wrong]:
+def _wrong_states(states: Mapping[str, _KeyTruth], held: ReplicaLog) -> list[Wrong]:
     here, found = final_state(held.records), []
-    for key, possible in states.items():
-        allowed = {state for one in possible for state in one.from_start(held.log_start)}
+    for key, one in states.items():
+        allowed = {state for possible in one.possible for state in possible.from_start(held.log_start)}
         if here.get(key) not in allowed:
             truth = " or ".join(sorted(map(_words, allowed)))
-            (due, *others) = sorted({one.transaction or 0 for one in possible})
-            wrong = Wrong(STATE, key, None, None, None, _words(here.get(key)), truth)
+            (due, *others) = sorted({possible.transaction or 0 for possible in one.possible})
+            counts_aborted = here.get(key) in one.aborted
+            wrong = Wrong(STATE, key, None, None, None, _words(here.get(key)), truth, counts_aborted=counts_aborted)
             found.append(wrong if others else replace(wrong, due=due))
     return found
 
@@ -335,8 +344,9 @@ _NAMES: Final = {
 def named(truth: Truth) -> dict[Replica, dict[str, list[Wrong]]]:
     """Return what each replica is wrong about by the name of the anomaly; `UNEXPLAINED` is none.
 
-    A wrong final state has the name of what the replica misjudges of that key. Where it has cleaned that away, a missed
-    marker tells, and a deleted value that is still served is tombstone-divergence. A transaction that is open on every
+    A wrong final state has the name of what the replica misjudges of that key. Where it has cleaned that away, it tells
+    whether it is what an aborted record would make of the key, and what is left of the transaction that should have
+    counted. A deleted value that is still served is tombstone-divergence else. A transaction that is open on every
     replica hangs.
     """
     stuck: dict[tuple[TopicPartition, int | None], set[int]] = defaultdict(set)
@@ -365,6 +375,8 @@ def _name(truth: Truth, replica: Replica, wrong: Wrong) -> str:
         return _NAMES[wrong.kind]
     if wrong.kind != STATE:
         return UNEXPLAINED
+    if wrong.counts_aborted:
+        return _NAMES[SERVED]
     if wrong.due and (truth.missed[replica].get(wrong.due), truth.outcomes[wrong.due]) == (ABORTED, COMMITTED):
         return _NAMES[HIDDEN]
     return str(Anomaly.TOMBSTONE_DIVERGENCE) if wrong.truth == NO_VALUE else UNEXPLAINED
