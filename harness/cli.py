@@ -38,6 +38,7 @@ from harness.explore.cli import explore
 from harness.host import leftovers
 from harness.judge.verdict import EXIT_CODES
 from harness.nightly.cli import nightly
+from harness.soak.cli import soak
 from harness.terminal import Table, stderr, stdout, styled
 
 if TYPE_CHECKING:
@@ -294,7 +295,23 @@ def serve(results: Path, port: int) -> int:
 
 
 images.add_command(build)
-for one in (run, check, compare, audit, nightly, explore, conform, report, serve, doctor, clean, gate, images, *LISTS):
+for one in (
+    run,
+    check,
+    compare,
+    audit,
+    nightly,
+    explore,
+    soak,
+    conform,
+    report,
+    serve,
+    doctor,
+    clean,
+    gate,
+    images,
+    *LISTS,
+):
     cli.add_command(one)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, UsageError, WaitTimeoutError
 from harness.plan.scenario import Phase
 from harness.soak.client_log import DELETE_RECORDS, RECREATE
 from harness.soak.faults import FAULTS, context_for
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from harness.soak.operations import Operation
     from harness.soak.plan import Plan
 
-GONE_S = 10.0
-"""A deleted topic is gone from every broker's metadata by then."""
+GONE_S, CREATED_S = 10.0, 30.0
+"""A deleted topic is gone from every broker's metadata by then, and a topic created."""
 
 
 @dataclass
@@ -40,7 +41,7 @@ class Administrators:
         """Create every topic of the plan. Raises `HarnessError`."""
         for topic in self.plan.topics:
             self.settings[topic.name] = dict(topic.settings)
-            self._create(topic.name)
+            self._create_soon(topic.name)
 
     def play(self, operation: Operation) -> None:
         """Do it."""
@@ -54,8 +55,11 @@ class Administrators:
                 self.settings[operation.topic] |= changed
                 self._noted(
                     lambda: self.cluster.admin.alter_topics([operation.topic], changed),
-                    "alter topic", ADMIN, topic=operation.topic, setting=operation.setting, setting_value=operation.value,
-                )  # fmt: skip
+                    "alter topic",
+                    ADMIN,
+                    topic=operation.topic,
+                    settings=changed,
+                )
             case Inject():
                 self.active[operation.fault, operation.broker] = None
                 self._fault(operation, FAULTS[operation.fault].inject, "inject")
@@ -66,12 +70,11 @@ class Administrators:
     def heal(self) -> None:
         """End every fault that is active, the last one first. Raises `HarnessError` for one that does not end."""
         for name, broker in reversed(list(self.active)):
+            self.cluster.wait(partial(self._is_healed, Heal(name, broker)), f"{name} to end on broker {broker}")
 
-            def is_healed(operation: Heal = Heal(name, broker)) -> bool:
-                self.play(operation)
-                return (operation.fault, operation.broker) not in self.active
-
-            self.cluster.wait(is_healed, f"{name} to end on broker {broker}")
+    def _is_healed(self, operation: Heal) -> bool:
+        self.play(operation)
+        return (operation.fault, operation.broker) not in self.active
 
     def is_placed(self) -> bool:
         """Whether every partition has the replicas that it began with; asks for those that it lacks."""
@@ -89,9 +92,7 @@ class Administrators:
 
     def _fault(self, operation: Inject | Heal, act: Callable[..., None], verb: str) -> bool:
         context = context_for(self.cluster, operation.broker, self.copy_bytes_per_s)
-        return self._noted(
-            lambda: act(context), f"{verb} {operation.fault}", NEMESIS, brokers=[operation.broker]
-        )
+        return self._noted(lambda: act(context), f"{verb} {operation.fault}", NEMESIS, brokers=[operation.broker])
 
     def _delete_records(self, operation: DeleteRecords) -> None:
         """Ask the leader for its high watermark, and have it delete the records but the last few."""
@@ -122,19 +123,27 @@ class Administrators:
         cluster = self.cluster
         cluster.admin.delete_topic(topic)
         cluster.wait(lambda: not cluster.control.states([topic]), f"{topic} to be gone", GONE_S)
+        self._create_soon(topic)
+
+    def _create_soon(self, topic: str) -> None:
+        """Create a topic, as soon as the deletion of a former one is known everywhere. Raises `HarnessError`."""
+        replicas = {tp: brokers for tp, brokers in self.cluster.replicas.items() if tp[0] == topic}
+        refusals: list[HarnessError] = []
 
         def is_created() -> bool:
             try:
-                self._create(topic)
-            except HarnessError:
-                return False  # its deletion is not known everywhere yet
+                self.cluster.admin.create_topics(replicas, self.settings[topic])
+            except UsageError:
+                raise
+            except HarnessError as error:
+                refusals.append(error)
+                return False
             return True
 
-        cluster.wait(is_created, f"{topic} to be created again")
-
-    def _create(self, topic: str) -> None:
-        replicas = {tp: brokers for tp, brokers in self.cluster.replicas.items() if tp[0] == topic}
-        self.cluster.admin.create_topics(replicas, self.settings[topic])
+        try:
+            self.cluster.wait(is_created, f"{topic} to be created", CREATED_S)
+        except WaitTimeoutError as error:
+            raise refusals[-1] if refusals else error from error
 
     def _noted(self, act: Callable[[], None], f: str, process: str, **more: Any) -> bool:
         event = self.history.invoke(f=f, process=process, part=process, phase=Phase.BEFORE, **more)

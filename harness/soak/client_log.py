@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from harness.brokers.protocol.replica import TopicPartition
@@ -81,10 +81,100 @@ def load_client_log(path: Path) -> ClientLog:
 
 @dataclass(frozen=True)
 class _Recreation:
-    """Between which events of the history a topic was deleted and created again."""
+    """Between which events of the history a topic was deleted and created again, the last time."""
 
     began: int
     ended: float
+
+
+def _recreations(events: Sequence[Mapping[str, Any]]) -> dict[str, _Recreation]:
+    found: dict[str, _Recreation] = {}
+    for at, event in enumerate(events):
+        if event["f"] == RECREATE:
+            topic, is_begin = event["topic"], event["type"] == INVOKE
+            # Where nobody knows how it ended, everything later may be in either topic.
+            ended = float("inf") if is_begin or event["type"] != OK else at
+            found[topic] = _Recreation(at if is_begin else found[topic].began, ended)
+    return found
+
+
+@dataclass
+class _Reading:
+    """A history while it is read. ``numbers``: of transactions, by id and count; ``invoked``: when each record was.
+
+    ``asked``: transactions of which a client asked for the end. ``left_open``: by transactional id.
+    """
+
+    again: Mapping[str, _Recreation]
+    log: ClientLog = field(default_factory=ClientLog)
+    numbers: dict[tuple[str, int], int] = field(default_factory=dict)
+    invoked: dict[int, int] = field(default_factory=dict)
+    gone: set[int] = field(default_factory=set)
+    asked: set[int] = field(default_factory=set)
+    left_open: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+
+    def transaction(self, event: Mapping[str, Any]) -> int | None:
+        """Return the number of an event's transaction, counted from 1 in the order in which they are first met."""
+        transactional_id, nth = event.get("transactional_id"), event.get("txn")
+        if transactional_id is None or not nth:
+            return None
+        number = self.numbers.setdefault((transactional_id, nth), len(self.numbers) + 1)
+        self.log.transactions.setdefault(number, Transaction(number, transactional_id))
+        return number
+
+    def record(self, at: int, event: Mapping[str, Any]) -> None:
+        """Note a record that is sent, or its acknowledgement."""
+        op, kind, topic = event["op"], event["type"], event["topic"]
+        number, last = self.transaction(event), self.again.get(topic)
+        if kind == INVOKE:
+            self.invoked[op] = at
+            self.log.writes[op] = WrittenRecord(
+                op, topic, event["partition"], event["key"], bool(event["tombstone"]), number
+            )
+            if number is not None:
+                self.left_open[event["transactional_id"]].add(number)
+        elif kind == OK and (last is None or self.invoked[op] > last.ended):
+            self.log.writes[op].offset = event["offset"]
+        elif kind == OK and last is not None and at < last.began:
+            # Else it was under way while the topic was deleted, and stays unknown.
+            self.gone.add(op)
+
+    def end(self, _at: int, event: Mapping[str, Any]) -> None:
+        """Note the end of a transaction: asked for, acknowledged, or certainly not done."""
+        number = self.transaction(event)
+        if number is not None:
+            if event["type"] == OK:
+                self.log.transactions[number].outcome = _ENDS[event["f"]]
+            (self.asked.discard if event["type"] == FAIL else self.asked.add)(number)
+
+    def start(self, _at: int, event: Mapping[str, Any]) -> None:
+        """Note a new start of a transactional id."""
+        if event["type"] == OK:
+            for number in self.left_open.pop(event["transactional_id"], set()) - self.asked:
+                self.log.transactions[number].outcome = ABORTED
+
+    def deletion(self, at: int, event: Mapping[str, Any]) -> None:
+        """Note that the records of a partition were to be deleted."""
+        tp, last = (event["topic"], event["partition"]), self.again.get(event["topic"])
+        if event["type"] == INVOKE and (last is None or at > last.began):
+            self.log.deleted_before[tp] = max(self.log.deleted_before.get(tp, 0), event["before"])
+
+
+_READ: Final = {
+    "produce": _Reading.record,
+    "commit": _Reading.end,
+    "abort": _Reading.end,
+    "init": _Reading.start,
+    DELETE_RECORDS: _Reading.deletion,
+}
+
+
+def _read(events: Sequence[Mapping[str, Any]]) -> _Reading:
+    reading = _Reading(_recreations(events))
+    for at, event in enumerate(events):
+        if event["f"] in _READ:
+            _READ[event["f"]](reading, at, event)
+    return reading
 
 
 def client_log_of(events: Sequence[Mapping[str, Any]]) -> ClientLog:
@@ -93,92 +183,47 @@ def client_log_of(events: Sequence[Mapping[str, Any]]) -> ClientLog:
     What was acknowledged before its topic was deleted and created again is left out: no replica may have it any more.
     What was under way meanwhile may be in either topic, and counts as not acknowledged.
     """
-    log, numbers = ClientLog(), dict[tuple[str, int], int]()
-    again = _recreations(events)
-    invoked: dict[int, int] = {}
-    asked: set[int] = set()
-    by_id: dict[str, set[int]] = defaultdict(set)
-    for at, event in enumerate(events):
-        kind, f, op = event["type"], event["f"], event["op"]
-        number = _transaction(log, numbers, event)
-        if f == "produce" and kind == INVOKE:
-            invoked[op] = at
-            log.writes[op] = _record(op, event, number)
-            if number is not None:
-                by_id[event["transactional_id"]].add(number)
-        elif f == "produce" and kind == OK:
-            _acknowledge(log, log.writes[op], event["offset"], (invoked[op], at), again.get(event["topic"]))
-        elif f == DELETE_RECORDS and kind == INVOKE:
-            tp = (event["topic"], event["partition"])
-            if (last := again.get(tp[0])) is None or at > last.began:
-                log.deleted_before[tp] = max(log.deleted_before.get(tp, 0), event["before"])
-        elif f in _ENDS and number is not None:
-            if kind == OK:
-                log.transactions[number].outcome = _ENDS[f]
-            (asked.discard if kind == FAIL else asked.add)(number)
-        elif f == "init" and kind == OK:
-            for left_open in by_id.pop(event["transactional_id"], set()) - asked:
-                log.transactions[left_open].outcome = ABORTED
-    for topic, last in again.items():
-        for op in [op for op, w in log.writes.items() if w.topic == topic and invoked[op] < last.began]:
-            if log.writes[op].offset == _GONE:
-                del log.writes[op]
-    return log
+    reading = _read(events)
+    for op in reading.gone:
+        del reading.log.writes[op]
+    return reading.log
 
 
-_GONE: Final = -2
-"""The offset of a record of a topic that was deleted since."""
+def events_for_checkers(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the events of a history as the checkers are to read them, which know topics by their names alone.
 
-
-def _acknowledge(
-    log: ClientLog, write: WrittenRecord, offset: int, when: tuple[int, int], last: _Recreation | None
-) -> None:
-    invoked, acknowledged = when
-    if last is None or invoked > last.ended:
-        write.offset = offset
-    elif acknowledged < last.began:
-        write.offset = _GONE
-    # Else it was under way while the topic was deleted: it stays unknown.
-
-
-def _recreations(events: Sequence[Mapping[str, Any]]) -> dict[str, _Recreation]:
-    """Return the last time that each topic was created again."""
-    found: dict[str, _Recreation] = {}
-    for at, event in enumerate(events):
-        if event["f"] == RECREATE:
-            topic = event["topic"]
-            is_begin = event["type"] == INVOKE
-            # Where nobody knows how it ended, everything later may be in either topic.
-            ended = float("inf") if is_begin or event["type"] != OK else at
-            found[topic] = _Recreation(at if is_begin else found[topic].began, ended)
-    return found
-
-
-def _transaction(log: ClientLog, numbers: dict[tuple[str, int], int], event: Mapping[str, Any]) -> int | None:
-    """Return the number of an event's transaction, counted from 1 in the order in which they are first met."""
-    transactional_id, nth = event.get("transactional_id"), event.get("txn")
-    if transactional_id is None or not nth:
-        return None
-    number = numbers.setdefault((transactional_id, nth), len(numbers) + 1)
-    log.transactions.setdefault(number, Transaction(number, transactional_id))
-    return number
-
-
-def _record(op: int, event: Mapping[str, Any], transaction: int | None) -> WrittenRecord:
-    return WrittenRecord(op, event["topic"], event["partition"], event["key"], bool(event["tombstone"]), transaction)
-
-
-def certain_events(events: Sequence[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
-    """Yield the events of a history without the records that a deleted topic had, or may have had.
-
-    Checkers know a topic by its name alone.
+    Without the records that a deleted topic had, or may have had, and with an abort of each transaction that a new
+    start of its transactional id has aborted.
     """
-    again = _recreations(events)
-    invoked = {event["op"]: at for at, event in enumerate(events) if event["type"] == INVOKE}
-    return (
+    reading = _read(events)
+    kept = [
         event
         for event in events
         if event["f"] != "produce"
-        or (last := again.get(event["topic"])) is None
-        or invoked[event["op"]] > last.ended
-    )
+        or (last := reading.again.get(event["topic"])) is None
+        or reading.invoked[event["op"]] > last.ended
+    ]
+    acknowledged = {
+        (event.get("transactional_id"), event.get("txn"))
+        for event in events
+        if event["f"] in _ENDS and event["type"] == OK
+    }
+    op, index = max((event["op"] for event in events), default=0), len(events)
+    for (transactional_id, nth), number in reading.numbers.items():
+        if reading.log.transactions[number].outcome == ABORTED and (transactional_id, nth) not in acknowledged:
+            op += 1
+            for kind in (INVOKE, OK):
+                kept.append(
+                    {
+                        "index": index,
+                        "type": kind,
+                        "time_ms": events[-1]["time_ms"],
+                        "f": "abort",
+                        "op": op,
+                        "process": "init",
+                        "transactional_id": transactional_id,
+                        "txn": nth,
+                    }
+                )
+                index += 1
+    return kept

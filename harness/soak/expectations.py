@@ -1,8 +1,6 @@
-"""Findings that are known, by name: ``--expect FILE``.
+"""Findings that are known, by name: ``--expect FILE``, in TOML.
 
-    [[expect]]
-    findings = ["stuck-lso", "tombstone-divergence"]
-    why = "each replica's cleaner removes tombstones and markers by its own timers"
+Entries ``[[expect]]``, each with ``findings``, a list of names, and ``why`` they are tolerated.
 """
 
 from __future__ import annotations

@@ -124,7 +124,9 @@ FAULTS: Final[Mapping[str, Fault]] = {
         _of("slow", alone_in=LINKS),
         _of("clock-skew"),
         Fault("stop", stop, start, takes_away=True),
-        Fault("throttle", throttle.throttle, throttle.lift, alone_in=THROTTLE, broker_settings=throttle.BROKER_SETTINGS),
+        Fault(
+            "throttle", throttle.throttle, throttle.lift, alone_in=THROTTLE, broker_settings=throttle.BROKER_SETTINGS
+        ),
         Fault("unassign", _unassign, _assign, alone_in=ASSIGNMENT),
         Fault("lead", _lead, nothing, alone_in=ASSIGNMENT, asks=True),
         Fault("late-cleaner", _delay_cleaner, _restore_cleaner, asks=True),

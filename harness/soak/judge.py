@@ -29,7 +29,7 @@ from harness.judge.guarantees import CHECKER, guarantee_results
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, finding_of
 from harness.run_folder.history import read_lines
 from harness.run_folder.store import AFTER_REJOIN, STATE
-from harness.soak.client_log import RECREATE, certain_events, client_log_of
+from harness.soak.client_log import client_log_of, events_for_checkers
 from harness.soak.tally import tally
 from harness.soak.truth import UNEXPLAINED, compare, named, read_replica
 from harness.spark.threads import threads
@@ -44,11 +44,15 @@ if TYPE_CHECKING:
     from harness.soak.round import PlayedRound
     from harness.soak.truth import Replica, ReplicaLog, Truth
 
+BESIDE: Final = ("unexplained", "hanging_transaction")
+"""Checkers of audits alone that need no audit: a single run knows what it may find."""
 TABLES: Final[Mapping[str, Callable[[Judged], DataFrame]]] = {
     CHECKER: all_guarantees.check,
     "doubts": doubts.check,
-    **{name: finder.check for name, finder in FINDERS.items()},
+    **{name: finder.check for name, finder in FINDERS.items() if finder.in_runs or name in BESIDE},
 }
+WHOLE_HISTORY: Final = "history-whole.jsonl"
+"""The history as it was written; ``history.jsonl`` is for the checkers, see `events_for_checkers`."""
 CLIENTS, CHECKERS = "clients", "checkers"
 """The judges that a finding names."""
 RETENTION_POLICY: Final = "delete"
@@ -66,7 +70,8 @@ class Checked:
 
 def truth_of(folder: RunFolder, played: PlayedRound) -> Truth:
     """Return which replicas of a round are wrong by what its clients know. Raises `UsageError` for a damaged folder."""
-    log = client_log_of(read_lines(folder.history_path))
+    whole = folder.path / WHOLE_HISTORY
+    log = client_log_of(read_lines(whole if whole.exists() else folder.history_path))
     retained = {topic.name for topic in played.plan.topics if RETENTION_POLICY in _policy(topic.settings)}
     return compare(log, replicas_of(folder), retained)
 
@@ -87,31 +92,42 @@ def replicas_of(folder: RunFolder) -> dict[Replica, ReplicaLog]:
     return found
 
 
-def check(session: SparkSession, folder: RunFolder) -> Checked:
-    """Run the checkers of runs over a round. One that raises ends no other."""
-    events = read_lines(folder.history_path)
-    if any(event["f"] == RECREATE for event in events):
-        # Checkers know a topic by its name alone.
-        folder.history_path.rename(folder.path / "history-whole.jsonl")
-        folder.write_lines(folder.history_path, certain_events(events))
-    judged = judge(load(session, [folder]))
+def check(session: SparkSession, folders: Sequence[RunFolder]) -> dict[str, Checked]:
+    """Run the checkers of runs over rounds, all in one job, and return what they say by run id.
+
+    A checker that raises ends no other, and counts in every round.
+    """
+    for folder in folders:
+        whole = folder.path / WHOLE_HISTORY
+        if not whole.exists():
+            folder.history_path.rename(whole)
+        folder.write_lines(folder.history_path, events_for_checkers(read_lines(whole)))
+    judged = judge(load(session, folders))
     with threads(session, THREADS) as pool:
         rows, raised = each(TABLES, lambda name: dictionaries(TABLES[name](judged)), using=pool.map)
-    found_doubts = rows.get("doubts", [])
-    distrusted = [(one["topic"], one["partition"], one["broker"]) for one in found_doubts]
-    return Checked(
-        [finding_of(row) for name in FINDERS for row in rows.get(name, [])],
-        guarantee_results(rows.get(CHECKER), distrusted, raised.get(CHECKER, "")),
-        found_doubts,
-        raised,
-    )
+    return {folder.run_id: _checked(folder.run_id, rows, raised) for folder in folders}
 
 
-def audit(session: SparkSession, folder: RunFolder, brokers: Iterable[int]) -> dict[str, Any]:
-    """Return the verdict of an audit of a round's disks, which knows nothing of clients."""
-    copies = find_copies({b: [folder.broker_snapshot(b, AFTER_REJOIN)] for b in brokers}, ["*"], folder.run_id)
-    rows = judge_copies(session, [copies])
-    return assemble(copies, rows, timings_s={}, context=context_of_copies(copies))
+def _checked(run_id: str, rows: Mapping[str, list[dict[str, Any]]], raised: Mapping[str, str]) -> Checked:
+    own = {name: [row for row in some if row["run"] == run_id] for name, some in rows.items()}
+    contradictions = [one for one in own.get("doubts", []) if one["kind"] == doubts.CONTRADICTION]
+    distrusted = [(one["topic"], one["partition"], one["broker"]) for one in contradictions]
+    guarantees = guarantee_results(own.get(CHECKER), distrusted, raised.get(CHECKER, ""))
+    found = [finding_of(row) for name in FINDERS for row in own.get(name, [])]
+    return Checked(found, guarantees, contradictions, dict(raised))
+
+
+def audit(session: SparkSession, rounds: Mapping[RunFolder, Iterable[int]]) -> dict[str, dict[str, Any]]:
+    """Return the verdict of an audit of each round's disks, by run id; it knows nothing of clients.
+
+    ``rounds``: with their brokers.
+    """
+    copies = [
+        find_copies({b: [folder.broker_snapshot(b, AFTER_REJOIN)] for b in brokers}, ["*"], folder.run_id)
+        for folder, brokers in rounds.items()
+    ]
+    rows = judge_copies(session, copies)
+    return {one.run_id: assemble(one, rows, timings_s={}, context=context_of_copies(one)) for one in copies}
 
 
 def verdict_of(
@@ -136,8 +152,8 @@ def verdict_of(
     tallied = tally(truth, audited)
     unexplained += [
         _unexplained("audit", f"the audit {what}: {to_json(one['finding'])}", **_place(one["finding"]))
-        for what, wrong in (("accuses a right replica", tallied.wrong), ("copies from a wrong replica", tallied.harmful))
-        for one in wrong
+        for what, some in (("accuses a right replica", tallied.wrong), ("copies from a wrong one", tallied.harmful))
+        for one in some
     ]
     news = [one for one in findings if one["anomaly"] not in expected]
     reasons = [
@@ -187,10 +203,9 @@ def _findings(truth: Truth, checked: Checked) -> tuple[list[dict[str, Any]], lis
                     "witness": rows[0]["witness"] if rows else vars(wrongs[0]),
                 }
             )
-        for wrong in ours.get(UNEXPLAINED, []):
-            unexplained.append(_unexplained(CLIENTS, _words(wrong), **place))
-        for row in theirs.get(UNEXPLAINED_DIVERGENCE, []):
-            unexplained.append(_unexplained(CHECKERS, row["explanation"], **place))
+        nameless = [(CLIENTS, _words(wrong)) for wrong in ours.get(UNEXPLAINED, [])]
+        nameless += [(CHECKERS, row["explanation"]) for row in theirs.get(UNEXPLAINED_DIVERGENCE, [])]
+        unexplained += [_unexplained(found_by, text, **place) for found_by, text in nameless]
         if not ours or not theirs:
             one, other = (CLIENTS, "checkers find") if ours else (CHECKERS, "by what clients know there is")
             what = ", ".join(sorted(ours or theirs))
@@ -223,13 +238,20 @@ def _line(finding: Mapping[str, Any]) -> str:
     return f"{finding['anomaly']} on {where}: {finding['explanation']}"
 
 
-def judge_round(
-    session: SparkSession, folder: RunFolder, played: PlayedRound, expected: Collection[str] = ()
-) -> dict[str, Any]:
-    """Judge a round that was played, by all three. Raises `UsageError` for a damaged folder."""
-    if played.failure is not None:
-        return verdict_of(played, None, None, None)
-    truth = truth_of(folder, played)
-    return verdict_of(
-        played, truth, check(session, folder), audit(session, folder, played.plan.brokers), expected
-    )
+def judge_rounds(
+    session: SparkSession, rounds: Mapping[RunFolder, PlayedRound], expected: Collection[str] = ()
+) -> dict[str, dict[str, Any]]:
+    """Judge rounds that were played, by all three; return their verdicts by run id. Raises `UsageError` for damage.
+
+    Several rounds at once cost little more than one: most of the time is planning.
+    """
+    whole = {folder: one for folder, one in rounds.items() if one.failure is None}
+    verdicts = {folder.run_id: verdict_of(one, None, None, None) for folder, one in rounds.items() if one.failure}
+    if whole:
+        truths = {folder.run_id: truth_of(folder, one) for folder, one in whole.items()}
+        checked = check(session, list(whole))
+        audited = audit(session, {folder: one.plan.brokers for folder, one in whole.items()})
+        for folder, one in whole.items():
+            name = folder.run_id
+            verdicts[name] = verdict_of(one, truths[name], checked[name], audited[name], expected)
+    return verdicts

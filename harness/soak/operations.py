@@ -195,8 +195,7 @@ Operation: TypeAlias = (
 )
 
 _BY_NAME: Final[dict[str, type]] = {
-    "".join(f"-{c.lower()}" if c.isupper() else c for c in one.__name__).lstrip("-"): one
-    for one in get_args(Operation)
+    "".join(f"-{c.lower()}" if c.isupper() else c for c in one.__name__).lstrip("-"): one for one in get_args(Operation)
 }
 _NAMES: Final = {one: name for name, one in _BY_NAME.items()}
 _TYPES: Final[Mapping[str, type]] = {"str": str, "int": int, "bool": bool}
@@ -224,5 +223,6 @@ def step_of(content: Any, source: str) -> Step:
     wanted = {field.name: _TYPES[str(field.type)] for field in fields(kind)}
     wrong = [name for name in wanted.keys() | given.keys() if type(given.get(name)) is not wanted.get(name)]
     if wrong or isinstance(at_s, bool) or not isinstance(at_s, int | float) or not 0 <= at_s < float("inf"):
-        raise UsageError(f"{source}: {content[DO]} has {', '.join(sorted(wrong)) or 'at_s'} missing, or of a wrong kind")
+        names = ", ".join(sorted(wrong)) or "at_s"
+        raise UsageError(f"{source}: {content[DO]} has {names} missing, or of a wrong kind")
     return Step(float(at_s), kind(**given))

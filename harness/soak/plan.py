@@ -128,9 +128,7 @@ class Plan:
     def replicas(self) -> dict[TopicPartition, tuple[int, ...]]:
         """Every partition with its brokers, another leader each."""
         count = len(self.brokers)
-        return {
-            tp: self.brokers[at % count :] + self.brokers[: at % count] for at, tp in enumerate(self.partitions)
-        }
+        return {tp: self.brokers[at % count :] + self.brokers[: at % count] for at, tp in enumerate(self.partitions)}
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON takes it."""

@@ -216,10 +216,7 @@ def booted(setup: Setup, run_id: str, work_dir: Path, logs_dir: Path, clock: Rea
             admin,
             system.control(runtime, admin),
             run_clock,
-            {
-                name: owned.enter_context(system.client(runtime, name).opened(client))
-                for name in setup.shape.libraries
-            },
+            {name: owned.enter_context(system.client(runtime, name).opened(client)) for name in setup.shape.libraries},
         )
         runtime.start_cluster()
         _wait_up(rig)

@@ -158,9 +158,7 @@ class _Filler:
         self._routine.raise_if_failed()
 
 
-def _settle(
-    cluster: Cluster, admins: Administrators, clients: list[ClientProcess], filler: _Filler
-) -> None:
+def _settle(cluster: Cluster, admins: Administrators, clients: list[ClientProcess], filler: _Filler) -> None:
     """Wait until everybody is back, every transaction has ended, cleaners have passed, and the replicas are level."""
     cluster.checks.append(filler.raise_if_failed)
     cluster.wait_registered(admins.plan.brokers)

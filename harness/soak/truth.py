@@ -164,9 +164,7 @@ def final_state(held: Iterable[Held]) -> dict[str, int]:
     return {key: one.write for key, one in last.items() if not one.is_delete}
 
 
-def compare(
-    log: ClientLog, replicas: Mapping[Replica, ReplicaLog], with_retention: Collection[str] = ()
-) -> Truth:
+def compare(log: ClientLog, replicas: Mapping[Replica, ReplicaLog], with_retention: Collection[str] = ()) -> Truth:
     """Hold every replica against what clients know. ``with_retention``: topics whose log starts move by themselves."""
     at = {((w.topic, w.partition), w.offset): w for w in log.writes.values() if w.offset is not None}
     for (_, tp), held in replicas.items():
@@ -248,9 +246,14 @@ def _key_truth(log: ClientLog, writes: Sequence[WrittenRecord], offsets: Mapping
         for write in counting
         if write not in known.values() and max(offsets[write.number], default=last + 1) > last
     ]
-    possible = (*(_possible(write, None) for write in maybe), _possible(known[last], last) if known else _Possible(None))
-    aborted = [write for write in writes if log.outcome_of(write) == ABORTED and max(offsets[write.number], default=-1) > last]
-    return _KeyTruth(frozenset(possible), frozenset(None if write.is_delete else write.number for write in aborted))
+    certain = _possible(known[last], last) if known else _Possible(None)
+    possible = (*(_possible(write, None) for write in maybe), certain)
+    aborted = frozenset(
+        None if write.is_delete else write.number
+        for write in writes
+        if log.outcome_of(write) == ABORTED and max(offsets[write.number], default=last + 1) > last
+    )
+    return _KeyTruth(frozenset(possible), aborted)
 
 
 def _possible(write: WrittenRecord, offset: int | None) -> _Possible:

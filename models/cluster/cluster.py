@@ -109,9 +109,12 @@ class SimCluster:
             segment_ms = min(given["segment.ms"], given["max.compaction.lag.ms"])
             return begins_segment(segment_ms, given["segment.bytes"], replica, batch)
 
-        away = {one for one in brokers if not self.brokers[one].is_registered}
-        replication = Replication({one: self._replica(one) for one in brokers}, brokers[0], rolls, away)
-        made = SimPartition(topic, number, replication, tuple(brokers))
+        # Brokers that are fenced neither lead nor are in the ISR (``ReplicationControlManager.createTopic``).
+        registered = [one for one in brokers if self.brokers[one].is_registered]
+        leader = next(iter(registered), brokers[0])
+        away = set(brokers) - {leader, *registered}
+        replication = Replication({one: self._replica(one) for one in brokers}, leader, rolls, away)
+        made = SimPartition(topic, number, replication, tuple(brokers), has_leader=bool(registered))
         self.coordinated.begin(made)
         self._compaction.begin(made)
         return made
