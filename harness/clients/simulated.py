@@ -90,13 +90,17 @@ class SimulatedProducer:
         if partition is None:
             raise ClientError(f"there is no {to[0]}-{to[1]}", certainly=True)
         if self.known is not None:
-            self._raise_if_fenced()
             self._wait_ended()
+        self._wait(lambda: partition.is_deleted or self._has_leader(partition), "a leader")
+        if partition.is_deleted:
+            raise ClientError(f"there is no {to[0]}-{to[1]}", certainly=True)
+        if self.known is not None:
+            # Another producer may have begun during the waits.
+            self._raise_if_fenced()
             self.client.coordinator.add(self.known, partition)
         sequence = self.sequences.get(partition, 0)
         self.sequences[partition] = sequence + 1
         make = partial(self._batch, partition, key.encode() if isinstance(key, str) else key, value, headers, sequence)
-        self._wait(lambda: self._has_leader(partition), "a leader")
         batch = make()
         self.client.cluster.append(partition, batch)
         self.unanswered.append(_Sent(partition, batch, make, answered))

@@ -12,13 +12,17 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import DataFrame
 
 from checkers.anomalies import FINDERS
 from checkers.consistency import doubts
-from checkers.evidence.tables import load
+from checkers.evidence.tables import colocated, load
 from checkers.finding import UNEXPLAINED_DIVERGENCE
-from checkers.guarantees import all_guarantees
+from checkers.guarantees import compaction_lag, control_batches, offsets, order, tombstones
+from checkers.guarantees.removals import observed_removals
 from checkers.replay.judged import judge
 from harness.audit.disk import context_of_copies
 from harness.audit.judge import assemble, judge_copies
@@ -37,7 +41,7 @@ from harness.spark.threads import threads
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from checkers.replay.judged import Judged
     from harness.run_folder.store import RunFolder
@@ -46,8 +50,17 @@ if TYPE_CHECKING:
 
 BESIDE: Final = ("unexplained", "hanging_transaction")
 """Checkers of audits alone that need no audit: a single run knows what it may find."""
+GUARANTEES: Final = (order, offsets, tombstones, compaction_lag, control_batches)
+"""Without last-value: final states are what both judges compare, and some are known by no client."""
+
+
+def _guarantees(judged: Judged) -> DataFrame:
+    observed = observed_removals(judged)
+    return colocated(reduce(DataFrame.unionByName, (one.check(observed) for one in GUARANTEES)))
+
+
 TABLES: Final[Mapping[str, Callable[[Judged], DataFrame]]] = {
-    CHECKER: all_guarantees.check,
+    CHECKER: _guarantees,
     "doubts": doubts.check,
     **{name: finder.check for name, finder in FINDERS.items() if finder.in_runs or name in BESIDE},
 }
@@ -185,7 +198,10 @@ def _findings(truth: Truth, checked: Checked) -> tuple[list[dict[str, Any]], lis
     names = named(truth)
     by_checkers: dict[Replica, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     for one in checked.findings:
-        by_checkers[one["broker"], (one["topic"], one["partition"])][one["anomaly"]].append(one)
+        tp, key = (one["topic"], one["partition"]), (one["key"] or {}).get("text")
+        # A delete without an acknowledgement may have been written, and compacted away with what it deleted.
+        if one["anomaly"] != UNEXPLAINED_DIVERGENCE or (tp, key) not in truth.unknown_keys:
+            by_checkers[one["broker"], tp][one["anomaly"]].append(one)
     findings, unexplained = [], []
     for replica in sorted(names.keys() | by_checkers.keys()):
         broker, (topic, partition) = replica

@@ -274,7 +274,13 @@ class SimCluster:
                 self.coordinated.add(partition, one)
         partition.assigned = tuple(brokers)
         if replication.leader_id not in brokers:
-            self.lead(partition, next(one for one in brokers if one in partition.in_sync))
+            in_sync = [one for one in brokers if one in partition.in_sync]
+            reachable = [one for one in in_sync if self.is_reachable(one)]
+            if reachable and partition.has_leader:
+                self.lead(partition, reachable[0])
+            else:
+                # The controller elects a broker of which it does not know yet that it is down.
+                self._follow(partition, in_sync[0])
         for one in [one for one in replication.replicas if one not in brokers]:
             replication.away.discard(one)
             left = replication.replicas.pop(one)
