@@ -112,12 +112,18 @@ FEATURES: Final = frozenset({GROUP_OFFSETS, IDEMPOTENCE, DELETE_RECORDS, RECREAT
 
 @dataclass(frozen=True)
 class Plan:
-    """A round before it is played. ``seed``: also of what the cluster leaves to chance, where it is simulated."""
+    """A round before it is played. ``seed``: also of what the cluster leaves to chance, where it is simulated.
+
+    ``lasts_s``: faults are healed no sooner than that after its beginning. ``filled``: the partitions that the filler
+    writes to; empty for all.
+    """
 
     seed: int
     topics: tuple[Topic, ...]
     clients: tuple[Client, ...]
     brokers: tuple[int, ...] = (1, 2, 3)
+    lasts_s: float = 0.0
+    filled: tuple[TopicPartition, ...] = ()
 
     @property
     def partitions(self) -> list[TopicPartition]:
@@ -141,14 +147,17 @@ def plan_of(content: Mapping[str, Any], source: str) -> Plan:
         return Plan(
             int(content["seed"]),
             tuple(Topic(one["name"], int(one["partitions"]), dict(one["settings"])) for one in content["topics"]),
-            tuple(
-                Client(**{**one, "home": tuple((topic, int(number)) for topic, number in one["home"])})
-                for one in content["clients"]
-            ),
+            tuple(Client(**{**one, "home": _partitions(one["home"])}) for one in content["clients"]),
             tuple(map(int, content["brokers"])),
+            float(content["lasts_s"]),
+            _partitions(content["filled"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise UsageError(f"{source} has no plan of a round: {type(error).__name__}: {error}") from error
+
+
+def _partitions(content: Any) -> tuple[TopicPartition, ...]:
+    return tuple((str(topic), int(number)) for topic, number in content)
 
 
 def draw_plan(seed: int, name: str, shape: Shape) -> Plan:
@@ -174,7 +183,7 @@ def draw_plan(seed: int, name: str, shape: Shape) -> Plan:
         clients.append(one)
     twin = random.choice([one for one in clients if one.transactional_id])
     clients.append(Client(f"{twin.name}-twin", twin.library, twin.transactional_id, home=twin.home))
-    return Plan(seed, topics, tuple(clients), shape.brokers)
+    return Plan(seed, topics, tuple(clients), shape.brokers, shape.play_s)
 
 
 def _settings(random: Random, known: Collection[str]) -> dict[str, str]:

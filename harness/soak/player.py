@@ -92,14 +92,18 @@ class Player:
             for routine in routines:
                 routine.stop()
 
-    def play(self, generator: Generator, seed: int, situation: Situation) -> None:
-        """Play a generator until it is done; processes may still have something to do. Raises what `check` raises."""
+    def play(self, generator: Generator, seed: int, situation: Situation, least_s: float = 0.0) -> None:
+        """Play a generator until it is done, for ``least_s`` at least; processes may still have something to do.
+
+        Raises what `check` raises.
+        """
         began_s = self.clock.now_s()
         while True:
             now_s = self.clock.now_s() - began_s
             busy = frozenset(name for name, one in self.processes.items() if one.is_busy)
             answer, after = generator.draw(Context(seed, now_s, len(self.steps), busy, situation))
             if answer is Nothing.DONE:
+                self._wait(began_s + least_s)
                 return
             if not isinstance(answer, Step):
                 generator = after

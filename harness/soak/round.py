@@ -119,7 +119,7 @@ def play_round(
             progress("play")
             writers = frozenset(one.name for one in plan.clients if one.transactional_id)
             with player.running():
-                player.play(generator, plan.seed, Situation(writers))
+                player.play(generator, plan.seed, Situation(writers), plan.lasts_s)
                 progress("heal")
                 cluster.wait(lambda: processes[NEMESIS].is_idle, "the nemesis to end what it began")
                 admins.heal()
@@ -143,7 +143,7 @@ class _Filler:
     def __init__(self, rig: Rig, plan: Plan, history: History) -> None:
         client = Client("filler", rig.setup.shape.libraries[0])
         self._process = ClientProcess(client, rig.libraries[client.library], history, itertools.count(1), part="filler")
-        self._partitions = plan.partitions
+        self._partitions = plan.filled or plan.partitions
         self.fills = 0
         self._routine = rig.clock.every(FILLER_PERIOD_S, self._fill, "filler")
 
