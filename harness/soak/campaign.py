@@ -20,11 +20,13 @@ from harness.host.clock import RealClock
 from harness.host.workspace import Workspace
 from harness.judge.session import session_of
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, worst
+from harness.plan.schedule import write_schedule
 from harness.run_folder.store import BROKERS, FETCHED, RunFolder, create_run_folder, new_run_id
 from harness.soak.generators import Fixed
 from harness.soak.plan import Shape, draw_plan, generator_of
 from harness.soak.rig import booted, find_setup
-from harness.soak.round import ROUND, play_round, write_round
+from harness.soak.round import ROUND, play_round, read_round, write_round
+from harness.targets import SIM_KAFKA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -145,6 +147,46 @@ def resume(path: Path, spark: SparkOptions, progress: Progress, on_round: Callab
     setup = find_setup(options.target, options.shape, progress, gate=options.gate)
     options = replace(options, shape=setup.shape)
     return _go_on(Soak(RunFolder(path), options, setup.left_out, rounds, took_s), setup, progress, on_round)
+
+
+def shrink_file(target: str, path: Path, name: str, minutes: float, progress: Progress) -> dict[str, Any]:
+    """Shrink a stored round, for so many minutes at most, and write the smallest one beside it.
+
+    Returns what is printed: the steps in words, with how many seeds they show the finding, and the files: the round,
+    and the same as a schedule of ``harness run``, None where it has more than that can have. Raises `UsageError` for
+    a target that is not simulated, `HarnessError` where the round does not show the finding.
+    """
+    from harness.soak.shrink import Stage, run_schedule, shrink  # noqa: PLC0415  (with the judge, and that with pyspark)
+
+    played, setup = read_round(path), find_setup(target, Shape(), progress)
+    if not setup.is_simulated:
+        raise UsageError(f"--target {target}: rounds are shrunk on simulated brokers: give --target {SIM_KAFKA}")
+    began_s = time.monotonic()
+    with Workspace(f"shrink-{new_run_id()}", path.parent) as workspace:
+        shrunk = shrink(
+            Stage(setup, workspace.path / "round"),
+            played,
+            name,
+            lambda steps, tried: progress.stage(f"{steps} steps after {tried} rounds"),
+            lambda: time.monotonic() - began_s >= minutes * 60,
+        )
+    smallest = path.with_name(f"{path.stem}-{name}.json")
+    write_round(smallest, shrunk.smallest)
+    schedule, run_path = run_schedule(shrunk.smallest), path.with_name(f"run-{path.stem}-{name}.json")
+    if schedule is not None:
+        write_schedule(run_path, schedule)
+    return {
+        "schema": SCHEMA,
+        "finding": name,
+        "target": setup.target.name,
+        "words": [f"{step.at_s:g} s: {step.operation}" for step in shrunk.smallest.steps],
+        "tried": shrunk.tried,
+        "shown": shrunk.shown,
+        "of": shrunk.of,
+        "took_s": round(time.monotonic() - began_s, 1),
+        "schedule": str(smallest),
+        "run_schedule": None if schedule is None else str(run_path),
+    }
 
 
 def _go_on(of: Soak, setup: Setup, progress: Progress, on_round: Callable[[dict[str, Any]], None]) -> Soak:

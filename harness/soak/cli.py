@@ -9,10 +9,20 @@ import cloup
 
 from harness.command_line.common import command, format_option, given_on_command_line, results_option
 from harness.command_line.console import JSON, STYLES, ConsoleProgress, print_progress
-from harness.command_line.parameters import LONGEST_TIME_S, MOST_SEED, TARGET, Count, FilePath, Number, file_to_read
+from harness.command_line.parameters import (
+    LONGEST_TIME_S,
+    MOST_SEED,
+    TARGET,
+    Count,
+    FilePath,
+    Number,
+    Text,
+    file_to_read,
+)
 from harness.command_line.spark import PARAMETERS, spark_options
-from harness.errors import UsageError
+from harness.errors import EXIT_ANOMALY, UsageError
 from harness.judge.verdict import EXIT_CODES
+from harness.soak.expectations import NAMES
 from harness.terminal import Table, stdout, styled
 
 if TYPE_CHECKING:
@@ -31,6 +41,7 @@ GIVEN_ANEW = frozenset({"output", "soak_dir"})
     "harness soak --target kafka-4.4 --minutes 30 --seed 1 --expect known.toml",
     "harness soak --target sim-kafka --rounds 4 --seed 1",
     "harness soak --target sim-kafka --schedule results/sim-kafka/soak/ID/soak-1/round.json --rounds 1",
+    "harness soak --target sim-kafka --schedule round.json --shrink stuck-lso",
     "harness soak --resume results/kafka-4.4/soak/ID",
 )
 @cloup.option("--target", group=SOAKED, type=TARGET, metavar="NAME", help="What to soak: see `harness targets`.")
@@ -67,6 +78,13 @@ GIVEN_ANEW = frozenset({"output", "soak_dir"})
     type=file_to_read("a round of a soak has one: round.json"),
     metavar="FILE",
     help="A round to play again, with one seed after the other, instead of drawn rounds.",
+)
+@cloup.option(
+    "--shrink",
+    group=ROUNDS,
+    type=Text(known=NAMES),
+    metavar="NAME",
+    help="Reduce the --schedule instead while it shows this finding on sim-kafka, for --minutes at most.",
 )
 @cloup.option(
     "--partitions",
@@ -106,12 +124,15 @@ def soak(context: click.Context, /, *, output: str, soak_dir: Path | None, **par
 
     Exits with 1 where anything was found that --expect does not tolerate; with 2 where a round is unknown, or where
     something was found that has no name; else with 0. Rounds with findings, or unknown ones, are kept whole; each can
-    be played again by --schedule.
+    be played again by --schedule, and reduced by --shrink, which exits with 1 with the smallest round that it found.
     """
     from harness.soak.campaign import resume  # noqa: PLC0415  (slow imports, only where needed)
     from harness.soak.campaign import soak as go  # noqa: PLC0415
 
     progress, given = ConsoleProgress(), given_on_command_line(context)
+    if parameters["shrink"] and soak_dir is None:
+        return _shrink(parameters, progress, output)
+    del parameters["shrink"]
     try:
         if soak_dir is None:
             result = go(_options(parameters, given), progress, _print_round)
@@ -125,6 +146,28 @@ def soak(context: click.Context, /, *, output: str, soak_dir: Path | None, **par
         progress.close()
     _show(result, output)
     return EXIT_CODES[result.verdict]
+
+
+def _shrink(parameters: Mapping[str, Any], progress: ConsoleProgress, output: str) -> int:
+    """Shrink the schedule, print what is left, and write it beside it: exits with 1, as it shows a finding."""
+    from harness.soak.campaign import shrink_file  # noqa: PLC0415
+
+    if parameters["schedule"] is None or parameters["target"] is None:
+        raise UsageError("--shrink NAME reduces a --schedule: give that, and --target sim-kafka")
+    shrunk = shrink_file(
+        parameters["target"], parameters["schedule"], parameters["shrink"], parameters["minutes"], progress
+    )
+    if output == JSON:
+        stdout().json(shrunk)
+        return EXIT_ANOMALY
+    out = stdout()
+    for step in shrunk["words"]:
+        out.line(step)
+    out.line(f"{shrunk['finding']}: {len(shrunk['words'])} steps, shown with {shrunk['shown']} of {shrunk['of']} seeds")
+    for name in ("schedule", "run_schedule"):
+        if shrunk[name]:
+            out.line(f"{shrunk[name]}")
+    return EXIT_ANOMALY
 
 
 def _options(parameters: Mapping[str, Any], given: frozenset[str]) -> Any:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import tomllib
 from typing import TYPE_CHECKING, Final
 
-from checkers.finding import HANGING_TRANSACTION
 from harness.errors import UsageError
 from harness.plan.catalog import Anomaly
 from harness.suggest import nearest
@@ -16,7 +15,9 @@ from harness.suggest import nearest
 if TYPE_CHECKING:
     from pathlib import Path
 
-NAMES: Final = (*map(str, Anomaly), HANGING_TRANSACTION)
+HANGING: Final = "hanging-transaction"
+"""A transaction that is open on every replica although its coordinator has ended it."""
+NAMES: Final = (*map(str, Anomaly), HANGING)
 
 
 def read_expected(path: Path) -> dict[str, str]:

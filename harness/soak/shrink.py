@@ -75,8 +75,14 @@ class Stage:
         return found
 
 
-def shrink(stage: Stage, played: PlayedRound, name: str, on_progress: Callable[[int, int], None]) -> Shrunk:
-    """Return the smallest round within reach that shows a finding of that name.
+def shrink(
+    stage: Stage,
+    played: PlayedRound,
+    name: str,
+    on_progress: Callable[[int, int], None],
+    is_over: Callable[[], bool] = lambda: False,
+) -> Shrunk:
+    """Return the smallest round within reach that shows a finding of that name, or within the time: ``is_over``.
 
     ``on_progress`` is called with the number of steps and of tries, each time that there is a smaller one. Raises
     `HarnessError` where the round itself does not show it.
@@ -96,7 +102,7 @@ def shrink(stage: Stage, played: PlayedRound, name: str, on_progress: Callable[[
             steps = alone
             break
     on_progress(len(steps), stage.plays)
-    smallest = ddmin(steps, shows, lambda one: on_progress(len(one), stage.plays))
+    smallest = ddmin(steps, lambda one: not is_over() and shows(one), lambda one: on_progress(len(one), stage.plays))
     final = replace(trimmed(replace(played, steps=tuple(smallest))), finding=name)
     again = range(played.plan.seed, played.plan.seed + CONFIRMATIONS)
     return Shrunk(final, stage.plays, sum(name in stage.places(final, seed) for seed in again))

@@ -18,6 +18,7 @@ from harness.brokers.segments.txnindex import iter_txnindex
 from harness.plan.catalog import Anomaly
 from harness.run_folder.history import HEADER_OP
 from harness.soak.client_log import ABORTED, COMMITTED
+from harness.soak.expectations import HANGING
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -336,7 +337,6 @@ def _words(write: int | None) -> str:
 
 
 UNEXPLAINED: Final = "unexplained"
-HANGING: Final = "hanging-transaction"
 _NAMES: Final = {
     SERVED: str(Anomaly.ABORTED_TO_COMMITTED),
     HIDDEN: str(Anomaly.COMMITTED_TO_ABORTED),
