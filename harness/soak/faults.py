@@ -196,12 +196,12 @@ def choose_fault(
     def choose(context: Context) -> Operation | None:
         active, random = context.situation.faults, context.random("fault")
         away = {broker for name, broker in active if faults[name].takes_away}
-        ends = [
+        ends: list[Operation] = [
             Heal(name, broker)
             for (name, broker), since_s in sorted(active.items())
             if context.now_s - since_s >= hold_s and not (faults[name].asks and broker in away)
         ]
-        begins = [
+        begins: list[Operation] = [
             Inject(name, broker)
             for name, fault in sorted(faults.items())
             for broker in brokers

@@ -206,7 +206,7 @@ def _findings(truth: Truth, checked: Checked) -> tuple[list[dict[str, Any]], lis
     for replica in sorted(names.keys() | by_checkers.keys()):
         broker, (topic, partition) = replica
         ours, theirs = names.get(replica, {}), by_checkers.get(replica, {})
-        place = {"broker": broker, "topic": topic, "partition": partition}
+        place: dict[str, Any] = {"broker": broker, "topic": topic, "partition": partition}
         for name in sorted((ours.keys() | theirs.keys()) - {UNEXPLAINED, UNEXPLAINED_DIVERGENCE}):
             wrongs, rows = ours.get(name, []), theirs.get(name, [])
             findings.append(
@@ -223,16 +223,16 @@ def _findings(truth: Truth, checked: Checked) -> tuple[list[dict[str, Any]], lis
         nameless += [(CHECKERS, row["explanation"]) for row in theirs.get(UNEXPLAINED_DIVERGENCE, [])]
         unexplained += [_unexplained(found_by, text, **place) for found_by, text in nameless]
         if not ours or not theirs:
-            one, other = (CLIENTS, "checkers find") if ours else (CHECKERS, "by what clients know there is")
+            found_by, others = (CLIENTS, "checkers find") if ours else (CHECKERS, "by what clients know there is")
             what = ", ".join(sorted(ours or theirs))
-            unexplained.append(_unexplained(one, f"{what}, and {other} nothing wrong with this replica", **place))
+            unexplained.append(_unexplained(found_by, f"{what}, and {others} nothing wrong with this replica", **place))
     wrong_places = {(one["topic"], one["partition"]) for one in findings}
     for guarantee in checked.guarantees:
         for violation in guarantee["violations"]:
-            place = {name: violation[name] for name in ("broker", "topic", "partition")}
-            if (place["topic"], place["partition"]) not in wrong_places:
+            at = _place(violation)
+            if (at["topic"], at["partition"]) not in wrong_places:
                 text = f"the guarantee {guarantee['guarantee']} is violated: {violation['explanation']}"
-                unexplained.append(_unexplained(CHECKERS, text, **place))
+                unexplained.append(_unexplained(CHECKERS, text, **at))
     return findings, unexplained
 
 

@@ -216,7 +216,7 @@ class Step:
 
 def step_of(content: Any, source: str) -> Step:
     """Return the step that `Step.as_json` gave. Raises `UsageError` for anything else, with its ``source``."""
-    kind = _BY_NAME.get(content.get(DO)) if isinstance(content, dict) else None
+    kind = _BY_NAME.get(str(content.get(DO))) if isinstance(content, dict) else None
     if kind is None:
         raise UsageError(f"{source}: {content!r} is no operation; give one of {', '.join(_BY_NAME)}")
     at_s, given = content.get("at_s"), {name: value for name, value in content.items() if name not in {DO, "at_s"}}
