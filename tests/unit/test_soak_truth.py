@@ -22,7 +22,18 @@ from harness.soak.client_log import (
     load_client_log,
 )
 from harness.soak.tally import BY_LUCK, EITHER, RIGHT, WRONG, judge, tally
-from harness.soak.truth import HIDDEN, OPEN, SERVED, STATE, STUCK, ReplicaLog, compare, read_replica
+from harness.soak.truth import (
+    HIDDEN,
+    OPEN,
+    SERVED,
+    STATE,
+    STUCK,
+    UNEXPLAINED,
+    ReplicaLog,
+    compare,
+    named,
+    read_replica,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -258,3 +269,70 @@ def test_a_client_log_is_kept_whole(tmp_path: Path) -> None:
     log = clients(UNKNOWN)
     log.save(tmp_path / "clients.json")
     assert load_client_log(tmp_path / "clients.json") == log
+
+
+def named_here(log: ClientLog, *batches: bytes, folder: Path, log_start: int = 0, **others: Any) -> set[str]:
+    held = read_replica(replica(folder, *batches), log_start)
+    truth = compare(log, {(2, TP): held}, **others)
+    return set(named(truth).get((2, TP), {}))
+
+
+PUT, AGAIN = data(1, 0, "k"), data(2, 1, "k", deletes=True)
+
+
+def plain(*writes: tuple[bool, int | None]) -> ClientLog:
+    """Know of writes of k, by whether they delete it and their offset."""
+    return ClientLog(
+        {n: WrittenRecord(n, *TP, "k", deletes, None, offset) for n, (deletes, offset) in enumerate(writes, 1)}
+    )
+
+
+def test_a_deleted_value_that_is_served_is_tombstone_divergence(tmp_path: Path) -> None:
+    log = plain((False, 0), (True, 1))
+    assert named_here(log, PUT, folder=tmp_path / "a") == {"tombstone-divergence"}
+    assert named_here(log, PUT, AGAIN, folder=tmp_path / "b") == set()
+    assert named_here(log, AGAIN, folder=tmp_path / "c") == set()
+
+
+def test_a_value_that_is_lost_is_unexplained_but_for_an_unacknowledged_delete(tmp_path: Path) -> None:
+    assert named_here(plain((False, 0)), folder=tmp_path / "a") == {UNEXPLAINED}
+    assert named_here(plain((False, 0), (True, None)), folder=tmp_path / "b") == set()
+
+
+def test_what_an_aborted_record_makes_of_a_key_is_named_although_it_was_cleaned_away(tmp_path: Path) -> None:
+    log = clients(ABORTED)
+    assert named_here(log, folder=tmp_path / "a") == {"aborted-to-committed"}
+    log.writes[2].offset = None
+    assert named_here(log, folder=tmp_path / "b") == {"aborted-to-committed"}, "no client knows where it was written"
+
+
+def test_misjudged_records_name_the_state_that_they_make(tmp_path: Path) -> None:
+    assert named_here(clients(ABORTED), VALUE, DELETE, end(2, commit=True), folder=tmp_path / "a") == {
+        "aborted-to-committed"
+    }
+    assert named_here(clients(COMMITTED), VALUE, DELETE, folder=tmp_path / "b") == {"stuck-lso"}
+
+
+def test_a_transaction_that_is_open_everywhere_hangs(tmp_path: Path) -> None:
+    held = read_replica(replica(tmp_path / "r", VALUE, DELETE))
+    truth = compare(clients(ABORTED), {(1, TP): held, (2, TP): held})
+    assert {name for names in named(truth).values() for name in names} == {"hanging-transaction"}
+
+
+def test_records_below_the_log_start_are_served_by_nobody(tmp_path: Path) -> None:
+    log = plain((False, 0), (False, 1))
+    log.deleted_before[TP] = 1
+    assert named_here(log, PUT, data(2, 1, "k"), folder=tmp_path / "a", log_start=1) == set()
+    log.deleted_before[TP] = 2
+    assert named_here(log, PUT, data(2, 1, "k"), folder=tmp_path / "b", log_start=2) == set()
+    assert named_here(log, folder=tmp_path / "c", log_start=0) == {UNEXPLAINED}
+
+
+def test_a_log_start_that_nobody_asked_for_is_unexplained_but_for_retention(tmp_path: Path) -> None:
+    log = plain((False, 0))
+    assert named_here(log, PUT, folder=tmp_path / "a", log_start=1) == {UNEXPLAINED}
+    assert named_here(log, PUT, folder=tmp_path / "b", log_start=1, with_retention={"t"}) == set()
+
+
+def test_a_record_that_no_client_wrote_is_unexplained(tmp_path: Path) -> None:
+    assert named_here(plain((False, 0)), PUT, data(77, 1, "x"), folder=tmp_path / "a") == {UNEXPLAINED}
