@@ -75,7 +75,8 @@ class Wrong:
     """One thing that a replica is wrong about: a key's final state, or a record of a transaction.
 
     ``due``: of a final state, the transaction whose record should have made it; 0 for a record outside transactions.
-    ``counts_aborted``: it is what a later record of an aborted transaction would make of the key.
+    ``counts_aborted``: it is what a later record of an aborted transaction would make of the key. ``leaves_out_last``:
+    it is what the key would be without its last committed record.
     """
 
     kind: str
@@ -87,6 +88,7 @@ class Wrong:
     truth: str
     due: int | None = None
     counts_aborted: bool = False
+    leaves_out_last: bool = False
 
 
 @dataclass(frozen=True)
@@ -219,10 +221,14 @@ class _Possible:
 
 @dataclass(frozen=True)
 class _KeyTruth:
-    """The states that a key may have in the end, and those that later records of aborted transactions would make."""
+    """The states that a key may have in the end, and those that later records of aborted transactions would make.
+
+    ``before``: the state without the last committed record.
+    """
 
     possible: frozenset[_Possible]
     aborted: frozenset[int | None]
+    before: int | None
 
     @property
     def is_known(self) -> bool:
@@ -254,7 +260,9 @@ def _key_truth(log: ClientLog, writes: Sequence[WrittenRecord], offsets: Mapping
         for write in writes
         if log.outcome_of(write) == ABORTED and max(offsets[write.number], default=last + 1) > last
     )
-    return _KeyTruth(frozenset(possible), aborted)
+    previous = known[max(earlier)] if (earlier := known.keys() - {last}) else None
+    before = None if previous is None or previous.is_delete else previous.number
+    return _KeyTruth(frozenset(possible), aborted, before)
 
 
 def _possible(write: WrittenRecord, offset: int | None) -> _Possible:
@@ -323,8 +331,11 @@ def _wrong_states(states: Mapping[str, _KeyTruth], held: ReplicaLog) -> list[Wro
         if here.get(key) not in allowed:
             truth = " or ".join(sorted(map(_words, allowed)))
             (due, *others) = sorted({possible.transaction or 0 for possible in one.possible})
-            counts_aborted = here.get(key) in one.aborted
-            wrong = Wrong(STATE, key, None, None, None, _words(here.get(key)), truth, counts_aborted=counts_aborted)
+            state = here.get(key)
+            wrong = Wrong(
+                STATE, key, None, None, None, _words(state), truth,
+                counts_aborted=state in one.aborted, leaves_out_last=state == one.before,
+            )  # fmt: skip
             found.append(wrong if others else replace(wrong, due=due))
     return found
 
@@ -348,9 +359,9 @@ def named(truth: Truth) -> dict[Replica, dict[str, list[Wrong]]]:
     """Return what each replica is wrong about by the name of the anomaly; `UNEXPLAINED` is none.
 
     A wrong final state has the name of what the replica misjudges of that key. Where it has cleaned that away, it tells
-    whether it is what an aborted record would make of the key, and what is left of the transaction that should have
-    counted. A deleted value that is still served is tombstone-divergence else. A transaction that is open on every
-    replica hangs.
+    whether it is what an aborted record would make of the key, or what the key would be without a committed one, and
+    what is left of the transaction that should have counted. A deleted value that is still served is
+    tombstone-divergence else. A transaction that is open on every replica hangs.
     """
     stuck: dict[tuple[TopicPartition, int | None], set[int]] = defaultdict(set)
     holders: dict[TopicPartition, set[int]] = defaultdict(set)
@@ -382,4 +393,6 @@ def _name(truth: Truth, replica: Replica, wrong: Wrong) -> str:
         return _NAMES[SERVED]
     if wrong.due and (truth.missed[replica].get(wrong.due), truth.outcomes[wrong.due]) == (ABORTED, COMMITTED):
         return _NAMES[HIDDEN]
-    return str(Anomaly.TOMBSTONE_DIVERGENCE) if wrong.truth == NO_VALUE else UNEXPLAINED
+    if wrong.truth == NO_VALUE:
+        return str(Anomaly.TOMBSTONE_DIVERGENCE)
+    return _NAMES[HIDDEN] if wrong.due and wrong.leaves_out_last else UNEXPLAINED

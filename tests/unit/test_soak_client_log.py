@@ -93,7 +93,9 @@ def test_where_nobody_knows_whether_a_topic_was_created_again_nothing_is_certain
 
 def test_deletions_that_were_asked_for() -> None:
     more = {"topic": "t", "partition": 0}
-    events = history((INVOKE, DELETE_RECORDS, 1, {**more, "before": 9}), (INVOKE, DELETE_RECORDS, 2, {**more, "before": 4}))
+    events = history(
+        (INVOKE, DELETE_RECORDS, 1, {**more, "before": 9}), (INVOKE, DELETE_RECORDS, 2, {**more, "before": 4})
+    )
     assert client_log_of(events).deleted_before == {("t", 0): 9}
     again = history((INVOKE, DELETE_RECORDS, 1, {**more, "before": 9}), (INVOKE, RECREATE, 2, {"topic": "t"}))
     assert client_log_of(again).deleted_before == {}

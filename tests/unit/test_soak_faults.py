@@ -70,7 +70,9 @@ def test_a_fault_lasts_for_a_while() -> None:
 
 
 def test_what_a_target_or_a_host_lacks_is_listed() -> None:
-    drawn, left_out = available({"kill"}, lambda needs: f"no {' '.join(sorted(needs))}" if "clock" in str(needs) else None)
+    drawn, left_out = available(
+        {"kill"}, lambda needs: f"no {' '.join(sorted(needs))}" if "clock" in str(needs) else None
+    )
     assert "kill" not in drawn
     assert left_out["kill"] == "not supported by this target"
     assert left_out["clock-skew"].startswith("no a clock")

@@ -336,3 +336,14 @@ def test_a_log_start_that_nobody_asked_for_is_unexplained_but_for_retention(tmp_
 
 def test_a_record_that_no_client_wrote_is_unexplained(tmp_path: Path) -> None:
     assert named_here(plain((False, 0)), PUT, data(77, 1, "x"), folder=tmp_path / "a") == {UNEXPLAINED}
+
+
+def test_a_committed_record_that_is_left_out_is_hidden_although_it_was_cleaned_away(tmp_path: Path) -> None:
+    log = ClientLog(
+        {1: WrittenRecord(1, *TP, "k", is_delete=False, transaction=None, offset=0),
+         2: WrittenRecord(2, *TP, "k", is_delete=False, transaction=9, offset=1)},
+        {9: Transaction(9, "id", COMMITTED)},
+    )  # fmt: skip
+    assert named_here(log, VALUE, folder=tmp_path / "a") == {"committed-to-aborted"}
+    log.writes[2].transaction = None
+    assert named_here(log, VALUE, folder=tmp_path / "b") == {UNEXPLAINED}
