@@ -9,7 +9,7 @@ where no marker of its producer follows, committed else.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from harness.brokers.segments.batches import iter_batches, iter_records, marker
@@ -75,8 +75,8 @@ class Wrong:
     """One thing that a replica is wrong about: a key's final state, or a record of a transaction.
 
     ``due``: of a final state, the transaction whose record should have made it; 0 for a record outside transactions.
-    ``counts_aborted``: it is what a later record of an aborted transaction would make of the key. ``leaves_out_last``:
-    it is what the key would be without its last committed record.
+    ``counts_aborted``: aborted transactions whose records would make it of the key. ``leaves_out_last``: it is what the
+    key would be without its last committed record.
     """
 
     kind: str
@@ -87,7 +87,7 @@ class Wrong:
     here: str
     truth: str
     due: int | None = None
-    counts_aborted: bool = False
+    counts_aborted: tuple[int, ...] = ()
     leaves_out_last: bool = False
 
 
@@ -104,6 +104,8 @@ class Truth:
     """Of transactions, as clients know it."""
     at: Mapping[tuple[TopicPartition, int], WrittenRecord]
     """The write at each offset, as any replica has it or as it was acknowledged to a client."""
+    followed: Mapping[TopicPartition, Mapping[int, Collection[str]]] = field(default_factory=lambda: defaultdict(dict))
+    """How later transactions of the same client ended there, by partition and transaction."""
 
     @property
     def diverged(self) -> set[TopicPartition]:
@@ -191,7 +193,24 @@ def compare(log: ClientLog, replicas: Mapping[Replica, ReplicaLog], with_retenti
     missed = {(broker, tp): _missed(log, written[tp], held.ended) for (broker, tp), held in replicas.items()}
     unknown_keys = {(tp, key) for tp, keys in states.items() for key, one in keys.items() if not one.is_known}
     outcomes = {transaction.number: transaction.outcome for transaction in log.transactions.values()}
-    return Truth(wrongs, frozenset(unknown_keys), missed, outcomes, at)
+    return Truth(wrongs, frozenset(unknown_keys), missed, outcomes, at, _followed(log))
+
+
+def _followed(log: ClientLog) -> dict[TopicPartition, dict[int, set[str]]]:
+    """Return how later transactions of the same client ended, by partition and transaction."""
+    by_client: dict[TopicPartition, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+    for write in log.writes.values():
+        if write.transaction is not None:
+            transactional_id = log.transactions[write.transaction].transactional_id
+            by_client[write.topic, write.partition][transactional_id].add(write.transaction)
+    found: dict[TopicPartition, dict[int, set[str]]] = defaultdict(dict)
+    for tp, clients in by_client.items():
+        for numbers in clients.values():
+            later: set[str] = set()
+            for number in sorted(numbers, reverse=True):
+                found[tp][number] = set(later)
+                later.add(log.transactions[number].outcome)
+    return found
 
 
 def _by_key(log: ClientLog) -> dict[Key, list[WrittenRecord]]:
@@ -221,13 +240,13 @@ class _Possible:
 
 @dataclass(frozen=True)
 class _KeyTruth:
-    """The states that a key may have in the end, and those that later records of aborted transactions would make.
+    """The states that a key may have in the end.
 
-    ``before``: the state without the last committed record.
+    ``aborted``: those that later records of aborted transactions would make, with the transaction. ``before``: the state without the last committed record.
     """
 
     possible: frozenset[_Possible]
-    aborted: frozenset[int | None]
+    aborted: frozenset[tuple[int | None, int]]
     before: int | None
 
     @property
@@ -256,7 +275,7 @@ def _key_truth(log: ClientLog, writes: Sequence[WrittenRecord], offsets: Mapping
     certain = _possible(known[last], last) if known else _Possible(None)
     possible = (*(_possible(write, None) for write in maybe), certain)
     aborted = frozenset(
-        None if write.is_delete else write.number
+        (None if write.is_delete else write.number, write.transaction or 0)
         for write in writes
         if log.outcome_of(write) == ABORTED and max(offsets[write.number], default=last + 1) > last
     )
@@ -332,11 +351,20 @@ def _wrong_states(states: Mapping[str, _KeyTruth], held: ReplicaLog) -> list[Wro
             truth = " or ".join(sorted(map(_words, allowed)))
             (due, *others) = sorted({possible.transaction or 0 for possible in one.possible})
             state = here.get(key)
-            wrong = Wrong(
-                STATE, key, None, None, None, _words(state), truth,
-                counts_aborted=state in one.aborted, leaves_out_last=state == one.before,
-            )  # fmt: skip
-            found.append(wrong if others else replace(wrong, due=due))
+            found.append(
+                Wrong(
+                    STATE,
+                    key,
+                    None,
+                    None,
+                    None,
+                    _words(state),
+                    truth,
+                    due=None if others else due,
+                    counts_aborted=tuple(sorted(transaction for made, transaction in one.aborted if made == state)),
+                    leaves_out_last=state == one.before,
+                )  # fmt: skip
+            )
     return found
 
 
@@ -359,8 +387,9 @@ def named(truth: Truth) -> dict[Replica, dict[str, list[Wrong]]]:
     """Return what each replica is wrong about by the name of the anomaly; `UNEXPLAINED` is none.
 
     A wrong final state has the name of what the replica misjudges of that key. Where it has cleaned that away, it tells
-    whether it is what an aborted record would make of the key, or what the key would be without a committed one, and
-    what is left of the transaction that should have counted. A deleted value that is still served is
+    whether it is what an aborted record would make of the key, or what the key would be without a committed one, where
+    the same client has later ended another transaction there in the other way; and what is left of the transaction that
+    should have counted. A deleted value that is still served is
     tombstone-divergence else. A transaction that is open on every replica hangs.
     """
     stuck: dict[tuple[TopicPartition, int | None], set[int]] = defaultdict(set)
@@ -389,10 +418,12 @@ def _name(truth: Truth, replica: Replica, wrong: Wrong) -> str:
         return _NAMES[wrong.kind]
     if wrong.kind != STATE:
         return UNEXPLAINED
-    if wrong.counts_aborted:
+    followed = truth.followed[replica[1]]
+    if any(COMMITTED in followed.get(transaction, ()) for transaction in wrong.counts_aborted):
         return _NAMES[SERVED]
     if wrong.due and (truth.missed[replica].get(wrong.due), truth.outcomes[wrong.due]) == (ABORTED, COMMITTED):
         return _NAMES[HIDDEN]
     if wrong.truth == NO_VALUE:
         return str(Anomaly.TOMBSTONE_DIVERGENCE)
-    return _NAMES[HIDDEN] if wrong.due and wrong.leaves_out_last else UNEXPLAINED
+    is_hidden = wrong.due and wrong.leaves_out_last and ABORTED in followed.get(wrong.due, ())
+    return _NAMES[HIDDEN] if is_hidden else UNEXPLAINED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -83,7 +84,7 @@ def test_staggered_operations_come_at_a_rate() -> None:
     times = [step.at_s for step in drawn(Until(100.0, Stagger(0.5, by("a"))))[0]]
     assert 180 < len(times) < 220
     assert times == sorted(times)
-    gaps = [after - before for before, after in zip(times, times[1:], strict=False)]
+    gaps = [after - before for before, after in pairwise(times)]
     assert max(gaps) <= 1.0
     assert min(gaps) < 0.1
 

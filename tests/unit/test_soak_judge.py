@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from soaked import ABORTS, DIES, KILL, P, SMALL, START, T, play_steps, put
+from soaked import ABORTS, DIES, KILL, SMALL, START, P, T, play_steps, put
 
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.run_folder.store import RunFolder

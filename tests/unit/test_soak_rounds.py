@@ -12,14 +12,14 @@ from soaked import (
     COMMITS,
     DIES,
     KILL,
-    P,
     PAUSE,
     RESUME,
     SMALL,
     START,
-    T,
     TOPIC,
     TWIN,
+    P,
+    T,
     play,
     play_drawn,
     play_steps,
@@ -83,15 +83,16 @@ def test_a_round_that_is_written_down_is_a_schedule(tmp_path: Path) -> None:
             [(1, put(T)), (3, KILL), (8, ABORTS), (13, put(T, "other")), (13.5, COMMITS), (15, START)],
         ),
         (
-            "committed-to-aborted",
+            # A committed delete that broker 2 takes as aborted, and soon cleans away: a deleted value is alive.
+            "tombstone-divergence",
             [
-                (1, put(P)), (2, put(T)), (3, PAUSE), (8, COMMITS),
+                (1, put(P)), (2, put(T, deletes=True)), (3, PAUSE), (8, COMMITS),
                 (13, put(T, "other")), (13.3, ABORTS), (13.4, RESUME),
             ],
         ),
     ],
 )  # fmt: skip
-def test_every_anomaly_is_found_by_what_clients_know(
+def test_anomalies_are_found_by_what_clients_know(
     tmp_path: Path, name: str, steps: list[tuple[float, Operation]]
 ) -> None:
     played = play_steps(tmp_path / "round", *steps)
@@ -129,8 +130,7 @@ def test_of_two_clients_with_one_id_the_later_one_fences_the_other(tmp_path: Pat
     assert found(tmp_path / "round", played) == {}
     events = read_lines(tmp_path / "round" / "history.jsonl")
     assert [event["type"] for event in events if event["f"] == "commit"] == ["invoke", "fail"]
-    first, second = client_log_of(events).transactions.values()
-    assert first.outcome == ABORTED
+    assert next(iter(client_log_of(events).transactions.values())).outcome == ABORTED
 
 
 def test_administrators_delete_records_change_settings_and_create_a_topic_again(tmp_path: Path) -> None:

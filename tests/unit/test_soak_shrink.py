@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fakes.progress import FakeProgress
-from soaked import ABORTS, COMMITS, KILL, P, SMALL, START, T, TOPIC, TWIN, put
+from soaked import ABORTS, COMMITS, KILL, SMALL, START, TOPIC, TWIN, P, T, put
 
 from harness.errors import HarnessError
 from harness.plan.scenario import Critical
@@ -47,7 +47,8 @@ def test_only_what_is_needed_is_left(needed: set[int]) -> None:
 def test_a_round_with_a_finding_shrinks_to_the_steps_that_make_it(tmp_path: Path) -> None:
     played = a_round(
         (1, put(P)), (1.2, put(P, "a")), (1.4, put(T, "b")), (1.8, COMMITS), (2, Inject("lossy", 3)), (3, KILL),
-        (8, put(P, deletes=True)), (8.2, put(T, "c")), (8.4, ABORTS), (9, DeleteRecords(TOPIC, 0, keeps=500)), (15, START),
+        (8, put(P, deletes=True)), (8.2, put(T, "c")), (8.4, ABORTS), (9, DeleteRecords(TOPIC, 0, keeps=500)),
+        (15, START),
     )  # fmt: skip
     progress: list[tuple[int, int]] = []
     setup = find_setup("sim-kafka", Shape(), FakeProgress())

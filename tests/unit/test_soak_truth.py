@@ -277,6 +277,13 @@ def named_here(log: ClientLog, *batches: bytes, folder: Path, log_start: int = 0
     return set(named(truth).get((2, TP), {}))
 
 
+def followed_by(outcome: str, log: ClientLog) -> ClientLog:
+    """Have the client end another transaction in the same partition, of which no replica has a record."""
+    log.writes[3] = WrittenRecord(3, *TP, "other", is_delete=True, transaction=10, offset=5)
+    log.transactions[10] = Transaction(10, "id", outcome)
+    return log
+
+
 PUT, AGAIN = data(1, 0, "k"), data(2, 1, "k", deletes=True)
 
 
@@ -300,10 +307,11 @@ def test_a_value_that_is_lost_is_unexplained_but_for_an_unacknowledged_delete(tm
 
 
 def test_what_an_aborted_record_makes_of_a_key_is_named_although_it_was_cleaned_away(tmp_path: Path) -> None:
-    log = clients(ABORTED)
+    log = followed_by(COMMITTED, clients(ABORTED))
     assert named_here(log, folder=tmp_path / "a") == {"aborted-to-committed"}
     log.writes[2].offset = None
     assert named_here(log, folder=tmp_path / "b") == {"aborted-to-committed"}, "no client knows where it was written"
+    assert named_here(clients(ABORTED), folder=tmp_path / "c") == {UNEXPLAINED}, "no COMMIT can have covered it"
 
 
 def test_misjudged_records_name_the_state_that_they_make(tmp_path: Path) -> None:
@@ -344,6 +352,7 @@ def test_a_committed_record_that_is_left_out_is_hidden_although_it_was_cleaned_a
          2: WrittenRecord(2, *TP, "k", is_delete=False, transaction=9, offset=1)},
         {9: Transaction(9, "id", COMMITTED)},
     )  # fmt: skip
-    assert named_here(log, VALUE, folder=tmp_path / "a") == {"committed-to-aborted"}
+    assert named_here(log, VALUE, folder=tmp_path / "a") == {UNEXPLAINED}, "no ABORT can have covered it"
+    assert named_here(followed_by(ABORTED, log), VALUE, folder=tmp_path / "b") == {"committed-to-aborted"}
     log.writes[2].transaction = None
-    assert named_here(log, VALUE, folder=tmp_path / "b") == {UNEXPLAINED}
+    assert named_here(log, VALUE, folder=tmp_path / "c") == {UNEXPLAINED}
