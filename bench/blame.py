@@ -7,9 +7,10 @@ Each round boots three brokers, takes one or two of them away under random traff
 three times: ``live`` while the brokers run, ``disk`` with their whole log directories, and ``disk, no metadata log``
 without ``__cluster_metadata``. Which replicas are wrong is read from their files, without the checkers
 (`harness.soak.truth`), and held against what a consumer of each broker is served. A finding that does not say whether
-it is decided counts as an accusation. ``right by luck``: the accused broker missed a marker, and the next marker says
-the same, so what it serves is right. ``called clean`` and ``nothing wrong`` are partitions. Exits 1 where an accusation is
-wrong, or where the commands of a finding have a replica copied anew from one that is wrong where it is right itself.
+it is decided counts as an accusation. ``right by luck``: the accused broker missed a marker, and the next marker
+says the same, so what it serves is right. ``called clean`` and ``nothing wrong`` are partitions. Exits 1 where an
+accusation is wrong, or where the commands of a finding have a replica copied anew from one that is wrong where it is
+right itself.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from harness.soak.generators import Fixed
 from harness.soak.plan import Shape, draw_plan, generator_of
 from harness.soak.rig import booted, find_setup
 from harness.soak.round import ROUND, play_round, read_round, write_round
-from harness.targets import SIM_KAFKA
+from harness.targets import SIM_KAFKA, find_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -158,9 +158,9 @@ def shrink_file(target: str, path: Path, name: str, minutes: float, progress: Pr
     """
     from harness.soak.shrink import Stage, run_schedule, shrink  # noqa: PLC0415  (with the judge, and that with pyspark)
 
-    played, setup = read_round(path), find_setup(target, Shape(), progress)
-    if not setup.is_simulated:
+    if find_target(target).system != SIM_KAFKA:
         raise UsageError(f"--target {target}: rounds are shrunk on simulated brokers: give --target {SIM_KAFKA}")
+    played, setup = read_round(path), find_setup(target, Shape(), progress)
     began_s = time.monotonic()
     with Workspace(f"shrink-{new_run_id()}", path.parent) as workspace:
         shrunk = shrink(

@@ -20,7 +20,7 @@ from harness.runtimes.base import ClusterSpec, Wanted, bootstrap_servers
 from harness.soak import plan
 from harness.soak.faults import available
 from harness.systems import find_system
-from harness.targets import KAFKA, SIM_KAFKA, find_target
+from harness.targets import KAFKA, SIM_KAFKA, SIMULATED, find_target
 from harness.targets.jars import jars_for_client
 from models.clock import VirtualClock
 from models.cluster.settings import TOPIC as SIMULATED_SETTINGS
@@ -99,6 +99,8 @@ def find_setup(target_name: str, shape: Shape, progress: Progress, *, gate: bool
     target, java = find_target(target_name), find_java()
     if target.system not in LACKS:
         raise UsageError(f"--target {target_name}: soak is for Kafka and sim-kafka")
+    if gate and target.system in SIMULATED:
+        raise UsageError(f"--gate is for brokers of this host, and {target_name} has none")
     system, wanted = find_system(target.system), Wanted(target, java, progress.jars)
     runtime_name, _ = choose(LOCAL if gate else AUTO, wanted)
     prepare = find_runtime(runtime_name)

@@ -242,7 +242,8 @@ class _Possible:
 class _KeyTruth:
     """The states that a key may have in the end.
 
-    ``aborted``: those that later records of aborted transactions would make, with the transaction. ``before``: the state without the last committed record.
+    ``aborted``: those that later records of aborted transactions would make, with the transaction. ``before``: the state
+    without the last committed record.
     """
 
     possible: frozenset[_Possible]
@@ -363,7 +364,7 @@ def _wrong_states(states: Mapping[str, _KeyTruth], held: ReplicaLog) -> list[Wro
                     due=None if others else due,
                     counts_aborted=tuple(sorted(transaction for made, transaction in one.aborted if made == state)),
                     leaves_out_last=state == one.before,
-                )  # fmt: skip
+                )
             )
     return found
 
