@@ -91,7 +91,7 @@ class Soak:
             "seed": options.seed,
             "minutes": options.minutes,
             "gate": options.gate,
-            "shape": {name: getattr(options.shape, name) for name in ("partitions", "play_s", "rate_hz")},
+            "shape": {name: getattr(options.shape, name) for name in ("partitions", "clients", "play_s", "rate_hz")},
             "expected": dict(options.expected),
             "not_drawn": dict(self.left_out),
             "took_s": round(self.took_s, 1),

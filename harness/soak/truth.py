@@ -242,8 +242,8 @@ class _Possible:
 class _KeyTruth:
     """The states that a key may have in the end.
 
-    ``aborted``: those that later records of aborted transactions would make, with the transaction. ``before``: the state
-    without the last committed record.
+    ``aborted``: those that later records of aborted transactions would make, with the transaction. ``before``: the
+    state without the last committed record.
     """
 
     possible: frozenset[_Possible]
