@@ -14,7 +14,7 @@ from harness.cli import cli
 from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, UsageError
 from harness.judge.verdict import ANOMALY, CLEAN, EXIT_CODES, UNKNOWN
 from harness.run_folder.store import RunFolder
-from harness.soak import campaign, judge
+from harness.soak import campaign
 from harness.soak.campaign import Soak, SoakOptions, resume, soak
 from harness.soak.expectations import read_expected
 from harness.soak.plan import Shape
@@ -100,7 +100,7 @@ def test_a_stored_round_is_played_again_with_one_seed_after_the_other(tmp_path: 
     ],
 )
 def test_the_worst_round_decides(tmp_path: Path, verdicts: list[str], code: int) -> None:
-    rounds = [
+    rounds: list[dict[str, Any]] = [
         {"name": "r", "verdict": one, "reason": "", "findings": {}, "unexplained": 0, "audit": None} for one in verdicts
     ]
     result = Soak(RunFolder(tmp_path), options(tmp_path), rounds=rounds)
@@ -170,4 +170,3 @@ def test_what_rounds_do_not_draw_is_known_before_anything_starts() -> None:
     assert setup.is_simulated
     assert {"one-way", "group offsets", "topic setting compression.type"} <= setup.left_out.keys()
     assert not setup.left_out.keys() & setup.faults.keys()
-    assert judge.UNEXPLAINED not in setup.left_out

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from harness.soak.operations import Operation
+
 TP = ("t", 0)
 PLAYED = PlayedRound(SMALL, (), "sim-kafka")
 AUDITED: dict[str, Any] = {"findings": [], "scenarios": [{"topic": "t", "partition": 0, "verdict": "clean"}]}
@@ -127,7 +129,7 @@ def test_a_round_that_did_not_go_to_its_end_is_unknown() -> None:
 
 
 def test_rounds_are_judged_together_by_all_three(tmp_path: Path, spark: SparkSession) -> None:
-    steps = {
+    steps: dict[str, list[tuple[float, Operation]]] = {
         "clean": [(1.0, put(P)), (2.0, put(T)), (3.0, ABORTS), (4.0, put(T)), (5.0, DIES), (6.0, put(P, deletes=True))],
         "divergence": [(1.0, put(P)), (3.0, KILL), (8.0, put(P, deletes=True)), (15.0, START)],
         "stuck": [(1.0, put(T)), (3.0, KILL), (5.0, DIES), (15.0, START)],
