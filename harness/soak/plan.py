@@ -221,14 +221,14 @@ def _client_operations(plan: Plan, shape: Shape) -> tuple[tuple[float, Generator
             (2, _sends_offset(transactional, plan)),
             (1, _commits_offset(writers[:1], plan)),
             (0.05, _visits(writers[:1], plan, shape.group_protocols)),
-            (0.02, _deletes_group(writers[:1])),
+            (0.02, _deletes_group(writers[:1], plan)),
         ]
     return tuple((weight, Each(choose)) for weight, choose in weighted)
 
 
 def _admin_operations(plan: Plan, shape: Shape) -> tuple[tuple[float, Generator], ...]:
     by_feature: Mapping[str, Callable[[Context], Operation | None]] = {
-        DELETE_RECORDS: _deletes_records(plan),
+        DELETE_RECORDS: _deletes_records(plan, shape.settings),
         ALTERATION: _alters(plan, shape.settings),
         RECREATION: _recreates(plan),
     }
@@ -295,7 +295,11 @@ def _commits_offset(clients: Sequence[Client], plan: Plan) -> Callable[[Context]
 
 def _offset(random: Random, plan: Plan) -> tuple[str, str, int, int]:
     topic, partition = random.choice(plan.partitions[: len(GROUPS)])
-    return f"{plan.topics[0].name}-{random.choice(GROUPS)}", topic, partition, random.randrange(1000)
+    return _group(random, plan), topic, partition, random.randrange(1000)
+
+
+def _group(random: Random, plan: Plan) -> str:
+    return f"{plan.topics[0].name}-{random.choice(GROUPS)}"
 
 
 def _visits(clients: Sequence[Client], plan: Plan, protocols: Sequence[str]) -> Callable[[Context], Operation | None]:
@@ -309,17 +313,26 @@ def _visits(clients: Sequence[Client], plan: Plan, protocols: Sequence[str]) -> 
     return choose
 
 
-def _deletes_group(clients: Sequence[Client]) -> Callable[[Context], Operation | None]:
-    def choose(context: Context) -> Operation | None:
-        return DeleteGroup(clients[0].name, context.random("delete group").choice(GROUPS))
-
-    return choose
+def _deletes_group(clients: Sequence[Client], plan: Plan) -> Callable[[Context], Operation | None]:
+    return lambda context: DeleteGroup(clients[0].name, _group(context.random("delete group"), plan))
 
 
-def _deletes_records(plan: Plan) -> Callable[[Context], Operation | None]:
+def _deletes_records(plan: Plan, known: Collection[str]) -> Callable[[Context], Operation | None]:
+    """Return a function that deletes records where that is allowed.
+
+    Of topics that are only compacted no record can be deleted (``Partition.deleteRecordsOnLeader``); simulated brokers
+    know no policy, and allow it.
+    """
+    allowed = {
+        topic.name
+        for topic in plan.topics
+        if "cleanup.policy" not in known or topic.settings.get("cleanup.policy") in RETENTION
+    }
+    partitions = [tp for tp in plan.partitions if tp[0] in allowed]
+
     def choose(context: Context) -> Operation | None:
         random = context.random("delete records")
-        return DeleteRecords(*random.choice(plan.partitions), keeps=random.randrange(40))
+        return DeleteRecords(*random.choice(partitions), keeps=random.randrange(40)) if partitions else None
 
     return choose
 

@@ -146,14 +146,23 @@ def find_setup(target_name: str, shape: Shape, progress: Progress, *, gate: bool
 
 @dataclass(frozen=True)
 class Rig:
-    """A cluster that runs, and the libraries that clients write with, by name."""
+    """A cluster that runs; ``client``: what libraries need to reach it."""
 
     setup: Setup
     runtime: Runtime
     admin: Admin
     control: Control
     clock: Clock
-    libraries: Mapping[str, Library]
+    client: ClientSpec
+
+    @contextmanager
+    def libraries(self) -> Iterator[Mapping[str, Library]]:
+        """Give the libraries that clients write with, by name, for one round: producers end with their library."""
+        with ExitStack() as owned:
+            yield {
+                name: owned.enter_context(self.setup.system.client(self.runtime, name).opened(self.client))
+                for name in self.setup.shape.libraries
+            }
 
     def cluster_for(self, of: Plan, observer: Observer) -> Cluster:
         """Return the cluster as a round with this plan, and its faults, see it."""
@@ -218,7 +227,7 @@ def booted(setup: Setup, run_id: str, work_dir: Path, logs_dir: Path, clock: Rea
             admin,
             system.control(runtime, admin),
             run_clock,
-            {name: owned.enter_context(system.client(runtime, name).opened(client)) for name in setup.shape.libraries},
+            client,
         )
         runtime.start_cluster()
         _wait_up(rig)

@@ -23,9 +23,10 @@ from harness.soak.rig import FILLER_PERIOD_S, TIMERS
 from harness.soak.situation import Situation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from harness.clients import Library
     from harness.cluster.cluster import Cluster
     from harness.run_folder.store import RunFolder
     from harness.soak.generators import Generator
@@ -98,6 +99,7 @@ def play_round(
     with (
         closing(History(folder.history_path, rig.clock)) as history,
         closing(rig.observer_for(plan, folder)) as observer,
+        rig.libraries() as libraries,
     ):
         cluster = rig.cluster_for(plan, observer)
         admins = Administrators(plan, cluster, history, TIMERS.copy_bytes_per_s)
@@ -108,13 +110,13 @@ def play_round(
         failure: str | None = None
         numbers: dict[str | None, Any] = defaultdict(lambda: itertools.count(1))
         clients = {
-            one.name: ClientProcess(one, rig.libraries[one.library], history, numbers[one.transactional_id])
+            one.name: ClientProcess(one, libraries[one.library], history, numbers[one.transactional_id])
             for one in plan.clients
         }
         processes = {name: Process(name, one.play) for name, one in clients.items()}
         processes |= {name: Process(name, admins.play, most_waiting=1) for name in (ADMIN, NEMESIS)}
         player = Player(rig.clock, processes, rig.runtime.raise_if_died)
-        filler = _Filler(rig, plan, history)
+        filler = _Filler(rig, libraries, plan, history)
         try:
             progress("play")
             writers = frozenset(one.name for one in plan.clients if one.transactional_id)
@@ -140,9 +142,9 @@ def play_round(
 class _Filler:
     """Writes to every partition again and again, from its beginning until `stop`."""
 
-    def __init__(self, rig: Rig, plan: Plan, history: History) -> None:
+    def __init__(self, rig: Rig, libraries: Mapping[str, Library], plan: Plan, history: History) -> None:
         client = Client("filler", rig.setup.shape.libraries[0])
-        self._process = ClientProcess(client, rig.libraries[client.library], history, itertools.count(1), part="filler")
+        self._process = ClientProcess(client, libraries[client.library], history, itertools.count(1), part="filler")
         self._partitions = plan.filled or plan.partitions
         self.fills = 0
         self._routine = rig.clock.every(FILLER_PERIOD_S, self._fill, "filler")

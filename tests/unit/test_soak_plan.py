@@ -12,7 +12,18 @@ from test_soak_generators import drawn
 from harness.errors import UsageError
 from harness.soak.faults import FAULTS
 from harness.soak.generators import Context
-from harness.soak.operations import DeleteRecords, End, Heal, Inject, RecreateTopic, Step, Write
+from harness.soak.operations import (
+    CommitOffset,
+    DeleteGroup,
+    DeleteRecords,
+    End,
+    Heal,
+    Inject,
+    RecreateTopic,
+    SendOffset,
+    Step,
+    Write,
+)
 from harness.soak.plan import (
     DELETE_RECORDS,
     FEATURES,
@@ -100,3 +111,22 @@ def test_a_plan_that_lacks_something_is_refused(missing: str) -> None:
     content = {name: value for name, value in Plan(1, (), ()).as_json().items() if name != missing}
     with pytest.raises(UsageError, match="has no plan of a round"):
         plan_of(content, "a test")
+
+
+def test_records_are_deleted_only_where_brokers_allow_it() -> None:
+    for seed in range(6):
+        policies = {
+            topic.name: topic.settings.get("cleanup.policy") for topic in draw_plan(seed, "soak-1", SHAPE).topics
+        }
+        deleted = [one.operation for one in steps_of(SHAPE, seed) if isinstance(one.operation, DeleteRecords)]
+        assert all(policies[one.topic] == "compact,delete" for one in deleted)
+    unknown = replace(SHAPE, settings=frozenset({"segment.ms"}))
+    assert any(isinstance(one.operation, DeleteRecords) for seed in range(6) for one in steps_of(unknown, seed))
+
+
+def test_a_group_is_deleted_by_the_name_under_which_it_commits() -> None:
+    steps = [step.operation for seed in range(4) for step in steps_of(SHAPE, seed)]
+    committed = {one.group for one in steps if isinstance(one, CommitOffset | SendOffset)}
+    deleted = {one.group for one in steps if isinstance(one, DeleteGroup)}
+    assert deleted
+    assert deleted <= committed
