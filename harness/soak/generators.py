@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from random import Random
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from harness.soak.operations import Step
 from harness.soak.situation import Situation
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from harness.soak.operations import Operation
+
+
+MOST_BEHIND_S: Final = 1.0
+"""Operations that are late by more than that are left out rather than begun all at once."""
 
 
 class Nothing(Enum):
@@ -156,7 +160,7 @@ class Stagger:
         at_s = max(answer.at_s, self.next_s)
         # Counted from the time when it was due, so that a late operation does not slow the others down.
         due_s = self.next_s + context.random("stagger").uniform(0, 2) * self.period_s
-        return replace(answer, at_s=at_s), Stagger(self.period_s, after, max(due_s, at_s - self.period_s))
+        return replace(answer, at_s=at_s), Stagger(self.period_s, after, max(due_s, at_s - MOST_BEHIND_S))
 
 
 @dataclass(frozen=True)

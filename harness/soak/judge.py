@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from checkers.replay.judged import Judged
     from harness.run_folder.store import RunFolder
     from harness.soak.round import PlayedRound
-    from harness.soak.truth import Replica, ReplicaLog, Truth
+    from harness.soak.truth import Replica, ReplicaLog, Truth, Wrong
 
 BESIDE: Final = ("unexplained", "hanging_transaction")
 """Checkers of audits alone that need no audit: a single run knows what it may find."""
@@ -197,11 +197,18 @@ def verdict_of(
 def _findings(truth: Truth, checked: Checked) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     names = named(truth)
     by_checkers: dict[Replica, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    agreed: set[Replica] = set()
     for one in checked.findings:
         tp, key = (one["topic"], one["partition"]), (one["key"] or {}).get("text")
-        # A delete without an acknowledgement may have been written, and compacted away with what it deleted.
-        if one["anomaly"] != UNEXPLAINED_DIVERGENCE or (tp, key) not in truth.unknown_keys:
-            by_checkers[one["broker"], tp][one["anomaly"]].append(one)
+        replica = (one["broker"], tp)
+        if one["anomaly"] != UNEXPLAINED_DIVERGENCE:
+            by_checkers[replica][one["anomaly"]].append(one)
+        elif key in _named_keys(names.get(replica, {})):
+            # Clients know it for an aborted delete that this replica has carried out, and cleaned away.
+            agreed.add(replica)
+        elif (tp, key) not in truth.unknown_keys:
+            # Else a delete without an acknowledgement may have been written, and compacted away with what it deleted.
+            by_checkers[replica][UNEXPLAINED_DIVERGENCE].append(one)
     findings, unexplained = [], []
     for replica in sorted(names.keys() | by_checkers.keys()):
         broker, (topic, partition) = replica
@@ -222,7 +229,7 @@ def _findings(truth: Truth, checked: Checked) -> tuple[list[dict[str, Any]], lis
         nameless = [(CLIENTS, _words(wrong)) for wrong in ours.get(UNEXPLAINED, [])]
         nameless += [(CHECKERS, row["explanation"]) for row in theirs.get(UNEXPLAINED_DIVERGENCE, [])]
         unexplained += [_unexplained(found_by, text, **place) for found_by, text in nameless]
-        if not ours or not theirs:
+        if not (ours and theirs) and replica not in agreed:
             found_by, others = (CLIENTS, "checkers find") if ours else (CHECKERS, "by what clients know there is")
             what = ", ".join(sorted(ours or theirs))
             unexplained.append(_unexplained(found_by, f"{what}, and {others} nothing wrong with this replica", **place))
@@ -234,6 +241,11 @@ def _findings(truth: Truth, checked: Checked) -> tuple[list[dict[str, Any]], lis
                 text = f"the guarantee {guarantee['guarantee']} is violated: {violation['explanation']}"
                 unexplained.append(_unexplained(CHECKERS, text, **at))
     return findings, unexplained
+
+
+def _named_keys(names: Mapping[str, Iterable[Wrong]]) -> set[str]:
+    """Return the keys of what a replica is wrong about and that has a name."""
+    return {wrong.key for name, wrongs in names.items() if name != UNEXPLAINED for wrong in wrongs}
 
 
 def _unexplained(found_by: str, explanation: str, **place: Any) -> dict[str, Any]:

@@ -82,6 +82,15 @@ def test_a_key_that_no_client_knows_is_not_unexplained() -> None:
     assert given["verdict"] == CLEAN
 
 
+def test_what_clients_can_name_is_not_unexplained() -> None:
+    carried_out = replace(LOST, counts_aborted=(7,))
+    known = replace(truth(carried_out), followed={TP: {7: {"committed"}}})
+    given = verdict(known, Checked([row("unexplained-divergence")]))
+    assert [(one["anomaly"], one["found_by"]) for one in given["findings"]] == [("aborted-to-committed", [CLIENTS])]
+    assert given["unexplained"] == []
+    assert verdict(truth(LOST), Checked([row("unexplained-divergence")]))["findings"] == []
+
+
 def test_expected_findings_are_listed_and_tolerated() -> None:
     known, checked = truth(UNDELETED), Checked([row("tombstone-divergence")])
     given = verdict(known, checked, ("tombstone-divergence",))
