@@ -194,21 +194,29 @@ def verdict_of(
     }
 
 
-def _findings(truth: Truth, checked: Checked) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    names = named(truth)
-    by_checkers: dict[Replica, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+def _by_checkers(
+    truth: Truth, names: Mapping[Replica, Mapping[str, Iterable[Wrong]]], found: Iterable[dict[str, Any]]
+) -> tuple[dict[Replica, dict[str, list[dict[str, Any]]]], set[Replica]]:
+    """Return what the checkers found on each replica by name, and the replicas where clients can name the nameless."""
+    by_name: dict[Replica, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     agreed: set[Replica] = set()
-    for one in checked.findings:
+    for one in found:
         tp, key = (one["topic"], one["partition"]), (one["key"] or {}).get("text")
         replica = (one["broker"], tp)
         if one["anomaly"] != UNEXPLAINED_DIVERGENCE:
-            by_checkers[replica][one["anomaly"]].append(one)
+            by_name[replica][one["anomaly"]].append(one)
         elif key in _named_keys(names.get(replica, {})):
             # Clients know it for an aborted delete that this replica has carried out, and cleaned away.
             agreed.add(replica)
         elif (tp, key) not in truth.unknown_keys:
             # Else a delete without an acknowledgement may have been written, and compacted away with what it deleted.
-            by_checkers[replica][UNEXPLAINED_DIVERGENCE].append(one)
+            by_name[replica][UNEXPLAINED_DIVERGENCE].append(one)
+    return by_name, agreed
+
+
+def _findings(truth: Truth, checked: Checked) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    names = named(truth)
+    by_checkers, agreed = _by_checkers(truth, names, checked.findings)
     findings, unexplained = [], []
     for replica in sorted(names.keys() | by_checkers.keys()):
         broker, (topic, partition) = replica
