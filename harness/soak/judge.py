@@ -203,6 +203,9 @@ def _by_checkers(
     for one in found:
         tp, key = (one["topic"], one["partition"]), (one["key"] or {}).get("text")
         replica = (one["broker"], tp)
+        if one["offset"] < truth.log_starts.get(replica, 0):
+            # What is left of a transaction below the log start, whose marker was removed since, is open for nobody.
+            continue
         if one["anomaly"] != UNEXPLAINED_DIVERGENCE:
             by_name[replica][one["anomaly"]].append(one)
         elif key in _named_keys(names.get(replica, {})):

@@ -17,11 +17,11 @@ from harness.brokers.segments.folder import live_segments
 from harness.brokers.segments.txnindex import iter_txnindex
 from harness.plan.catalog import Anomaly
 from harness.run_folder.history import HEADER_OP
-from harness.soak.client_log import ABORTED, COMMITTED
+from harness.soak.client_log import ABORTED, COMMITTED, UNKNOWN
 from harness.soak.expectations import HANGING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from harness.brokers.protocol.replica import TopicPartition
@@ -62,11 +62,13 @@ class Ended:
 class ReplicaLog:
     """What a replica holds: its records; and its ended transactions, by batches, emptied or not, and ``.txnindex``.
 
+    ``open_empty``: offset and producer id of batches that compaction has emptied and whose transaction is open here.
     Records below the log start are left out.
     """
 
     records: Sequence[Held] = ()
     ended: Sequence[Ended] = ()
+    open_empty: Sequence[tuple[int, int]] = ()
     log_start: int = 0
 
 
@@ -106,6 +108,7 @@ class Truth:
     """The write at each offset, as any replica has it or as it was acknowledged to a client."""
     followed: Mapping[TopicPartition, Mapping[int, Collection[str]]] = field(default_factory=lambda: defaultdict(dict))
     """How later transactions of the same client ended there, by partition and transaction."""
+    log_starts: Mapping[Replica, int] = field(default_factory=dict)
 
     @property
     def diverged(self) -> set[TopicPartition]:
@@ -160,7 +163,9 @@ def read_replica(folder: Path, log_start: int = 0) -> ReplicaLog:
         for batch in data
         if batch.is_transactional and (end := end_of(batch)) is not None
     ]
-    return ReplicaLog(records, [*ended, *(Ended(e.first_offset, e.last_offset, ABORTED) for e in aborted)], log_start)
+    ended += [Ended(entry.first_offset, entry.last_offset, ABORTED) for entry in aborted]
+    open_empty = [(b.last_offset, b.producer_id) for b in data if b.is_empty and belief(b) == OPEN]
+    return ReplicaLog(records, ended, open_empty, log_start)
 
 
 def final_state(held: Iterable[Held]) -> dict[str, int]:
@@ -185,6 +190,7 @@ def compare(log: ClientLog, replicas: Mapping[Replica, ReplicaLog], with_retenti
     wrongs = {
         (broker, tp): (
             *_misjudged(log, held.records),
+            *_open_empty(log, written[tp], held.open_empty),
             *_strange(log, tp, held, has_retention=tp[0] in with_retention),
             *_wrong_states(states[tp], held),
         )
@@ -193,7 +199,8 @@ def compare(log: ClientLog, replicas: Mapping[Replica, ReplicaLog], with_retenti
     missed = {(broker, tp): _missed(log, written[tp], held.ended) for (broker, tp), held in replicas.items()}
     unknown_keys = {(tp, key) for tp, keys in states.items() for key, one in keys.items() if not one.is_known}
     outcomes = {transaction.number: transaction.outcome for transaction in log.transactions.values()}
-    return Truth(wrongs, frozenset(unknown_keys), missed, outcomes, at, _followed(log))
+    log_starts = {replica: held.log_start for replica, held in replicas.items()}
+    return Truth(wrongs, frozenset(unknown_keys), missed, outcomes, at, _followed(log), log_starts)
 
 
 def _followed(log: ClientLog) -> dict[TopicPartition, dict[int, set[str]]]:
@@ -309,6 +316,17 @@ def _misjudged(log: ClientLog, held: Iterable[Held]) -> list[Wrong]:
         if kind is not None:
             found.append(Wrong(kind, one.key, one.offset, write.transaction, one.producer_id, one.belief, outcome))
     return found
+
+
+def _open_empty(
+    log: ClientLog, written: Mapping[int, WrittenRecord], held: Iterable[tuple[int, int]]
+) -> Iterator[Wrong]:
+    """Yield the ended transactions that are open on a replica although it has no record of them any more."""
+    for offset, producer_id in held:
+        write = written.get(offset)
+        outcome = UNKNOWN if write is None or write.transaction is None else log.outcome_of(write)
+        if write is not None and outcome != UNKNOWN:
+            yield Wrong(STUCK, write.key, offset, write.transaction, producer_id, OPEN, outcome)
 
 
 def _strange(log: ClientLog, tp: TopicPartition, held: ReplicaLog, *, has_retention: bool) -> list[Wrong]:

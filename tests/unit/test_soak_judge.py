@@ -91,6 +91,13 @@ def test_what_clients_can_name_is_not_unexplained() -> None:
     assert verdict(truth(LOST), Checked([row("unexplained-divergence")]))["findings"] == []
 
 
+def test_what_lies_below_the_log_start_is_no_finding() -> None:
+    """Compaction removes a marker whose transaction lies below the log start, and leaves its records on disk."""
+    known = replace(truth(), log_starts={(2, TP): 4})
+    assert verdict(known, Checked([row("stuck-lso")]))["verdict"] == CLEAN
+    assert verdict(replace(known, log_starts={(2, TP): 3}), Checked([row("stuck-lso")]))["verdict"] == ANOMALY
+
+
 def test_expected_findings_are_listed_and_tolerated() -> None:
     known, checked = truth(UNDELETED), Checked([row("tombstone-divergence")])
     given = verdict(known, checked, ("tombstone-divergence",))

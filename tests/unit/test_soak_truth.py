@@ -327,6 +327,15 @@ def test_a_transaction_that_is_open_everywhere_hangs(tmp_path: Path) -> None:
     assert {name for names in named(truth).values() for name in names} == {"hanging-transaction"}
 
 
+def test_a_transaction_of_which_only_an_empty_batch_is_left_is_open_all_the_same(tmp_path: Path) -> None:
+    emptied = encode_batch(
+        base_offset=1, last_offset=1, records=[], is_transactional=True, producer_id=PRODUCER, producer_epoch=0
+    )
+    assert named_here(clients(ABORTED), VALUE, emptied, folder=tmp_path / "a") == {"stuck-lso"}
+    assert named_here(clients(UNKNOWN), VALUE, emptied, folder=tmp_path / "b") == set()
+    assert named_here(clients(ABORTED), VALUE, emptied, end(2, commit=False), folder=tmp_path / "c") == set()
+
+
 def test_records_below_the_log_start_are_served_by_nobody(tmp_path: Path) -> None:
     log = plain((False, 0), (False, 1))
     log.deleted_before[TP] = 1
