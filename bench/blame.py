@@ -38,8 +38,9 @@ from harness.host.workspace import Workspace
 from harness.judge.session import session_of
 from harness.run_folder.store import new_run_id
 from harness.soak.client_log import load_client_log
+from harness.soak.replica_log import final_state, read_replica
 from harness.soak.tally import Tally, tally
-from harness.soak.truth import compare, final_state, read_replica
+from harness.soak.truth import compare
 from harness.spark.options import SparkOptions
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
     from served_states import Served
 
-    from harness.soak.truth import Replica, ReplicaLog
+    from harness.soak.replica_log import Replica, ReplicaLog
 
 LIVE, DISK, DISK_ALONE = "live", "disk", "disk, no metadata log"
 FILES = {LIVE: "live.json", DISK: "disk.json", DISK_ALONE: "disk-alone.json"}

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from harness.brokers.protocol.replica import TopicPartition
     from harness.brokers.segments.batches import Batch
-    from harness.soak.truth import Replica
+    from harness.soak.replica_log import Replica
 
 BROKERS = (1, 2, 3)
 TOPIC_COUNT = 4

@@ -23,9 +23,10 @@ from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, worst
 from harness.plan.schedule import write_schedule
 from harness.run_folder.store import BROKERS, FETCHED, RunFolder, create_run_folder, new_run_id
 from harness.soak.generators import Fixed
-from harness.soak.plan import Shape, draw_plan, generator_of
+from harness.soak.plan import Shape, draw_plan
 from harness.soak.rig import booted, find_setup
 from harness.soak.round import ROUND, play_round, read_round, write_round
+from harness.soak.workload import generator_of
 from harness.targets import SIM_KAFKA, find_target
 
 if TYPE_CHECKING:

@@ -34,8 +34,10 @@ from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, finding_of
 from harness.run_folder.history import read_lines
 from harness.run_folder.store import AFTER_REJOIN, STATE
 from harness.soak.client_log import client_log_of, events_for_checkers
+from harness.soak.naming import UNEXPLAINED, named
+from harness.soak.replica_log import read_replica
 from harness.soak.tally import tally
-from harness.soak.truth import UNEXPLAINED, compare, named, read_replica
+from harness.soak.truth import compare
 from harness.spark.threads import threads
 
 if TYPE_CHECKING:
@@ -45,8 +47,9 @@ if TYPE_CHECKING:
 
     from checkers.replay.judged import Judged
     from harness.run_folder.store import RunFolder
+    from harness.soak.replica_log import Replica, ReplicaLog
     from harness.soak.round import PlayedRound
-    from harness.soak.truth import Replica, ReplicaLog, Truth, Wrong
+    from harness.soak.truth import Truth, Wrong
 
 BESIDE: Final = ("unexplained", "hanging_transaction")
 """Checkers of audits alone that need no audit: a single run knows what it may find."""

@@ -18,10 +18,10 @@ from harness.run_folder.store import RunFolder
 from harness.soak.faults import FAULTS
 from harness.soak.generators import Fixed
 from harness.soak.judge import truth_of
+from harness.soak.naming import named
 from harness.soak.operations import ADMIN, COMMIT, NEMESIS, Die, End, Heal, Inject, Write
 from harness.soak.rig import booted
 from harness.soak.round import play_round
-from harness.soak.truth import named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -1,9 +1,7 @@
 """What each replica's files say of every key and transaction, against what clients know: which replicas are wrong.
 
 None of it goes through the checkers, and none through Spark: it judges the candidates of a shrinking round, too, and a
-finding that only one of both judges has is worth a look. A record counts on a replica as it does for a read_committed
-consumer there: hidden where the broker's ``.txnindex`` lists its transaction as aborted (`AbortedTxn`), not yet served
-where no marker of its producer follows, committed else.
+finding that only one of both judges has is worth a look.
 """
 
 from __future__ import annotations
@@ -12,64 +10,20 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from harness.brokers.segments.batches import iter_batches, iter_records, marker
-from harness.brokers.segments.folder import live_segments
-from harness.brokers.segments.txnindex import iter_txnindex
-from harness.plan.catalog import Anomaly
-from harness.run_folder.history import HEADER_OP
 from harness.soak.client_log import ABORTED, COMMITTED, UNKNOWN
-from harness.soak.expectations import HANGING
+from harness.soak.replica_log import OPEN, final_state
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from harness.brokers.protocol.replica import TopicPartition
-    from harness.brokers.segments.batches import Batch
     from harness.soak.client_log import ClientLog, WrittenRecord
+    from harness.soak.replica_log import Ended, Held, Replica, ReplicaLog
 
-OPEN = "open"
 SERVED, HIDDEN, STUCK, STATE = "aborted record served", "committed record hidden", "transaction open", "wrong state"
 STRANGE, LOG_START = "record that no client wrote", "log start that nobody asked for"
 
 Key = tuple["TopicPartition", str]
-Replica = tuple[int, "TopicPartition"]
-"""A broker and a partition that it has a replica of."""
-
-
-@dataclass(frozen=True)
-class Held:
-    """A record that a replica holds; ``belief``: committed, aborted or open, as its broker serves it."""
-
-    write: int
-    offset: int
-    key: str
-    is_delete: bool
-    producer_id: int
-    belief: str
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A transaction on a replica, or what is left of it: the offsets of a batch and of its marker there."""
-
-    offset: int
-    marker: int
-    belief: str
-
-
-@dataclass(frozen=True)
-class ReplicaLog:
-    """What a replica holds: its records; and its ended transactions, by batches, emptied or not, and ``.txnindex``.
-
-    ``open_empty``: offset and producer id of batches that compaction has emptied and whose transaction is open here.
-    Records below the log start are left out.
-    """
-
-    records: Sequence[Held] = ()
-    ended: Sequence[Ended] = ()
-    open_empty: Sequence[tuple[int, int]] = ()
-    log_start: int = 0
 
 
 @dataclass(frozen=True)
@@ -114,64 +68,6 @@ class Truth:
     def diverged(self) -> set[TopicPartition]:
         """Partitions of which a replica is wrong."""
         return {tp for (_, tp), wrongs in self.wrongs.items() if wrongs}
-
-
-def read_replica(folder: Path, log_start: int = 0) -> ReplicaLog:
-    """Return every record of a partition's folder with what its broker takes it for."""
-    segments = live_segments(folder).segments
-    aborted = [
-        entry
-        for segment in segments
-        if segment.txnindex
-        for entry in iter_txnindex((folder / segment.txnindex).read_bytes(), source=segment.txnindex)
-    ]
-    batches = [
-        batch for segment in segments for batch in iter_batches((folder / segment.log).read_bytes(), source=segment.log)
-    ]
-    markers: dict[int, list[int]] = defaultdict(list)
-    for batch in batches:
-        if marker(batch, source=folder.name) is not None:
-            markers[batch.producer_id].append(batch.last_offset)
-
-    def end_of(batch: Batch) -> int | None:
-        return next((end for end in markers[batch.producer_id] if end > batch.base_offset), None)
-
-    def belief(batch: Batch) -> str:
-        if not batch.is_transactional:
-            return COMMITTED
-        offset = batch.base_offset
-        if any(e.producer_id == batch.producer_id and e.first_offset <= offset <= e.last_offset for e in aborted):
-            return ABORTED
-        return OPEN if end_of(batch) is None else COMMITTED
-
-    data = [batch for batch in batches if not batch.is_control]
-    records = [
-        Held(
-            int(dict(record.headers)[HEADER_OP] or 0),
-            record.offset,
-            (record.key or b"").decode(),
-            record.value is None,
-            batch.producer_id,
-            belief(batch),
-        )
-        for batch in data
-        for record in iter_records(batch, source=folder.name)
-        if record.offset >= log_start
-    ]
-    ended = [
-        Ended(batch.base_offset, end, belief(batch))
-        for batch in data
-        if batch.is_transactional and (end := end_of(batch)) is not None
-    ]
-    ended += [Ended(entry.first_offset, entry.last_offset, ABORTED) for entry in aborted]
-    open_empty = [(b.last_offset, b.producer_id) for b in data if b.is_empty and belief(b) == OPEN]
-    return ReplicaLog(records, ended, open_empty, log_start)
-
-
-def final_state(held: Iterable[Held]) -> dict[str, int]:
-    """Return the write whose value a read_committed consumer ends with for each key that is not deleted."""
-    last = {one.key: one for one in held if one.belief == COMMITTED}
-    return {key: one.write for key, one in last.items() if not one.is_delete}
 
 
 def compare(log: ClientLog, replicas: Mapping[Replica, ReplicaLog], with_retention: Collection[str] = ()) -> Truth:
@@ -392,57 +288,3 @@ NO_VALUE: Final = "no value"
 
 def _words(write: int | None) -> str:
     return NO_VALUE if write is None else f"the value of write {write}"
-
-
-UNEXPLAINED: Final = "unexplained"
-_NAMES: Final = {
-    SERVED: str(Anomaly.ABORTED_TO_COMMITTED),
-    HIDDEN: str(Anomaly.COMMITTED_TO_ABORTED),
-    STUCK: str(Anomaly.STUCK_LSO),
-}
-
-
-def named(truth: Truth) -> dict[Replica, dict[str, list[Wrong]]]:
-    """Return what each replica is wrong about by the name of the anomaly; `UNEXPLAINED` is none.
-
-    A wrong final state has the name of what the replica misjudges of that key. Where it has cleaned that away, it tells
-    whether it is what an aborted record would make of the key, or what the key would be without a committed one, where
-    the same client has later ended another transaction there in the other way; and what is left of the transaction that
-    should have counted. A deleted value that is still served is
-    tombstone-divergence else. A transaction that is open on every replica hangs.
-    """
-    stuck: dict[tuple[TopicPartition, int | None], set[int]] = defaultdict(set)
-    holders: dict[TopicPartition, set[int]] = defaultdict(set)
-    for (broker, tp), wrongs in truth.wrongs.items():
-        holders[tp].add(broker)
-        for wrong in wrongs:
-            if wrong.kind == STUCK:
-                stuck[tp, wrong.transaction].add(broker)
-    found: dict[Replica, dict[str, list[Wrong]]] = {}
-    for (broker, tp), wrongs in truth.wrongs.items():
-        by_name: dict[str, list[Wrong]] = defaultdict(list)
-        misjudged = {wrong.key for wrong in wrongs if wrong.kind in _NAMES}
-        for wrong in wrongs:
-            if wrong.kind == STATE and wrong.key in misjudged:
-                continue
-            hangs = wrong.kind == STUCK and stuck[tp, wrong.transaction] == holders[tp] and len(holders[tp]) > 1
-            by_name[HANGING if hangs else _name(truth, (broker, tp), wrong)].append(wrong)
-        if by_name:
-            found[broker, tp] = dict(by_name)
-    return found
-
-
-def _name(truth: Truth, replica: Replica, wrong: Wrong) -> str:
-    if wrong.kind in _NAMES:
-        return _NAMES[wrong.kind]
-    if wrong.kind != STATE:
-        return UNEXPLAINED
-    followed = truth.followed[replica[1]]
-    if any(COMMITTED in followed.get(transaction, ()) for transaction in wrong.counts_aborted):
-        return _NAMES[SERVED]
-    if wrong.due and (truth.missed[replica].get(wrong.due), truth.outcomes[wrong.due]) == (ABORTED, COMMITTED):
-        return _NAMES[HIDDEN]
-    if wrong.truth == NO_VALUE:
-        return str(Anomaly.TOMBSTONE_DIVERGENCE)
-    is_hidden = wrong.due and wrong.leaves_out_last and ABORTED in followed.get(wrong.due, ())
-    return _NAMES[HIDDEN] if is_hidden else UNEXPLAINED

@@ -11,9 +11,10 @@ from harness.host.clock import RealClock
 from harness.run_folder.store import RunFolder
 from harness.soak.generators import Fixed
 from harness.soak.operations import ABORT, COMMIT, Die, End, Heal, Inject, Operation, Step, Write
-from harness.soak.plan import Client, Plan, Shape, Topic, draw_plan, generator_of
+from harness.soak.plan import Client, Plan, Shape, Topic, draw_plan
 from harness.soak.rig import booted, find_setup
 from harness.soak.round import PlayedRound, play_round
+from harness.soak.workload import generator_of
 
 if TYPE_CHECKING:
     from pathlib import Path

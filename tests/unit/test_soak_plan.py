@@ -32,10 +32,10 @@ from harness.soak.plan import (
     Plan,
     Shape,
     draw_plan,
-    generator_of,
     plan_of,
 )
 from harness.soak.situation import Situation
+from harness.soak.workload import generator_of
 
 SHAPE = Shape(partitions=12, rate_hz=60.0, features=FEATURES, group_protocols=("classic",))
 

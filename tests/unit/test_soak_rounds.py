@@ -32,9 +32,9 @@ from harness.run_folder.store import AFTER_REJOIN, RunFolder
 from harness.soak.client_log import ABORTED, client_log_of
 from harness.soak.generators import Fixed
 from harness.soak.judge import replicas_of, truth_of
+from harness.soak.naming import named
 from harness.soak.operations import AlterTopic, DeleteRecords, Inject, RecreateTopic, Step
 from harness.soak.round import read_round, write_round
-from harness.soak.truth import named
 
 if TYPE_CHECKING:
     from pathlib import Path

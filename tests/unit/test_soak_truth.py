@@ -21,19 +21,10 @@ from harness.soak.client_log import (
     WrittenRecord,
     load_client_log,
 )
+from harness.soak.naming import UNEXPLAINED, named
+from harness.soak.replica_log import OPEN, ReplicaLog, read_replica
 from harness.soak.tally import BY_LUCK, EITHER, RIGHT, WRONG, judge, tally
-from harness.soak.truth import (
-    HIDDEN,
-    OPEN,
-    SERVED,
-    STATE,
-    STUCK,
-    UNEXPLAINED,
-    ReplicaLog,
-    compare,
-    named,
-    read_replica,
-)
+from harness.soak.truth import HIDDEN, SERVED, STATE, STUCK, compare
 
 if TYPE_CHECKING:
     from pathlib import Path
