@@ -35,9 +35,11 @@ from harness.conformance.cli import conform
 from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_USAGE, HarnessError, UsageError, interruptible
 from harness.escape import LogFormatter, visible
 from harness.explore.cli import explore
+from harness.guard.cli import guard
 from harness.host import leftovers
 from harness.judge.verdict import EXIT_CODES
 from harness.nightly.cli import nightly
+from harness.repair.cli import repair
 from harness.soak.cli import soak
 from harness.terminal import Table, stderr, stdout, styled
 
@@ -300,6 +302,7 @@ for one in (
     check,
     compare,
     audit,
+    repair,
     nightly,
     explore,
     soak,
@@ -309,6 +312,7 @@ for one in (
     doctor,
     clean,
     gate,
+    guard,
     images,
     *LISTS,
 ):

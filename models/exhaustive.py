@@ -106,6 +106,10 @@ class Numbered(Generic[T]):
             self._objects.append(item)
         return number
 
+    def __len__(self) -> int:
+        """Return how many objects have a number."""
+        return len(self._objects)
+
     def __getitem__(self, number: int) -> T:
         """Return the item of that number."""
         return self._objects[number]

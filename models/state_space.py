@@ -21,28 +21,28 @@ one record.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from harness.brokers.segments.tombstones import BY_NULL, Tombstones
 from models import coordination
 from models.cleaner import UNBOUNDED, Cleaning
 from models.coordination import Pair
+from models.effects import Effects, Slot, recorded
 from models.exhaustive import Numbered
 from models.groups import DROPS_PENDING, consequences
 from models.invariants import Truth, violations
 from models.members import group_consequences
 from models.replica import Replica
-from models.replication import Replication
-from models.systems import KAFKA, NOW_MS, RETENTION_MS, own_offsets
+from models.systems import KAFKA, RETENTION_MS, own_offsets
 from models.writers import Clients, may_write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from models.batch import Batch
-    from models.cleaner import Bounds
     from models.coordination import Coordination
     from models.systems import System
 
@@ -118,6 +118,7 @@ class StateSpace:
         without: frozenset[str] = frozenset(),
         delayed: bool = False,
         reduced: bool = True,
+        symmetric: bool = False,
     ) -> None:
         """Begin without any state. ``without``: names of `models.coordination.RULES` that are left out.
 
@@ -127,24 +128,27 @@ class StateSpace:
         where their pass may make a difference, and bounds are only as precise as needed. If messages are also delayed,
         those that change nothing are dropped (`models.coordination.without_ineffective_messages`), and others may
         arrive more than once. That allows more than can happen: if nothing goes wrong then, nothing goes wrong at all.
-        The state then does not need to record which replica has received which message.
+        The state then does not need to record which replica has received which message. ``symmetric``: keys are written
+        for the first time in the order of `Bound.keys`, and `alike` names the brokers that may change places.
         """
+        self.is_symmetric = symmetric
         self._is_delayed = delayed
         self._is_reduced = reduced
         self.bound = bound
         self._without = without
         self._coordinated = coordinated
         self._system = system
-        self._cleaning = Cleaning(
+        cleaning = Cleaning(
             delete_retention_ms=RETENTION_MS,
             producer_expiration_ms=RETENTION_MS,
             tombstones=bound.tombstones,
             active_too=True,
         )
+        self.effects = Effects(system, cleaning)
+        self.replicas = self.effects.replicas
         self.clients = Numbered[Clients](lambda one: one)
-        self.replicas = Numbered[Replica](system.content)
         self.protocols = Numbered["Coordination"](_protocol_key)
-        for name in ("_written", "_appended", "_copied", "_cleaned", "_aged", "_own", "_wrong", "_own_reported"):
+        for name in ("_written", "_own", "_wrong", "_own_reported"):
             setattr(self, name, cache(getattr(self, name)))
 
     @property
@@ -157,10 +161,60 @@ class StateSpace:
         may_change = self.bound.change != NO_CHANGE
         return State(clients, replicas, 1, may_leave=self.bound.outage, may_change=may_change, protocol=protocol)
 
+    @property
+    def brokers(self) -> tuple[int, ...]:
+        """All brokers that ever have a replica."""
+        return (1, LEAVES, 3, *([JOINS] if self.bound.change in {ADD, HAND_OVER} else []))
+
+    @property
+    def is_coordinated(self) -> bool:
+        """Whether steps depend on the offsets of replicas, too (`own`)."""
+        return self._coordinated
+
+    def recorded_steps(self, state: State, owns: Sequence[Pair]) -> Iterator[State]:
+        """Yield the states after each step, with an `Effect` or a `Slot` in place of each replica; none is normalized.
+
+        ``state`` has a `Slot` in place of each replica, and ``owns`` the offsets of each slot's replica. They are all
+        that steps depend on, so that steps need not be taken again for other replicas with the same offsets.
+        """
+        space: Any = copy(self)
+        space.effects = recorded(self.effects)
+        space._own = lambda one, clients: owns[one.number] if isinstance(one, Slot) else self._own(one, clients)  # noqa: SLF001
+        yield from (after for _, after in space._following(state))  # noqa: SLF001
+
+    def in_sync(self, state: State) -> list[int]:
+        """Return the brokers whose replicas are in sync."""
+        return [broker for broker, _ in state.replicas if _is_in_sync(state, broker)]
+
+    def wrong_of(self, number: int, clients: int) -> tuple[str, ...]:
+        """Return the names of the violations of a replica in sync."""
+        return self._wrong(number, clients)
+
+    def own(self, number: int, clients: int) -> Pair:
+        """Return a replica's MCCO and MXFO (see `_own`)."""
+        return self._own(number, clients)
+
+    def renamed(self, state: State) -> tuple[State, list[int]]:
+        """Return an equivalent state under other names of brokers, and the followers in it that may change places.
+
+        Equivalent are brokers that no step names: neither JOINS, nor LEAVES where there is an outage. They are always
+        in sync, and cleaners run or are left alone by what a broker does, not by its name. A leader of them gets the
+        first name. With coordination, brokers keep their names.
+        """
+        if not self.is_symmetric or self._coordinated:
+            return state, []
+        brokers = [one for one, _ in state.replicas if one not in self._special]
+        brokers.sort(key=lambda one: (one != state.leader, one))
+        names = dict(zip(brokers, (one for one in self.brokers if one not in self._special), strict=False))
+        replicas = sorted(((names.get(one, one), replica) for one, replica in state.replicas), key=lambda one: one[0])
+        leader = names.get(state.leader, state.leader)
+        followers = [name for name in names.values() if name != leader]
+        return state._replace(replicas=tuple(replicas), leader=leader), followers
+
     def following(self, state: State) -> Iterator[tuple[str, State]]:
         """Yield each possible step, and the state after it."""
         for step, after in self._following(state):
-            yield step, after if after.protocol is None else self._normalized(after)
+            yield step, after if after.protocol is None else self.normalized(after, self._leaders_own(after))
 
     def _following(self, state: State) -> Iterator[tuple[str, State]]:
         yield from self._writes(state)
@@ -174,8 +228,11 @@ class StateSpace:
         for broker, number in state.replicas:
             if is_open and not _is_down(state, broker) and not self._is_irrelevant(state, broker):
                 limits = UNBOUNDED if bounds is None else bounds.bounds(broker)
-                yield f"{broker} cleans", state.with_replica(broker, self._cleaned(number, limits))
-        yield "time passes", state._replace(replicas=tuple((one, self._aged(number)) for one, number in state.replicas))
+                yield f"{broker} cleans", state.with_replica(broker, self.effects.cleaned(number, limits))
+        yield (
+            "time passes",
+            state._replace(replicas=tuple((one, self.effects.aged(number)) for one, number in state.replicas)),
+        )
         if state.protocol is not None:
             yield from self._messages(state, self.protocols[state.protocol])
 
@@ -186,7 +243,12 @@ class StateSpace:
         leaves: batches are copied at once, so every replica in sync gets the same batches, whichever broker leads.
         """
         may_lead = broker == state.leader or (state.may_change and self.bound.change in {LEADER, HAND_OVER})
-        return self._is_reduced and state.protocol is None and not may_lead and broker not in {LEAVES, JOINS}
+        return self._is_reduced and state.protocol is None and not may_lead and broker not in self._special
+
+    @property
+    def _special(self) -> frozenset[int]:
+        """The brokers that steps name. Without symmetry, LEAVES stands for all followers where there is no outage."""
+        return frozenset({JOINS, LEAVES} if self.bound.outage or not self.is_symmetric else {JOINS})
 
     def wrong(self, state: State) -> Iterator[str]:
         """Yield the names of the violations of replicas in sync."""
@@ -198,16 +260,16 @@ class StateSpace:
 
     def _writes(self, state: State) -> Iterator[tuple[str, State]]:
         for step, clients, batch in self._written(state.clients):
-            leader = self._appended(state.replica(state.leader), batch)
+            leader = self.effects.appended(state.replica(state.leader), batch)
             after = state._replace(clients=clients).with_replica(state.leader, leader)
             for broker, number in state.replicas:
                 if broker != state.leader and _is_in_sync(state, broker):
-                    after = after.with_replica(broker, self._copied(number, leader, None))
+                    after = after.with_replica(broker, self.effects.copied(number, leader, None))
             yield step, after
 
     def _written(self, number: int) -> list[tuple[str, int, Batch]]:
         """Return the possible writes: the words, the clients after the write, and the batch."""
-        choices = may_write(self.clients[number], self.bound)
+        choices = may_write(self.clients[number], self.bound, in_order=self.is_symmetric)
         return [(words, self.clients.number(after), batch) for words, after, batch in choices]
 
     # Brokers.
@@ -217,7 +279,7 @@ class StateSpace:
             assigned = state._replace(unassigned=False)
             yield f"{LEAVES} is assigned again", self._coordinate(assigned, coordination.add, LEAVES)
         elif state.away:
-            back = self._copied(state.replica(LEAVES), state.replica(state.leader), None)
+            back = self.effects.copied(state.replica(LEAVES), state.replica(state.leader), None)
             returned = state.with_replica(LEAVES, back)._replace(away=False)
             # Who was there all the time counts already.
             yield f"{LEAVES} returns", self._coordinate(returned, coordination.joined, LEAVES)
@@ -226,8 +288,8 @@ class StateSpace:
 
     def _joining(self, state: State) -> Iterator[tuple[str, State]]:
         mine, leader = state.replica(JOINS), state.replica(state.leader)
-        yield f"{JOINS} copies a batch", state.with_replica(JOINS, self._copied(mine, leader, 1))
-        joined = state.with_replica(JOINS, self._copied(mine, leader, None))._replace(joining=False)
+        yield f"{JOINS} copies a batch", state.with_replica(JOINS, self.effects.copied(mine, leader, 1))
+        joined = state.with_replica(JOINS, self.effects.copied(mine, leader, None))._replace(joining=False)
         yield f"{JOINS} joins", self._coordinate(joined, coordination.joined, JOINS)
 
     def _changes(self, state: State) -> Iterator[tuple[str, State]]:
@@ -277,11 +339,13 @@ class StateSpace:
                 delivered = partial(coordination.deliver, again=self._is_delayed and self._is_reduced)
                 yield f"{words} {message.term} arrive", self._coordinate(state, delivered, message, away)
 
-    def _normalized(self, state: State) -> State:
-        """Return the state after the leader's own report, without parts that make no difference."""
+    def _leaders_own(self, state: State) -> Pair:
+        return self._own(state.replica(state.leader), state.clients)
+
+    def normalized(self, state: State, own: Pair) -> State:
+        """Return the state after the leader's report of its ``own`` offsets, without parts that make no difference."""
         if state.protocol is None:
             return state
-        own = self._own(state.replica(state.leader), state.clients)
         may_elect = state.may_change and self.bound.change in {LEADER, HAND_OVER}
         protocol = self._own_reported(state.protocol, state.leader, own, _absent(state), may_elect)
         return state if protocol == state.protocol else state._replace(protocol=protocol)
@@ -302,32 +366,7 @@ class StateSpace:
             return state
         return state._replace(protocol=self.protocols.number(change(self.protocols[state.protocol], *arguments)))
 
-    # Effects on one replica; each is computed once.
-
-    def _appended(self, number: int, batch: Batch) -> int:
-        """Return the leader's replica after it has appended a batch, which all replicas in sync copy at once."""
-        replica = self.replicas[number].fork()
-        replica.append(batch, roll=True)
-        replica.advance_high_watermark(replica.log_end)
-        return self.replicas.number(replica)
-
-    def _copied(self, number: int, leader: int, most: int | None) -> int:
-        """Return the follower's replica after it has copied up to ``most`` batches, or all."""
-        pair = Replication({1: self.replicas[leader].fork(), 2: self.replicas[number].fork()}, 1, rolls=lambda *_: True)
-        pair.fetch(2, most)
-        return self.replicas.number(pair.replicas[2])
-
-    def _cleaned(self, number: int, bounds: Bounds) -> int:
-        """Return the replica after a pass of its cleaner."""
-        replica = self.replicas[number].fork()
-        self._system.clean(replica, self._cleaning, NOW_MS, bounds)
-        return self.replicas.number(replica)
-
-    def _aged(self, number: int) -> int:
-        """Return the replica after time has passed."""
-        replica = self.replicas[number].fork()
-        self._system.age(replica)
-        return self.replicas.number(replica)
+    # Properties of one replica; each is computed once.
 
     def _own(self, number: int, clients: int) -> Pair:
         """Return a replica's MCCO and MXFO.

@@ -7,7 +7,7 @@ that time is over for one of them and not for the other.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final
 
 from models import cleaner, redpanda
@@ -59,6 +59,7 @@ def _kafkas_age(replica: Replica) -> None:
     }
 
 
+@lru_cache(maxsize=1 << 16)
 def _of_long_ago(batch: Batch) -> Batch:
     horizon_ms = None if batch.delete_horizon_ms is None else NOW_MS
     records = tuple(replace(record, timestamp_ms=LONG_AGO_MS) for record in batch.records)
@@ -77,12 +78,14 @@ def _kafkas_content(replica: Replica) -> Hashable:
     return replica.high_watermark, replica.cleaned_to, tuple(replica.unreplicated), producers, segments
 
 
+@lru_cache(maxsize=1 << 16)
 def _with_times(batch: Batch) -> Hashable:
     horizon_ms = batch.delete_horizon_ms
     is_due = None if horizon_ms is None else horizon_ms <= NOW_MS
     return *_without_times(batch), is_due, batch.max_timestamp_ms if batch.producer_id >= 0 else None
 
 
+@lru_cache(maxsize=1 << 16)
 def _without_times(batch: Batch) -> tuple[Hashable, ...]:
     kept = tuple((record.key, record.value, record.attributes) for record in batch.records)
     return batch.base_offset, kept, batch.producer_id, batch.producer_epoch, batch.transactional, batch.control

@@ -31,8 +31,12 @@ class Clients(NamedTuple):
     epoch: int = 0
 
 
-def may_write(clients: Clients, bound: Bound) -> Iterator[tuple[str, Clients, Batch]]:
-    """Yield each possible write: its words, the clients after it, and the batch. A transaction has one record."""
+def may_write(clients: Clients, bound: Bound, *, in_order: bool = False) -> Iterator[tuple[str, Clients, Batch]]:
+    """Yield each possible write: its words, the clients after it, and the batch. A transaction has one record.
+
+    ``in_order``: a key is written for the first time after the keys before it. No step depends on the name of a key, so
+    any other order is the same under other names.
+    """
     truth = clients.truth
     if bound.script:
         yield from _next_of_script(clients, bound.script)
@@ -40,7 +44,7 @@ def may_write(clients: Clients, bound: Bound) -> Iterator[tuple[str, Clients, Ba
     if truth.open_txn is not None:
         for outcome in (COMMIT, ABORT):
             yield _ended(clients, outcome, bound)
-    for key, deletes in _choices(truth, bound):
+    for key, deletes in _choices(truth, bound, in_order=in_order):
         if clients.writes:
             yield _put(clients, key, bound, deletes=deletes, in_txn=False)
         if clients.transactions and truth.open_txn is None and not (deletes and bound.coordinator):
@@ -60,8 +64,9 @@ def _next_of_script(clients: Clients, script: str) -> Iterator[tuple[str, Client
     yield words, clients._replace(truth=truth, writes=clients.writes - 1), _batch(*records)
 
 
-def _choices(truth: Truth, bound: Bound) -> Iterator[tuple[str, bool]]:
-    for key in bound.keys:
+def _choices(truth: Truth, bound: Bound, *, in_order: bool) -> Iterator[tuple[str, bool]]:
+    written = len({wrote.key for wrote in truth.wrote})
+    for key in bound.keys[: written + 1] if in_order else bound.keys:
         yield key, False
         if _may_delete(truth, key, bound.coordinator):
             yield key, True

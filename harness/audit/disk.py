@@ -56,7 +56,8 @@ def audit_disk(
 def context_of_copies(copies: Copies) -> AuditContext:
     """Return the context of copies: from their metadata log, where there is one."""
     knowledge = knowledge_of_metadata(copies.metadata)
-    target = {"name": "copies", "brokers": sorted({copy.broker for copy in copies.replicas})}
+    cluster = {} if copies.cluster_id is None else {"cluster_id": copies.cluster_id}
+    target = {"name": "copies", **cluster, "brokers": sorted({copy.broker for copy in copies.replicas})}
     compared = {copy.place for copy in copies.replicas}
     holders = {place: replicas for place, replicas in knowledge.replicas.items() if place in compared}
     return AuditContext(target, holders=holders, knowledge=knowledge, leaders=leaders_of_metadata(copies.metadata))

@@ -29,6 +29,15 @@ NO_RECORDS_BYTES = 1
 NOT_ALLOWED = kafka.errors.TopicAuthorizationFailedError.__name__
 
 
+class UnreadableTopicError(UsageError):
+    """This user may not read ``topic``."""
+
+    def __init__(self, topic: str) -> None:
+        """Say what an audit needs."""
+        super().__init__(f"this user may not read topic {topic}: an audit needs Describe and Read on it")
+        self.topic = topic
+
+
 @dataclass(frozen=True)
 class ReplicaStatus:
     """Offsets of one replica; ``log_end`` and ``open`` are None where the broker does not report them."""
@@ -70,7 +79,7 @@ class ReplicaStatuses:
 def replica_statuses(client: ClusterClient) -> ReplicaStatuses:
     """Ask all brokers for the status of every replica of these topics, at the same time.
 
-    Raises `UsageError` where this user may not read a topic.
+    Raises `UnreadableTopicError` where this user may not read a topic.
     """
     first = _all_statuses(client, client.cluster.replicas_by_broker, {})
     starts = {tp: one.log_start for (_, tp), one in first.replicas.items()}
@@ -83,7 +92,7 @@ def replica_statuses(client: ClusterClient) -> ReplicaStatuses:
     unseen = {**unanswered, **second.unseen}
     for (_, (topic, _)), reason in unseen.items():
         if reason == NOT_ALLOWED:
-            raise UsageError(f"this user may not read topic {topic}: an audit needs Describe and Read on it")
+            raise UnreadableTopicError(topic)
     return ReplicaStatuses({**first.replicas, **second.replicas}, unseen, {**first.silent, **second.silent})
 
 

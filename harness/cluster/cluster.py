@@ -198,9 +198,10 @@ class Cluster:
         self.control.rest(absent)
         self.wait(lambda: self.control.is_resting(absent), f"the cleaners of {_brokers(absent)} to rest")
 
-    def wake_cleaners_of_absent(self) -> None:
-        """Undo that, once the returned brokers know of the freeze."""
-        self.wait(lambda: self.control.is_frozen(self.topics), "the returned brokers to stop compaction")
+    def wake_cleaners_of_absent(self, *, is_frozen: bool = True) -> None:
+        """Undo that; where topics are frozen, once the returned brokers know of it."""
+        if is_frozen:
+            self.wait(lambda: self.control.is_frozen(self.topics), "the returned brokers to stop compaction")
         self.control.wake(self.placement.absent)
 
     def delay_cleaners(self, brokers: Sequence[int], backoff_s: float) -> None:

@@ -22,6 +22,7 @@ from harness.escape import visible
 from harness.plan.catalog import ALL, GROUPS, Anomaly, scenarios_for
 from harness.plan.timers import TIMERS as ALL_TIMERS
 from harness.plan.timers import find_timers
+from harness.run.options import PROTECTIONS, find_protection
 from harness.run_folder.store import MANIFEST
 from harness.runtimes import AUTO, RUNTIMES, find_runtime
 from harness.suggest import quoted
@@ -156,8 +157,10 @@ class FilePath(click.Path):
             if error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.EACCES}:
                 self.fail(f"{quoted(text)} cannot be used: {error.strerror}.", param, ctx)
         path = Path(text)
-        if self.exists and (not path.exists() or path.is_dir() != self.dir_okay):
-            kind = "folder" if self.dir_okay else "file"
+        if self.exists and not (
+            (path.is_dir() and self.dir_okay) or (path.exists() and not path.is_dir() and self.file_okay)
+        ):
+            kind = " or ".join(kind for kind, is_one in (("file", self.file_okay), ("folder", self.dir_okay)) if is_one)
             self.fail(f"{quoted(text)} is no {kind}{self._hint and f'; {self._hint}'}.", param, ctx)
         if self._holds is not None and not (path / self._holds).exists():
             self.fail(f"{quoted(text)} is not such a folder: it has no {self._holds}; {self._hint}.", param, ctx)
@@ -186,10 +189,12 @@ RUN_FOLDER = FilePath(
 )
 
 TARGET = Text(find_target, TARGETS)
+PATCH = FilePath("give a folder of classes or a jar", exists=True)
 ANOMALIES = Text(scenarios_for, (*Anomaly, GROUPS, ALL))
 NEMESIS = Text(find_nemesis, NEMESES)
 CLIENT = Text(find_client, CLIENTS)
 APPLICATION = Text(find_application, APPLICATIONS)
+PROTECTION = Text(find_protection, PROTECTIONS)
 RUNTIME = Text(find_runtime, (AUTO, *RUNTIMES))
 TIMERS = Text(find_timers, ALL_TIMERS)
 TOPIC = Text(topic_pattern)

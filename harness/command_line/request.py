@@ -22,6 +22,7 @@ from harness.command_line.parameters import (
     LONGEST_TIME_S,
     MOST_SEED,
     NEMESIS,
+    PATCH,
     RUNTIME,
     TARGET,
     TIMERS,
@@ -35,6 +36,7 @@ from harness.plan.placement import FEWEST_BROKERS, MOST_BROKERS, MOST_PARTITIONS
 from harness.run.options import RunOptions
 from harness.runtimes import AUTO
 from harness.suggest import quoted
+from harness.targets import patched
 from harness.targets.settings import BROKER, SCOPES, TOPIC
 
 if TYPE_CHECKING:
@@ -89,6 +91,10 @@ def _is_of_nodes(_: RunOptions) -> None:
     """The argument of ``--nodes`` has it."""
 
 
+def _is_of_target(_: RunOptions) -> None:
+    """The name of a patched target has it."""
+
+
 def _pairs(options: RunOptions) -> tuple[str, ...]:
     scopes = ((TOPIC, options.topic_settings), (BROKER, options.broker_settings))
     return tuple(f"{scope}.{name}={value}" for scope, settings in scopes for name, value in settings.items())
@@ -123,7 +129,10 @@ TEST, WHERE, CLUSTER, RUN = map(cloup.OptionGroup, ("Test", "Where brokers run",
 
 # fmt: off
 OPTIONS = (
-    _option(TEST, "--target", type=TARGET, metavar="NAME", help="What to test: see `harness targets`.  [required]"),
+    _option(TEST, "--target", type=TARGET, metavar="NAME|PATH",
+            help="What to test: see `harness targets`, or the path of a Kafka of your own.  [required]"),
+    _option(TEST, "--patch", value=_is_of_target, type=PATCH, metavar="DIR|JAR",
+            help="Classes in front of the class path of the target's brokers."),
     _option(TEST, "--anomaly", value=lambda o: None if o.schedule else o.anomaly, type=ANOMALIES, metavar="NAME",
             help="What to look for, or `all`: see `harness anomalies`.  [required]"),
     _option(TEST, "--schedule", value=lambda o: o.schedule_path, metavar="FILE",
@@ -175,6 +184,8 @@ OPTIONS = (
             help="Start every broker with the gate, which keeps cleaners waiting for replicas that are away."),
     _option(CLUSTER, "--gate-options", type=Text(), metavar="NAME=VALUE,…",
             help="Options of the gate: see `harness gate build --help`."),
+    _option(CLUSTER, "--guard", is_flag=True,
+            help="Have `harness guard` beside the cluster, which pauses compaction for replicas that are away."),
     _option(RUN, "--aftermath", is_flag=True, help="Then show how long a stuck LSO lasts, and what ends it."),
 )
 # fmt: on
@@ -210,6 +221,7 @@ def request_of(parameters: Mapping[str, Any], given: AbstractSet[str]) -> RunOpt
     names = RunOptions.__dataclass_fields__
     return RunOptions(
         **{name: value for name, value in parameters.items() if name in names and name not in _DERIVED},
+        target=patched(parameters["target"], parameters["patch"]),
         anomaly=parameters["anomaly"] or "",
         schedule=read_schedule(parameters["schedule"]) if parameters["schedule"] else None,
         schedule_path=parameters["schedule"],
@@ -220,7 +232,7 @@ def request_of(parameters: Mapping[str, Any], given: AbstractSet[str]) -> RunOpt
     )
 
 
-_DERIVED = frozenset({"anomaly", "schedule", "brokers"})
+_DERIVED = frozenset({"target", "anomaly", "schedule", "brokers"})
 
 
 def parse_settings(pairs: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:

@@ -9,7 +9,7 @@ import cloup
 
 from harness.command_line.common import command, envelope, format_option
 from harness.command_line.console import JSON, STYLES, ConsoleProgress
-from harness.command_line.parameters import MOST_SEED, TARGET, Count
+from harness.command_line.parameters import MOST_SEED, PATCH, TARGET, Count
 from harness.judge.verdict import ANOMALY, CLEAN, EXIT_CODES, decide
 from harness.terminal import stdout, styled
 
@@ -27,8 +27,13 @@ SCHEDULES = cloup.OptionGroup("Schedules")
     "harness conform --target kafka-3.9 --schedules 5 --seed 7",
 )
 @cloup.option(
-    "--target", group=SCHEDULES, required=True, type=TARGET, metavar="NAME", help="A Kafka: see `harness targets`."
-)
+    "--target", group=SCHEDULES, required=True, type=TARGET, metavar="NAME|PATH",
+    help="A Kafka: see `harness targets`, or the path of one of your own.",
+)  # fmt: skip
+@cloup.option(
+    "--patch", group=SCHEDULES, type=PATCH, metavar="DIR|JAR",
+    help="Classes in front of the class path of the target's brokers.",
+)  # fmt: skip
 @cloup.option(
     "--schedules",
     group=SCHEDULES,
@@ -57,7 +62,16 @@ SCHEDULES = cloup.OptionGroup("Schedules")
     help="Version; 2 exists from 4.0 on.",
 )
 @format_option
-def conform(*, target: str, schedules: int, group_schedules: int, seed: int, transactions: int, output: str) -> int:
+def conform(
+    *,
+    target: str,
+    patch: Path | None,
+    schedules: int,
+    group_schedules: int,
+    seed: int,
+    transactions: int,
+    output: str,
+) -> int:
     """Run schedules on the model and on real brokers, and compare every replica after every step.
 
     First the known ways to each anomaly, then random schedules, all on one cluster. The same for consumer groups, with
@@ -66,11 +80,13 @@ def conform(*, target: str, schedules: int, group_schedules: int, seed: int, tra
     """
     from harness.conformance.conform import conform as go  # noqa: PLC0415
     from harness.conformance.conform import outcomes_json  # noqa: PLC0415  (slow imports, only where needed)
+    from harness.targets import find_target, patched  # noqa: PLC0415
 
+    name = find_target(patched(target, patch)).name
     progress = ConsoleProgress()
     try:
         outcomes, failure = go(
-            target,
+            name,
             Path.cwd(),
             progress,
             schedules=schedules,
@@ -83,7 +99,7 @@ def conform(*, target: str, schedules: int, group_schedules: int, seed: int, tra
     disagreeing = [one.schedule.name for one in outcomes if one.disagreements]
     verdict, _ = decide(disagreeing, [failure] if failure else [], "every step agrees")
     if output == JSON:
-        stdout().json(envelope(**outcomes_json(verdict, target, outcomes, failure)))
+        stdout().json(envelope(**outcomes_json(verdict, name, outcomes, failure)))
     else:
         _show(outcomes, failure, verdict)
     return EXIT_CODES[verdict]

@@ -108,11 +108,13 @@ def _compiled(java: Java, jars: JarSet, folder: Path) -> dict[str, bytes]:
     }
 
 
-def compile_java(java: Java, jars: JarSet, files: Sequence[Path], classes: Path, classpath: str) -> None:
+def compile_java(
+    java: Java, jars: JarSet, files: Sequence[Path], classes: Path, classpath: str, *, level: str = JAVA_LEVEL
+) -> None:
     """Compile source files with the compiler among ``jars`` into the folder ``classes``. Raises `HarnessError`."""
     # Not --release: that takes signatures which only a JDK has.
-    levels = ("-source", JAVA_LEVEL, "-target", JAVA_LEVEL, "-encoding", "UTF-8")
-    failure = "the gate cannot be compiled"
+    levels = ("-source", level, "-target", level, "-encoding", "UTF-8")
+    failure = f"{files[0].name} cannot be compiled"
     options = ("-proc:none", "-nowarn", *levels, "-cp", classpath, "-d", classes)
     done = run_java(java, "-jar", _part(jars, "ecj"), *options, *files, failure=failure)
     if done.returncode != 0:

@@ -13,13 +13,13 @@ from checkers.guarantees import all_guarantees
 from checkers.replay.judged import judge, transaction_outcomes
 from harness.judge import verdict
 from harness.judge.consequences import consequences, with_consequences
-from harness.judge.gated import GateRecord, came_back_at_ms
 from harness.judge.group_consequences import read_group_events
 from harness.judge.guarantees import CHECKER
+from harness.judge.protected import FILES, ProtectionRecord, came_back_at_ms, protection_of
 from harness.judge.verdict import Results
 from harness.run_folder import inventory
 from harness.run_folder.history import read_lines
-from harness.run_folder.store import AFTERMATH, APPLICATIONS, GATE, RunFolder
+from harness.run_folder.store import AFTERMATH, APPLICATIONS, RunFolder
 from harness.spark.threads import threads
 
 if TYPE_CHECKING:
@@ -152,12 +152,12 @@ def judge_run(
     sound = inventory.without(folder, missing)
     aftermath, shown = ([] if results is None else read_afterwards(sound, name) for name in (AFTERMATH, APPLICATIONS))
     given = Results([], [], [], {}) if results is None else results
-    gate = None
-    if manifest.get("gate") and results is not None:
+    protection = None
+    if (by := protection_of(manifest)) and results is not None:
         came_back_ms = came_back_at_ms(folder.history_path) if sound.has(folder.history_path) else None
-        gate = GateRecord(read_afterwards(sound, GATE), came_back_ms)
+        protection = ProtectionRecord(by, read_afterwards(sound, FILES[by]), came_back_ms)
     notes = inventory.notes(manifest)
-    verdict_json = verdict.assemble(manifest, given, aftermath, missing=missing, notes=notes, gate=gate)
+    verdict_json = verdict.assemble(manifest, given, aftermath, missing=missing, notes=notes, protection=protection)
     if results is not None and sound.has(folder.history_path):
         verdict.add_consequences(verdict_json, read_group_events(folder.history_path), manifest["absent_brokers"])
     seen = consequences(shown)

@@ -31,7 +31,7 @@ def earn(
     absent: Sequence[int],
     is_shared: bool = False,
     hands_over: bool = False,
-    is_gated: bool = False,
+    protected_by: str | None = None,
 ) -> tuple[str | None, str]:
     """Return how ``clean`` is earned and "", or None and the missing proof.
 
@@ -39,11 +39,11 @@ def earn(
     ``clean`` has to be earned in each partition. ``absent``: the brokers that were away; none in a run without a fault.
     ``is_shared``: there is one copy of each partition, which every broker serves: no broker returns with a copy of its
     own. ``hands_over``: leadership moved while the absent brokers copied, so that each leader counts by what it held.
-    ``is_gated``: brokers ran with the gate, so that a record that was kept is evidence only where the gate is seen to
-    have held its partition; ``facts`` have what the gates did, too (`harness.judge.gated`).
+    ``protected_by``: "gate" or "guard", so that a record that was kept is evidence only where that is seen to have held
+    its partition; ``facts`` have what it did, too (`harness.judge.protected`).
     """
     by_removal = _lack_of_handover if hands_over else _lack_of_removal
-    if_kept = _lack_of_gate if is_gated else _lack_of_guard
+    if_kept = partial(_lack_of_protection, protected_by) if protected_by else _lack_of_keeping
     several = len(scenario["replicas"]) > 1
     earned = []
     for partition, brokers in scenario["replicas"].items():
@@ -110,7 +110,7 @@ def _earn_one(  # noqa: PLR0917
             ),
             kept: lack_of_keeping,
         }  # fmt: skip
-        if all(row["held_critical"] for row in stayed) and any(row.get("gate_released_at_ms") for row in stayed):
+        if all(row["held_critical"] for row in stayed) and any(row.get("released_at_ms") for row in stayed):
             lack = lack_of_keeping  # says more than that it was not removed
     else:
         lack = _lack_of_any(stayed, _REMOVED_WHILE_WATCHED)
@@ -133,19 +133,23 @@ def _lack_of_removal(stayed: Sequence[Fact], away: Sequence[Fact]) -> tuple[str,
     return "the others removed it while the replica was away", lack
 
 
-def _lack_of_guard(stayed: Sequence[Fact], away: Sequence[Fact], _control: Sequence[Fact]) -> tuple[str, str]:
+def _lack_of_keeping(stayed: Sequence[Fact], away: Sequence[Fact], _control: Sequence[Fact]) -> tuple[str, str]:
     """Return the way of earning ``clean`` where nothing was removed before the replica was back, and what it lacks."""
     lack = _lack_of_any([*stayed, *away], _GUARDED)
     return "the others kept it while the replica was away, and every replica removed it afterwards", lack
 
 
-def _lack_of_gate(stayed: Sequence[Fact], away: Sequence[Fact], control: Sequence[Fact]) -> tuple[str, str]:
-    """Return the same for brokers with the gate: it has to be seen to have held the partition, and no other."""
-    lack = _lack_of_any(stayed, _HELD_BY_GATE) or _lack_of_any([*stayed, *away], _GUARDED)
+def _lack_of_protection(
+    by: str, stayed: Sequence[Fact], away: Sequence[Fact], control: Sequence[Fact]
+) -> tuple[str, str]:
+    """Return the same where gates or a guard protect: they have to be seen to hold the partition, and no other."""
+    lack = _lack_of_any(stayed, _held_by(by)) or _lack_of_any([*stayed, *away], _GUARDED)
     if not lack:
         on_control = _lack_of_any(control, _REMOVED_BEFORE_RETURN)
         lack = f"on the control partition, {on_control}" if on_control else ""
-    way = "the gate held it while the replica was away, cleaners passed others, and every replica removed it afterwards"
+    way = (
+        f"the {by} held it while the replica was away, cleaners passed others, and every replica removed it afterwards"
+    )
     return way, lack
 
 
@@ -232,17 +236,18 @@ _GUARDED: _Conditions = (
     ("did not remove it afterwards", lambda row: not row["held_after"] and row["removed_at_ms"] is not None),
 )
 """The condition for all replicas."""
-_HELD_BY_GATE: _Conditions = (
-    ("did not hold it any more when the replica came back", lambda row: row["held_critical"]),
-    (
-        "was not held by its gate while the replica was away",
-        lambda row: row["gate_released_at_ms"] is not None,
-    ),
-    (
-        "removed it before its gate let go of the partition",
-        lambda row: row["removed_at_ms"] is None or row["removed_at_ms"] >= row["gate_released_at_ms"],
-    ),
-)
+
+
+def _held_by(by: str) -> _Conditions:
+    """Return the conditions for replicas that stayed while a gate or the guard kept cleaners from their partition."""
+    return (
+        ("did not hold it any more when the replica came back", lambda row: row["held_critical"]),
+        (f"was not held by the {by} while the replica was away", lambda row: row["released_at_ms"] is not None),
+        (
+            f"removed it before the {by} let go of the partition",
+            lambda row: row["removed_at_ms"] is None or row["removed_at_ms"] >= row["released_at_ms"],
+        ),
+    )
 
 
 def _lack_of_any(rows: Collection[Fact], conditions: _Conditions) -> str:

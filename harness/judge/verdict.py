@@ -31,7 +31,7 @@ from harness.run_folder.store import SCHEMA
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from harness.judge.gated import GateRecord
+    from harness.judge.protected import ProtectionRecord
     from harness.run_folder.inventory import Difference
 
 ANOMALY, CLEAN, UNKNOWN = "anomaly", "clean", "unknown"
@@ -63,11 +63,11 @@ def assemble(
     *,
     missing: Sequence[Difference] = (),
     notes: Sequence[str] = (),
-    gate: GateRecord | None = None,
+    protection: ProtectionRecord | None = None,
 ) -> dict[str, Any]:
     """Return the content of ``verdict.json`` (DESIGN, Commands); ``aftermath``: the lines of that file.
 
-    ``gate``: what the gates of the brokers did; None for a run without.
+    ``protection``: what the gates of the brokers, or the guard, did; None for a run without.
 
     ``missing``: evidence that the checkers did not read, as it differs from what the run wrote. It forbids ``clean``
     for every scenario that it concerns.
@@ -90,7 +90,7 @@ def assemble(
     unpromised = manifest["target"].get("unpromised", {})
     guarantee_rows = guarantees.guarantee_results(results.guarantees, contradicted, why_unchecked, unpromised)
     scenarios = [
-        _scenario(scenario, manifest, results, findings, guarantee_rows, missing, gate)
+        _scenario(scenario, manifest, results, findings, guarantee_rows, missing, protection)
         for scenario in manifest["scenarios"]
         if scenario["anomaly"] is not None
     ]
@@ -155,12 +155,12 @@ def _scenario(  # noqa: PLR0917
     findings: Sequence[dict[str, Any]],
     guarantee_rows: Sequence[dict[str, Any]],
     missing: Sequence[Difference],
-    gate: GateRecord | None,
+    protection: ProtectionRecord | None,
 ) -> dict[str, Any]:
     topic, places = scenario["topic"], places_of(scenario)
     topics = {one["topic"] for one in manifest["scenarios"]}
     incomplete = [one for one in missing if one.concerns(topic, topics) or one.concerns(manifest["control"], topics)]
-    facts = [gate.facts(row) if gate else row for row in results.exposure if _place(row) in places]
+    facts = [protection.facts(row) if protection else row for row in results.exposure if _place(row) in places]
     control = [row for row in results.exposure if row["topic"] == manifest["control"]]
     found = [finding["explanation"] for finding in findings if _place(finding) in places]
     doubts = [doubt for doubt in results.doubts if _place(doubt) in places]
@@ -183,7 +183,7 @@ def _scenario(  # noqa: PLR0917
         absent=absent,
         is_shared=proof.get(ONE_COPY, False),
         hands_over=manifest.get("hands_over", False),
-        is_gated=gate is not None,
+        protected_by=protection.by if protection else None,
     )
     unproven = [name for name, is_there in proof.items() if not is_there]
     if earned_by and unproven:

@@ -19,6 +19,7 @@ from harness.command_line.parameters import (
     CLIENT,
     LONGEST_TIME_S,
     NEMESIS,
+    PROTECTION,
     RUNTIME,
     TARGET,
     Count,
@@ -55,6 +56,7 @@ matrix_option = partial(cloup.option, group=cloup.OptionGroup("Matrix, instead o
 @matrix_option("--clients", type=Names(CLIENT), metavar="C,…", help="librdkafka, java.")
 @matrix_option("--nemeses", type=Names(NEMESIS), metavar="N,…", help="See `harness nemeses`.")
 @matrix_option("--runtimes", type=Names(RUNTIME), metavar="R,…", help="local, docker.")
+@matrix_option("--protections", type=Names(PROTECTION), metavar="P,…", help="none, gate, guard.")
 @matrix_option("--repeats", type=Count(1, MOST_REPEATS), metavar="N", help="How often each cell is run.")
 @matrix_option("--latest", is_flag=True, help="Also run the newest patch of each line, in a column of its own.")
 @cloup.option(
@@ -97,7 +99,7 @@ def nightly(
     latest: bool,
     **axes: Any,
 ) -> int:
-    """Run a matrix of targets, anomalies, clients, nemeses and runtimes, and compare verdicts with the expected ones.
+    """Run a matrix of targets, anomalies, clients, faults, runtimes and protections; compare verdicts as expected.
 
     Exit codes: 0 all cells are as expected, 1 a verdict is not the expected one, 2 some cells have none, 254 an error
     before the first run, 255 failed.

@@ -1,6 +1,6 @@
 """The expected verdict of each cell: a TOML table, in which the first entry that fits a cell counts.
 
-An axis (targets, anomalies, clients, nemeses, runtimes) that is left out fits all:
+An axis (targets, anomalies, clients, nemeses, runtimes, protections) that is left out fits all:
 
     [[expect]]
     targets = ["kafka-4.5*"]
@@ -47,6 +47,7 @@ class Expectation:
             "clients": (cell.client,),
             "nemeses": (cell.nemesis,),
             "runtimes": (cell.runtime,),
+            "protections": (cell.protection,),
         }
         return all(
             any(fnmatchcase(name, pattern) for name in names[axis] for pattern in patterns)

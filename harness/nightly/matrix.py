@@ -7,6 +7,7 @@ A file looks like this; without any ``[[matrix]]``, the keys above are the only 
     clients = ["librdkafka", "java"]
     nemeses = ["kill", "none"]
     runtimes = ["local"]
+    protections = ["none", "gate", "guard"]
     repeats = 3
     timers = "fast"
     set = ["topic.delete.retention.ms=3000"]
@@ -28,7 +29,7 @@ from harness.command_line.request import parse_settings
 from harness.errors import UsageError
 from harness.plan.catalog import ALL, ALL_SCENARIOS, GROUP_SCENARIOS, GROUPS, SCENARIOS, scenarios_for
 from harness.run.contradictions import raise_if_contradictory
-from harness.run.options import RunOptions
+from harness.run.options import GATE, GUARD, UNPROTECTED, RunOptions, find_protection
 from harness.run.start import test_of
 from harness.runtimes import SIM, find_runtime
 from harness.suggest import nearest
@@ -39,11 +40,16 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
     from pathlib import Path
 
-AXES = ("targets", "anomalies", "clients", "nemeses", "runtimes")
+AXES = ("targets", "anomalies", "clients", "nemeses", "runtimes", "protections")
 DEFAULTS: Mapping[str, Any] = {
     "anomalies": [ALL], "clients": ["librdkafka"], "nemeses": ["kill"], "runtimes": ["local"],
+    "protections": [UNPROTECTED],
 }  # fmt: skip
 KEYS = (*AXES, "repeats", "timers", "set")
+
+
+def _with(protection: str) -> str:
+    return "" if protection == UNPROTECTED else f", {protection}"
 
 
 class Cell(NamedTuple):
@@ -54,10 +60,11 @@ class Cell(NamedTuple):
     nemesis: str
     runtime: str
     scenario: str
+    protection: str = UNPROTECTED
 
     def __str__(self) -> str:
         """Return its printed name."""
-        return f"{self.target} {self.scenario} {self.client} {self.nemesis} {self.runtime}"
+        return f"{self.target} {self.scenario} {self.client} {self.nemesis} {self.runtime}{_with(self.protection)}"
 
 
 @dataclass(frozen=True)
@@ -70,11 +77,14 @@ class Outage:
     runtime: str
     repeat: int
     scenarios: tuple[str, ...]
+    protection: str = UNPROTECTED
 
     @property
     def cells(self) -> list[Cell]:
         """The cells of this run."""
-        return [Cell(self.target, self.client, self.nemesis, self.runtime, name) for name in self.scenarios]
+        return [
+            Cell(self.target, self.client, self.nemesis, self.runtime, name, self.protection) for name in self.scenarios
+        ]
 
     @property
     def anomalies(self) -> str:
@@ -90,7 +100,7 @@ class Outage:
     def __str__(self) -> str:
         """Return its printed name."""
         again = f", the {self.repeat + 1}th time" if self.repeat else ""
-        return f"{self.target} {self.client} {self.nemesis} {self.runtime}{again}"
+        return f"{self.target} {self.client} {self.nemesis} {self.runtime}{_with(self.protection)}{again}"
 
 
 @dataclass(frozen=True)
@@ -127,16 +137,16 @@ def read_matrix(path: Path | None, given: Mapping[str, Any], newest: Callable[[s
     content = {**DEFAULTS, **in_file, **given}
     blocks = content.pop("matrix", None) or [{}]
     shared, replaced = ({name: one[name] for name in AXES if name in one} for one in (content, given))
-    scenarios_by_run: dict[tuple[str, str, str, str], dict[str, None]] = {}
+    scenarios_by_run: dict[tuple[str, str, str, str, str], dict[str, None]] = {}
     for block in blocks:
         axes = {**shared, **with_known_keys(block, AXES, f"[[matrix]] of {where}"), **replaced}
         if not axes.get("targets"):
             raise UsageError(f"{where} names no targets: see `harness targets`")
         for axis in AXES:
             raise_if_no_list(axis, axes[axis], where)
-        for name in axes["targets"]:
-            find_target(name)
-        targets = [name for target in axes["targets"] for name in (target, newest(target)) if name]
+        # By its name, a build of the user's own is found again, wherever the night is resumed.
+        names = [find_target(name).name for name in axes["targets"]]
+        targets = [name for target in names for name in (target, newest(target)) if name]
         for target in targets:
             row = find_target(target)
             scenarios = dict.fromkeys(
@@ -144,7 +154,7 @@ def read_matrix(path: Path | None, given: Mapping[str, Any], newest: Callable[[s
             )
             # Simulated targets have this runtime only.
             runtimes = [SIM] if row.system in SIMULATED else axes["runtimes"]
-            for key in product([target], axes["clients"], axes["nemeses"], runtimes):
+            for key in product([target], axes["clients"], axes["nemeses"], runtimes, axes["protections"]):
                 scenarios_by_run.setdefault(key, {}).update(scenarios)
     repeats = content.get("repeats", 1)
     if not isinstance(repeats, int) or repeats < 1:
@@ -152,9 +162,17 @@ def read_matrix(path: Path | None, given: Mapping[str, Any], newest: Callable[[s
     raise_if_no_list("set", content.get("set", []), where)
     matrix = Matrix(
         tuple(
-            Outage(*key, repeat, tuple(s.name for s in ALL_SCENARIOS if s.name in scenarios))
+            Outage(
+                target,
+                client,
+                nemesis,
+                runtime,
+                repeat,
+                tuple(s.name for s in ALL_SCENARIOS if s.name in scenarios),
+                protection,
+            )
             for repeat in range(repeats)
-            for key, scenarios in scenarios_by_run.items()
+            for (target, client, nemesis, runtime, protection), scenarios in scenarios_by_run.items()
         ),
         content.get("timers", "fast"),
         tuple(content.get("set", [])),
@@ -183,6 +201,8 @@ def options_of(outage: Outage, matrix: Matrix) -> RunOptions:
         nemesis=outage.nemesis,
         client=outage.client,
         runtime=outage.runtime,
+        gate=outage.protection == GATE,
+        guard=outage.protection == GUARD,
         timers=matrix.timers,
         topic_settings=topic_settings,
         broker_settings=broker_settings,
@@ -192,6 +212,7 @@ def options_of(outage: Outage, matrix: Matrix) -> RunOptions:
 def _raise_if_unfit(outage: Outage, matrix: Matrix) -> None:
     find_client(outage.client)
     find_runtime(outage.runtime)
+    find_protection(outage.protection)
     try:
         options = options_of(outage, matrix)
         raise_if_contradictory(options)

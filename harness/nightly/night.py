@@ -14,6 +14,7 @@ import psutil
 from harness.errors import EXIT_USAGE
 from harness.judge.verdict import EXIT_CODES, finding_line
 from harness.nightly.ledger import Attempt, ScenarioResult
+from harness.run.options import UNPROTECTED
 from harness.run_folder.store import COMPLETE, MANIFEST
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def command_of(outage: Outage, matrix: Matrix, results: Path, time_limit_s: floa
     return [
         "run", "--target", outage.target, "--anomaly", outage.anomalies, "--client", outage.client,
         "--nemesis", outage.nemesis, "--runtime", outage.runtime, "--timers", matrix.timers,
+        *([] if outage.protection == UNPROTECTED else [f"--{outage.protection}"]),
         *(part for setting in matrix.settings for part in ("--set", setting)), *limit, "--results", str(results),
     ]  # fmt: skip
 

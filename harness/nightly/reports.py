@@ -14,6 +14,7 @@ from junitparser.xunit2 import FlakyError, JUnitXml, TestCase, TestSuite
 from harness.escape import visible
 from harness.nightly.cells import CONTRADICTS, Status, exit_code
 from harness.plan.catalog import BY_NAME
+from harness.run.options import UNPROTECTED
 from harness.targets import title_of
 
 if TYPE_CHECKING:
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
 
     from harness.nightly.cells import CellResult
     from harness.nightly.ledger import Plan
+    from harness.nightly.matrix import Cell
 
 SUITE = "harness nightly"
-HEAD = ("anomaly", "payload", "client", "nemesis", "runtime")
+HEAD = ("anomaly", "payload", "client", "nemesis", "runtime", "protection")
 """The columns of the summary table before those of the versions."""
 
 _FOR_MARKDOWN: Final = str.maketrans({character: f"\\{character}" for character in "\\`*_{}[]<>#|~!"})
@@ -46,7 +48,7 @@ def grid(results: Sequence[CellResult]) -> Grid:
     for result in results:
         cell = result.cell
         scenario = BY_NAME[cell.scenario]
-        head = (str(scenario.anomaly), scenario.payload, cell.client, cell.nemesis, cell.runtime)
+        head = (str(scenario.anomaly), scenario.payload, cell.client, cell.nemesis, cell.runtime, cell.protection)
         rows.setdefault(head, {})[cell.target] = result
     return Grid(
         tuple(title_of(target, versions[target]) for target in columns),
@@ -105,7 +107,7 @@ def write_junit(path: Path, results: Sequence[CellResult], strays: Sequence[str]
     suite = TestSuite(SUITE)
     for result in results:
         cell = result.cell
-        case = TestCase(str(cell), f"{cell.target}.{cell.nemesis}.{cell.client}.{cell.runtime}", result.took_s)
+        case = TestCase(str(cell), _suite(cell), result.took_s)
         if result.status is not Status.AS_EXPECTED:
             kind = Failure if result.status in CONTRADICTS else Error
             problem = kind(visible(f"{result.status}: expected {result.expected}"), str(result.status))
@@ -122,6 +124,11 @@ def write_junit(path: Path, results: Sequence[CellResult], strays: Sequence[str]
     document.add_testsuite(suite)
     document.update_statistics()
     document.write(str(path), pretty=True)
+
+
+def _suite(cell: Cell) -> str:
+    protection = () if cell.protection == UNPROTECTED else (cell.protection,)
+    return ".".join((cell.target, cell.nemesis, cell.client, cell.runtime, *protection))
 
 
 def _code(text: str) -> str:

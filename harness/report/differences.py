@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.escape import to_json
+from harness.judge.protected import protection_of
 from harness.report.headlines import headline
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Difference:
 
 
 def previous_runs(runs: Sequence[StoredRun]) -> dict[str, StoredRun]:
-    """Return the previous run of the same target, anomaly, nemesis and client, with or without the gate, by its name.
+    """Return the previous run of the same target, anomaly, nemesis and client, with the same protection, by its name.
 
     ``runs``: oldest first.
     """
@@ -54,8 +55,8 @@ def previous_runs(runs: Sequence[StoredRun]) -> dict[str, StoredRun]:
     last: dict[tuple[str, ...], StoredRun] = {}
     for run in runs:
         names = ("anomaly", "nemesis", "client")
-        gate = "gate" if run.manifest.get("gate") else ""
-        kind = run.manifest["target"]["name"], *(run.manifest[name] for name in names), gate
+        protection = protection_of(run.manifest)
+        kind = run.manifest["target"]["name"], *(run.manifest[name] for name in names), protection or ""
         if kind in last:
             previous[run.name] = last[kind]
         last[kind] = run

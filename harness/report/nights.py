@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from harness.report.runs import paths_below
 from harness.targets import title_of
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ AS_EXPECTED: Final = "as expected"
 
 @dataclass(frozen=True)
 class Night:
-    """One night. ``columns``: versions. ``rows``: scenario, client, nemesis and runtime, and a cell a column, or None.
+    """One night. ``columns``: versions. ``rows``: the fields of `_ROW` and protection, and a cell a column, or None.
 
     ``unexpected``: the cells that are not as expected.
     """
@@ -36,7 +37,7 @@ def stored_nights(results: Path) -> tuple[list[Night], list[str]]:
     """Return all nights that have a summary, newest first, and those that cannot be read, with the reason."""
     nights, left_out = [], []
     top = results.resolve()
-    for path in [path for pattern in _SUMMARIES for path in results.glob(pattern)]:
+    for path in [path for pattern in _SUMMARIES for path in paths_below(results, pattern)]:
         if path.resolve().is_relative_to(top):
             try:
                 nights.append(_night(path.parent.name, json.loads(path.read_text())))
@@ -53,7 +54,9 @@ def _night(name: str, summary: Mapping[str, Any]) -> Night:
         _raise_if_incomplete(one)
         cell = one["cell"]
         titles[cell["target"]] = title_of(cell["target"], one["version"])
-        by_row.setdefault(tuple(cell[field] for field in _ROW), {})[cell["target"]] = one
+        # Summaries of earlier releases have no protection.
+        row = (*(cell[field] for field in _ROW), cell.get("protection", "none"))
+        by_row.setdefault(row, {})[cell["target"]] = one
     rows = ((row, tuple(cells.get(target) for target in titles)) for row, cells in by_row.items())
     unexpected = tuple(one for one in summary["cells"] if one["status"] != AS_EXPECTED)
     return Night(name, summary, tuple(titles.values()), tuple(rows), unexpected)

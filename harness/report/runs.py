@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from glob import iglob
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.host import leftovers
@@ -82,10 +83,15 @@ def _raise_if_incomplete(run: StoredRun) -> None:
         _ = [scenario[name] for name in ("scenario", "anomaly", "payload", "verdict")]
 
 
+def paths_below(folder: Path, pattern: str) -> Iterator[Path]:
+    """Yield the paths that match, as `Path.glob` does, but bear folders that vanish meanwhile or cannot be read."""
+    return (folder / name for name in iglob(pattern, root_dir=folder, include_hidden=True))  # noqa: PTH207
+
+
 def run_folders(results: Path) -> Iterator[Path]:
     """Yield the folders of all runs that have a manifest, in no order; none outside the results folder."""
     top = results.resolve()
-    for path in results.glob(_RUNS):
+    for path in paths_below(results, _RUNS):
         if path.parent.name != LATEST and path.resolve().is_relative_to(top):
             yield path.parent
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from harness.host import commands, leftovers
 from harness.plan.catalog import CONTROL
 from harness.report import drawing
 from harness.run.group_workload import groups_of
+from harness.run.protection import GUARD_INTERVAL_S
 from harness.run_folder.manifest import HIDDEN, Manifest
 from harness.run_folder.store import RUNNING, SCHEMA, TOPOLOGY, RunFolder
 
@@ -92,7 +94,9 @@ def begin(folder: RunFolder, job: Job, command: str | None = None) -> Manifest:
             "security": {"protocol": security.protocol, "mechanism": security.mechanism} if security else None,
             "jars": jars.digests if jars else {},
             "jars_pinned": jars.pinned if jars else None,
+            "build": asdict(target.build) if target.build else None,
             "gate": _gate(job),
+            "guard": {"interval_s": GUARD_INTERVAL_S} if job.options.guard else None,
             "application": _application(job.installed) if job.installed else None,
             "owner": me,
             "timings_s": {},

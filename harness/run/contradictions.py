@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from harness.errors import UsageError
-from harness.runtimes import AUTO, COMMAND_CONFIG, GATE, IMAGE, KEEP, NODES, PORT_BASE, RUNTIMES, SSH
+from harness.runtimes import AUTO, COMMAND_CONFIG, GATE, GUARD, IMAGE, KEEP, NODES, PORT_BASE, RUNTIMES, SSH
 from harness.targets import REDPANDA, SIMULATED, find_target
 from harness.targets.settings import BROKER, TOPIC, raise_if_unfit
 
@@ -22,21 +22,30 @@ IS_GIVEN: Final[Mapping[str, Callable[[RunOptions], bool]]] = {
     KEEP: lambda options: options.keep,
     COMMAND_CONFIG: lambda options: options.command_config is not None,
     GATE: lambda options: options.gate,
+    GUARD: lambda options: options.guard,
 }
 """Options that not every runtime takes: whether one is given."""
+
+CONTRADICTIONS: Final[Mapping[str, Callable[[RunOptions], bool]]] = {
+    "--runtime ssh needs hosts: give --nodes HOST,HOST,HOST or --nodes-file FILE": (
+        lambda options: options.runtime == SSH and options.access is None
+    ),
+    "--gate-options are for --gate: give both": lambda options: bool(options.gate_options) and not options.gate,
+    "--gate and --guard: a run shows what one of them does; choose one": lambda options: options.gate and options.guard,
+}
+"""Options that are wrong whatever the target, by what is said of them."""
 
 
 def raise_if_contradictory(options: RunOptions) -> None:
     """Raise `UsageError` for the first contradiction, and for a setting that the target's brokers would not take."""
     target = find_target(options.target)
     raise_if_unfit(target, {TOPIC: options.topic_settings, BROKER: options.broker_settings})
-    runtimes = [name for name, row in RUNTIMES.items() if target.system in row.systems]
+    runtimes = [name for name, row in RUNTIMES.items() if row.runs(target)]
     if options.runtime != AUTO and options.runtime not in runtimes:
         raise UsageError(f"--runtime {options.runtime}: {_where(target)}; choose {' or '.join(runtimes)}")
-    if options.runtime == SSH and options.access is None:
-        raise UsageError("--runtime ssh needs hosts: give --nodes HOST,HOST,HOST or --nodes-file FILE")
-    if options.gate_options and not options.gate:
-        raise UsageError("--gate-options are for --gate: give both")
+    for reason, holds in CONTRADICTIONS.items():
+        if holds(options):
+            raise UsageError(reason)
     if options.command_config is not None and target.system == REDPANDA:
         raise UsageError(
             f"--command-config {options.command_config}: the harness sets up no logins on Redpanda's brokers"
@@ -59,4 +68,6 @@ def _where(target: Target) -> str:
         return f"{target.name} is simulated, in this process"
     if target.system == REDPANDA:
         return f"{target.name} is an image that is pulled"
+    if target.build is not None:
+        return f"{target.name} is a build of your own, and has no image"
     return f"{target.name} is real, and not one of {', '.join(SIMULATED)}"

@@ -21,8 +21,9 @@ from harness.host.workspace import Workspace
 from harness.judge.outcome import RunResult
 from harness.report.ahead import drawing_ahead, write_if_possible
 from harness.run import follow_ups
+from harness.run.protection import Gates, GuardBeside
 from harness.run.runner import Run
-from harness.run_folder.store import COMPLETE, HARNESS_LOG, LATEST, LOGS, RUNNING
+from harness.run_folder.store import COMPLETE, GATE, GUARD, GUARD_LOG, HARNESS_LOG, LATEST, LOGS, RUNNING
 from harness.runtimes.base import ClusterSpec, bootstrap_servers
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from harness.judge.outcome import Progress
     from harness.run.applications import Installed
     from harness.run.options import RunOptions
+    from harness.run.protection import Protection
     from harness.run.test import Test
     from harness.run_folder.manifest import Manifest
     from harness.run_folder.store import RunFolder
@@ -116,7 +118,7 @@ def conduct(
             run_id=folder.run_id,
             bootstrap=bootstrap_servers(runtime),
             java=job.java,
-            classpath=job.jars.classpath if job.jars else "",
+            classpath=job.jars.client_classpath if job.jars else "",
             work_dir=workspace.path,
             log_path=folder.path / "client.log",
             security=job.security,
@@ -130,8 +132,8 @@ def conduct(
             if test.timers.is_resumable and job.ready.is_resumable and test.nemesis.reinject is not None:
                 workspace.let_resume(resumable=True)
 
-        gate = GateLog({broker: spec.log_path(broker) for broker in spec.brokers}) if job.agent else None
-        run = Run(test, runtime, library, folder, clock, stages.begin, on_window, gate=gate)
+        protection = _protection(job, folder, spec, clock, client.bootstrap)
+        run = Run(test, runtime, library, folder, clock, stages.begin, on_window, protection=protection)
         _carry_out(run.resume if is_resumed else run.run, run, manifest, stages)
         if manifest.content["status"] == COMPLETE:
             workspace.let_resume(resumable=False)
@@ -158,6 +160,21 @@ def conduct(
             workspace.keep()
             kept = {broker: str(runtime.address(broker)) for broker in runtime.brokers}
         return RunResult(folder, verdict, kept)
+
+
+def _protection(job: Job, folder: RunFolder, spec: ClusterSpec, clock: Clock, bootstrap: str) -> Protection | None:
+    if job.agent:
+        return Gates(GateLog({broker: spec.log_path(broker) for broker in spec.brokers}), folder.path / GATE)
+    if job.options.guard:
+        return GuardBeside(
+            run_id=folder.run_id,
+            bootstrap=bootstrap,
+            path=folder.path / GUARD,
+            log_path=folder.path / GUARD_LOG,
+            clock=clock,
+            command_config=job.options.command_config,
+        )
+    return None
 
 
 def _close(runtime: Runtime, *, keep: bool = False) -> None:

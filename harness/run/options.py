@@ -6,14 +6,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.errors import UsageError
 from harness.runtimes import AUTO
 from harness.spark.options import SparkOptions
+from harness.suggest import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from harness.host.nodes import Access
     from harness.plan.schedule import Schedule
+
+UNPROTECTED, GATE, GUARD = PROTECTIONS = ("none", "gate", "guard")
+"""What keeps cleaners waiting for replicas that are away: nothing, ``--gate`` or ``--guard``."""
+
+
+def find_protection(name: str) -> str:
+    """Return the name. Raises `UsageError` with the nearest names where there is no such protection."""
+    if name not in PROTECTIONS:
+        raise UsageError(nearest("protection", name, list(PROTECTIONS)))
+    return name
 
 
 @dataclass(frozen=True)
@@ -44,6 +56,7 @@ class RunOptions:
     aftermath: bool = False
     gate: bool = False
     gate_options: str | None = None
+    guard: bool = False
     port_base: int | None = None
     runtime: str = AUTO
     image: str | None = None

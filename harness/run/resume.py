@@ -88,6 +88,7 @@ def options_of(content: Mapping[str, Any]) -> RunOptions:
         application=application["name"] if application else None,
         gate=gate is not None,
         gate_options=(gate["options"] or None) if gate else None,
+        guard=content.get("guard") is not None,
     )
 
 

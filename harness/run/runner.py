@@ -20,7 +20,7 @@ from harness.plan.scenario import CONSUMER_OFFSETS, Phase
 from harness.run import window
 from harness.run.group_workload import GroupWorkload
 from harness.run_folder.history import History
-from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN, GATE
+from harness.run_folder.store import AFTER_REJOIN, BEFORE_RETURN
 from nemesis.fault import NemesisContext
 from workloads.ballast import write_ballast
 from workloads.filler import Filler
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from harness.brokers.protocol.replica import TopicPartition
     from harness.clients import Library
-    from harness.gate.events import GateLog
     from harness.host.clock import Clock
     from harness.plan.scenario import Scenario
+    from harness.run.protection import Protection
     from harness.run.test import Test
     from harness.run_folder.store import RunFolder
     from harness.runtimes.base import Runtime
@@ -68,7 +68,7 @@ class Run:
     """One run on one cluster: all scenarios, a topic each, in one outage.
 
     ``on_window`` is called when nothing is left but to wait. ``is_observing``: whether there is anything to judge yet.
-    ``gate``: the logs of brokers with the agent; None without it. ``cluster``: once there is one.
+    ``protection``: what keeps cleaners waiting, if anything does. ``cluster``: once there is one.
     """
 
     test: Test
@@ -79,7 +79,7 @@ class Run:
     progress: Callable[[str], None]
     on_window: Callable[[], None] = lambda: None
     is_observing: bool = False
-    gate: GateLog | None = None
+    protection: Protection | None = None
     cluster: Cluster | None = None
     _is_guarded: bool = False
 
@@ -89,7 +89,7 @@ class Run:
             parts = self._assemble(owned, resumed=False)
             self._boot(parts.cluster)
             self._create_topics(parts)
-            self._start_observing(parts)
+            self._start_observing(parts, owned)
             self._write(parts)
             self._leave(parts)
             self.progress("end transactions")
@@ -105,7 +105,7 @@ class Run:
             parts = self._assemble(owned, resumed=True)
             self._boot_again(parts)
             self._init_producers(parts)
-            self._start_observing(parts)
+            self._start_observing(parts, owned)
             with parts.filling(Phase.OUTAGE):
                 self._clean(parts)
             self._end(parts)
@@ -217,13 +217,16 @@ class Run:
         for payload in parts.payloads:
             payload.init()
 
-    def _start_observing(self, parts: Parts) -> None:
+    def _start_observing(self, parts: Parts, owned: ExitStack) -> None:
         parts.cluster.observer.start()
         self.is_observing = True
         parts.cluster.checks += [
             parts.cluster.observer.raise_if_failed,
             *(filler.raise_if_failed for filler in parts.fillers),
         ]
+        if self.protection is not None:
+            self.protection.begin(owned)
+            parts.cluster.checks += [self.protection.raise_if_failed]
 
     def _write(self, parts: Parts) -> None:
         self.progress("write")
@@ -260,10 +263,14 @@ class Run:
         cluster = parts.cluster
         self.on_window()
         self.progress("clean")
-        is_open = self._wait_removed(parts, is_held=self.gate.holds if self.gate else None)
+        protection = self.protection
+        is_open = self._wait_removed(parts, is_held=protection.holds if protection else None)
         cluster.freeze()
-        # A gate that holds partitions ends the wait, too.
-        self._is_guarded = (self.gate is not None or not is_open) and window.is_kept(cluster, parts.payloads)
+        # A gate or guard that holds partitions ends the wait, too.
+        self._is_guarded = (protection is not None or not is_open) and window.is_kept(cluster, parts.payloads)
+        if protection is not None and not self._is_guarded:
+            # What it holds stays held: evidence must not change at the return.
+            protection.stop()
         self.progress("late transactions")
         for payload in parts.payloads:
             payload.run(Phase.LATE)
@@ -286,7 +293,8 @@ class Run:
             cluster.wait_absent_back()
             cluster.away = frozenset()
         if nemesis.lives_on:
-            cluster.wake_cleaners_of_absent()
+            # Where everything was kept, the guard may have put the settings back by now, and need not have.
+            cluster.wake_cleaners_of_absent(is_frozen=self.protection is None or not self._is_guarded)
         with parts.filling(Phase.AFTER):
             cluster.wait_grown(FILLER_RECORDS)
         cluster.wait_replicated("every replica to have everything")
@@ -300,6 +308,12 @@ class Run:
         if not self._is_guarded:
             return
         self.progress("clean again")
+        if self.protection is not None:
+            holds, exposed = self.protection.holds, parts.cluster.exposed
+            parts.cluster.wait(
+                lambda: not any(holds(broker, tp) for tp in exposed for broker in parts.cluster.present(tp)),
+                "what holds the partitions to let go of them",
+            )
         parts.cluster.thaw(self.test.topic_settings)
         with parts.filling(Phase.AFTER):
             self._wait_removed(parts)
@@ -329,8 +343,8 @@ class Run:
             # Members that join have the coordinator write, so what was seen last would not be what was stored.
             cluster.observer.stop()
             parts.groups.observe()
-        if self.gate is not None:
-            self.gate.write(self.folder.path / GATE)
+        if self.protection is not None:
+            self.protection.write()
 
     def _wait_removed(self, parts: Parts, is_held: Callable[[int, TopicPartition], bool] | None = None) -> bool:
         """Wait for the window to open; one that does not ends the wait and not the run: what was seen is judged."""

@@ -24,6 +24,7 @@ from harness.run import aftermath, applications
 from harness.run.begin import SCHEDULE, begin, without_secrets
 from harness.run.contradictions import raise_if_contradictory
 from harness.run.lifecycle import Job, conduct
+from harness.run.protection import GUARDED_RETENTION_MS
 from harness.run.test import Test
 from harness.run_folder import store
 from harness.runtimes import AUTO, LOCAL, choose, find_runtime
@@ -38,7 +39,7 @@ from nemesis import NEMESES, find_nemesis
 from workloads.applications import find_application
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from harness.gate.build import Agent
     from harness.host.java import Java
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from harness.run_folder.store import RunFolder
     from harness.targets.jars import JarSet
 
+RETENTION = "delete.retention.ms"
 EXPIRY_CHECK_MS = "1000"
 """How often coordinators look for expired offsets. Kafka's default is ten minutes."""
 
@@ -60,6 +62,8 @@ def run(options: RunOptions, progress: Progress, command_line: Callable[[RunOpti
     clock = RealClock(time_limit_s=options.time_limit_s)
     raise_if_contradictory(options)
     job = assemble(options, progress)
+    if job.target.build is not None:
+        progress.stage(f"{job.target.name}: {job.target.note}")
     if note := (options.topic_settings or options.broker_settings) and note_on(job.target):
         progress.stage(note)
     folder = store.create_run_folder(options.results, job.target.name, options.anomaly or SCHEDULE, store.new_run_id())
@@ -114,6 +118,12 @@ def agent_for(options: RunOptions, java: Java, jars: JarSet | None, progress: Pr
     if not tried.fits:
         raise UsageError(f"--gate: {tried.reason}")
     return agent
+
+
+def _for_guard(topic_settings: Mapping[str, str]) -> dict[str, str]:
+    """Return what a guard needs: a retention in which it looks several times."""
+    retention_ms = max(int(topic_settings[RETENTION]), GUARDED_RETENTION_MS)
+    return {RETENTION: str(retention_ms)}
 
 
 def _install(name: str, target: Target, progress: Progress) -> applications.Installed:
@@ -177,7 +187,11 @@ def test_of(options: RunOptions) -> Test:
         scenarios=(*scenarios, CONTROL),
         nemesis=nemesis,
         timers=system.timers(timers),
-        topic_settings={**topic_settings, **options.topic_settings},
+        topic_settings={
+            **topic_settings,
+            **(_for_guard(topic_settings) if options.guard else {}),
+            **options.topic_settings,
+        },
         broker_settings={
             **({"offsets.retention.check.interval.ms": EXPIRY_CHECK_MS} if groups else {}),
             **broker_settings,

@@ -5,6 +5,7 @@ results/<target>/<anomaly>/<run id>/          latest -> the newest with a verdic
   brokers/<id>/<snapshot>/<topic>-<partition>/*     beside them the checkpoints
   fetched/<id>/<snapshot>/<topic>-<partition>/{batches.bin,state.json}
   gate.jsonl               what the gate of each broker did; only with --gate
+  guard.jsonl  guard.log   what the guard beside the run did; only with --guard
   logs/<id>/server.log     verdict.json     outcomes.jsonl     aftermath.jsonl  aftermath-history.jsonl
   verdict-<time>.json      a former verdict, by the time when it was given; only where a later one differs
   schedule.json            what was replayed, where that was a schedule
@@ -49,6 +50,9 @@ AFTERMATH_HISTORY = "aftermath-history.jsonl"
 """What the clients did after the evidence was complete."""
 GATE = "gate.jsonl"
 """What the gate of each broker did (`harness.gate.events`)."""
+GUARD = "guard.jsonl"
+"""What the guard beside the run did (`harness.run_folder.guard_events`)."""
+GUARD_LOG = "guard.log"
 HARNESS_LOG = "harness.log"
 VERDICT = "verdict.json"
 OUTCOMES = "outcomes.jsonl"

@@ -19,23 +19,30 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from harness.runtimes.base import Ready, Wanted
+    from harness.targets import Target
 
 AUTO, LOCAL, DOCKER, SSH, SIM = "auto", "local", "docker", "ssh", "sim"
 
 PORT_BASE, KEEP, COMMAND_CONFIG = "--port-base", "--keep", "--command-config"
-IMAGE, NODES, GATE = "--image", "--nodes", "--gate"
+IMAGE, NODES, GATE, GUARD = "--image", "--nodes", "--gate", "--guard"
 
 
 @dataclass(frozen=True)
 class Row:
     """A runtime: the module whose ``prepare`` makes it ready, the systems that it runs, and the options that it takes.
 
-    ``options``: only those that not every runtime takes.
+    ``options``: only those that not every runtime takes. ``runs_jars``: the brokers are of the target's jars, which may
+    be a user's own build.
     """
 
     module: str
     systems: tuple[str, ...]
     options: frozenset[str]
+    runs_jars: bool = False
+
+    def runs(self, target: Target) -> bool:
+        """Whether it can run the brokers of a target."""
+        return target.system in self.systems and (self.runs_jars or target.build is None)
 
     def prepare(self, wanted: Wanted) -> Ready:
         """Make the runtime ready; its module is imported only now. Raises `UsageError` for what it lacks."""
@@ -45,9 +52,13 @@ class Row:
 
 # Redpanda's brokers come as images only, and simulated ones are part of this process.
 RUNTIMES = {
-    LOCAL: Row("harness.runtimes.local", (KAFKA,), frozenset({PORT_BASE, KEEP, COMMAND_CONFIG, GATE})),
-    DOCKER: Row("harness.runtimes.docker", (KAFKA, REDPANDA), frozenset({PORT_BASE, KEEP, COMMAND_CONFIG, IMAGE})),
-    SSH: Row("harness.runtimes.ssh", (KAFKA,), frozenset({PORT_BASE, KEEP, NODES})),
+    LOCAL: Row(
+        "harness.runtimes.local", (KAFKA,), frozenset({PORT_BASE, KEEP, COMMAND_CONFIG, GATE, GUARD}), runs_jars=True
+    ),
+    DOCKER: Row(
+        "harness.runtimes.docker", (KAFKA, REDPANDA), frozenset({PORT_BASE, KEEP, COMMAND_CONFIG, IMAGE, GUARD})
+    ),
+    SSH: Row("harness.runtimes.ssh", (KAFKA,), frozenset({PORT_BASE, KEEP, NODES, GUARD}), runs_jars=True),
     SIM: Row("harness.runtimes.sim", SIMULATED, frozenset()),
 }
 """Every runtime by its name. A new one is a module and a row."""
@@ -79,8 +90,8 @@ def _chosen(wanted: Wanted) -> tuple[str, str]:
         return DOCKER, f"{target.name} comes as an image only"
     if wanted.image is not None:
         return DOCKER, "an image is given"
-    if not may_have_engine():
-        return LOCAL, "this host has no container engine"
+    if target.build is not None or not may_have_engine():
+        return LOCAL, f"{target.name} has no image" if target.build else "this host has no container engine"
     from harness.runtimes.docker import why_not_at_hand  # noqa: PLC0415  (only what is used is imported)
 
     lack = why_not_at_hand(wanted)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
@@ -16,6 +17,8 @@ from harness.suggest import nearest, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from harness.targets.builds import Build
 
 KAFKA, REDPANDA = "kafka", "redpanda"
 SIM_KAFKA, SIM_REDPANDA, SIM_CLOUD_TOPICS = "sim-kafka", "sim-redpanda", "sim-cloud-topics"
@@ -31,7 +34,7 @@ class Target:
     are what makes this target what it is; ``has_store``: it keeps data in an object store beside the brokers;
     ``unpromised``: guarantees (`harness.judge.guarantees`) that it does not give, and why.
     ``excluded_modules`` are ``group:artifact`` names that Kafka's POMs ask for and that are left out; the ``note``
-    says why, or what else is special.
+    says why, or what else is special. ``build``: a user's own Kafka, or a patch, in place of the jars of Maven Central.
     """
 
     name: str
@@ -44,6 +47,7 @@ class Target:
     broker_settings: Mapping[str, str] = field(default_factory=dict)
     has_store: bool = False
     unpromised: Mapping[str, str] = field(default_factory=dict)
+    build: Build | None = None
 
     @property
     def group_protocols(self) -> tuple[str, ...]:
@@ -98,6 +102,10 @@ _NAME = re.compile(
     r"(?P<system>[a-z]+)-(?P<line>\d+\.\d+)(?P<patch>\.\d{1,4}(-rc\d{1,4})?)?(?P<kind>-cloud)?", re.ASCII
 )
 
+_OF_BUILD = re.compile(r"kafka-(?P<version>\d+\.\d+[\w.-]*)-(?P<kind>build|patch)-(?P<digest>[0-9a-f]{8})", re.ASCII)
+PATCHED_BY = "+"
+"""Between the name of a version and the path of a patch."""
+
 TARGETS: dict[str, Target] = {row.name: row for row in (*_KAFKA, *_REDPANDA, *_SIMULATED)}
 WITH_JARS: dict[str, Target] = {row.name: row for row in _KAFKA}
 """Those whose brokers run on this host's Java, oldest first."""
@@ -106,17 +114,68 @@ WITH_JARS: dict[str, Target] = {row.name: row for row in _KAFKA}
 def find_target(name: str) -> Target:
     """Return the target called ``name``: a line such as ``kafka-4.1``, or any exact patch, ``kafka-4.1.1``.
 
+    A path stands for a Kafka of the user's own, ``NAME+PATH`` for a version with a patch in front
+    (`harness.targets.builds`). The name of that target is stored with a copy, and finds it from then on.
+
     A patch takes everything but its version from the row of its line. Raises UsageError with the nearest
     names and the list of all when there is none; for a version of a known system, with the versions that there are.
     """
     if name in TARGETS:
         return TARGETS[name]
+    if is_of_build(name):
+        return _of_build(name)
     parts, line = _NAME.fullmatch(name), line_of(name)
     if parts is None or line not in TARGETS:
         raise UsageError(
             _other_versions(name) or f"{nearest('target', name, list(TARGETS))}; an exact patch is kafka-4.1.1, say"
         )
     return replace(TARGETS[line], name=name, version=f"{parts['line']}{parts['patch']}")
+
+
+def is_of_build(name: str) -> bool:
+    """Whether a text stands for a user's own build: by its path, by that of a patch, or by the name of its copy."""
+    return "/" in name or name.endswith((".tgz", ".tar.gz")) or _OF_BUILD.fullmatch(name) is not None
+
+
+def patched(name: str, patch: Path | None) -> str:
+    """Return what stands for a target with a patch in front. Raises `UsageError` for one that is a build already."""
+    if patch is not None and is_of_build(name):
+        raise UsageError(f"--patch {patch} goes in front of a known version, and {name} is none: leave one of them out")
+    return name if patch is None else f"{name}{PATCHED_BY}{patch.absolute()}"
+
+
+def _of_build(name: str) -> Target:
+    """Return the target of a build: a patch is its version, any other follows the nearest line that is known."""
+    from harness.targets import builds  # noqa: PLC0415  (only where needed)
+
+    of_version, plus, patch = name.partition(PATCHED_BY)
+    if plus and "/" not in of_version:
+        base = find_target(of_version)
+        if base.system != KAFKA or base.build is not None:
+            raise UsageError(f"{quoted(name)}: a patch goes in front of a version of Kafka, such as kafka-4.4")
+        build = builds.read_patch(base.version, Path(patch))
+    elif _OF_BUILD.fullmatch(name):
+        build = builds.find_build(name)
+    else:
+        build = builds.read_build(Path(name))
+    line = _nearest_line(build.version)
+    what = f"Kafka {build.version} of {build.path}"
+    if build.kind == builds.PATCH:
+        line, what = find_target(f"{KAFKA}-{build.version}"), f"Kafka {build.version} with {build.path} in front"
+    rules = f"rules and settings are those of {_nearest_line(build.version).name}"
+    return replace(line, name=build.name, version=build.version, note=f"{what}; {rules}", build=build)
+
+
+def _nearest_line(version: str) -> Target:
+    """Return the newest line that is not newer than a version of Kafka. Raises `UsageError` where there is none."""
+    numbers = _VERSION.match(version)
+    oldest, newest = _KAFKA[0], _KAFKA[-1]
+    wanted = (int(numbers["major"]), int(numbers["minor"])) if numbers else (0, 0)
+    if wanted < _line(oldest):
+        raise UsageError(f"the build is Kafka {version}, older than the oldest that can be tested, {oldest.name}")
+    if wanted[0] > _line(newest)[0] + 1:
+        raise UsageError(f"the build is of version {version}, and no Kafka that is known: the newest is {newest.name}")
+    return max((row for row in _KAFKA if _line(row) <= wanted), key=_line)
 
 
 def _other_versions(name: str) -> str | None:
@@ -143,13 +202,20 @@ def _line(row: Target) -> tuple[int, int]:
 
 
 def line_of(name: str) -> str:
-    """Return the name of the line that a target is of: of an exact patch the row that it is taken from, else itself."""
+    """Return the name of the line that a target is of: of an exact patch the row that it is taken from, else itself.
+
+    Of a user's own build, the nearest line.
+    """
+    if build := _OF_BUILD.fullmatch(name):
+        return _nearest_line(build["version"]).name
     parts = _NAME.fullmatch(name)
     return f"{parts['system']}-{parts['line']}{parts['kind'] or ''}" if parts else name
 
 
 def title_of(name: str, version: str) -> str:
     """Return what a column of that target is called: system, version, and what is special beside it."""
+    if build := _OF_BUILD.fullmatch(name):
+        return f"{KAFKA} {version} {build['kind']} {build['digest']}"
     parts = _NAME.fullmatch(name)
     return f"{parts['system']} {version} {(parts['kind'] or '').removeprefix('-')}".rstrip() if parts else name
 

@@ -75,6 +75,8 @@ def build(client: DockerClient, target: Target, jars: JarSet, java: Java) -> ima
 
     Raises `UsageError` where this host lacks a part, `HarnessError` otherwise.
     """
+    if target.build is not None:
+        raise UsageError(f"{target.name} is a build of your own: images are built of released versions")
     reference = images.built_here(target)
     before = images.find(client, target, reference)
     repository, tag = reference.split(":")

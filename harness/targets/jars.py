@@ -52,23 +52,34 @@ _STAGING = ".fetching-"
 class JarSet:
     """The verified jars of one target version.
 
-    ``digests`` maps ``group:artifact:version`` to SHA-256.
+    ``digests`` maps ``group:artifact:version`` to SHA-256; of a user's own build, the names of its jars.
     ``pinned``: this release names them; otherwise they are what the repository had at the first use.
+    ``patch``: a jar in front of the class path of brokers, and of brokers only.
     """
 
     directory: Path
     digests: dict[str, str]
     pinned: bool = True
+    patch: Path | None = None
 
     @property
     def paths(self) -> list[Path]:
-        """The jars, in the order of the class path."""
-        return [self.directory / jar_name(coordinate) for coordinate in self.digests]
+        """The jars of brokers, in the order of the class path."""
+        return [*([self.patch] if self.patch else []), *self._common]
 
     @property
     def classpath(self) -> str:
-        """The jars for ``java -cp``."""
+        """The jars of brokers for ``java -cp``."""
         return os.pathsep.join(map(str, self.paths))
+
+    @property
+    def client_classpath(self) -> str:
+        """The jars of Java clients for ``java -cp``."""
+        return os.pathsep.join(map(str, self._common))
+
+    @property
+    def _common(self) -> list[Path]:
+        return [self.directory / jar_name(coordinate) for coordinate in self.digests]
 
 
 def _unheard(_done: int, _total: int) -> None:
@@ -86,10 +97,14 @@ def jars_for(target: Target, *, on_progress: OnProgress = _unheard, verify: bool
     """
     if target.system != KAFKA:
         raise UsageError(f"{target.name} has no jars: its brokers are containers, of an image that is pulled")
+    if target.build is not None:
+        from harness.targets.builds import own_jars  # noqa: PLC0415  (which copies by way of this module)
+
+        return own_jars(target, target.build, on_progress=on_progress, verify=verify)
     digests, directory = read_lock(target), _directory(target)
     if digests is None:
         # Nobody has pinned this version: what comes now is remembered.
-        with _staging_beside(directory) as staging:
+        with staging_in(directory.parent, directory) as staging:
             digests = resolve(target, staging, _counter(on_progress))
             on_progress(1, 1)
             _install(staging, directory, digests)
@@ -126,8 +141,8 @@ def materialise(
     Verified jars replace the files in place one by one and the marker of completeness comes last: two
     processes that fetch at once write the same bytes, and a broker that has the old jars open keeps them.
     """
-    if not _is_complete(directory, digests) or (verify and _mismatch(directory, digests)):
-        with _staging_beside(directory) as staging:
+    if not _is_complete(directory, digests) or (verify and mismatch(directory, digests)):
+        with staging_in(directory.parent, directory) as staging:
             fetch(list(digests), staging, on_progress)
             _install(staging, directory, digests)
     return JarSet(directory, digests)
@@ -177,7 +192,7 @@ def _is_complete(directory: Path, digests: dict[str, str]) -> bool:
         return False
 
 
-def _mismatch(directory: Path, digests: dict[str, str]) -> str | None:
+def mismatch(directory: Path, digests: dict[str, str]) -> str | None:
     """Return what is wrong with the first jar that is not the pinned one, None when all are right."""
     for coordinate, expected in digests.items():
         path = directory / jar_name(coordinate)
@@ -189,23 +204,26 @@ def _mismatch(directory: Path, digests: dict[str, str]) -> str | None:
 
 
 @contextlib.contextmanager
-def _staging_beside(directory: Path) -> Iterator[Path]:
-    """Give a temporary folder on the disk of ``directory``. Raises `UsageError` where the cache cannot be written."""
+def staging_in(parent: Path, directory: Path | None = None) -> Iterator[Path]:
+    """Give a temporary folder in a folder of the cache, which gets ``directory``, too, where one is given.
+
+    Raises `UsageError` where the cache cannot be written.
+    """
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        _drop_stale_staging(directory.parent)
-        with tempfile.TemporaryDirectory(prefix=_STAGING, dir=directory.parent, ignore_cleanup_errors=True) as name:
+        (directory or parent).mkdir(parents=True, exist_ok=True)
+        _drop_stale_staging(parent)
+        with tempfile.TemporaryDirectory(prefix=_STAGING, dir=parent, ignore_cleanup_errors=True) as name:
             yield Path(name)
     except OSError as error:
         raise UsageError(
-            f"the jar cache {directory} cannot be written ({error.strerror or error}): "
+            f"the jar cache {directory or parent} cannot be written ({error.strerror or error}): "
             "make room or set COMPACTION_HARNESS_CACHE to another folder"
         ) from error
 
 
 def _install(staging: Path, directory: Path, digests: dict[str, str]) -> None:
     """Verify the jars in ``staging``, move them into ``directory`` and mark it complete."""
-    if wrong := _mismatch(staging, digests):
+    if wrong := mismatch(staging, digests):
         raise UsageError(
             f"{wrong}; nothing was installed: check the repository or proxy that answers for it, then try again"
         )

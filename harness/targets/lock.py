@@ -49,7 +49,8 @@ _FETCH_REMEDY = (
     "set COMPACTION_HARNESS_MAVEN_ROOT to a mirror of Maven Central"
 )
 _BROKER_MODULE = "org.apache.kafka#kafka_"
-_BINDING = "org.slf4j:slf4j-simple:1.7.36"
+BINDING = "org.slf4j:slf4j-simple:1.7.36"
+"""By which brokers log to their output."""
 _OTHER_BINDINGS = (
     "ch.qos.logback:logback-classic",
     "org.apache.logging.log4j:log4j-slf4j-impl",
@@ -131,7 +132,7 @@ def resolve(target: Target, staging: Path, on_line: Callable[[str], object]) -> 
     excluded = (*target.excluded_modules, *_OTHER_BINDINGS)
     broker = ivy_dependency(f"org.apache.kafka:kafka_{target.scala}:{target.version}", excluded=excluded)
     try:
-        run_ivy([broker, ivy_dependency(_BINDING)], staging, on_line, poms=True)
+        run_ivy([broker, ivy_dependency(BINDING)], staging, on_line, poms=True)
     except UsageError as error:
         if f"module not found: {_BROKER_MODULE}" not in str(error):
             raise
@@ -143,7 +144,7 @@ def resolve_modules(coordinates: Iterable[str], staging: Path, on_line: Callable
     """Retrieve ``group:artifact:version`` modules with all that they need, as `resolve` does for brokers."""
     excluded = (*_OTHER_BINDINGS, "org.slf4j:slf4j-simple")
     modules = [ivy_dependency(coordinate, excluded=excluded) for coordinate in coordinates]
-    run_ivy([*modules, ivy_dependency(_BINDING)], staging, on_line, poms=True)
+    run_ivy([*modules, ivy_dependency(BINDING)], staging, on_line, poms=True)
     return _digests(staging)
 
 

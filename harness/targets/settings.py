@@ -79,7 +79,7 @@ def raise_if_unfit(target: Target, settings: Mapping[str, Mapping[str, str]]) ->
     """Raise `UsageError` for the first setting, by scope and name, that brokers of the target would not take.
 
     Checked are the name, the type (`ConfigDef.parseType`), and ranges and choices; what depends on several settings, or
-    on files and classes of the broker, is not.
+    on files and classes of the broker, is not. A build of the user's own may have settings that no list has.
     """
     found = list_for(target)
     for scope, values in settings.items():
@@ -90,6 +90,8 @@ def raise_if_unfit(target: Target, settings: Mapping[str, Mapping[str, str]]) ->
             if found is None:
                 continue
             setting = found.find(scope, name)
+            if setting is None and target.build is not None:
+                continue
             if setting is None:
                 raise UsageError(f"{given}: {_unknown(found, scope, name)}")
             if why := why_invalid(setting, value):

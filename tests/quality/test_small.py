@@ -13,6 +13,7 @@ from harness.explore.cases import MESSAGES_MATTER
 from harness.plan.catalog import Anomaly
 from models.coordination import RULES
 from models.exhaustive import Explored, explore
+from models.fast_walk import fast_walk
 from models.state_space import ADD, HAND_OVER, LEADER, NO_CHANGE, REASSIGN, REMOVE, Bound, StateSpace
 
 BY_CHANGE = {change: Bound(writes=2, transactions=0, change=change) for change in (NO_CHANGE, LEADER, ADD, REMOVE)}
@@ -22,8 +23,7 @@ DELETED_AND_GONE = "p puts K; 2 leaves; p deletes K; 1 cleans; time passes; 1 cl
 
 @cache
 def walked(bound: Bound, *, first_only: bool = False, **how: Any) -> Explored:
-    small = StateSpace(bound, **how)
-    return explore(small.start, small.following, small.wrong, most_states=2_000_000, first_only=first_only)
+    return fast_walk(StateSpace(bound, **how), most_states=2_000_000, first_only=first_only)
 
 
 def coordinated(bound: Bound, *without: str, **how: Any) -> Explored:

@@ -22,7 +22,7 @@ FILE: Final = "file"
 The commit tier exercises each value as long as its budget lasts: there are always more files.
 """
 
-_GROUPS: Final = frozenset({"audit", "images"})
+_GROUPS: Final = frozenset({"audit", "guard", "images"})
 """Commands that have commands of their own."""
 _NOTHING_DONE: Final = frozenset({254, 255})
 _OPTIONS: Final = frozenset({"--target", "--runtime", "--client", "--nemesis"})
@@ -41,7 +41,8 @@ def note_command(arguments: Sequence[str], exit_code: int) -> None:
 
     A run that was refused (254) or failed (255) did nothing with its options: only its exit counts.
     """
-    command = " ".join(arguments[: 2 if arguments[0] in _GROUPS else 1])
+    words = arguments[: 2 if arguments[0] in _GROUPS else 1]
+    command = " ".join(word for word in words if not word.startswith("-"))
     note("command", command)
     note("exit", f"{command} {exit_code}")
     if exit_code in _NOTHING_DONE:

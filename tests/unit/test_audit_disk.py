@@ -130,7 +130,7 @@ def test_diverged_copies_as_json(command: Command, tmp_path: Path) -> None:
     content: dict[str, Any] = json.loads(text)
     assert (content["schema"], content["verdict"], content["notes"]) == (1, "anomaly", [])
     assert content["reason"].startswith("tombstone-divergence: broker 2, t-0, offset 0: deleted key K is alive")
-    assert content["target"] == {"name": "copies", "brokers": [1, 2]}
+    assert content["target"] == {"name": "copies", "cluster_id": "literal", "brokers": [1, 2]}
     assert content["timings_s"].keys() == {"check"}
     (partition,) = content["scenarios"]
     assert {name: partition[name] for name in ("scenario", "anomaly", "payload", "verdict")} == {

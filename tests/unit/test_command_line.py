@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def leaves(group: click.Group = cli, name: str = "") -> Iterator[tuple[str, cloup.Command]]:
-    """Yield every command that is no group, with its name."""
+def leaves(group: click.Group = cli, name: str = "") -> Iterator[tuple[str, cloup.Command | cloup.Group]]:
+    """Yield every command that does something by itself, with its name."""
     for part, command in group.commands.items():
         if isinstance(command, click.Group):
             yield from leaves(command, f"{name}{part} ")
-        else:
-            assert isinstance(command, cloup.Command)
+        if not isinstance(command, click.Group) or command.invoke_without_command:
+            assert isinstance(command, cloup.Command | cloup.Group)
             yield f"{name}{part}", command
 
 

@@ -10,7 +10,8 @@ import pytest
 from documentation import PAGES, ROOT, Command, commands, matches
 
 from harness.cli import cli
-from harness.command_line.parameters import FilePath
+from harness.command_line.parameters import FilePath, Text
+from harness.targets import find_target, is_of_build
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,12 +26,21 @@ def arguments(text: str) -> list[str]:
     return words[first + 1 :]
 
 
+def names_a_build(parameter: click.Parameter, value: object) -> bool:
+    """Whether an option has the path of a Kafka of the user's own, which need not exist either."""
+    of_targets = isinstance(parameter.type, Text) and parameter.type.check is find_target
+    return of_targets and any(map(is_of_build, str(value).split(",")))
+
+
 def parse(words: list[str]) -> None:
     """Parse arguments as the command line does, but for files, which need not exist. Raises Click's exceptions."""
     command: click.Command = cli
     context = click.Context(cli, info_name="harness")
     while isinstance(command, click.Group):
-        _, words, _ = command.make_parser(context).parse_args(list(words))
+        _, rest, _ = command.make_parser(context).parse_args(list(words))
+        if command.invoke_without_command and not rest:
+            break
+        words = rest
         name, inner, words = command.resolve_command(context, words)
         assert inner is not None
         command, context = inner, click.Context(inner, info_name=name, parent=context)
@@ -39,7 +49,7 @@ def parse(words: list[str]) -> None:
     for parameter in command.params:
         value = values.get(parameter.name)
         given = value is not None and not parameter.value_is_missing(value)
-        if given and not isinstance(parameter.type, FilePath):
+        if given and not isinstance(parameter.type, FilePath) and not names_a_build(parameter, value):
             parameter.type_cast_value(context, value)
         assert not parameter.required or given, f"{parameter.opts[0]} is missing"
 

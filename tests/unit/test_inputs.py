@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import zipfile
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -205,8 +206,9 @@ SAMPLES = {
     "ssh_known_hosts": "file", "ssh_pins": "SHA256:abc", "image": "apache/kafka:4.4.0", "command_config": "file",
     "timers": "10m", "brokers": "5", "replication_factor": "2", "partitions": "3", "absent": "2", "seed": "7",
     "settings": "topic.segment.ms=9", "time_limit_s": "60", "aftermath": "", "port_base": "20000", "keep": "",
-    "application": "streams", "gate": "", "gate_options": "hold=markers",
+    "application": "streams", "gate": "", "gate_options": "hold=markers", "guard": "",
     "results": "elsewhere", "spark_master": "local[3]", "spark_conf": "spark.x=1", "schedule": "schedule.json",
+    "patch": "patch.jar",
 }  # fmt: skip
 """A legal value that is not the default, of each parameter of `run`; "" for a flag."""
 SCHEDULE = (
@@ -220,6 +222,9 @@ def test_no_option_of_a_run_is_dropped_for_another(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "schedule.json").write_text(SCHEDULE)
+    with zipfile.ZipFile(tmp_path / "patch.jar", "w") as patch:
+        patch.writestr("kafka/Kafka.class", b"changed")
+    monkeypatch.setenv("COMPACTION_HARNESS_CACHE", str(tmp_path / "cache"))
     requests: list[RunOptions] = []
 
     def assemble(options: RunOptions, _: Any) -> NoReturn:
@@ -275,6 +280,9 @@ def test_no_option_of_a_run_is_dropped_for_another(
         ("--nodes a,b,c --command-config file", "for --runtime local or docker, and contradicts --nodes"),
         ("--target redpanda-26.2 --command-config file", "--command-config file: the harness sets up no logins"),
         ("--target sim-kafka --port-base 20000", "--port-base is for --runtime local or docker or ssh"),
+        ("--target ./no-such.tgz", "no-such.tgz does not exist: give the archive, the distribution or the checkout"),
+        ("--patch file", "file is damaged, or no archive of its kind"),
+        ("--target ./file --patch file", "file is damaged, or no archive of its kind"),
         ("--target kafka-2.8", "'kafka-2.8': it is older than the oldest; there are kafka-3.9, kafka-4.0,"),
         ("--target kafka-5.0.1", "it is newer than the newest; there are kafka-3.9"),
         ("--target redpanda-24.1", "'redpanda-24.1': it is older than the oldest; there are redpanda-25.2,"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes.http_servers import served
@@ -13,12 +14,11 @@ from fakes.http_servers import served
 from harness.errors import UsageError
 from harness.nightly.expectations import expected, read_expectations
 from harness.nightly.latest import newest_of, newest_patches
-from harness.nightly.matrix import Cell, Matrix, read_matrix
+from harness.nightly.matrix import Cell, Matrix, options_of, read_matrix
+from harness.nightly.night import command_of
 from harness.targets import TARGETS
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+STANDARD = read_expectations(None)
 PAYLOADS = (
     "tombstone-divergence", "aborted-to-committed", "aborted-to-committed-delete", "committed-to-aborted-value",
     "committed-to-aborted-delete", "stuck-lso",
@@ -52,6 +52,25 @@ def test_a_simulated_target_has_no_cells_of_groups() -> None:
     assert one.anomalies == "all"
     with pytest.raises(UsageError, match=r"--anomaly groups: scenarios about consumer groups need a real Kafka"):
         matrix(targets=["sim-kafka"], anomalies=["groups"])
+
+
+def test_protections_are_an_axis() -> None:
+    found = matrix(targets=["kafka-4.4"], nemeses=["kill", "relay"], protections=["none", "gate", "guard"])
+    options = [(one.nemesis, options_of(one, found).gate, options_of(one, found).guard) for one in found.outages]
+    assert options == [(n, *p) for n in ("kill", "relay") for p in ((False, False), (True, False), (False, True))]
+    words = [command_of(one, found, Path("results"), None) for one in found.outages[:3]]
+    assert [{"--gate", "--guard"} & set(one) for one in words] == [set(), {"--gate"}, {"--guard"}]
+    assert str(found.outages[1]) == "kafka-4.4 librdkafka kill local, gate"
+    verdicts = {(cell.nemesis, cell.protection): one.verdict for cell, one in expected(found.cells, STANDARD).items()}
+    assert verdicts == {
+        ("kill", "none"): "anomaly", ("kill", "gate"): "clean", ("kill", "guard"): "clean",
+        ("relay", "none"): "anomaly", ("relay", "gate"): "clean", ("relay", "guard"): "anomaly",
+    }  # fmt: skip
+    assert Matrix.of_json(json.loads(json.dumps(asdict(found)))) == found
+    with pytest.raises(UsageError, match=r"there is no protection 'gates'; did you mean gate"):
+        matrix(targets=["kafka-4.4"], protections=["gates"])
+    with pytest.raises(UsageError, match=r"--gate is for --runtime local"):
+        matrix(targets=["kafka-4.4"], runtimes=["docker"], protections=["gate"])
 
 
 def test_groups_are_asked_by_one_name() -> None:

@@ -235,8 +235,8 @@ def test_the_grid_has_a_column_a_version(night: tuple[Plan, list[CellResult], li
     shown = grid(night[1])
     assert shown.columns == ("kafka 3.9.2", "kafka 3.9.2")
     assert [(head, [cell_text(one) for one in row if one]) for head, row in shown.rows] == [
-        ((STUCK, "value", "librdkafka", "kill", "local"), ["anomaly 2/2", "FIXED UPSTREAM 2/2"]),
-        ((STUCK, "value", "librdkafka", "none", "local"), ["clean 2/2", "FAILED 1/2 (flaky)"]),
+        ((STUCK, "value", "librdkafka", "kill", "local", "none"), ["anomaly 2/2", "FIXED UPSTREAM 2/2"]),
+        ((STUCK, "value", "librdkafka", "none", "local", "none"), ["clean 2/2", "FAILED 1/2 (flaky)"]),
     ]
 
 

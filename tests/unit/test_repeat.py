@@ -132,9 +132,10 @@ def test_every_field_that_decides_is_drawn_and_rendered(folder: Path) -> None:
         values = {repr(getattr(options, field.name)) for options in many}
         assert (len(values) == 1) == (field.name in ELSEWHERE), field.name
     texts = [command_line(options) for options in many]
-    of_hosts = {"--nodes-file", "--ssh-user", "--ssh-port"}  # `--nodes` has what they say
+    # `--nodes` has what they say, and the name of the target has the patch.
+    others = {"--nodes-file", "--ssh-user", "--ssh-port", "--patch"}
     assert [one.flag for one in OPTIONS if not any(f"{one.flag} " in f"{text} " for text in texts)] == sorted(
-        of_hosts, key=[one.flag for one in OPTIONS].index
+        others, key=[one.flag for one in OPTIONS].index
     )
 
 

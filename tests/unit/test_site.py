@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from literal import History, put, replica, write_run
@@ -14,9 +16,6 @@ from harness.errors import UsageError
 from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN
 from harness.report.runs import stored_runs
 from harness.report.site import write_site
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ID = "2026-11-2{}T01-02-03Z-beef"
 RUN = f"kafka-4.4/stuck-lso/{ID.format(1)}"
@@ -68,6 +67,22 @@ def test_verdicts_are_counted_by_version(tmp_path: Path) -> None:
     assert "✗ anomaly</span> 2 of 3; " in text
     assert "? unknown</span> 1 of 3" in text
     assert text.count('<span class="faint">no run</span>') == 12
+
+
+def test_folders_that_vanish_while_runs_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results, scan = tmp_path / "results", os.scandir
+    stored(results, 1, CLEAN)
+    gone = results / "nightly"
+    gone.mkdir()
+
+    def scandir(path: str) -> Any:
+        if Path(path) == gone:
+            gone.rmdir()
+        return scan(path)
+
+    monkeypatch.setattr("os.scandir", scandir)
+    assert "<p>1 run. " in written(results, tmp_path / "site")
+    assert not gone.exists()
 
 
 def test_each_run_has_its_page_and_each_anomaly_too(tmp_path: Path) -> None:

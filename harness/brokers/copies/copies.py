@@ -65,7 +65,7 @@ class Copies:
     ``transaction_states``: the coordinators' own logs, where they were copied too. ``words``: coordinators' answers,
     where they were asked; files by broker. ``served``: read from a running cluster, whose brokers' answers replace
     their files. ``tombstones``: what deletes a key. ``metadata``: leaders and ISRs by the brokers' metadata logs, where
-    those were copied too.
+    those were copied too. ``cluster_id``: None where no log directory names it.
     """
 
     run_id: str
@@ -76,6 +76,7 @@ class Copies:
     notes: tuple[str, ...] = ()
     tombstones: Tombstones = BY_NULL
     metadata: ClusterMetadata | None = None
+    cluster_id: str | None = None
 
 
 def find_copies(
@@ -114,16 +115,17 @@ def find_copies(
             for path in paths
             if (aside := _SET_ASIDE.fullmatch(path.name)) and is_named(aside["topic"], topics or named.topics)
         )
-    identities = verify_identity(brokers, log_dirs, [*replicas, *states])
+    identity = verify_identity(brokers, log_dirs, [*replicas, *states])
     _raise_if_other_topics(replicas)
     metadata = _metadata_of(metadata_logs, replicas)
     return Copies(
         run_id,
         tuple(replicas),
         tuple(states),
-        notes=(*in_sentences(notes), *identities, *metadata.notes, *named.notes),
+        notes=(*in_sentences(notes), *identity.notes, *metadata.notes, *named.notes),
         tombstones=tombstones,
         metadata=metadata.metadata,
+        cluster_id=identity.cluster_id,
     )
 
 

@@ -54,10 +54,18 @@ class LogDirectory:
         return self.path / META_PROPERTIES
 
 
+@dataclass(frozen=True)
+class Identity:
+    """``cluster_id``: None where no folder names it. ``notes``: for each broker whose identity is not certain, why."""
+
+    cluster_id: str | None
+    notes: tuple[str, ...]
+
+
 def verify_identity(
     brokers: Mapping[int, Sequence[Path]], log_dirs: Mapping[int, Sequence[Path]], replicas: Sequence[ReplicaCopy]
-) -> list[str]:
-    """Return a note for each broker whose identity could not be checked in full.
+) -> Identity:
+    """Return the id of the cluster, and a note for each broker whose identity could not be checked in full.
 
     ``brokers``: folders as they were given. ``log_dirs``: those folders, or the log directories that contain them.
 
@@ -70,11 +78,12 @@ def verify_identity(
     _raise_if_other_broker(directories)
     _raise_if_other_cluster(directories)
     _raise_if_one_directory(directories)
-    return [
+    notes = tuple(
         f"broker {broker}: its identity could not be checked in full: {'; '.join(missing)}"
         for broker in brokers
         if (missing := [*_missing_ids(broker, directories), *_missing_topic_ids(broker, replicas)])
-    ]
+    )
+    return Identity(next((one.cluster_id for one in directories if one.cluster_id is not None), None), notes)
 
 
 def topic_id(folder: Path) -> str | None:

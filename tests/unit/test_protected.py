@@ -1,4 +1,4 @@
-"""``clean`` of a run with the gate: earned by what the gate was seen to do, on every replica that stayed."""
+"""``clean`` of a run with gates or a guard: earned by what they were seen to do, for every replica that stayed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from test_verdict import SCENARIO, control, fact, returned
 
 from harness.judge.earned import earn
-from harness.judge.gated import GateRecord, came_back_at_ms
+from harness.judge.protected import GATES, THE_GUARD, ProtectionRecord, came_back_at_ms
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,9 +33,13 @@ def judged(
     events: list[dict[str, Any]], facts: list[dict[str, Any]] | None = None, **changes: Any
 ) -> tuple[str | None, str]:
     rows = facts or [fact(1, **KEPT), fact(3, **KEPT), returned(seen_there=True, removed_at_ms=95)]
-    record = GateRecord(events, changes.get("came_back_ms", CAME_BACK_MS))
+    record = ProtectionRecord(changes.get("by", GATES), events, changes.get("came_back_ms", CAME_BACK_MS))
     return earn(
-        SCENARIO, [record.facts(row) for row in rows], changes.get("others", control()), absent=[2], is_gated=True
+        SCENARIO,
+        [record.facts(row) for row in rows],
+        changes.get("others", control()),
+        absent=[2],
+        protected_by=record.by,
     )
 
 
@@ -43,15 +47,38 @@ def test_a_gate_that_held_the_partition_earns_it() -> None:
     assert judged(BOTH) == (WAY, "")
 
 
+def of_guard(*events: tuple[str, int]) -> list[dict[str, Any]]:
+    of_topic = [{"event": event, "time_ms": time_ms, "topic": "stuck-lso"} for event, time_ms in events]
+    return [{"event": "ready", "topic": "", "time_ms": 1}, *of_topic]
+
+
+@pytest.mark.parametrize(
+    ("events", "lack"),
+    [
+        ((("paused", 20), ("released", 80)), ""),
+        ((), "still held it when the replica came back"),
+        ((("paused", 20), ("released", 40)), "still held it when the replica came back"),
+        ((("paused", 20), ("released", 40), ("paused", 45), ("released", 80)), ""),
+        ((("paused", 20), ("released", 95)), "broker 1 removed it before the guard let go"),
+    ],
+)
+def test_a_guard_that_held_the_topic_earns_it(events: tuple[tuple[str, int], ...], lack: str) -> None:
+    earned, why = judged(of_guard(*events), by=THE_GUARD)
+    assert earned == (None if lack else WAY.replace("gate", "guard"))
+    assert lack in why
+    other = [{**one, "topic": "other"} for one in of_guard(("paused", 20), ("released", 80))]
+    assert judged(other, by=THE_GUARD)[0] is None
+
+
 @pytest.mark.parametrize(
     ("events", "changes", "lack"),
     [
         ([], {}, "still held it when the replica came back"),
-        (hold(1), {}, "broker 3 was not held by its gate while the replica was away"),
-        ([*hold(1), *hold(3, 20, 40)], {}, "broker 3 was not held by its gate"),
-        ([*hold(1), *hold(3, 60, 80)], {}, "broker 3 was not held by its gate"),
-        ([*hold(1), event("held", 20, 3)], {}, "broker 3 was not held by its gate"),
-        ([*hold(1), *hold(3, 20, 95)], {}, "broker 3 removed it before its gate let go"),
+        (hold(1), {}, "broker 3 was not held by the gate while the replica was away"),
+        ([*hold(1), *hold(3, 20, 40)], {}, "broker 3 was not held by the gate"),
+        ([*hold(1), *hold(3, 60, 80)], {}, "broker 3 was not held by the gate"),
+        ([*hold(1), event("held", 20, 3)], {}, "broker 3 was not held by the gate"),
+        ([*hold(1), *hold(3, 20, 95)], {}, "broker 3 removed it before the gate let go"),
         (BOTH, {"came_back_ms": None}, "still held it when the replica came back"),
         (BOTH, {"others": control(held_critical=True)}, "on the control partition, broker 1 still held it"),
         (BOTH, {"others": []}, "on the control partition, there is no replica to show it"),
@@ -113,9 +140,9 @@ RELAYED = "the copy began from a replica that still held it, and went on from a 
 def test_a_copy_that_was_dropped_in_mid_copy_had_the_payload(dropped_up_to: int | None, lack: str) -> None:
     anew = [event("began-anew", 40, 2, leader=1, dropped_up_to=dropped_up_to)] if dropped_up_to else []
     facts = [fact(1, led=True), fact(3, had_payload=True, has_payload=True, held_critical=True), returned(**DROPPED)]
-    record = GateRecord(anew, CAME_BACK_MS)
+    record = ProtectionRecord(GATES, anew, CAME_BACK_MS)
     earned, why = earn(
-        SCENARIO, [record.facts(row) for row in facts], control(), absent=[2], hands_over=True, is_gated=True
+        SCENARIO, [record.facts(row) for row in facts], control(), absent=[2], hands_over=True, protected_by=record.by
     )
     assert earned == (None if lack else RELAYED)
     assert lack in why

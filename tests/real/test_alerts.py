@@ -1,0 +1,44 @@
+"""The alert rules of `harness guard`, by Prometheus' own promtool."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import compose.guard
+
+RULES = Path(compose.guard.__file__).parent
+BOUND_S = 120
+
+
+@pytest.fixture(scope="module")
+def promtool(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Find promtool, or take it from Debian's package without installing that: no service begins."""
+    found = shutil.which("promtool")
+    if found is not None:
+        return found
+    folder = tmp_path_factory.mktemp("promtool")
+    subprocess.run(["apt-get", "download", "prometheus"], cwd=folder, check=True, timeout=BOUND_S, capture_output=True)
+    (package,) = folder.glob("prometheus_*.deb")
+    subprocess.run(["dpkg", "-x", str(package), "."], cwd=folder, check=True, timeout=BOUND_S)
+    return str(folder / "usr/bin/promtool")
+
+
+@pytest.mark.parametrize("words", [("check", "rules", "alerts.yaml"), ("test", "rules", "alerts-test.yaml")])
+def test_the_alert_rules_are_valid_and_fire_as_they_should(promtool: str, words: tuple[str, ...]) -> None:
+    done = subprocess.run([promtool, *words], cwd=RULES, capture_output=True, text=True, timeout=BOUND_S, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "SUCCESS" in done.stdout
+
+
+def test_a_rule_that_does_not_fire_is_found(promtool: str, tmp_path: Path) -> None:
+    for name in ("alerts.yaml", "alerts-test.yaml"):
+        text = (RULES / name).read_text()
+        (tmp_path / name).write_text(text.replace("paused_seconds > 3600", "paused_seconds > 36000"))
+    done = subprocess.run(
+        [promtool, "test", "rules", "alerts-test.yaml"], cwd=tmp_path, capture_output=True, timeout=BOUND_S, check=False
+    )
+    assert done.returncode != 0

@@ -1,0 +1,321 @@
+"""`harness guard` on real brokers, by a user with exactly the ACLs of its page."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
+
+import pytest
+from audited import ALLOW, AUTHORIZED, BROKERS, CLUSTER, DESCRIBE, DESCRIBE_CONFIGS, LITERAL, READ, TOPICS
+from audited import TRANSACTIONAL_IDS as IDS
+from documentation import ROOT
+from kafka.protocol.admin import CreateAclsRequest
+from sandbox import wait_until
+
+from harness.brokers.protocol import wire
+from harness.brokers.protocol.admin import Admin
+from harness.brokers.protocol.security import read_security
+from harness.errors import EXIT_CLEAN, EXIT_FAILED, EXIT_UNKNOWN, HarnessError
+from harness.guard.channel import TOPIC as CHANNEL
+from harness.guard.cluster import LiveCluster
+from harness.guard.settings import DIRTY_RATIO, MAX_LAG_MS, is_pause, own_values
+from harness.host.clock import RealClock
+from harness.host.java import find_java
+from harness.host.workspace import Workspace
+from harness.run_folder.store import new_run_id
+from harness.runtimes.base import ClusterSpec
+from harness.runtimes.local import LocalRuntime
+from harness.targets import find_target
+from harness.targets.jars import jars_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from sandbox import Going, Ran, Sandbox
+
+pytestmark = pytest.mark.timeout(600)
+
+BOUND_S = 60.0
+GROUPS, CREATE, WRITE, ALTER_CONFIGS = 3, 5, 4, 11
+OPERATIONS = {
+    "Describe": DESCRIBE, "Read": READ, "AlterConfigs": ALTER_CONFIGS, "Create": CREATE, "Write": WRITE,
+    "DescribeConfigs": DESCRIBE_CONFIGS,
+}  # fmt: skip
+FOUND = {DIRTY_RATIO: "0.2", MAX_LAG_MS: None}
+GUARDED, OTHER = "guarded-1", "guarded-2"
+MANY = 100
+
+
+def acls_of_the_page() -> list[tuple[int, str, int]]:
+    """Return type, name and operation of every `acls` line of the how-to page."""
+    found: list[tuple[int, str, int]] = []
+    for line in re.findall(r"^\$ acls (.+)$", (ROOT / "docs/how-to/guard.md").read_text(), re.MULTILINE):
+        kind, name = next(
+            (kind, match[1] if match.groups() else "kafka-cluster")
+            for kind, pattern in (
+                (TOPICS, r"--topic '?([^' ]+)"),
+                (GROUPS, r"--group (\S+)"),
+                (IDS, r"--transactional-id '?([^' ]+)"),
+                (CLUSTER, r"--cluster"),
+            )
+            if (match := re.search(pattern, line))
+        )
+        found += [(kind, name, OPERATIONS[operation]) for operation in re.findall(r"--operation (\w+)", line)]
+    return found
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A running cluster; ``inside``: where nobody may do everything. ``login``: of the guard's user."""
+
+    runtime: LocalRuntime
+    admin: Admin
+    inside: tuple[wire.Address, ...]
+    login: Path
+
+    @property
+    def server(self) -> tuple[str, ...]:
+        addresses = ",".join(str(self.runtime.address(broker)) for broker in BROKERS)
+        return ("--bootstrap-server", addresses, "--command-config", str(self.login))
+
+    def own(self, *topics: str) -> dict[str, dict[str, str | None]]:
+        """Return the topics' own values, as an administrator sees them."""
+        with closing(LiveCluster(self.inside, RealClock())) as cluster:
+            return {topic: own_values(found) for topic, found in cluster.settings(topics).settings.items()}
+
+    def paused(self, *topics: str) -> list[str]:
+        with closing(LiveCluster(self.inside, RealClock())) as cluster:
+            read = cluster.settings(topics).settings
+        return [topic for topic in topics if all(is_pause(name, read[topic][name]) for name in FOUND)]
+
+    def is_whole(self, *topics: str) -> bool:
+        try:
+            states = self.admin.partitions(topics)
+        except HarnessError:
+            return False
+        return bool(states) and {frozenset(state.isr) for state in states.values()} == {frozenset(BROKERS)}
+
+    @contextmanager
+    def outage(self, broker: int = 2) -> Iterator[None]:
+        """Kill a broker for the time of a block, which may start it again by itself."""
+        self.runtime.kill(broker)
+        try:
+            yield
+        finally:
+            self.back(broker)
+
+    def back(self, broker: int = 2) -> None:
+        if not self.runtime.is_up(broker):
+            self.runtime.start(broker)
+        wait_until(lambda: self.is_whole(GUARDED, OTHER, CHANNEL), BOUND_S, "every replica to be in sync")
+
+
+@pytest.fixture(scope="module", params=["kafka-4.4", "kafka-3.9"])
+def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    folder = tmp_path_factory.mktemp("guarded")
+    login = folder / "guard.properties"
+    login.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config="
+        'org.apache.kafka.common.security.plain.PlainLoginModule required username="guard" password="secret";\n'
+    )
+    security = read_security(login)
+    with Workspace(f"guarded-{new_run_id()}", folder) as workspace:
+        spec = ClusterSpec(workspace.run_id, workspace.path, folder, AUTHORIZED, BROKERS, security=security)
+        classpath = jars_for(find_target(request.param)).classpath
+        with closing(LocalRuntime(spec, find_java().path, classpath)) as runtime:
+            inside = tuple(runtime._inner[broker] for broker in BROKERS)
+            admin = Admin(lambda: [runtime._inner[b] for b in BROKERS if runtime.is_up(b)])
+            runtime.start_cluster()
+            wait_until(lambda: is_up(admin), BOUND_S, "the brokers to register")
+            settings = {"cleanup.policy": "compact", "delete.retention.ms": "60000", DIRTY_RATIO: "0.2"}
+            admin.create_topics({(GUARDED, 0): (1, 2, 3), (OTHER, 0): (2, 3, 1)}, settings)
+            allow(inside[0], acls_of_the_page())
+            yield Guarded(runtime, admin, inside, login)
+
+
+def is_up(admin: Admin) -> bool:
+    try:
+        return admin.brokers() == set(BROKERS)
+    except HarnessError:
+        return False  # nobody listens yet
+
+
+def allow(broker: wire.Address, rights: list[tuple[int, str, int]]) -> None:
+    Creation = CreateAclsRequest.AclCreation  # noqa: N806
+    creations = [
+        Creation(resource_type=kind, resource_name=name, resource_pattern_type=LITERAL, principal="User:guard",
+                 host="*", operation=operation, permission_type=ALLOW)
+        for kind, name, operation in rights
+    ]  # fmt: skip
+    answer = wire.call(broker, CreateAclsRequest[3](creations=creations))
+    assert [result.error_code for result in answer.results] == [0] * len(rights)
+
+
+@dataclass
+class Running:
+    """A guard that is running, and its events."""
+
+    going: Going
+    path: Path
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        lines = self.path.read_text().splitlines() if self.path.exists() else []
+        return [event for event in map(json.loads, lines) if event["event"] == kind]
+
+    def wait_for(self, kind: str, topic: str = "", count: int = 1) -> None:
+        def happened() -> bool:
+            assert self.going.process.poll() is None, self.going.end().output
+            return len([event for event in self.events(kind) if event["topic"] == topic]) >= count
+
+        wait_until(happened, BOUND_S, f"{count} events {kind} {topic}")
+
+    def end(self, number: int = signal.SIGTERM) -> Ran:
+        self.going.process.send_signal(number)
+        return self.going.end()
+
+
+@pytest.fixture
+def start(guarded: Guarded, sandbox: Sandbox) -> Iterator[Callable[..., Running]]:
+    """Give what starts guards; those that still run at the end are killed."""
+    started: list[Running] = []
+
+    def one(*words: str, ready: str = "ready") -> Running:
+        path = sandbox.root / f"events-{len(started)}"
+        common = ("--topic", "guarded-*", "--interval", "0.5", "--port", "0", "--observe-every", "2")
+        running = Running(sandbox.start("guard", *guarded.server, *common, "--events", str(path), *words), path)
+        started.append(running)
+        running.wait_for(ready)
+        return running
+
+    yield one
+    for running in started:
+        if running.going.process.poll() is None:
+            running.going.process.kill()
+            running.going.end()
+
+
+def test_a_killed_broker_pauses_its_topics_and_its_return_puts_them_back(
+    guarded: Guarded, start: Callable[..., Running]
+) -> None:
+    running = start()
+    with guarded.outage():
+        running.wait_for("paused", GUARDED)
+        running.wait_for("paused", OTHER)
+        assert guarded.paused(GUARDED, OTHER) == [GUARDED, OTHER]
+        (listens,) = running.events("listens")
+        address = listens["what"].partition("/metrics")[0]
+        with urlopen(f"{address}/metrics", timeout=10) as answer:  # noqa: S310  (of this test)
+            metrics = answer.read().decode()
+        assert f'compaction_guard_replicas_away{{topic="{GUARDED}"}} 1.0' in metrics
+        assert "compaction_guard_paused_topics 2.0" in metrics
+        guarded.back()
+        running.wait_for("released", GUARDED)
+        running.wait_for("released", OTHER)
+    ended = running.end()
+    assert ended.code == EXIT_CLEAN, ended.output
+    assert guarded.own(GUARDED, OTHER) == {GUARDED: FOUND, OTHER: FOUND}
+
+
+def test_a_guard_that_was_killed_in_mid_outage_is_followed_by_another_process(
+    guarded: Guarded, sandbox: Sandbox, start: Callable[..., Running]
+) -> None:
+    running = start()
+    with guarded.outage():
+        running.wait_for("paused", OTHER)
+        running.end(signal.SIGKILL)
+        status = sandbox.call("guard", "status", *guarded.server, "--format", "json")
+        assert status.code == EXIT_UNKNOWN, status.output
+        found = {one["topic"]: one["found"] for one in json.loads(status.stdout)["paused"]}
+        assert found == {GUARDED: FOUND, OTHER: FOUND}
+        waits = sandbox.call("guard", "release", *guarded.server)
+        assert waits.code == EXIT_UNKNOWN, waits.output
+        assert guarded.paused(GUARDED, OTHER) == [GUARDED, OTHER]
+    released = sandbox.call("guard", "release", *guarded.server)
+    assert released.code == EXIT_CLEAN, released.output
+    assert guarded.own(GUARDED, OTHER) == {GUARDED: FOUND, OTHER: FOUND}
+
+
+def test_a_signal_in_mid_outage_leaves_a_pause_that_the_next_guard_ends(
+    guarded: Guarded, start: Callable[..., Running]
+) -> None:
+    running = start()
+    with guarded.outage():
+        running.wait_for("paused", GUARDED)
+        ended = running.end()
+        assert ended.code == EXIT_UNKNOWN, ended.output
+        assert "harness guard release" in ended.stderr
+    again = start()
+    wait_until(lambda: not guarded.paused(GUARDED, OTHER), BOUND_S, "the next guard to put it back")
+    assert again.end().code == EXIT_CLEAN
+    assert guarded.own(GUARDED, OTHER) == {GUARDED: FOUND, OTHER: FOUND}
+
+
+def test_of_two_guards_one_acts_and_the_other_takes_over(
+    guarded: Guarded, sandbox: Sandbox, start: Callable[..., Running]
+) -> None:
+    first = start()
+    second = start(ready="stands-by")
+    with guarded.outage():
+        first.wait_for("paused", GUARDED)
+        assert second.events("paused") == []
+        refused = sandbox.call("guard", "release", *guarded.server)
+        assert refused.code == EXIT_FAILED, refused.output
+        first.end(signal.SIGKILL)
+        second.wait_for("leads")
+        assert guarded.paused(GUARDED, OTHER) == [GUARDED, OTHER]
+    second.wait_for("released", GUARDED)
+    assert second.end().code == EXIT_CLEAN
+    assert guarded.own(GUARDED, OTHER) == {GUARDED: FOUND, OTHER: FOUND}
+
+
+def test_a_value_that_somebody_changes_during_the_pause_is_left_alone(
+    guarded: Guarded, start: Callable[..., Running]
+) -> None:
+    running = start()
+    try:
+        with guarded.outage():
+            running.wait_for("paused", GUARDED)
+            running.wait_for("paused", OTHER)
+            guarded.admin.alter_topics([GUARDED], {DIRTY_RATIO: "0.7"})
+        running.wait_for("left-alone", GUARDED)
+        assert running.end().code == EXIT_CLEAN
+        assert guarded.own(GUARDED) == {GUARDED: {**FOUND, DIRTY_RATIO: "0.7"}}
+    finally:
+        guarded.admin.alter_topics([GUARDED], {DIRTY_RATIO: "0.2"})
+
+
+@pytest.mark.parametrize("mode", ["--observe-only", "--dry-run"])
+def test_who_only_looks_changes_nothing(guarded: Guarded, start: Callable[..., Running], mode: str) -> None:
+    running = start(mode)
+    with guarded.outage():
+        running.wait_for("exposed", GUARDED)
+        if mode == "--dry-run":
+            running.wait_for("would", GUARDED)
+        assert guarded.own(GUARDED, OTHER) == {GUARDED: FOUND, OTHER: FOUND}
+    ended = running.end(signal.SIGINT)
+    assert ended.code == EXIT_CLEAN, ended.output
+    assert running.events("paused") == []
+
+
+def test_a_hundred_topics_are_paused_and_put_back(guarded: Guarded, start: Callable[..., Running]) -> None:
+    names = [f"guarded-many-{number}" for number in range(MANY)]
+    guarded.admin.create_topics({(name, 0): (1, 2, 3) for name in names}, {"cleanup.policy": "compact"})
+    wait_until(lambda: guarded.is_whole(*names), BOUND_S, "the topics to be whole")
+    running = start("--interval", "2")
+    guarded.runtime.kill(2)
+    try:
+        wait_until(lambda: len(running.events("paused")) >= MANY, BOUND_S, "every topic to be paused")
+        assert guarded.paused(*names) == names
+    finally:
+        guarded.back()
+    wait_until(lambda: len(running.events("released")) >= MANY, BOUND_S, "every topic to be put back")
+    assert running.end().code == EXIT_CLEAN
+    assert guarded.own(*names) == {name: dict.fromkeys(FOUND) for name in names}
+    for name in names:
+        guarded.admin.delete_topic(name)

@@ -1,0 +1,288 @@
+"""Repairs of diverged clusters under traffic: brokers of runs that found every payload and were kept."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from sandbox import Sandbox, wait_until
+
+from harness.audit.cluster import describe, parse_bootstrap
+from harness.brokers.protocol.admin import Admin
+from harness.clients.librdkafka import CONFIG
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, EXIT_USAGE
+from harness.guard.settings import PAUSE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from sandbox import Going
+
+pytestmark = pytest.mark.timeout(1200)
+
+OFFSETS = "__consumer_offsets"
+BOUND_S = 60.0
+FIRST_STEP_S = 90.0
+GROUP = "traffic"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A diverged cluster that goes on, the audit of its disks, and its log directories by broker."""
+
+    bootstrap: str
+    audit: Path
+    log_dirs: dict[int, Path]
+    sandbox: Sandbox
+
+    @property
+    def findings(self) -> list[dict[str, Any]]:
+        return list(json.loads(self.audit.read_text())["findings"])
+
+    @property
+    def partitions(self) -> list[tuple[str, int]]:
+        return sorted({(one["topic"], one["partition"]) for one in self.findings})
+
+    def save_folders(self, folder: Path) -> Path:
+        for broker, log_dir in self.log_dirs.items():
+            for topic, partition in self.partitions:
+                name = f"{topic}-{partition}"
+                if (log_dir / name).is_dir():
+                    shutil.copytree(log_dir / name, folder / str(broker) / name)
+        return folder
+
+    def arguments(self, *more: str) -> tuple[str, ...]:
+        return ("repair", str(self.audit), "--bootstrap-server", self.bootstrap, *more)
+
+    def settings(self) -> dict[str, dict[str, str]]:
+        topics = sorted({topic for topic, _ in self.partitions})
+        return self.admin().topic_settings(parse_bootstrap(self.bootstrap)[0], topics)
+
+    def replicas(self) -> dict[tuple[str, int], tuple[int, ...]]:
+        states = self.admin().partitions(sorted({topic for topic, _ in self.partitions}))
+        return {tp: states[tp].replicas for tp in self.partitions}
+
+    def admin(self) -> Admin:
+        return Admin(lambda: parse_bootstrap(self.bootstrap))
+
+
+@contextmanager
+def kept(sandbox: Sandbox, target: str, anomalies: str, *options: str) -> Iterator[Kept]:
+    """Make a run whose cluster stays, audit its disks, and remove the cluster."""
+    ran = sandbox.run(target, "--anomaly", anomalies, "--keep", *options).end()
+    run_id = sandbox.latest(target, anomalies).name
+    try:
+        assert ran.code == EXIT_ANOMALY, ran.output
+        log_dirs = {broker: sandbox.work_root / run_id / f"broker-{broker}" / "data" for broker in (1, 2, 3)}
+        folders = [word for broker, log_dir in log_dirs.items() for word in ("--broker", f"{broker}={log_dir}")]
+        audited = sandbox.call("audit", "disk", *folders, "--format", "json")
+        assert audited.code == EXIT_ANOMALY, audited.output
+        path = sandbox.root / "audit.json"
+        path.write_text(audited.stdout)
+        yield Kept(",".join(re.findall(r"kept: broker \d+ at (\S+)", ran.stderr)), path, log_dirs, sandbox)
+    finally:
+        cleaned = sandbox.call("clean", run_id)
+    assert cleaned.code == EXIT_CLEAN, cleaned.output
+    sandbox.wait_until_nothing_is_left()
+
+
+@pytest.fixture(scope="module", params=["kafka-4.4", "kafka-3.9"])
+def diverged(make_sandbox: Callable[[str], Sandbox], request: pytest.FixtureRequest) -> Iterator[Kept]:
+    with kept(make_sandbox("repair"), request.param, "all") as one:
+        yield one
+
+
+@dataclass
+class Traffic:
+    """Writes to partitions and commits offsets until `stop`. ``acked``: the last acknowledged value of each key."""
+
+    bootstrap: str
+    partitions: list[tuple[str, int]]
+    acked: dict[tuple[str, int, str], int] = field(default_factory=dict)
+    committed: int = -1
+    errors: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._stopped = threading.Event()
+        self._threads = [threading.Thread(target=one, daemon=True) for one in (self._write, self._commit)]
+        for thread in self._threads:
+            thread.start()
+
+    def _write(self) -> None:
+        settings = {"bootstrap.servers": self.bootstrap, "acks": "all", "enable.idempotence": True}
+        producer = Producer({**CONFIG, **settings, "delivery.timeout.ms": int(BOUND_S * 1000)})
+        number = 0
+
+        def delivered(topic: str, partition: int, key: str, value: int) -> Callable[[Any, Any], None]:
+            def done(error: Any, _message: Any) -> None:
+                if error is not None:
+                    self.errors.append(f"{topic}-{partition}: {error}")
+                else:
+                    self.acked[topic, partition, key] = value
+
+            return done
+
+        while not self._stopped.wait(0.02):
+            number += 1
+            for topic, partition in self.partitions:
+                key = f"traffic-{number % 50}"
+                done = delivered(topic, partition, key, number)
+                producer.produce(topic, key=key, value=str(number), partition=partition, on_delivery=done)
+            producer.poll(0)
+        left = producer.flush(BOUND_S)
+        self.errors += [f"{left} records were not delivered"] if left else []
+
+    def _commit(self) -> None:
+        topic, partition = self.partitions[0]
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": GROUP, "enable.auto.commit": False})
+        number = 0
+        while not self._stopped.wait(0.2):
+            number += 1
+            try:
+                consumer.commit(offsets=[TopicPartition(topic, partition, number)], asynchronous=False)
+            except Exception:  # noqa: BLE001, S112  (a coordinator that moves: what was not acknowledged does not count)
+                continue
+            self.committed = number
+        consumer.close()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        for thread in self._threads:
+            thread.join(2 * BOUND_S)
+            assert not thread.is_alive()
+
+    def lost(self) -> list[str]:
+        """Return what was acknowledged, and is not there."""
+        served: dict[tuple[str, int, str], int] = {}
+        consumer = Consumer({
+            "bootstrap.servers": self.bootstrap, "group.id": "reader", "enable.auto.commit": False,
+            "isolation.level": "read_uncommitted", "enable.partition.eof": True,
+        })  # fmt: skip
+        consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in self.partitions])
+        ended: set[tuple[str, int]] = set()
+
+        def read() -> bool:
+            messages: list[Any] = consumer.consume(1000, timeout=0.5)
+            for message in messages:
+                place = (message.topic(), message.partition())
+                if message.error():
+                    ended.add(place)
+                elif (message.key() or b"").startswith(b"traffic-"):
+                    served[(*place, message.key().decode())] = int(message.value())
+            return len(ended) == len(self.partitions)
+
+        wait_until(read, BOUND_S, "the end of every partition")
+        (stored,) = Consumer({"bootstrap.servers": self.bootstrap, "group.id": GROUP}).committed(
+            [TopicPartition(*self.partitions[0])], timeout=BOUND_S
+        )
+        consumer.close()
+        older = [f"{key}: {served.get(key)} instead of {n}" for key, n in self.acked.items() if served.get(key, -1) < n]
+        return older + (
+            [f"offset {stored.offset} instead of {self.committed}"] if stored.offset < self.committed else []
+        )
+
+
+def rights(plan: dict[str, Any]) -> tuple[str, ...]:
+    """Return options that decide what the audit did not: broker 1 stayed all the time."""
+    names = [f"{one['topic']}-{one['partition']}" for one in plan["undecided"]]
+    return tuple(word for name in names for word in ("--right", f"{name}=1"))
+
+
+def wait_for_text(going: Going, text: str, times: int = 1) -> None:
+    """Wait until the progress of a command has a text so often, or the command ends."""
+
+    def is_there() -> bool:
+        return going._err.read_text().count(text) >= times or going.process.poll() is not None
+
+    wait_until(is_there, FIRST_STEP_S, text)
+
+
+def test_every_diverged_partition_is_repaired_under_traffic_also_after_a_kill(diverged: Kept, tmp_path: Path) -> None:
+    sandbox = diverged.sandbox
+    topics = {topic for topic, _ in diverged.partitions}
+    assert {"stuck-lso", "tombstone-divergence", "aborted-to-committed", OFFSETS} <= topics
+    settings, replicas = diverged.settings(), diverged.replicas()
+
+    planned = sandbox.call(*diverged.arguments("--plan", "--format", "json"))
+    assert planned.code in {EXIT_CLEAN, EXIT_UNKNOWN}, planned.output
+    plan = json.loads(planned.stdout)
+    assert plan["refused"] == [], planned.output
+    assert {broker for one in plan["repairs"] for broker in one["wrong"]} == {2}, planned.output
+    assert (diverged.settings(), diverged.replicas()) == (settings, replicas), "a plan changes nothing"
+
+    decisions = rights(plan)
+    if decisions:
+        refused = sandbox.call(*diverged.arguments("--apply", *decisions))
+        assert refused.code == EXIT_USAGE, refused.output
+        decisions = (*decisions, "--saved-folders", str(diverged.save_folders(tmp_path / "saved")))
+    apply = diverged.arguments("--apply", *decisions, "--at-once", "3", "--throttle-mb", "20")
+
+    written = [tp for tp in diverged.partitions if not tp[0].startswith("__")]
+    traffic = Traffic(diverged.bootstrap, written)
+    try:
+        killed = sandbox.start(*apply)
+        wait_for_text(killed, ": assign ")
+        killed.process.kill()
+        killed.process.wait()
+        held = {topic for topic, values in diverged.settings().items() if is_paused(values)}
+        assert held, "a repair that was killed leaves compaction paused"
+        resumed = sandbox.start(*apply, "--format", "json")
+        wait_for_text(resumed, "ask the cluster", times=2)
+    finally:
+        traffic.stop()
+    ran = resumed.end()
+    assert ran.code in {EXIT_CLEAN, EXIT_UNKNOWN}, ran.output
+    result = json.loads(ran.stdout)
+    assert [one["why"] for one in result["partitions"] if one["why"]] == [], ran.output
+    assert {one["after"] for one in result["partitions"]} <= {"agree", "unknown"}, ran.output
+    assert result["figures"]["copied_bytes"] > 0
+    assert traffic.errors == []
+    assert len(traffic.acked) > 50
+    assert traffic.committed > 0
+    assert traffic.lost() == []
+    assert (diverged.settings(), diverged.replicas()) == (settings, replicas)
+
+    # Without traffic, and with nothing left to do, everything agrees.
+    again = sandbox.call(*apply, "--format", "json")
+    assert again.code == EXIT_CLEAN, again.output
+    assert json.loads(again.stdout)["repairs"] == []
+    patterns = [word for topic in sorted(topics) for word in ("--topic", topic)]
+    live = sandbox.call("audit", "live", "--bootstrap-server", diverged.bootstrap, *patterns, "--format", "json")
+    assert live.code == EXIT_CLEAN, live.output
+    states = describe(parse_bootstrap(diverged.bootstrap), sorted(topics)).partitions
+    assert all(set(state.isr) == set(state.replicas) for state in states.values())
+
+
+def is_paused(values: dict[str, str]) -> bool:
+    return all(float(values[name]) == float(value) for name, value in PAUSE.items())
+
+
+def test_two_replicas_take_a_spare_broker_and_another_cluster_is_refused(
+    make_sandbox: Callable[[str], Sandbox], tmp_path: Path
+) -> None:
+    sandbox = make_sandbox("repair-spare")
+    with kept(sandbox, "kafka-4.4", "stuck-lso", "--replication-factor", "2") as one:
+        verdict = json.loads(one.audit.read_text())
+        verdict["target"] = {"name": "cluster", "cluster_id": "another", "brokers": [1, 2, 3]}
+        other = tmp_path / "other.json"
+        other.write_text(json.dumps(verdict))
+        refused = sandbox.call("repair", str(other), "--bootstrap-server", one.bootstrap, "--apply")
+        assert refused.code == EXIT_USAGE, refused.output
+        assert "the audit was of cluster another" in refused.stderr
+        (partition,) = one.partitions
+        before = one.replicas()[partition]
+        assert len(before) == 2
+        planned = sandbox.call(*one.arguments("--plan", "--format", "json"))
+        (planned_repair,) = json.loads(planned.stdout)["repairs"]
+        assert planned_repair["spare"] not in before, planned.output
+        ran = sandbox.call(*one.arguments("--apply", "--format", "json"))
+        assert ran.code == EXIT_CLEAN, ran.output
+        assert one.replicas()[partition] == before

@@ -1,0 +1,409 @@
+"""A simulated cluster with diverged partitions, for repairs: records, cleaners, leaders, and brokers that die.
+
+Time passes only in waits of `SimulatedTime`, a tick each time. In a tick clients write, followers and copies fetch,
+cleaners clean, leaders change and brokers die or start, by a source of randomness. Simplified where a repair does not
+depend on it: what is written is on every member of the ISR at once, and acknowledged.
+
+- A copy fetches from its present leader, from its own log end on, what that leader still has.
+- A cleaner removes superseded values and tombstones up to an offset, on each broker for itself. It rests while an
+  assigned replica is out of the ISR, except for copies: only what a repair does can let replicas diverge.
+- A broker deletes the folder of an unassigned replica some ticks later, if it is still unassigned; a broker that starts
+  keeps the folder of an assigned one. While it starts it reports no folders.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from fakes.clock import IdleRoutine
+from fakes.guarded import KilledError
+from harness.errors import HarnessError, WaitTimeoutError
+from harness.repair.state import Seen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+    from random import Random
+
+    from harness.repair.state import Entry, Partition
+
+KEYS = 1000
+"""So many that hardly any is written again, which would repair it. Key 0 is deleted, and back on wrong replicas."""
+COPIED_A_TICK = 5
+RESTARTING_TICKS = 4
+FAULTS_TICKS = 150
+"""Compaction is paused, so logs grow: without an end of the faults no copy would."""
+DELETING_TICKS = 3
+HOLDING_TICKS = 2
+
+
+@dataclass
+class Log:
+    """``records``: key and value by offset; the value of a tombstone is None. ``end``: the log end offset."""
+
+    records: dict[int, tuple[int, int | None]] = field(default_factory=dict)
+    end: int = 0
+
+    def clean(self, until: int) -> None:
+        """Remove what is superseded below an offset, and tombstones."""
+        below = {offset: record for offset, record in self.records.items() if offset < until}
+        last = {key: offset for offset, (key, _) in sorted(below.items())}
+        for offset, (key, value) in below.items():
+            if last[key] != offset or value is None:
+                del self.records[offset]
+
+    @property
+    def state(self) -> dict[int, int]:
+        """The last value of each key."""
+        state: dict[int, int | None] = {}
+        for _, (key, value) in sorted(self.records.items()):
+            state[key] = value
+        return {key: value for key, value in state.items() if value is not None}
+
+
+@dataclass
+class SimulatedPartition:
+    """``logs``: folders by broker, also of replicas that are no longer assigned. ``truth``: what was acknowledged."""
+
+    replicas: tuple[int, ...]
+    isr: set[int]
+    leader: int
+    epoch: int
+    logs: dict[int, Log]
+    min_insync: int = 1
+    copying: set[int] = field(default_factory=set)
+    deleting: dict[int, int] = field(default_factory=dict)
+    truth: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass
+class DivergedCluster:
+    """Implements `RepairCluster`, `Holds` and `Throttle`. ``point`` is called before and after each change.
+
+    ``is_paused``: whether compaction of a topic is paused, where something else than `hold` pauses it.
+    """
+
+    random: Random
+    partitions: dict[Partition, SimulatedPartition]
+    brokers: frozenset[int]
+    faults: bool = True
+    point: Callable[[], None] = lambda: None
+    down: dict[int, int] = field(default_factory=dict)
+    starting: dict[int, int] = field(default_factory=dict)
+    found: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+    held_for: dict[str, int] = field(default_factory=dict)
+    limited: bool = False
+    is_paused: Callable[[str], bool] | None = None
+    ticks: int = 0
+    violations: list[str] = field(default_factory=list)
+
+    # What a repair sees and does.
+
+    def observe(self, entries: Collection[Entry]) -> dict[Partition, Seen | str]:
+        if self.faults and self.random.random() < 0.05:
+            raise HarnessError("no broker answers")
+        return {entry.partition: self._seen(entry.partition) for entry in entries}
+
+    def _seen(self, partition: Partition) -> Seen | str:
+        if self.faults and self.random.random() < 0.05:
+            return "brokers do not agree yet"
+        one, online = self.partitions[partition], self.online
+        reported = {b: len(log.records) for b, log in one.logs.items() if b in online}
+        return Seen(
+            "id",
+            one.leader,
+            one.epoch,
+            one.replicas,
+            frozenset(one.isr),
+            one.min_insync,
+            online,
+            self.is_effective(partition[0]),
+            adding=frozenset(one.copying),
+            folders_bytes=reported,
+            answered=online | frozenset(self.starting),
+        )
+
+    def reassign(self, partition: Partition, replicas: Sequence[int]) -> None:
+        self._refuse_at_random()
+        one = self.partitions[partition]
+        removed = set(one.replicas) - set(replicas)
+        enough_before = len(one.isr) >= one.min_insync
+        for broker in set(replicas) - set(one.replicas):
+            one.copying.add(broker)
+            # A broker that has not deleted its folder yet goes on with it, and so does one that starts later.
+            one.deleting.pop(broker, None)
+            one.logs.setdefault(broker, Log())
+        one.replicas = tuple(replicas)
+        for broker in removed:
+            one.copying.discard(broker)
+            one.isr.discard(broker)
+            if broker not in self.down and broker not in self.starting:
+                one.deleting[broker] = self.random.randint(0, DELETING_TICKS)
+        if removed:
+            one.epoch += 1
+            if one.leader in removed:
+                one.leader = min(one.isr, default=-1)
+            if enough_before and len(one.isr) < one.min_insync:
+                self.violations.append(f"{partition}: producers with acks=all are refused")
+            if len(one.isr) < 2:
+                self.violations.append(f"{partition}: a single replica is left in sync")
+        self.point()
+
+    def elect_preferred(self, partition: Partition) -> None:
+        self._refuse_at_random()
+        one = self.partitions[partition]
+        if one.replicas[0] in one.isr and one.replicas[0] != one.leader:
+            self._lead(one, one.replicas[0])
+        self.point()
+
+    def held(self) -> frozenset[str]:
+        return frozenset(self.found)
+
+    def hold(self, topics: Collection[str]) -> None:
+        self._refuse_at_random()
+        for topic in topics:
+            self.found.setdefault(topic, self.settings[topic])
+        self.point()
+        for topic in topics:
+            self.settings[topic] = "paused"
+            self.held_for.setdefault(topic, 0)
+        self.point()
+
+    def release(self, topics: Collection[str]) -> None:
+        self.point()
+        for topic in topics:
+            self.settings[topic] = self.found[topic]
+            self.held_for.pop(topic, None)
+        self.point()
+        for topic in topics:
+            del self.found[topic]
+
+    def limit(self, entries: Collection[Entry]) -> None:  # noqa: ARG002
+        self.point()
+        self.limited = True
+
+    def lift(self) -> None:
+        self.point()
+        self.limited = False
+
+    def _refuse_at_random(self) -> None:
+        self.point()
+        if self.faults and self.random.random() < 0.05:
+            raise HarnessError("the controller does not answer")
+
+    # What happens by itself.
+
+    @property
+    def online(self) -> frozenset[int]:
+        return self.brokers - self.down.keys() - self.starting.keys()
+
+    def is_effective(self, topic: str) -> bool:
+        if self.is_paused is not None:
+            return self.is_paused(topic)
+        return self.held_for.get(topic, 0) >= HOLDING_TICKS
+
+    def tick(self) -> None:
+        for topic in self.held_for:
+            self.held_for[topic] += 1
+        self.ticks += 1
+        if self.faults and self.ticks < FAULTS_TICKS:
+            self._fault()
+        self._start_brokers()
+        for partition, one in self.partitions.items():
+            self._delete_folders(one)
+            self._write(one)
+            self._fetch(one)
+            self._clean(partition, one)
+
+    def _fault(self) -> None:
+        if self.random.random() < 0.03:
+            one = self.random.choice(list(self.partitions.values()))
+            others = sorted(one.isr - {one.leader})
+            if others:
+                self._lead(one, self.random.choice(others))
+        if not self.down and not self.starting and self.random.random() < 0.02:
+            broker = self.random.choice(sorted(self.brokers))
+            if all(one.isr - {broker} for one in self.partitions.values()):
+                self._die(broker)
+
+    def _die(self, broker: int) -> None:
+        self.down[broker] = self.random.randint(2, 12)
+        for one in self.partitions.values():
+            one.deleting.pop(broker, None)
+            one.isr.discard(broker)
+            if one.leader == broker:
+                self._lead(one, min(one.isr))
+
+    def _start_brokers(self) -> None:
+        for broker in [broker for broker, ticks in self.down.items() if ticks <= 0]:
+            del self.down[broker]
+            self.starting[broker] = RESTARTING_TICKS
+        for broker in [broker for broker, ticks in self.starting.items() if ticks <= 0]:
+            del self.starting[broker]
+            for one in self.partitions.values():
+                if broker not in one.replicas:
+                    one.logs.pop(broker, None)
+        for ticking in (self.down, self.starting):
+            for broker in ticking:
+                ticking[broker] -= 1
+
+    def _lead(self, one: SimulatedPartition, leader: int) -> None:
+        one.leader = leader
+        one.epoch += 1
+
+    def _delete_folders(self, one: SimulatedPartition) -> None:
+        for broker in list(one.deleting):
+            one.deleting[broker] -= 1
+            if one.deleting[broker] < 0:
+                del one.deleting[broker]
+                del one.logs[broker]
+
+    def _write(self, one: SimulatedPartition) -> None:
+        if len(one.isr) < one.min_insync or one.leader < 0 or self.random.random() < 0.5:
+            return
+        offset = one.logs[one.leader].end
+        deletes = bool(one.truth) and self.random.random() < 0.4
+        key = self.random.choice(sorted(one.truth)) if deletes else self.random.randrange(1, KEYS)
+        value = None if deletes else offset
+        for broker in one.isr:
+            one.logs[broker].records[offset] = (key, value)
+            one.logs[broker].end = offset + 1
+        one.truth.pop(key, None)
+        if value is not None:
+            one.truth[key] = value
+
+    def _fetch(self, one: SimulatedPartition) -> None:
+        if one.leader < 0:
+            return
+        source = one.logs[one.leader]
+        for broker in set(one.replicas) - one.isr:
+            if broker not in self.online:
+                continue
+            log = one.logs.setdefault(broker, Log())
+            until = min(source.end, log.end + self.random.randint(1, COPIED_A_TICK))
+            fetched = {offset: source.records[offset] for offset in range(log.end, until) if offset in source.records}
+            log.records |= fetched
+            log.end = until
+            if log.end == source.end:
+                one.isr.add(broker)
+                one.copying.discard(broker)
+
+    def _clean(self, partition: Partition, one: SimulatedPartition) -> None:
+        if self.is_effective(partition[0]) or not set(one.replicas) <= one.isr | one.copying:
+            return
+        for broker in sorted(one.isr):
+            if self.random.random() < 0.3:
+                one.logs[broker].clean(self.random.randint(0, one.logs[broker].end))
+
+    # What is to be true in the end.
+
+    def settle(self) -> None:
+        """Let everything come back, without further faults."""
+        self.faults = False
+        for _ in range(100):
+            self.tick()
+
+    def wrongs(self, partition: Partition) -> list[str]:
+        """Return what replicas serve that was not acknowledged so."""
+        one = self.partitions[partition]
+        return [
+            f"{partition}: broker {broker} serves {one.logs[broker].state}, and {one.truth} was acknowledged"
+            for broker in one.replicas
+            if one.logs[broker].state != one.truth
+        ]
+
+
+@dataclass
+class DurableJournal:
+    """Implements `Journal` in memory. ``point`` as above."""
+
+    stored: dict[Partition, Entry] = field(default_factory=dict)
+    point: Callable[[], None] = lambda: None
+
+    def entries(self) -> dict[Partition, Entry]:
+        return dict(self.stored)
+
+    def store(self, entry: Entry) -> None:
+        self.point()
+        self.stored[entry.partition] = replace(entry)
+        self.point()
+
+    def remove(self, partition: Partition) -> None:
+        self.point()
+        del self.stored[partition]
+        self.point()
+
+
+@dataclass
+class SimulatedTime:
+    """A clock whose waits let the cluster go on."""
+
+    cluster: DivergedCluster
+    now: float = 0.0
+
+    def now_s(self) -> float:
+        return self.now
+
+    def time_ms(self) -> int:
+        return int(self.now * 1000)
+
+    def wait_until(self, condition: Callable[[], Any], timeout_s: float, what: str) -> Any:
+        until_s = self.now + timeout_s
+        while not (value := condition()):
+            if self.now > until_s:
+                raise WaitTimeoutError(what)
+            self.now += 0.5
+            self.cluster.tick()
+        return value
+
+    def every(self, _period_s: float, _action: Callable[[], None], _name: str) -> IdleRoutine:
+        return IdleRoutine()
+
+
+@dataclass
+class KillAt:
+    """Kills at the n-th point; never where ``at`` is None. ``passed`` counts."""
+
+    at: int | None = None
+    passed: int = 0
+
+    def __call__(self) -> None:
+        self.passed += 1
+        if self.passed == self.at:
+            raise KilledError
+
+
+def diverged(
+    random: Random,
+    *,
+    replicas: int = 3,
+    wrong: int = 1,
+    partitions: int = 2,
+    min_insync: int = 2,
+    spare: bool = False,
+    faults: bool = True,
+) -> DivergedCluster:
+    """Return a cluster whose last ``wrong`` replicas serve deleted values; a random replica leads each partition.
+
+    ``spare``: a broker without a replica.
+    """
+    brokers = frozenset(range(1, replicas + 1 + spare))
+    made = {}
+    for number in range(partitions):
+        order = random.sample(range(1, replicas + 1), replicas)
+        one = SimulatedPartition(
+            tuple(order), set(order), random.choice(order), 5, {b: Log() for b in order}, min_insync
+        )
+        made[f"t{number % 2}", number] = one
+    cluster = DivergedCluster(random, made, brokers, faults, settings={topic: f"own-{topic}" for topic, _ in made})
+    for one in made.values():
+        for log in one.logs.values():
+            log.records, log.end = {0: (0, 0), 1: (0, None)}, 2
+        for _ in range(60):
+            cluster._write(one)
+        for broker, log in one.logs.items():
+            if broker in one.replicas[-wrong:]:
+                del log.records[1]
+            log.clean(random.choice((0, 0, log.end // 2, log.end)))
+    return cluster

@@ -1,0 +1,201 @@
+"""A simulated cluster for the guard: settings, replicas, a channel, a group; and what goes wrong, by a seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fakes.clock import JumpingClock
+from harness.brokers.protocol.admin import PartitionState
+from harness.errors import HarnessError, WaitTimeoutError
+from harness.guard.journal import State, parse_entry
+from harness.guard.ports import SettingsRead
+from harness.guard.service import Guard, Options
+from harness.guard.settings import DIRTY_RATIO, MAX_LAG_MS, MIN_LAG_MS, PAUSE, POLICY, RETENTION_MS, Setting
+from harness.guard.watch import View, united
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from harness.guard.events import Event
+    from harness.guard.journal import Entry
+    from harness.guard.settings import Found
+
+DEFAULTS = {
+    DIRTY_RATIO: "0.5",
+    MAX_LAG_MS: str(2**63 - 1),
+    POLICY: "compact",
+    RETENTION_MS: "86400000",
+    MIN_LAG_MS: "0",
+}
+BROKERS = (1, 2, 3)
+
+
+class BoundedClock(JumpingClock):
+    """A wait that is in vain ends as a real one does."""
+
+    def wait_until(self, condition: Callable[[], Any], timeout_s: float, what: str) -> Any:
+        deadline = self.now + timeout_s
+        while not (value := condition()):
+            self.now += 0.1
+            if self.now >= deadline:
+                raise WaitTimeoutError(what)
+        return value
+
+
+class KilledError(BaseException):
+    """The guard was killed: no handler of the guard's runs."""
+
+
+@dataclass
+class FakeCluster:
+    """Topics with their own settings; ``away``: replicas out of the ISR, by topic. ``interfere`` runs before requests.
+
+    ``before``, ``after``: called with the name of each request, before and after it takes effect; they may raise.
+    """
+
+    own: dict[str, dict[str, str]]
+    away: dict[str, set[int]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    unreadable: dict[str, str] = field(default_factory=dict)
+    hidden: set[str] = field(default_factory=set)
+    before: Callable[[str], None] = lambda _: None
+    after: Callable[[str], None] = lambda _: None
+    asked: list[str] = field(default_factory=list)
+    log: list[bytes] = field(default_factory=list)
+    members: list[object] = field(default_factory=list)
+
+    def view(self) -> View:
+        self._begin("view")
+        answer = united([{(topic, 0): self._state(topic) for topic in self.own if topic not in self.hidden}])
+        self.after("view")
+        return answer
+
+    def settings(self, topics: Collection[str]) -> SettingsRead:
+        if not topics:
+            return SettingsRead({})
+        self._begin("settings")
+        answer = SettingsRead(
+            {topic: self.effective(topic) for topic in topics if topic in self.own and topic not in self.unreadable},
+            frozenset(topic for topic in topics if topic not in self.own),
+            {topic: why for topic, why in self.unreadable.items() if topic in topics},
+        )
+        self.after("settings")
+        return answer
+
+    def alter(self, changes: Mapping[str, Found]) -> Mapping[str, str]:
+        if not changes:
+            return {}
+        self._begin("alter")
+        for topic, values in changes.items():
+            if topic in self.refused or topic not in self.own:
+                continue
+            for name, value in values.items():
+                assert name in PAUSE, "the guard changes two settings only"
+                if value is None:
+                    self.own[topic].pop(name, None)
+                else:
+                    self.own[topic][name] = answered(value)
+        self.after("alter")
+        return {topic: why for topic, why in self.refused.items() if topic in changes}
+
+    def effective(self, topic: str) -> dict[str, Setting]:
+        own = self.own[topic]
+        return {name: Setting(own.get(name, value), name in own) for name, value in DEFAULTS.items()}
+
+    def is_paused(self, topic: str) -> bool:
+        values = {name: setting.value for name, setting in self.effective(topic).items()}
+        return float(values[DIRTY_RATIO]) >= 1 and int(values[MAX_LAG_MS]) == 2**63 - 1
+
+    def exposed(self) -> set[str]:
+        return {topic for topic, brokers in self.away.items() if brokers and topic in self.own}
+
+    def _state(self, topic: str) -> PartitionState:
+        return PartitionState(1, BROKERS, tuple(b for b in BROKERS if b not in self.away.get(topic, ())))
+
+    def _begin(self, name: str) -> None:
+        self.asked.append(name)
+        self.before(name)
+
+
+def answered(value: str) -> str:
+    """Return a value as brokers answer it: 1.0 where 1 was set."""
+    return "1.0" if value == "1" else value
+
+
+@dataclass
+class FakeChannel:
+    """A reader and writer of the cluster's log of entries."""
+
+    cluster: FakeCluster
+    position: int = 0
+    state: State = field(default_factory=State)
+
+    def ensure(self) -> None:
+        """It is there."""
+
+    def read(self) -> State:
+        self.cluster._begin("read")
+        entries = [parse_entry(record) for record in self.cluster.log[self.position :]]
+        self.position = len(self.cluster.log)
+        self.state = self.state.after(entry for entry in entries if entry is not None)
+        self.cluster.after("read")
+        return self.state
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        self.cluster._begin("append")
+        for entry in entries:
+            self.cluster.log.append(entry.to_json().encode())
+            self.cluster.after("append")
+
+
+@dataclass(eq=False)
+class FakeLeadership:
+    """The first member of the group leads."""
+
+    cluster: FakeCluster
+
+    def __post_init__(self) -> None:
+        self.cluster.members.append(self)
+
+    def leads(self) -> bool:
+        return self.cluster.members[:1] == [self]
+
+    def close(self) -> None:
+        self.cluster.members.remove(self)
+
+
+@dataclass
+class Started:
+    """A guard on a simulated cluster, with what it reported."""
+
+    guard: Guard
+    leadership: FakeLeadership
+    events: list[Event]
+
+    def kinds(self) -> list[str]:
+        return [str(event.event) for event in self.events]
+
+
+def start(cluster: FakeCluster, clock: BoundedClock | None = None, cycles: Any = None, **options: Any) -> Started:
+    """Start a guard; it has done no round yet."""
+    events: list[Event] = []
+    leadership = FakeLeadership(cluster)
+    number = iter(cycles or (f"{id(events)}-{n}" for n in range(1_000_000)))
+    guard = Guard(
+        cluster, FakeChannel(cluster), leadership, clock or BoundedClock(now=1.0), Options(**options), events.append,
+        lambda: next(number),
+    )  # fmt: skip
+    return Started(guard, leadership, events)
+
+
+def failing(name: str, times: int = 1) -> Callable[[str], None]:
+    """Return what makes requests of one name fail so many times."""
+    left = [times]
+
+    def fail(asked: str) -> None:
+        if asked == name and left[0]:
+            left[0] -= 1
+            raise HarnessError(f"{name} failed")
+
+    return fail

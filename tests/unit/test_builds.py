@@ -1,0 +1,444 @@
+"""A Kafka of the user's own as a target: what is read from each form, and one clear sentence for everything else."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tarfile
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.cli import cli
+from harness.command_line.request import command_line
+from harness.errors import EXIT_USAGE, UsageError
+from harness.nightly.expectations import expected, read_expectations
+from harness.nightly.matrix import Matrix, read_matrix
+from harness.nightly.night import command_of
+from harness.run import start
+from harness.run.begin import begin
+from harness.run.contradictions import raise_if_contradictory
+from harness.run.lifecycle import Job
+from harness.run.options import RunOptions
+from harness.run.resume import options_of
+from harness.run_folder.store import RunFolder
+from harness.runtimes import LOCAL, choose
+from harness.runtimes.base import Ready, Wanted
+from harness.targets import at_version, builds, exact_name, find_target, image_build, jars, line_of, patched, title_of
+from harness.targets.jars import JarSet, jars_for
+from harness.targets.lock import BINDING, file_sha256, jar_name
+from harness.targets.settings import note_on, raise_if_unfit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+VERSION = "4.5.0-SNAPSHOT"
+COMMIT = "0123456789abcdef"
+CLEANER = "org/apache/kafka/storage/internals/log/Cleaner.class"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Keep copies in a folder of the test; the binding of slf4j comes from nowhere."""
+    monkeypatch.setenv("COMPACTION_HARNESS_CACHE", str(tmp_path / "cache"))
+
+    def materialise(digests: dict[str, str], directory: Path, *_: Any) -> JarSet:
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / jar_name(BINDING)).write_bytes(b"simple")
+        return JarSet(directory, digests)
+
+    monkeypatch.setattr(builds, "materialise", materialise)
+    return tmp_path / "cache"
+
+
+def packed(contents: Mapping[str, str]) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as jar:
+        for name, content in contents.items():
+            jar.writestr(name, content)
+    return file.getvalue()
+
+
+def distribution(version: str = VERSION, more: Mapping[str, bytes | None] | None = None) -> dict[str, bytes]:
+    """Return the jars of a distribution by name, with others in place of some; None takes one out."""
+    properties = f"commitId={COMMIT}\nversion={version}\n"
+    every: dict[str, bytes | None] = {
+        f"kafka_2.13-{version}.jar": packed({"kafka/Kafka.class": "broker"}),
+        f"kafka-clients-{version}.jar": packed({"kafka/kafka-version.properties": properties}),
+        f"kafka-storage-{version}.jar": packed({CLEANER: "cleaner"}),
+        "slf4j-api-1.7.36.jar": packed({}),
+        "log4j-slf4j-impl-2.25.4.jar": packed({}),
+        f"kafka_2.13-{version}-test.jar": packed({}),
+        f"kafka-clients-{version}-javadoc.jar": packed({}),
+        **(more or {}),
+    }
+    return {name: content for name, content in every.items() if content is not None}
+
+
+def unpacked(folder: Path, contents: Mapping[str, bytes]) -> Path:
+    """Write an unpacked distribution."""
+    (folder / "libs").mkdir(parents=True)
+    for name, content in contents.items():
+        (folder / "libs" / name).write_bytes(content)
+    return folder
+
+
+def archive(path: Path, contents: Mapping[str, bytes], folder: str = "libs") -> Path:
+    with tarfile.open(path, "w:gz") as tar:
+        for name, content in {**contents, "NOTICE": b"text"}.items():
+            member = tarfile.TarInfo(f"kafka_2.13/{folder}/{name}")
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return path
+
+
+def checkout(folder: Path) -> Path:
+    """Write a checkout that was built: storage was built by itself after core had copied its jar."""
+    every = distribution()
+    places = {
+        f"kafka_2.13-{VERSION}.jar": ["core/build/libs"],
+        f"kafka-clients-{VERSION}.jar": ["clients/build/libs"],
+        f"kafka-storage-{VERSION}.jar": ["storage/build/libs", "core/build/dependant-libs-2.13.18"],
+        "slf4j-api-1.7.36.jar": ["core/build/dependant-libs-2.13.18"],
+        "log4j-slf4j-impl-2.25.4.jar": ["core/build/dependant-libs-2.13.18", "tools/build/dependant-libs-2.13.18"],
+    }
+    for name, where in places.items():
+        for place in where:
+            (folder / place).mkdir(parents=True, exist_ok=True)
+            (folder / place / name).write_bytes(every[name])
+    (folder / "core/build/dependant-libs-2.13.18" / f"kafka-storage-{VERSION}.jar").write_bytes(b"older")
+    (folder / "gradlew").touch()
+    return folder
+
+
+def of_form(form: str, folder: Path) -> Path:
+    if form == "archive":
+        return archive(folder / f"kafka_2.13-{VERSION}.tgz", distribution())
+    return checkout(folder / "kafka") if form == "checkout" else unpacked(folder / "dist", distribution())
+
+
+@pytest.mark.parametrize("form", ["archive", "distribution", "checkout"])
+def test_what_is_read_from_each_form(tmp_path: Path, cache: Path, form: str) -> None:
+    path = of_form(form, tmp_path)
+    target = find_target(str(path))
+    assert (target.version, target.system, line_of(target.name)) == (VERSION, "kafka", "kafka-4.4")
+    assert target.note == f"Kafka {VERSION} of {path}; rules and settings are those of kafka-4.4"
+    assert target.build is not None
+    assert target.build.commit == COMMIT
+    found = jars_for(target, verify=True)
+    names = {
+        "slf4j-api-1.7.36.jar",
+        *(f"{name}-{VERSION}.jar" for name in ("kafka_2.13", "kafka-clients", "kafka-storage")),
+    }
+    # The build's own binding of slf4j is replaced by one that logs to the output; what brokers do not run is left out.
+    assert {jar.name for jar in found.paths} == {*names, jar_name(BINDING)}
+    assert all(jar.is_file() and jar.is_relative_to(cache) for jar in found.paths)
+    assert (found.directory / f"kafka-storage-{VERSION}.jar").read_bytes() == distribution()[
+        f"kafka-storage-{VERSION}.jar"
+    ]
+    assert found.digests[f"kafka_2.13-{VERSION}"] == file_sha256(found.directory / f"kafka_2.13-{VERSION}.jar")
+    assert (found.pinned, found.client_classpath) == (False, found.classpath)
+
+
+def test_the_same_jars_have_one_name_in_every_form(tmp_path: Path) -> None:
+    names = {find_target(str(of_form(form, tmp_path))).name for form in ("archive", "distribution", "checkout")}
+    assert len(names) == 1
+    assert names.pop().startswith(f"kafka-{VERSION}-build-")
+
+
+def test_a_build_is_found_by_its_name_as_it_was(tmp_path: Path) -> None:
+    path = of_form("distribution", tmp_path)
+    before = find_target(str(path))
+    (path / "libs" / f"kafka-storage-{VERSION}.jar").write_bytes(packed({CLEANER: "changed"}))
+    builds.read_build.cache_clear()  # as in another process
+    after = find_target(str(path))
+    assert before.name != after.name
+    assert find_target(before.name) == before
+    assert find_target(after.name) == after
+    assert jars_for(before).digests != jars_for(after).digests
+
+
+@pytest.mark.parametrize(
+    ("version", "line"),
+    [("3.9.2", "kafka-3.9"), ("4.0.1", "kafka-4.0"), ("4.9.0", "kafka-4.4"), ("5.0.0-SNAPSHOT", "kafka-4.4")],
+)
+def test_rules_are_those_of_the_nearest_line(tmp_path: Path, version: str, line: str) -> None:
+    target = find_target(str(unpacked(tmp_path / "dist", distribution(version))))
+    assert line_of(target.name) == line
+    assert target.group_protocols == find_target(line).group_protocols
+    assert line in target.note
+
+
+def test_a_version_without_properties_is_read_from_the_name(tmp_path: Path) -> None:
+    contents = distribution(more={f"kafka-clients-{VERSION}.jar": packed({})})
+    target = find_target(str(unpacked(tmp_path / "dist", contents)))
+    assert target.build is not None
+    assert (target.version, target.build.commit) == (VERSION, "")
+
+
+def test_another_slf4j_keeps_its_own_binding(tmp_path: Path) -> None:
+    contents = distribution(
+        more={
+            "slf4j-api-1.7.36.jar": None,
+            "slf4j-api-2.0.17.jar": packed({}),
+            "log4j-slf4j2-impl-2.25.jar": packed({}),
+        }
+    )
+    names = {jar.name for jar in jars_for(find_target(str(unpacked(tmp_path / "dist", contents)))).paths}
+    assert "log4j-slf4j2-impl-2.25.jar" in names
+    assert jar_name(BINDING) not in names
+
+
+def without(*parts: str) -> dict[str, bytes]:
+    return {name: content for name, content in distribution().items() if not name.startswith(parts)}
+
+
+@pytest.mark.parametrize(
+    ("contents", "why"),
+    [
+        ({}, r"has no kafka_2\.\*\.jar in libs"),
+        (without("kafka_2"), r"has no kafka_2\.\*\.jar in libs"),
+        (without("kafka-clients"), r"has no kafka-clients-\*\.jar in libs"),
+        (distribution("2.8.2"), r"Kafka 2\.8\.2, older than the oldest that can be tested, kafka-3\.9"),
+        (distribution("3.8.1"), r"Kafka 3\.8\.1, older than the oldest that can be tested, kafka-3\.9"),
+        (distribution("7.9.0-ccs"), r"version 7\.9\.0-ccs, and no Kafka that is known: the newest is kafka-4\.4"),
+        (distribution("trunk"), r"no version of Kafka that is known: 'trunk'"),
+        (
+            distribution(more={"kafka_2.13-4.4.0.jar": packed({})}),
+            "has more than one version: kafka_2.13-4.4.0.jar and kafka_2",
+        ),
+        (distribution(more={f"kafka-clients-{VERSION}.jar": b"no zip"}), "is damaged, or no archive of its kind"),
+    ],
+)
+def test_what_is_no_build_is_rejected(tmp_path: Path, contents: dict[str, bytes], why: str) -> None:
+    for path in (unpacked(tmp_path / "dist", contents), archive(tmp_path / "kafka.tgz", contents)):
+        with pytest.raises(UsageError, match=why) as caught:
+            find_target(str(path))
+        assert str(path) in str(caught.value) or "the build is" in str(caught.value)
+        assert caught.value.exit_code == EXIT_USAGE
+        assert "\n" not in str(caught.value)
+
+
+def test_paths_without_a_build_are_rejected(tmp_path: Path) -> None:
+    whole = archive(tmp_path / "whole.tgz", distribution()).read_bytes()
+    for name, content in {"text.tgz": b"text", "cut.tgz": whole[: len(whole) // 2], "empty.tgz": b""}.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(UsageError, match=rf"{name} is damaged, or no archive of its kind"):
+            find_target(str(tmp_path / name))
+    with pytest.raises(UsageError, match="does not exist: give the archive"):
+        find_target(str(tmp_path / "nothing"))
+    with pytest.raises(UsageError, match=r"has no kafka_2"):
+        find_target(str(archive(tmp_path / "other.tgz", distribution(), folder="site-docs")))
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    (sources / "gradlew").touch()
+    with pytest.raises(UsageError, match=r"the checkout .* has no jars of brokers: build it with \./gradlew jar"):
+        find_target(str(sources))
+
+
+def test_a_copy_that_is_gone_or_damaged_is_reported(tmp_path: Path) -> None:
+    target = find_target(str(of_form("distribution", tmp_path)))
+    jar = jars_for(target).directory / f"kafka-storage-{VERSION}.jar"
+    jar.write_bytes(b"other")
+    with pytest.raises(UsageError, match=rf"is damaged: kafka-storage-{VERSION} has the wrong SHA-256"):
+        jars_for(target, verify=True)
+    jar.unlink()
+    with pytest.raises(UsageError, match=rf"lacks kafka-storage-{VERSION}\.jar: give the path"):
+        find_target(target.name)
+    builds.read_build.cache_clear()
+    assert find_target(str(tmp_path / "dist")).name == target.name
+    assert jar.is_file()
+    with pytest.raises(UsageError, match=r"no copy of the build 'kafka-4\.4\.0-build-01234567'"):
+        find_target("kafka-4.4.0-build-01234567")
+
+
+def test_processes_that_copy_a_build_at_once_leave_one_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = of_form("distribution", tmp_path)
+    name = find_target(str(path)).name
+    builds.read_build.cache_clear()
+    found = builds.find_build
+    calls: list[str] = []
+
+    def missing_at_first(name: str) -> builds.Build:
+        calls.append(name)
+        if len(calls) == 1:
+            raise UsageError("no copy yet")
+        return found(name)
+
+    monkeypatch.setattr(builds, "find_build", missing_at_first)
+    monkeypatch.setattr(
+        "harness.targets.builds.shutil.rmtree", lambda *_, **__: None
+    )  # the other process finishes right then
+    assert builds.read_build(path).name == name
+    assert calls == [name, name]
+
+
+def test_the_cache_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("COMPACTION_HARNESS_CACHE", str(tmp_path / "file"))
+    with pytest.raises(UsageError, match=r"the jar cache .* cannot be written"):
+        find_target(str(of_form("distribution", tmp_path)))
+
+
+@pytest.fixture
+def released(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the jars of releases: one with a class."""
+
+    def jars_of(digests: dict[str, str], *_: Any, **__: Any) -> JarSet:
+        folder = cache / "jars" / "released"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "storage.jar").write_bytes(packed({CLEANER: "cleaner"}))
+        assert digests
+        return JarSet(folder, {"storage": "ab"})
+
+    monkeypatch.setattr(jars, "materialise", jars_of)
+
+
+def classes(folder: Path, name: str = CLEANER) -> Path:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("changed")
+    return folder
+
+
+@pytest.mark.usefixtures("released")
+def test_a_patch_is_in_front_of_brokers_only(tmp_path: Path) -> None:
+    folder = classes(tmp_path / "classes")
+    target = find_target(patched("kafka-4.3", folder))
+    found = jars_for(target)
+    assert (target.version, line_of(target.name)) == ("4.3.1", "kafka-4.3")
+    assert target.note == f"Kafka 4.3.1 with {folder} in front; rules and settings are those of kafka-4.3"
+    assert [jar.name for jar in found.paths] == [f"{target.name}.jar", "storage.jar"]
+    assert found.classpath.split(os.pathsep) == [str(jar) for jar in found.paths]
+    assert found.client_classpath == str(found.paths[1])
+    with zipfile.ZipFile(found.paths[0]) as jar:
+        assert {one: jar.read(one) for one in jar.namelist()} == {CLEANER: b"changed"}
+    assert find_target(target.name) == target
+
+
+@pytest.mark.usefixtures("released")
+def test_a_patch_may_be_a_jar(tmp_path: Path) -> None:
+    jar = tmp_path / "patch.jar"
+    jar.write_bytes(packed({CLEANER: "changed"}))
+    target = find_target(patched("kafka-4.2.1", jar))
+    assert target.version == "4.2.1"
+    assert jars_for(target).paths[0].read_bytes() == jar.read_bytes()
+
+
+@pytest.mark.usefixtures("released")
+def test_a_patch_that_changes_nothing_is_rejected(tmp_path: Path) -> None:
+    too_deep = classes(tmp_path / "classes", CLEANER.removeprefix("org/"))
+    with pytest.raises(UsageError, match=r"none of its classes is one of Kafka 4\.3\.1, and it would change nothing"):
+        jars_for(find_target(patched("kafka-4.3", too_deep)))
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda folder: classes(folder, "Cleaner.java"), "has no classes: give a jar, or the folder"),
+        (lambda folder: folder / "nothing", "does not exist: give a folder of classes or a jar"),
+        (lambda _: Path(__file__), "is damaged, or no archive of its kind"),
+    ],
+)
+def test_what_is_no_patch_is_rejected(tmp_path: Path, make: Any, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        find_target(patched("kafka-4.3", make(tmp_path)))
+
+
+def test_a_patch_goes_in_front_of_a_known_version_of_kafka(tmp_path: Path) -> None:
+    folder = classes(tmp_path / "classes")
+    for name in ("redpanda-25.3", "sim-kafka"):
+        with pytest.raises(UsageError, match="a patch goes in front of a version of Kafka"):
+            find_target(patched(name, folder))
+    with pytest.raises(UsageError, match=r"--patch .* goes in front of a known version"):
+        patched("./kafka.tgz", folder)
+    with pytest.raises(UsageError, match=r"there is no target 'kafka-9\.9'"):
+        find_target(patched("kafka-9.9", folder))
+
+
+@pytest.mark.parametrize("form", ["build", "patch"])
+def test_a_name_stands_for_the_build_everywhere(tmp_path: Path, form: str) -> None:
+    spec = str(of_form("archive", tmp_path)) if form == "build" else patched("kafka-4.3", classes(tmp_path / "classes"))
+    target = find_target(spec)
+    assert exact_name(target) == target.name
+    assert at_version(target.name, target.version) == target
+    assert find_target(target.name) == target
+    assert title_of(target.name, target.version) == f"kafka {target.version} {form} {target.name[-8:]}"
+    assert "/" not in target.name
+
+
+def test_a_build_runs_where_its_jars_can_be(tmp_path: Path) -> None:
+    path = str(of_form("distribution", tmp_path))
+    target, nothing = find_target(path), SimpleNamespace()
+    chosen, reason = choose("auto", Wanted(target, nothing, nothing))  # type: ignore[arg-type]
+    assert (chosen, reason) == (LOCAL, f"{target.name} has no image")
+    raise_if_contradictory(RunOptions(path, "all", runtime="local"))
+    with pytest.raises(
+        UsageError, match=r"--runtime docker: .* is a build of your own, and has no image; choose local or ssh"
+    ):
+        raise_if_contradictory(RunOptions(path, "all", runtime="docker"))
+    with pytest.raises(UsageError, match="--image is for --runtime docker, and contradicts --target"):
+        raise_if_contradictory(RunOptions(path, "all", image="kafka"))
+    with pytest.raises(UsageError, match="images are built of released versions"):
+        image_build.build(nothing, target, nothing, nothing)  # type: ignore[arg-type]
+
+
+def test_settings_of_a_build_are_checked_where_they_are_known(tmp_path: Path) -> None:
+    target = find_target(str(of_form("distribution", tmp_path)))
+    raise_if_unfit(target, {"broker": {"my.new.setting": "1"}, "topic": {"delete.retention.ms": "1"}})
+    with pytest.raises(UsageError, match=r"delete\.retention\.ms takes a whole number"):
+        raise_if_unfit(target, {"topic": {"delete.retention.ms": "soon"}})
+    assert note_on(target) == f"--set is checked against the settings of Kafka 4.4.0: there is no list of {VERSION}"
+
+
+def test_a_run_is_repeated_and_resumed_by_the_name(tmp_path: Path) -> None:
+    options = RunOptions(str(of_form("distribution", tmp_path)), "stuck-lso", seed=7, runtime="local")
+    target, java = find_target(options.target), SimpleNamespace(version_text="17")
+    ready = Ready({"name": "local"}, lambda _: pytest.fail("no run is conducted"))
+    job = Job(options, target, start.test_of(options), java, "local", ready, jars_for(target))  # type: ignore[arg-type]
+    command = command_line(start.repeatable(job, RunFolder(tmp_path)))
+    assert f"--target {target.name} " in command
+    content = json.loads(json.dumps(begin(RunFolder(tmp_path), job, command).content, default=vars))
+    assert content["jars"] == jars_for(target).digests
+    assert content["build"]["commit"] == COMMIT
+    assert content["build"]["path"] == options.target
+    assert find_target(options_of(content).target) == target
+
+
+def test_a_night_has_a_column_for_each_build(tmp_path: Path) -> None:
+    path, folder = str(of_form("archive", tmp_path)), classes(tmp_path / "classes")
+    names = [find_target(spec).name for spec in (path, patched("kafka-4.3", folder))]
+    matrix = read_matrix(None, {"targets": ["kafka-4.3", path, f"kafka-4.3+{folder}"]}, lambda _: None)
+    assert [one.target for one in matrix.outages] == ["kafka-4.3", *names]
+    assert (
+        Matrix.of_json(json.loads(json.dumps({**vars(matrix), "outages": [vars(one) for one in matrix.outages]})))
+        == matrix
+    )
+    assert all(one.verdict == "anomaly" for one in expected(matrix.cells, read_expectations(None)).values())
+    words: Sequence[str] = command_of(matrix.outages[1], matrix, tmp_path, None)
+    assert words[:3] == ["run", "--target", names[0]]
+
+
+def test_own_expectations_fit_a_build_by_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "expectations.toml"
+    file.write_text('[[expect]]\ntargets = ["kafka-4.5*"]\nverdict = "clean"\nwhy = "cured"\n')
+    matrix = read_matrix(None, {"targets": [str(of_form("archive", tmp_path)), "kafka-4.4"]}, lambda _: None)
+    verdicts = {cell.target: one.verdict for cell, one in expected(matrix.cells, read_expectations(file)).items()}
+    assert list(verdicts.values()) == ["clean", "anomaly"]
+
+
+@pytest.mark.parametrize("command", ["run", "conform"])
+def test_the_command_line_rejects_before_anything_starts(tmp_path: Path, command: str) -> None:
+    more = ["--anomaly", "all"] if command == "run" else []
+    cases = [
+        (["--target", str(tmp_path)], r"has no kafka_2"),
+        (["--target", "kafka-4.3", "--patch", str(tmp_path / "nothing")], "is no file or folder"),
+        (["--target", "kafka-4.3", "--patch", str(tmp_path)], "has no classes"),
+        (["--target", "redpanda-25.3", "--patch", str(tmp_path)], "a patch goes in front of a version of Kafka"),
+    ]
+    for words, why in cases:
+        with pytest.raises(Exception, match=why):
+            cli.main([command, *words, *more], standalone_mode=False)

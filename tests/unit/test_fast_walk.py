@@ -1,0 +1,153 @@
+"""Walks by compiled loops: the same as the walk state by state, and what symmetry leaves out is only there again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from models import fast_walk as module
+from models.exhaustive import Explored, explore
+from models.fast_walk import fast_walk
+from models.groups import NEW, OLD
+from models.programs import Programs
+from models.state_space import ADD, HAND_OVER, LEADER, REASSIGN, REMOVE, Bound, StateSpace
+from models.systems import REDPANDA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from models.state_space import State
+
+PLENTY = 1_000_000
+WRITES = Bound(writes=2, transactions=0)
+TXN = Bound(writes=1, transactions=1)
+TWO_KEYS = Bound(keys=("K", "L"), writes=1, transactions=1)
+BOUNDS = [
+    WRITES,
+    replace(WRITES, change=LEADER),
+    replace(WRITES, change=ADD),
+    replace(WRITES, change=REMOVE, gate=True),
+    replace(WRITES, change=HAND_OVER, outage=False, gate=True),
+    replace(WRITES, change=REASSIGN),
+    TXN,
+    replace(TXN, epoch_bump=True, coordinator=OLD),
+    replace(TWO_KEYS, writes=0, coordinator=NEW),
+]
+
+
+def by_state(space: StateSpace, **how: Any) -> Explored:
+    return explore(space.start, space.following, space.wrong, **{"most_states": PLENTY, **how})
+
+
+@pytest.mark.parametrize("bound", BOUNDS, ids=repr)
+def test_the_result_is_that_of_the_walk_state_by_state(bound: Bound) -> None:
+    found = fast_walk(StateSpace(bound), most_states=PLENTY)
+    assert found == by_state(StateSpace(bound))
+    assert found.is_whole
+
+
+@pytest.mark.parametrize("delayed", [False, True])
+@pytest.mark.parametrize("system", ["kafka", "redpanda"])
+@pytest.mark.parametrize("change", [LEADER, ADD, REMOVE, REASSIGN])
+def test_so_it_is_with_coordination(change: str, system: str, *, delayed: bool) -> None:
+    """But for the order of messages in flight, which is that of a set: of the shortest ways it may be another one."""
+    bound = Bound(writes=1, transactions=0, change=change)
+    how: dict[str, Any] = {"coordinated": True, "delayed": delayed, "without": frozenset({"mtro-includes-offline"})}
+    how |= {"system": REDPANDA} if system == "redpanda" else {}
+    fast, slow = fast_walk(StateSpace(bound, **how), most_states=PLENTY), by_state(StateSpace(bound, **how))
+    assert lengths(fast) == lengths(slow)
+    assert replace(fast, wrong={}) == replace(slow, wrong={})
+
+
+@pytest.mark.parametrize("bound", [replace(WRITES, change=HAND_OVER), TXN], ids=repr)
+@pytest.mark.parametrize(
+    "how", [{"first_only": True}, {"most_states": 1}, {"most_states": 500}, {"most_states": 2_000}]
+)
+def test_walks_that_end_early_end_at_the_same_state(bound: Bound, how: dict[str, Any]) -> None:
+    found = fast_walk(StateSpace(bound), **{"most_states": PLENTY, **how})
+    assert found == by_state(StateSpace(bound), **how)
+    assert not found.is_whole
+
+
+@pytest.mark.parametrize("chunk", [1, 7])
+def test_the_number_of_rows_at_once_changes_nothing(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = fast_walk(StateSpace(TXN), most_states=PLENTY)
+    monkeypatch.setattr(module, "CHUNK", chunk)
+    monkeypatch.setattr(module, "_MISSING", 64)
+    monkeypatch.setattr(module, "_FEWEST", 64)
+    assert fast_walk(StateSpace(TXN), most_states=PLENTY) == whole
+
+
+def lengths(found: Explored) -> dict[str, int]:
+    return {name: len(way) for name, way in found.wrong.items()}
+
+
+SYMMETRIC = [
+    replace(WRITES, change=LEADER),
+    replace(WRITES, change=LEADER, outage=False),
+    replace(WRITES, change=REMOVE, outage=False),
+    replace(WRITES, change=HAND_OVER, outage=False, gate=True),
+    replace(WRITES, change=REASSIGN),
+    replace(WRITES, writes=1, transactions=1, change=REMOVE, outage=False),
+]
+
+
+@pytest.mark.parametrize("bound", SYMMETRIC, ids=repr)
+def test_brokers_that_may_change_places_count_once(bound: Bound) -> None:
+    """Every cleaner runs here: as many states as the whole graph has that differ by more than names."""
+    space = StateSpace(bound, reduced=False, symmetric=True)
+    rows, programs = set[tuple[int, ...]](), Programs(space)
+
+    def noted(state: State) -> Iterator[str]:
+        rows.add(programs.row(state))
+        yield from space.wrong(state)
+
+    whole = explore(space.start, space.following, noted, most_states=PLENTY)
+    found = fast_walk(StateSpace(bound, reduced=False, symmetric=True), most_states=PLENTY)
+    assert whole.states == by_state(StateSpace(bound, reduced=False)).states
+    assert found.states == len(rows) <= whole.states
+    assert (found.states < whole.states) == (bound.change == LEADER or not bound.outage)
+    assert lengths(found) == lengths(whole)
+    assert (found.depth, found.is_whole) == (whole.depth, True)
+
+
+@pytest.mark.parametrize("bound", [*SYMMETRIC, TWO_KEYS, replace(TWO_KEYS, writes=0, change=LEADER)], ids=repr)
+def test_symmetry_and_cleaners_left_alone_leave_nothing_out_together(bound: Bound) -> None:
+    whole = fast_walk(StateSpace(bound, reduced=False), most_states=PLENTY)
+    few = fast_walk(StateSpace(bound, symmetric=True), most_states=PLENTY)
+    assert whole.is_whole
+    assert few.states < whole.states
+    assert lengths(few) == lengths(whole)
+
+
+@pytest.mark.parametrize("bound", [TWO_KEYS, replace(TWO_KEYS, coordinator=NEW)], ids=repr)
+def test_keys_that_may_change_places_count_once(bound: Bound) -> None:
+    """Each state with a record has one other in which the keys have changed names."""
+    space = StateSpace(bound)
+    unwritten: set[State] = set()
+
+    def noted(state: State) -> Iterator[str]:
+        if not space.clients[state.clients].truth.wrote:
+            unwritten.add(state)
+        yield from space.wrong(state)
+
+    whole = explore(space.start, space.following, noted, most_states=PLENTY)
+    found = fast_walk(StateSpace(bound, symmetric=True), most_states=PLENTY)
+    assert 2 * found.states - len(unwritten) == whole.states
+    assert lengths(found) == lengths(whole)
+
+
+@pytest.mark.parametrize(
+    "bound", [replace(WRITES, change=LEADER), replace(WRITES, change=HAND_OVER, outage=False, gate=True)], ids=repr
+)
+def test_a_shortest_way_can_be_gone_under_the_names_of_its_brokers(bound: Bound) -> None:
+    found = fast_walk(StateSpace(bound, symmetric=True), most_states=PLENTY)
+    assert found.wrong
+    plain = StateSpace(bound, reduced=False)
+    for name, steps in found.wrong.items():
+        state = plain.start
+        for step in steps:
+            state = dict(plain.following(state))[step]
+        assert name in set(plain.wrong(state))

@@ -1,0 +1,88 @@
+"""The channel and the group with librdkafka's own mock brokers, in this process: no topics are created there."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from harness.brokers.protocol.wire import Address
+from harness.errors import HarnessError, WaitTimeoutError
+from harness.guard.channel import TOPIC, KafkaChannel, librdkafka_config
+from harness.guard.journal import Pause, Phase, State, entry_of
+from harness.guard.leadership import CONFIG, GroupLeadership
+from harness.host.clock import RealClock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CLOCK = RealClock()
+
+
+@pytest.fixture
+def bootstrap() -> Iterator[list[Address]]:
+    owner = Producer({"test.mock.num.brokers": 3, "bootstrap.servers": "none", "log_level": 0})
+    yield [Address(broker.host, broker.port) for broker in owner.list_topics(timeout=10).brokers.values()]
+    del owner
+
+
+def pause(topic: str, phase: Phase = Phase.PAUSING) -> Pause:
+    return Pause(topic, phase, "c", {"min.cleanable.dirty.ratio": None}, 1)
+
+
+def test_what_one_machine_keeps_another_one_reads(bootstrap: list[Address]) -> None:
+    one, other = KafkaChannel(bootstrap, CLOCK), KafkaChannel(bootstrap, CLOCK)
+    assert one.read() == State()
+    one.append([entry_of(pause(f"t{number}"), 1, "w") for number in range(1500)])
+    assert len(other.read().pauses) == len(one.read().pauses) == 1500
+    other.append([entry_of(pause("t7", Phase.RELEASED), 1, "w")])
+    assert "t7" not in one.read().pauses
+    assert one.read() == other.read()
+    other.append([entry_of(pause("t8", Phase.PAUSED), 1, "w")])
+    assert one.read().pauses["t8"] == pause("t8", Phase.PAUSED)
+    for channel in (one, other):
+        channel.close()
+
+
+def test_records_that_are_no_entries_are_passed_over(bootstrap: list[Address]) -> None:
+    producer = Producer({"bootstrap.servers": ",".join(map(str, bootstrap)), "log_level": 0})
+    for value in (b"x", None, b"{}"):
+        producer.produce(TOPIC, value, partition=0)
+    assert producer.flush(10) == 0
+    channel = KafkaChannel(bootstrap, CLOCK)
+    channel.append([entry_of(pause("t"), 1, "w")])
+    assert channel.read().pauses == {"t": pause("t")}
+    channel.close()
+
+
+def test_without_brokers_nothing_is_kept_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.guard.channel.REQUEST_S", 0.5)
+    monkeypatch.setattr("harness.guard.channel.DELIVERY_S", 0.5)
+    channel = KafkaChannel([Address("127.0.0.1", 1)], CLOCK)
+    with pytest.raises(HarnessError, match="topic compaction-guard cannot be written: no acknowledgement"):
+        channel.append([entry_of(pause("t"), 1, "w")])
+    with pytest.raises(HarnessError, match="topic compaction-guard cannot be read"):
+        channel.read()
+    with pytest.raises(HarnessError, match="topic compaction-guard: "):
+        channel.ensure()
+    channel.close()
+
+
+def test_a_guard_that_comes_later_does_not_take_the_lead(bootstrap: list[Address]) -> None:
+    KafkaChannel(bootstrap, CLOCK).append([entry_of(pause(str(os.getpid())), 1, "w")])
+
+    def joined() -> GroupLeadership:
+        # The mock's coordinator takes a member that leaves for one that is silent.
+        config = {**librdkafka_config(bootstrap), **CONFIG, "session.timeout.ms": 6_000}
+        return GroupLeadership(bootstrap, Consumer(config))
+
+    first = joined()
+    CLOCK.wait_until(first.leads, 20, "the lead")
+    second = joined()
+    with pytest.raises(WaitTimeoutError):
+        CLOCK.wait_until(lambda: second.leads() or not first.leads(), 5, "a change of the lead")
+    first.close()
+    CLOCK.wait_until(second.leads, 30, "the other's lead")
+    second.close()

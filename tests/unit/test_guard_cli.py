@@ -1,0 +1,198 @@
+"""`harness guard` from its start to a signal, on a simulated cluster; what it prints, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+from fakes.guarded import FakeChannel, FakeCluster, FakeLeadership, start
+
+from harness.cli import cli
+from harness.errors import EXIT_CLEAN, EXIT_UNKNOWN, HarnessError, UsageError
+from harness.guard.journal import HOLD, Entry
+from harness.guard.settings import DIRTY_RATIO
+from harness.guard.status import Observation
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SERVER = ("--bootstrap-server", "b:1")
+RUNNING = (*SERVER, "--port", "0", "--interval", "0.2")
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    fake = FakeCluster({"t": {DIRTY_RATIO: "0.2"}, "u": {}})
+    fake.close = list  # type: ignore[attr-defined]
+    monkeypatch.setattr("harness.guard.run.LiveCluster", lambda *_: fake)
+    monkeypatch.setattr("harness.guard.run.KafkaChannel", lambda *_: Closing(fake))
+    monkeypatch.setattr("harness.guard.run.GroupLeadership", lambda *_: Member(fake))
+    monkeypatch.setattr("harness.guard.run.Observer", lambda *_: Unobserved())
+    monkeypatch.setattr("harness.guard.run.LEAD_S", 0.3)
+    return fake
+
+
+class Closing(FakeChannel):
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Member(FakeLeadership):
+    error = None
+
+
+class Unobserved:
+    latest = Observation()
+
+    def start(self, *_: Any) -> Any:
+        return list
+
+
+def signal_when(cluster: FakeCluster, name: str, count: int, *numbers: int) -> None:
+    """Send this process signals when the cluster is asked for something the nth time."""
+
+    def send(asked: str) -> None:
+        if asked == name and cluster.asked.count(name) == count:
+            for number in numbers:
+                os.kill(os.getpid(), number)
+
+    cluster.before = send
+
+
+def run(*words: str) -> Any:
+    return CliRunner().invoke(cli, ["guard", *words], standalone_mode=False)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_with_everything_put_back(cluster: FakeCluster, tmp_path: Path, number: int) -> None:
+    cluster.away = {"t": {2}}
+
+    def go(asked: str) -> None:
+        if asked == "view" and cluster.asked.count("view") == 4:
+            assert cluster.is_paused("t")
+            cluster.away.clear()
+            os.kill(os.getpid(), number)
+
+    cluster.before = go
+    done = run(*RUNNING, "--events", str(tmp_path / "events"))
+    assert done.return_value == EXIT_CLEAN, done.output
+    assert cluster.own == {"t": {DIRTY_RATIO: "0.2"}, "u": {}}
+    events = [json.loads(line) for line in (tmp_path / "events").read_text().splitlines()]
+    assert [one["event"] for one in events] == [
+        "listens", "leads", "exposed", "paused", "ready", "released", "ended"
+    ]  # fmt: skip
+    assert {name: type(value) for name, value in events[3].items()} == {
+        "time_ms": int, "event": str, "topic": str, "what": str
+    }  # fmt: skip
+    assert "guard: paused t: min.cleanable.dirty.ratio=1" in done.stderr
+    assert cluster.members == []
+
+
+def test_what_is_exposed_at_the_end_stays_paused_and_the_command_that_releases_it_is_printed(
+    cluster: FakeCluster,
+) -> None:
+    cluster.away = {"t": {2}}
+    signal_when(cluster, "view", 4, signal.SIGTERM)
+    done = run(*RUNNING)
+    assert done.return_value == EXIT_UNKNOWN
+    assert cluster.is_paused("t")
+    assert "1 topics stay paused" in done.stderr
+    assert "harness guard release --bootstrap-server b:1" in done.stderr
+
+
+def test_a_second_signal_ends_it_at_once(cluster: FakeCluster) -> None:
+    cluster.away = {"t": {2}}
+    signal_when(cluster, "view", 4, signal.SIGTERM, signal.SIGTERM)
+    done = run(*RUNNING)
+    assert done.return_value == EXIT_UNKNOWN
+    assert cluster.is_paused("t")
+    assert "harness guard release" in done.stderr
+
+
+def test_a_guard_that_fails_beyond_repair_says_how_to_release(cluster: FakeCluster) -> None:
+    cluster.away = {"t": {2}}
+
+    def fail(asked: str) -> None:
+        if asked == "view" and cluster.asked.count("view") == 4:
+            raise RuntimeError("a bug")
+
+    cluster.before = fail
+    done = run(*RUNNING)
+    assert str(done.exception) == "a bug"
+    assert "harness guard release --bootstrap-server b:1" in done.stderr
+
+
+@pytest.mark.parametrize("mode", ["--dry-run", "--observe-only"])
+def test_who_only_looks_ends_with_0_and_joins_no_group(cluster: FakeCluster, mode: str) -> None:
+    cluster.away = {"t": {2}}
+    signal_when(cluster, "view", 3, signal.SIGTERM)
+    done = run(*RUNNING, mode)
+    assert (done.return_value, cluster.log) == (EXIT_CLEAN, [])
+    assert ("would pause it" in done.stderr) is (mode == "--dry-run")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "Missing option '--bootstrap-server'"),
+        ((*SERVER, "--dry-run", "--observe-only"), "exclude each other"),
+        ((*SERVER, "status", *SERVER), "options of `harness guard` come after `status`"),
+        ((*SERVER, "--events", "/nowhere/x"), "--events /nowhere/x: No such file"),
+        ((*RUNNING, "--topic", "typo"), "topic typo does not exist"),
+        ((*RUNNING, "--interval", "0"), "is no number in the range 0.2<=x<=3600"),
+        ((*SERVER, "--listen", "256.0.0.1"), "--listen 256.0.0.1:9464: it cannot listen there"),
+    ],
+)
+@pytest.mark.usefixtures("cluster")
+def test_wrong_options_are_one_sentence(words: tuple[str, ...], message: str) -> None:
+    done = run(*words)
+    assert message in str(getattr(done.exception, "message", done.exception))
+
+
+def test_the_status_shows_what_a_guard_that_crashed_left(cluster: FakeCluster) -> None:
+    assert run("status", *SERVER).return_value == EXIT_CLEAN
+    cluster.away = {"t": {2}}
+    start(cluster).guard.attempt()
+    cluster.log.append(Entry(HOLD, "t", 1, "w", {"by": "repair 7c1f"}).to_json().encode())
+    shown = run("status", *SERVER)
+    assert shown.return_value == EXIT_UNKNOWN
+    for part in ("paused", "min.cleanable.dirty.ratio=0.2, max.compaction.lag.ms=(inherited)", "repair 7c1f"):
+        assert part in shown.stdout
+    content = json.loads(run("status", *SERVER, "--format", "json").stdout)
+    assert content["paused"][0]["found"] == {DIRTY_RATIO: "0.2", "max.compaction.lag.ms": None}
+    assert content["holds"] == {"t": ["repair 7c1f"]}
+
+
+def test_another_machine_puts_back_what_is_no_longer_exposed(cluster: FakeCluster) -> None:
+    cluster.away = {"t": {2}, "u": {2}}
+    start(cluster).guard.attempt()
+    cluster.members.clear()
+    cluster.away["u"].clear()
+    assert run("release", *SERVER).return_value == EXIT_UNKNOWN
+    assert (cluster.is_paused("t"), cluster.own["u"]) == (True, {})
+    done = run("release", *SERVER, "--exposed")
+    assert (done.return_value, cluster.own) == (EXIT_CLEAN, {"t": {DIRTY_RATIO: "0.2"}, "u": {}}), done.output
+    assert "0 topics are paused" in done.stdout
+    assert run("release", *SERVER).return_value == EXIT_CLEAN
+
+
+def test_what_is_not_paused_is_not_paused_by_a_release(cluster: FakeCluster) -> None:
+    cluster.away = {"t": {2}}
+    start(cluster).guard.attempt()
+    cluster.members.clear()
+    cluster.away["u"] = {2}
+    run("release", *SERVER)
+    assert cluster.own["u"] == {}
+
+
+def test_nothing_is_released_beside_a_guard_that_runs(cluster: FakeCluster) -> None:
+    cluster.away = {"t": {2}}
+    start(cluster).guard.attempt()
+    done = run("release", *SERVER)
+    assert isinstance(done.exception, HarnessError)
+    assert not isinstance(done.exception, UsageError)
+    assert "a guard runs on this cluster" in str(done.exception)

@@ -1,0 +1,240 @@
+"""The guard's requests: which broker is asked, what an answer means, and what a broker that is silent costs."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from fakes.guarded import BoundedClock
+
+from harness.brokers.protocol.wire import Address
+from harness.errors import HarnessError, UsageError
+from harness.guard.cluster import LiveCluster
+from harness.guard.leadership import GroupLeadership
+from harness.guard.run import check_names
+from harness.guard.settings import PAUSE, READ
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BROKERS = {number: Address("b", number) for number in (1, 2, 3)}
+
+
+class Brokers:
+    """Three brokers; ``down`` refuse connections, ``frozen`` do not answer, ``stale`` have an old ISR."""
+
+    def __init__(self) -> None:
+        self.down: set[int] = set()
+        self.frozen: set[int] = set()
+        self.stale: set[int] = set()
+        self.cut: set[int] = set()
+        self.isr = [1, 2, 3]
+        self.asked: list[tuple[int, Any]] = []
+
+    def dial(self, address: Address, *, timeout_s: float) -> Any:
+        assert timeout_s > 0
+        if address.port in self.down:
+            raise ConnectionRefusedError(f"{address} refuses")
+        return SimpleNamespace(call=lambda request: self.answer(address.port, request), close=list, address=address)
+
+    def answer(self, broker: int, request: Any) -> Any:
+        self.asked.append((broker, request))
+        if broker in self.cut:
+            self.cut.discard(broker)
+            raise ConnectionResetError("closed")
+        if broker in self.down:
+            raise ConnectionResetError("ended")
+        if broker in self.frozen:
+            raise TimeoutError("silent")
+        name = type(request).__name__.partition("Request")[0]
+        answers: dict[str, Callable[[Any], Any]] = {
+            "Metadata": lambda _: self.metadata(broker),
+            "DescribeConfigs": self.configs,
+            "IncrementalAlterConfigs": self.altered,
+            "ListPartitionReassignments": lambda _: self.adding(),
+        }
+        return answers[name](request)
+
+    def metadata(self, broker: int) -> Any:
+        isr = [1, 2, 3] if broker in self.stale else self.isr
+        partition = SimpleNamespace(
+            partition_index=0, leader_id=1, replica_nodes=[1, 2, 3], isr_nodes=isr, leader_epoch=1
+        )
+        nodes = [SimpleNamespace(node_id=number, host="b", port=number) for number in BROKERS]
+        topics = [
+            SimpleNamespace(name="t", error_code=0, partitions=[partition]),
+            SimpleNamespace(name="secret", error_code=29, partitions=[]),
+        ]
+        return SimpleNamespace(brokers=nodes, topics=topics)
+
+    def configs(self, request: Any) -> Any:
+        codes = {"secret": 29, "gone": 3}
+        entries = [SimpleNamespace(name=name, value="1", config_source=1 if name in PAUSE else 5) for name in READ]
+        return SimpleNamespace(
+            results=[
+                SimpleNamespace(
+                    resource_name=one.resource_name, error_code=codes.get(one.resource_name, 0), configs=entries
+                )
+                for one in request.resources
+            ]
+        )
+
+    def altered(self, request: Any) -> Any:
+        return SimpleNamespace(
+            responses=[
+                SimpleNamespace(resource_name=one.resource_name, error_code=29 * (one.resource_name == "secret"),
+                                error_message=None)
+                for one in request.resources
+            ]
+        )  # fmt: skip
+
+    def adding(self) -> Any:
+        partition = SimpleNamespace(partition_index=0, adding_replicas=[2])
+        return SimpleNamespace(error_code=0, topics=[SimpleNamespace(name="t", partitions=[partition])])
+
+    def asked_for(self, name: str) -> list[int]:
+        return [broker for broker, request in self.asked if type(request).__name__.startswith(name)]
+
+
+def started(brokers: Brokers, clock: BoundedClock | None = None) -> LiveCluster:
+    return LiveCluster([BROKERS[1]], clock or BoundedClock(now=1.0), brokers.dial)
+
+
+def test_several_brokers_are_asked_in_each_round() -> None:
+    brokers = Brokers()
+    cluster = started(brokers)
+    brokers.asked.clear()
+    view = cluster.view()
+    assert sorted(brokers.asked_for("Metadata")) == [1, 2, 3]
+    assert view.topics == {"t"}
+    assert not view.exposed
+
+
+@pytest.mark.parametrize("stale", [1, 2, 3])
+def test_a_broker_with_old_metadata_does_not_hide_what_the_others_see(stale: int) -> None:
+    brokers = Brokers()
+    cluster = started(brokers)
+    brokers.isr, brokers.stale = [1, 3], {stale}
+    view = cluster.view()
+    assert view.missing == {(("t", 0), 2)}
+    assert view.adding == view.missing
+
+
+def test_a_frozen_broker_is_left_in_peace_for_a_while() -> None:
+    brokers, clock = Brokers(), BoundedClock(now=1.0)
+    cluster = started(brokers, clock)
+    brokers.frozen = {2}
+    brokers.asked.clear()
+    for _ in range(3):
+        cluster.view()
+    assert brokers.asked_for("Metadata").count(2) == 1
+    cluster.settings(["t"])
+    assert 2 not in brokers.asked_for("DescribeConfigs")
+    clock.now += 11
+    cluster.view()
+    assert brokers.asked_for("Metadata").count(2) == 2
+
+
+def test_a_connection_that_a_broker_closed_is_opened_anew() -> None:
+    brokers = Brokers()
+    cluster = started(brokers)
+    brokers.cut = {1, 2, 3}
+    assert cluster.view().topics == {"t"}
+    assert brokers.cut == set()
+
+
+def test_where_no_broker_answers_the_round_fails() -> None:
+    brokers = Brokers()
+    cluster = started(brokers)
+    brokers.down = {1, 2, 3}
+    with pytest.raises(ConnectionError, match="no answer from b:1, b:2, b:3"):
+        cluster.view()
+    with pytest.raises(ConnectionError, match="no broker answers"):
+        cluster.settings(["t"])
+    brokers.down = {1, 3}
+    assert cluster.view().topics == {"t"}
+
+
+def test_where_no_broker_answers_at_the_start_the_servers_are_wrong() -> None:
+    brokers = Brokers()
+    brokers.down = {1, 2, 3}
+    with pytest.raises(UsageError, match="--bootstrap-server: no broker answers"):
+        started(brokers)
+
+
+def test_settings_are_a_topics_own_or_inherited_and_errors_are_by_topic() -> None:
+    read = started(Brokers()).settings({"t", "secret", "gone"})
+    assert {name: one.is_explicit for name, one in read.settings["t"].items()} == {n: n in PAUSE for n in READ}
+    assert read.gone == {"gone"}
+    assert read.refused == {"secret": "TopicAuthorizationFailedError"}
+
+
+def test_many_changes_are_one_request_and_a_refusal_concerns_its_topic() -> None:
+    brokers = Brokers()
+    cluster = started(brokers)
+    changes: dict[str, dict[str, str | None]] = {"t": {"a": "1", "b": None}, "secret": {"a": "1"}}
+    assert cluster.alter(changes) == {"secret": "TopicAuthorizationFailedError"}
+    (request,) = [request for _, request in brokers.asked if type(request).__name__.startswith("Incremental")]
+    (one,) = [one for one in request.resources if one.resource_name == "t"]
+    assert [(c.name, c.config_operation, c.value) for c in one.configs] == [("a", 0, "1"), ("b", 1, None)]
+    assert cluster.alter({}) == {}
+
+
+def test_a_named_topic_has_to_be_there_and_a_pattern_not() -> None:
+    cluster = started(Brokers())
+    check_names(cluster, ("t", "orders-*"))
+    with pytest.raises(UsageError, match="topic orders does not exist"):
+        check_names(cluster, ("t", "orders"))
+
+
+class FakeMember:
+    """A consumer whose group gives it ``assigned``."""
+
+    def __init__(self) -> None:
+        self.assigned: list[str] = []
+        self.paused: list[list[str]] = []
+        self.error: Any = None
+        self.closed = False
+
+    def subscribe(self, topics: list[str]) -> None:
+        assert topics == ["compaction-guard"]
+
+    def poll(self, _timeout: float) -> Any:
+        if isinstance(self.error, Exception):
+            raise self.error
+        return SimpleNamespace(error=lambda: self.error) if self.error else None
+
+    def assignment(self) -> list[str]:
+        return self.assigned
+
+    def pause(self, assigned: list[str]) -> None:
+        self.paused.append(assigned)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_who_is_assigned_the_partition_leads() -> None:
+    member = FakeMember()
+    leadership = GroupLeadership([BROKERS[1]], member)
+    assert not leadership.leads()
+    member.assigned = ["compaction-guard-0"]
+    assert [leadership.leads() for _ in range(3)] == [True] * 3
+    assert member.paused == [member.assigned], "nothing is fetched"
+    member.assigned = []
+    assert not leadership.leads()
+    leadership.close()
+    assert member.closed
+
+
+def test_an_error_of_the_group_is_kept_or_raised() -> None:
+    member = FakeMember()
+    leadership = GroupLeadership([BROKERS[1]], member)
+    member.error = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)
+    assert not leadership.leads()
+    assert "Group authorization failed" in str(leadership.error)
+    member.error = KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+    with pytest.raises(HarnessError, match="group compaction-guard"):
+        leadership.leads()

@@ -1,0 +1,129 @@
+"""What the guard looks at once a minute: sums over replicas, topics that may not be read, looks that fail."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from fakes.clock import TickingClock
+
+from harness.audit.cluster import Cluster, Topic
+from harness.audit.prefilter import Prefiltered
+from harness.audit.replica_status import ReplicaStatus, ReplicaStatuses, UnreadableTopicError
+from harness.brokers.protocol.admin import PartitionState
+from harness.brokers.protocol.replica import OpenTransaction
+from harness.brokers.protocol.wire import Address
+from harness.errors import HarnessError
+from harness.guard.journal import Pause, Phase, State
+from harness.guard.observe import Observer, growth, lso_spread, open_transactions
+from harness.guard.status import Observation, Status
+from harness.host.clock import RealClock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pytest
+
+OPEN = OpenTransaction(7, 0, 5)
+STATUSES = ReplicaStatuses(
+    {
+        (1, ("t", 0)): ReplicaStatus(0, 20, 20, 20, ()),
+        (2, ("t", 0)): ReplicaStatus(0, 20, 5, 20, (OPEN,)),
+        (3, ("t", 0)): ReplicaStatus(0, 20, 5, 20, (OPEN,)),
+        (1, ("u", 0)): ReplicaStatus(0, 9, 9, 9, None),
+    },
+    {},
+    {},
+)
+COVERED = Status(covered=frozenset({"t", "u"}))
+
+
+def test_a_transaction_that_is_open_on_two_replicas_counts_once() -> None:
+    assert open_transactions(STATUSES) == {"t": 1}
+
+
+def test_the_spread_is_that_of_one_partition() -> None:
+    assert lso_spread(STATUSES) == {"t": 15, "u": 0}
+
+
+def test_growth_is_between_two_looks_at_the_same_topic() -> None:
+    before = Observation(1_000, log_bytes={"t": 100})
+    assert growth(before, {"t": 300, "new": 5}, 3_000) == {"t": 100.0}
+    assert growth(before, {"t": 300}, 1_000) == {}
+
+
+class Looked:
+    """A cluster of two topics, one of which may not be read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, unreadable: Sequence[str] = ()) -> None:
+        self.unreadable = set(unreadable)
+        self.failure: Exception | None = None
+        monkeypatch.setattr("harness.guard.observe.describe", self.describe)
+        monkeypatch.setattr("harness.guard.observe.prefilter", self.prefilter)
+        monkeypatch.setattr("harness.guard.observe.ClusterClient.ask_all", lambda *_: self.sizes)
+        self.sizes: dict[int, Any] = {1: {("t", 0): 100}, 2: {("t", 0): 50}}
+
+    def describe(self, _bootstrap: object, names: Sequence[str]) -> Cluster:
+        if self.failure is not None:
+            raise self.failure
+        state = PartitionState(1, (1, 2), (1, 2))
+        brokers = {number: Address("b", number) for number in (1, 2)}
+        return Cluster("c", brokers, {name: Topic(name, {0: state}, {}) for name in names})
+
+    def prefilter(self, client: Any) -> Prefiltered:
+        for topic in client.cluster.topics:
+            if topic in self.unreadable:
+                raise UnreadableTopicError(topic)
+        kept = {key: one for key, one in STATUSES.replicas.items() if key[1][0] in client.cluster.topics}
+        return Prefiltered(replace(STATUSES, replicas=kept), None, (), ())  # type: ignore[arg-type]
+
+
+def observer(clock: Any = None) -> Observer:
+    return Observer([Address("b", 1)], clock or TickingClock())
+
+
+def test_a_look_sums_up_by_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    Looked(monkeypatch)
+    one = observer()
+    one.look(replace(COVERED, state=State({"t": Pause("t", Phase.PAUSED, "c", {}, 1)})))
+    assert (one.latest.open_transactions, one.latest.log_bytes) == ({"t": 1}, {"t": 150})
+    assert one.latest.failure is None
+
+
+def test_a_topic_that_may_not_be_read_is_left_out_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    Looked(monkeypatch, ["t"])
+    one = observer()
+    one.look(COVERED)
+    assert one.latest.lso_spread == {"u": 0}
+    assert one.latest.sentences == ("this user may not read topic t: an audit needs Describe and Read on it",)
+    Looked(monkeypatch, ["t", "u"])
+    one.look(COVERED)
+    assert (one.latest.lso_spread, len(one.latest.sentences)) == ({}, 2)
+
+
+def test_a_look_that_fails_keeps_what_was_seen_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = Looked(monkeypatch)
+    one = observer()
+    one.look(COVERED)
+    looked.failure = HarnessError("no broker answers")
+    one.look(COVERED)
+    assert (one.latest.lso_spread, one.latest.failure) == ({"t": 15, "u": 0}, "no broker answers")
+
+
+def test_sizes_that_a_broker_does_not_report_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    Looked(monkeypatch).sizes[2] = HarnessError("not allowed")
+    one = observer()
+    one.look(replace(COVERED, state=State({"t": Pause("t", Phase.PAUSED, "c", {}, 1)})))
+    assert (one.latest.log_bytes, one.latest.failure) == (
+        {"t": 100}, "sizes of logs are unknown on broker 2: not allowed"
+    )  # fmt: skip
+
+
+def test_an_observer_that_ends_by_a_bug_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    Looked(monkeypatch).failure = RuntimeError("a bug")
+    monkeypatch.setattr("harness.guard.observe.FIRST_S", 0.01)
+    one, clock = observer(), RealClock()
+    end = one.start(0.01, lambda: COVERED)
+    clock.wait_until(lambda: one.latest.failure, 10, "the failure")
+    end()
+    assert one.latest.failure == "observations ended: RuntimeError: a bug"

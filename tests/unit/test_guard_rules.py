@@ -1,0 +1,157 @@
+"""Rules of the guard that need no cluster: values, exposure, entries of the channel, and single decisions."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.brokers.protocol.admin import PartitionState
+from harness.guard.decide import decide, release, topics_to_pause, topics_to_read
+from harness.guard.journal import HOLD, UNHOLD, Entry, Pause, Phase, State, entry_of, parse_entry
+from harness.guard.settings import DIRTY_RATIO, MAX_LAG_MS, MIN_LAG_MS, PAUSE, RETENTION_MS, Setting, is_same, window_ms
+from harness.guard.watch import missing_replicas, united
+
+MAX_LAG = str(2**63 - 1)
+
+
+def settings(ratio: str | None = None, lag: str | None = None) -> dict[str, Setting]:
+    return {
+        DIRTY_RATIO: Setting(ratio or "0.5", is_explicit=ratio is not None),
+        MAX_LAG_MS: Setting(lag or MAX_LAG, is_explicit=lag is not None),
+    }
+
+
+def pause(phase: Phase = Phase.PAUSED, cycle: str = "c", **found: str | None) -> Pause:
+    return Pause("t", phase, cycle, {DIRTY_RATIO: "0.2", MAX_LAG_MS: None} | found, 5)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("1", "1.0", True),
+        ("1", "1.00", True),
+        (MAX_LAG, f"{MAX_LAG}.0", True),
+        (MAX_LAG, str(2**63 - 2), False),
+        ("0.5", "0.50", True),
+        ("1", "0.9999999999", False),
+        ("1", None, False),
+        (None, None, True),
+        ("x", "x", True),
+        ("x", "1", False),
+    ],
+)
+def test_values_are_compared_as_numbers(one: str | None, other: str | None, same: bool) -> None:  # noqa: FBT001
+    assert is_same(one, other) is same
+
+
+def test_a_pause_holds_where_every_record_of_a_log_is_dirty() -> None:
+    """A cleaner takes a log whose ratio is greater than the setting, or a record that is older than the lag."""
+    all_dirty_ratio, oldest_record_ms = 1.0, 10 * 365 * 86_400_000
+    assert not all_dirty_ratio > float(PAUSE[DIRTY_RATIO])
+    assert not oldest_record_ms > int(PAUSE[MAX_LAG_MS])
+
+
+def test_the_window_is_the_lag_and_the_retention() -> None:
+    assert window_ms({MIN_LAG_MS: Setting("7", is_explicit=True), RETENTION_MS: Setting("5", is_explicit=False)}) == 12
+
+
+def test_a_replica_that_is_being_added_is_missing_until_it_is_in_the_isr() -> None:
+    states = {("t", 0): PartitionState(1, (1, 3, 2), (1, 3)), ("t", 1): PartitionState(1, (1, 3, 2), (3, 2, 1))}
+    assert missing_replicas(states) == {(("t", 0), 2)}
+
+
+def test_one_broker_that_says_so_is_enough() -> None:
+    old = {("t", 0): PartitionState(1, (1, 2), (1, 2))}
+    new = {("t", 0): PartitionState(1, (1, 2), (1,))}
+    for answers in ([old, new], [new, old]):
+        view = united(answers)
+        assert view.exposed == view.topics == {"t"}
+
+
+def test_an_entry_is_read_back() -> None:
+    entry = entry_of(pause(), 9, "host:1")
+    assert parse_entry(entry.to_json().encode()) == Entry("paused", "t", 9, "host:1", {"schema": 1, **entry.content})
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"x", b"[]", b"1", b"{}", b'{"kind": 1, "topic": "t", "time_ms": 1, "writer": ""}']
+)
+def test_what_is_no_entry_is_skipped(text: bytes) -> None:
+    assert parse_entry(text) is None
+
+
+def entries(*pauses: Pause) -> list[Entry]:
+    return [entry_of(one, 9, "w") for one in pauses]
+
+
+def test_a_pause_is_followed_until_it_is_released() -> None:
+    state = State().after(entries(pause(Phase.PAUSING)))
+    assert state.pauses["t"].phase is Phase.PAUSING
+    state = state.after(entries(pause(Phase.PAUSED), pause(Phase.RELEASING)))
+    assert state.pauses["t"] == pause(Phase.RELEASING)
+    assert state.after(entries(pause(Phase.RELEASED))) == State()
+
+
+def test_an_entry_of_an_earlier_pause_that_arrives_late_changes_nothing() -> None:
+    state = State().after(entries(pause(Phase.PAUSING, "new"), pause(Phase.PAUSED, "new")))
+    for phase in (Phase.PAUSED, Phase.RELEASING, Phase.RELEASED):
+        assert state.after(entries(pause(phase, "old"))) == state
+
+
+@pytest.mark.parametrize(
+    "content", [{}, {"cycle": "c"}, {"cycle": 1, "found": {}}, {"cycle": "c", "found": {"x": "1"}}]
+)
+def test_an_entry_without_its_fields_changes_nothing(content: dict[str, object]) -> None:
+    assert State().after([Entry("pausing", "t", 1, "w", content)]) == State()
+
+
+def test_kinds_of_other_commands_are_skipped() -> None:
+    assert State().after([Entry("repair-plan", "t", 1, "repair", {"steps": []})]) == State()
+
+
+def test_each_holder_lets_go_for_itself() -> None:
+    held = State().after([Entry(HOLD, "t", 1, "w", {"by": by}) for by in ("a", "b", "b")])
+    assert held.holds == {"t": {"a", "b"}}
+    held = held.after([Entry(UNHOLD, "t", 1, "w", {"by": "b"})])
+    assert topics_to_pause((), (), held) == {"t"}
+    assert held.after([Entry(UNHOLD, "t", 1, "w", {"by": "a"})]) == State()
+
+
+def test_settings_are_read_only_where_something_is_to_be_done() -> None:
+    state = State({"a": pause(), "b": pause(), "c": pause(Phase.PAUSING)})
+    assert topics_to_read({"a", "b", "c", "d"}, state, {"a"}) == {"b", "c", "d"}
+    assert topics_to_read((), State(), ()) == set()
+    assert topics_to_read((), State({"a": pause()}), {"a"}) == {"a"}
+
+
+def test_a_pause_begins_with_what_the_topic_has() -> None:
+    step = decide("t", None, settings("0.2"), "c", 5)
+    assert step is not None
+    assert step.announced == pause(Phase.PAUSING)
+    assert (step.changes, step.done) == (PAUSE, pause())
+
+
+def test_a_pause_that_was_set_by_a_guard_that_crashed_keeps_what_that_one_found() -> None:
+    for phase in (Phase.PAUSING, Phase.RELEASING):
+        step = decide("t", pause(phase), settings("1.0", MAX_LAG), "c2", 99)
+        assert step is not None
+        assert (step.changes, step.done.found, step.done.since_ms) == ({}, pause().found, 5)
+
+
+def test_a_half_finished_release_is_paused_anew_under_a_new_name() -> None:
+    step = decide("t", pause(Phase.RELEASING), settings("0.2"), "c2", 99)
+    assert step is not None
+    assert step.announced == pause(Phase.PAUSING, "c2")
+    assert step.changes == PAUSE
+
+
+def test_a_complete_pause_is_left_as_it_is() -> None:
+    assert decide("t", pause(), settings("1.0", MAX_LAG), "c2", 99) is None
+
+
+def test_a_release_touches_only_what_the_guard_set() -> None:
+    step = release(pause(), settings("1.0", MAX_LAG))
+    assert (step.changes, step.left_alone) == ({DIRTY_RATIO: "0.2", MAX_LAG_MS: None}, ())
+    step = release(pause(), settings("0.7", MAX_LAG))
+    assert (step.changes, step.left_alone) == ({MAX_LAG_MS: None}, (DIRTY_RATIO,))
+    step = release(pause(), settings("0.2"))
+    assert (step.announced, step.changes, step.left_alone) == (None, {}, ()), "it was put back already"

@@ -1,0 +1,438 @@
+"""The guard's rounds on a simulated cluster: settings are as found, whatever fails, and whenever it is killed."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+from fakes.guarded import BoundedClock, FakeCluster, KilledError, Started, failing, start
+
+from harness.errors import HarnessError
+from harness.guard.journal import HOLD, UNHOLD, Entry
+from harness.guard.service import DRY_RUN, OBSERVE
+from harness.guard.settings import DIRTY_RATIO, MAX_LAG_MS, POLICY, RETENTION_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MAX_LAG = str(2**63 - 1)
+
+
+def failure(one: Started) -> str | None:
+    return one.guard.status.failure
+
+
+def one_topic(**own: str) -> FakeCluster:
+    return FakeCluster({"t": {name.replace("_", "."): value for name, value in own.items()}}, {"t": {2}})
+
+
+def test_a_pause_keeps_what_was_found_and_puts_it_back() -> None:
+    cluster = FakeCluster({"t": {DIRTY_RATIO: "0.2"}, "u": {}}, {"t": {2}})
+    one = start(cluster)
+    assert one.guard.attempt()
+    assert cluster.own == {"t": {DIRTY_RATIO: "1.0", MAX_LAG_MS: MAX_LAG}, "u": {}}
+    assert one.guard.status.state.pauses["t"].found == {DIRTY_RATIO: "0.2", MAX_LAG_MS: None}
+    cluster.away.clear()
+    assert one.guard.attempt()
+    assert cluster.own == {"t": {DIRTY_RATIO: "0.2"}, "u": {}}
+    assert one.guard.end() == 0
+    assert one.kinds() == ["leads", "exposed", "paused", "ready", "released"]
+
+
+def test_nothing_is_written_before_what_was_found_is_kept() -> None:
+    cluster = one_topic()
+    one = start(cluster)
+    one.guard.attempt()
+    order = [name for name in cluster.asked if name in {"append", "alter"}]
+    assert order == ["append", "alter", "append"]
+    assert cluster.asked[cluster.asked.index("alter") - 1] == "settings", "read again just before the change"
+
+
+def test_an_idle_round_asks_for_metadata_and_the_channel_only() -> None:
+    cluster = FakeCluster({f"t{n}": {} for n in range(1000)})
+    one = start(cluster)
+    one.guard.attempt()
+    cluster.asked.clear()
+    one.guard.attempt()
+    assert cluster.asked == ["view", "read"]
+
+
+def test_a_thousand_topics_take_one_request_each_way() -> None:
+    cluster = FakeCluster({f"t{n}": {} for n in range(1000)})
+    one = start(cluster)
+    one.guard.attempt()
+    cluster.away = {topic: {3} for topic in cluster.own}
+    cluster.asked.clear()
+    one.guard.attempt()
+    assert cluster.asked == ["view", "read", "settings", "append", "settings", "alter", "append", "read"]
+    assert all(map(cluster.is_paused, cluster.own))
+
+
+def test_a_value_that_was_changed_during_the_pause_is_left_alone() -> None:
+    cluster = one_topic()
+    one = start(cluster)
+    one.guard.attempt()
+    cluster.own["t"][DIRTY_RATIO] = "0.7"
+    one.guard.attempt()
+    assert cluster.own["t"][DIRTY_RATIO] == "0.7"
+    cluster.away.clear()
+    one.guard.attempt()
+    assert cluster.own == {"t": {DIRTY_RATIO: "0.7"}}
+    assert "left-alone" in one.kinds()
+
+
+def test_a_restarted_guard_leaves_a_changed_value_alone_while_the_replica_is_away() -> None:
+    cluster = one_topic()
+    start(cluster).guard.attempt()
+    cluster.members.clear()
+    del cluster.own["t"][DIRTY_RATIO]
+    again = start(cluster)
+    again.guard.attempt()
+    assert not cluster.is_paused("t")
+    assert again.guard.status.left_alone == {"t": (DIRTY_RATIO,)}
+
+
+def test_a_value_that_is_changed_between_the_readings_waits_for_the_next_round() -> None:
+    cluster = one_topic()
+    one = start(cluster)
+
+    def interfere(name: str) -> None:
+        if name == "append":
+            cluster.own["t"][DIRTY_RATIO] = "0.9"
+            cluster.before = lambda _: None
+
+    cluster.before = interfere
+    assert not one.guard.attempt()
+    assert cluster.own["t"] == {DIRTY_RATIO: "0.9"}
+    assert one.guard.attempt()
+    assert cluster.is_paused("t")
+    cluster.away.clear()
+    one.guard.attempt()
+    assert cluster.own["t"] == {DIRTY_RATIO: "0.9"}
+
+
+def test_values_of_a_pause_that_were_there_before_stay() -> None:
+    cluster = one_topic(min_cleanable_dirty_ratio="1.0")
+    one = start(cluster)
+    one.guard.attempt()
+    cluster.away.clear()
+    one.guard.attempt()
+    assert cluster.own["t"] == {DIRTY_RATIO: "1.0"}
+
+
+@pytest.mark.parametrize("request_name", ["view", "read", "settings", "append", "alter"])
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_a_request_that_fails_is_repeated_in_the_next_round(request_name: str, side: str) -> None:
+    cluster = one_topic()
+    one = start(cluster)
+    setattr(cluster, side, failing(request_name))
+    assert not one.guard.attempt()
+    assert failure(one) == f"{request_name} failed"
+    assert one.guard.attempt()
+    assert cluster.is_paused("t")
+    assert failure(one) is None
+    cluster.away.clear()
+    setattr(cluster, side, failing(request_name))
+    one.guard.attempt()
+    one.guard.attempt()
+    assert cluster.own == {"t": {}}
+    assert one.kinds().count("failed") == one.kinds().count("recovered") == 2
+
+
+def test_a_refused_change_is_visible_and_tried_again() -> None:
+    cluster = one_topic()
+    cluster.refused["t"] = "TopicAuthorizationFailedError"
+    one = start(cluster)
+    for _ in range(3):
+        assert not one.guard.attempt()
+    assert one.guard.status.unpaused == {"t"}
+    assert "TopicAuthorizationFailedError" in str(one.guard.status.failure)
+    assert len(cluster.log) == 1, "the same intention is not kept again"
+    cluster.refused.clear()
+    assert one.guard.attempt()
+    assert cluster.is_paused("t")
+
+
+def test_a_topic_whose_settings_may_not_be_read_is_skipped_and_reported() -> None:
+    cluster = FakeCluster({"t": {}, "other": {}}, {"t": {2}, "other": {2}})
+    cluster.unreadable["other"] = "TopicAuthorizationFailedError"
+    one = start(cluster)
+    assert one.guard.attempt()
+    assert cluster.is_paused("t")
+    assert one.guard.status.skipped == {"other": "TopicAuthorizationFailedError"}
+    assert [event.topic for event in one.events if event.event == "warning"] == ["other"]
+
+
+def test_a_paused_topic_that_may_no_longer_be_described_stays_paused() -> None:
+    cluster = one_topic()
+    one = start(cluster)
+    one.guard.attempt()
+    cluster.hidden.add("t")
+    assert not one.guard.attempt()
+    assert cluster.is_paused("t")
+
+
+def test_a_deleted_topic_is_forgotten() -> None:
+    cluster = one_topic()
+    one = start(cluster)
+    one.guard.attempt()
+    del cluster.own["t"]
+    assert one.guard.attempt()
+    assert one.guard.status.state.pauses == {}
+
+
+def test_only_named_and_compacted_topics_are_paused() -> None:
+    own: dict[str, dict[str, str]] = {"orders-1": {}, "orders-2": {POLICY: "delete"}, "other": {}, "__consumer": {}}
+    cluster = FakeCluster(own, {topic: {2} for topic in own})
+    start(cluster, patterns=("orders-*",)).guard.attempt()
+    assert [topic for topic in own if cluster.is_paused(topic)] == ["orders-1"]
+
+
+def test_what_another_guard_paused_stays_paused_although_this_one_covers_other_topics() -> None:
+    cluster = one_topic()
+    start(cluster).guard.attempt()
+    cluster.members.clear()
+    again = start(cluster, patterns=("orders-*",)).guard
+    again.attempt()
+    assert cluster.is_paused("t")
+    cluster.away.clear()
+    again.attempt()
+    assert cluster.own == {"t": {}}
+
+
+@pytest.mark.parametrize("mode", [DRY_RUN, OBSERVE])
+def test_who_only_looks_changes_nothing(mode: str) -> None:
+    cluster = one_topic()
+    one = start(cluster, mode=mode)
+    one.guard.leadership = None
+    for _ in range(2):
+        assert one.guard.attempt()
+    assert set(cluster.asked) == {"view", "read", "settings"}
+    assert one.guard.end() == 0
+    said = [event.what for event in one.events if event.event == "would"]
+    assert said == (["would pause it: min.cleanable.dirty.ratio=1, max.compaction.lag.ms=9223372036854775807"] if
+                    mode == DRY_RUN else [])  # fmt: skip
+    assert one.guard.status.away == {"t": 1}
+
+
+def test_who_only_looks_needs_no_channel() -> None:
+    cluster = one_topic()
+    one = start(cluster, mode=OBSERVE)
+    one.guard.leadership = None
+    cluster.before = failing("read", 100)
+    assert one.guard.attempt()
+    assert "read failed" in one.guard.status.notes[0]
+
+
+def test_a_topic_that_another_command_holds_is_paused_and_not_released() -> None:
+    cluster = one_topic()
+    one = start(cluster)
+    one.guard.attempt()
+    cluster.log += [Entry(HOLD, name, 1, "repair", {"by": "repair 7c1f"}).to_json().encode() for name in ("t",)]
+    cluster.away.clear()
+    one.guard.attempt()
+    assert cluster.is_paused("t")
+    assert one.guard.end() == 1
+    cluster.log.append(Entry(UNHOLD, "t", 1, "repair", {"by": "repair 7c1f"}).to_json().encode())
+    one.guard.attempt()
+    assert cluster.own == {"t": {}}
+
+
+def test_a_signal_right_after_a_release_ends_with_nothing_paused() -> None:
+    cluster = one_topic()
+    one = start(cluster)
+    one.guard.attempt()
+    cluster.away.clear()
+    assert one.guard.end() == 0
+    assert one.guard.end() == 0
+    assert cluster.own == {"t": {}}
+
+
+def test_at_the_end_exposed_topics_stay_paused() -> None:
+    cluster = FakeCluster({"t": {}, "u": {}}, {"t": {2}, "u": {2}})
+    one = start(cluster)
+    one.guard.attempt()
+    cluster.away["u"].clear()
+    assert one.guard.end() == 1
+    assert (cluster.is_paused("t"), cluster.own["u"]) == (True, {})
+
+
+def test_an_end_while_brokers_are_away_is_bounded() -> None:
+    cluster, clock = one_topic(), BoundedClock(now=1.0)
+    one = start(cluster, clock)
+    one.guard.attempt()
+    cluster.before = failing("view", 10_000)
+    assert one.guard.end() == 1
+    assert clock.now < 30
+
+
+def test_of_two_guards_one_acts_and_the_other_takes_over() -> None:
+    cluster = one_topic()
+    first, second = start(cluster), start(cluster)
+    second.guard.attempt()
+    assert cluster.own == {"t": {}}
+    first.guard.attempt()
+    assert cluster.is_paused("t")
+    cluster.away.clear()
+    assert second.guard.end() == 0
+    first.leadership.close()
+    second.guard.attempt()
+    assert cluster.own == {"t": {}}
+    assert second.kinds() == ["stands-by", "exposed", "leads", "released", "ready"]
+
+
+def test_a_guard_that_loses_the_lead_before_its_change_changes_nothing() -> None:
+    cluster = one_topic()
+    first, second = start(cluster), start(cluster)
+
+    def lose(name: str) -> None:
+        if name == "append":
+            cluster.members.reverse()
+            cluster.before = lambda _: None
+
+    cluster.before = lose
+    assert not first.guard.attempt()
+    assert cluster.own == {"t": {}}
+    second.guard.attempt()
+    assert cluster.is_paused("t")
+
+
+def test_short_retention_and_long_pauses_are_warned_of_once() -> None:
+    clock = BoundedClock(now=1.0)
+    cluster = FakeCluster({"t": {RETENTION_MS: "5000"}}, {"t": {2}})
+    one = start(cluster, clock, pause_warning_s=60.0)
+    one.guard.growth_bytes_s = lambda: {"t": 1234.0}
+    for _ in range(4):
+        one.guard.attempt()
+        clock.now += 50
+    said = [event.what for event in one.events if event.event == "warning"]
+    assert said == [
+        "its retention is shorter than 3 intervals of 2 s and 4 s: the guard may be late",
+        "paused for longer than 60 s; its log grows by 1,234 bytes/s, all replicas together",
+    ]
+    assert one.guard.status.retention_left_s == {"t": pytest.approx(5 - 150)}
+
+
+PEOPLE_SET = ("0.1", "0.3", "0.7")
+
+
+class Outages:
+    """Random outages, failures, kills and people, all by one seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)  # noqa: S311  (no secret)
+        topics: dict[str, dict[str, str]] = {f"t{n}": {} for n in range(3)}
+        self.cluster = FakeCluster(topics)
+        for own in topics.values():
+            self.someone_sets(own)
+        self.expected = {topic: dict(own) for topic, own in topics.items()}
+        self.touched: set[str] = set()
+        self.trouble = True
+        self.cluster.before, self.cluster.after = self.before, self.after
+        self.guards: list[Started] = []
+
+    def someone_sets(self, own: dict[str, str]) -> str:
+        name = self.random.choice((DIRTY_RATIO, MAX_LAG_MS))
+        value = self.random.choice((*PEOPLE_SET, None)) if name == DIRTY_RATIO else self.random.choice(("777", None))
+        own.pop(name, None)
+        if value is not None:
+            own[name] = value
+        return name
+
+    def before(self, name: str) -> None:
+        if self.trouble and name != "alter" and self.random.random() < 0.02:
+            topic = self.random.choice(sorted(self.cluster.own))
+            changed = self.someone_sets(self.cluster.own[topic])
+            self.expected[topic].pop(changed, None)
+            if changed in self.cluster.own[topic]:
+                self.expected[topic][changed] = self.cluster.own[topic][changed]
+            self.touched.add(topic)
+        self.after(name)
+
+    def after(self, name: str) -> None:
+        chance = self.random.random() if self.trouble else 1.0
+        if chance < 0.03:
+            raise KilledError
+        if chance < 0.08:
+            raise HarnessError(f"{name} failed")
+
+    def round(self) -> None:
+        if len(self.guards) < 2:
+            self.guards.append(start(self.cluster, cycles=(f"{self.random.random()}" for _ in range(10**6))))
+        for one in list(self.guards):
+            try:
+                if one.guard.attempt() and one.guard.status.leads:
+                    self.assert_protected(one)
+            except KilledError:
+                one.leadership.close()
+                self.guards.remove(one)
+
+    def assert_protected(self, one: Started) -> None:
+        """After a round that succeeded, every exposed topic waits, but for those that somebody changed."""
+        for topic in self.cluster.exposed() - self.touched:
+            assert self.cluster.is_paused(topic), (topic, one.events)
+
+    def outage(self) -> None:
+        broker = self.random.choice((1, 2, 3))
+        for topic in self.random.sample(sorted(self.cluster.own), self.random.randint(1, 3)):
+            self.cluster.away.setdefault(topic, set()).add(broker)
+        for _ in range(self.random.randint(0, 4)):
+            self.round()
+        self.cluster.away.clear()
+        for _ in range(self.random.randint(0, 3)):
+            self.round()
+
+
+def calm(outages: Outages) -> None:
+    outages.trouble = False
+    for _ in range(3):
+        outages.round()
+    outages.trouble = True
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_500_outages_with_kills_failures_and_people_leave_the_settings_as_found(seed: int) -> None:
+    outages = Outages(seed)
+    for number in range(50):
+        outages.touched.clear()
+        # The next replica may leave before a release is complete.
+        for _ in range(outages.random.randint(1, 3)):
+            outages.outage()
+        calm(outages)
+        assert outages.cluster.own == outages.expected, (seed, number)
+        assert outages.guards[0].guard.status.state.pauses == {}
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("number", range(20))
+def test_a_guard_that_is_killed_at_any_request_is_followed_by_one_that_goes_on(side: str, number: int) -> None:
+    cluster = FakeCluster({"t": {DIRTY_RATIO: "0.2"}}, {"t": {2}})
+    left = [number]
+
+    def kill(_name: str) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KilledError
+
+    setattr(cluster, side, kill)
+    one = start(cluster)
+    with_kill(one.guard.attempt)
+    cluster.away.clear()
+    with_kill(one.guard.attempt)
+    setattr(cluster, side, lambda _: None)
+    cluster.away["t"] = {2}
+    cluster.members.clear()
+    again = start(cluster).guard
+    assert again.attempt()
+    assert cluster.is_paused("t")
+    cluster.away.clear()
+    assert again.attempt()
+    assert cluster.own == {"t": {DIRTY_RATIO: "0.2"}}
+
+
+def with_kill(attempt: Callable[[], bool]) -> None:
+    try:
+        attempt()
+    except KilledError:
+        return

@@ -1,0 +1,211 @@
+"""The durable part of a repair: progress, holds, the throttle, and who repairs, on a simulated channel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+from fakes.guarded import BoundedClock, FakeChannel, FakeCluster, KilledError, start
+
+from harness.errors import HarnessError, UsageError
+from harness.guard.settings import DIRTY_RATIO, MAX_LAG_MS
+from harness.repair.channel import SILENT_S, ChannelHolds, ChannelJournal, Notes, Owner
+from harness.repair.cluster import TakenOverError
+from harness.repair.state import Copy, Entry
+from harness.repair.throttle import BROKER, RATES, REPLICAS, TOPIC, ChannelThrottle
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+ENTRY = Entry(("t-1", 3), "id", (1, 2, 3), 1, (1, 3), (2,), None, (), Copy(2, 1, 7), 2, "audit-x")
+RATE = 1_000_000
+
+
+def notes_of(cluster: FakeCluster, writer: str = "repair 1", clock: BoundedClock | None = None) -> Notes:
+    return Notes(FakeChannel(cluster), clock or BoundedClock(now=1.0), writer)
+
+
+def holds_of(cluster: FakeCluster) -> ChannelHolds:
+    return ChannelHolds(FakeChannel(cluster), cluster, BoundedClock(now=1.0), "repair 1")
+
+
+def test_progress_is_read_back_as_it_was_stored() -> None:
+    cluster = FakeCluster({})
+    journal = ChannelJournal(notes_of(cluster))
+    journal.store(ENTRY)
+    later = Entry(("t-1", 4), "id", (3, 1), -1, (1,), (3,), 2, (2,), is_done=True)
+    journal.store(later)
+    assert ChannelJournal(notes_of(cluster)).entries() == {("t-1", 3): ENTRY, ("t-1", 4): later}
+    journal.remove(ENTRY.partition)
+    assert ChannelJournal(notes_of(cluster)).entries() == {("t-1", 4): later}
+
+
+def test_a_hold_pauses_and_a_release_puts_back_what_was_found() -> None:
+    cluster = FakeCluster({"t": {DIRTY_RATIO: "0.2"}, "u": {}})
+    holds = holds_of(cluster)
+    holds.hold(["t", "u"])
+    assert holds.held() == {"t", "u"}
+    assert cluster.is_paused("t")
+    assert cluster.is_paused("u")
+    holds.hold(["t"])  # again, as where an answer was lost
+    holds.release(["t", "u"])
+    assert (holds.held(), cluster.own) == (frozenset(), {"t": {DIRTY_RATIO: "0.2"}, "u": {}})
+
+
+def test_what_was_found_is_kept_before_anything_changes() -> None:
+    cluster = FakeCluster({"t": {}})
+    holds_of(cluster).hold(["t"])
+    order = [name for name in cluster.asked if name in {"append", "alter"}]
+    assert order == ["append", "append", "alter", "append"]
+
+
+def test_a_hold_that_is_killed_at_any_request_is_put_back_by_the_next_one() -> None:
+    def work(cluster: FakeCluster) -> None:
+        holds = holds_of(cluster)
+        holds.hold(["t", "u"])
+        assert cluster.is_paused("t")
+        holds.release(sorted(holds.held()))
+
+    counted = FakeCluster({"t": {DIRTY_RATIO: "0.2"}, "u": {MAX_LAG_MS: "7"}})
+    work(counted)
+    for when in ("before", "after"):
+        for at in range(len(counted.asked)):
+            cluster = FakeCluster({"t": {DIRTY_RATIO: "0.2"}, "u": {MAX_LAG_MS: "7"}})
+            left = [at]
+
+            def kill(_name: str, left: list[int] = left) -> None:
+                left[0] -= 1
+                if left[0] == -1:
+                    raise KilledError
+
+            setattr(cluster, when, kill)
+            with pytest.raises(KilledError):
+                work(cluster)
+            work(cluster)
+            assert cluster.own == {"t": {DIRTY_RATIO: "0.2"}, "u": {MAX_LAG_MS: "7"}}, (when, at)
+
+
+def test_a_guard_that_runs_keeps_the_pause_until_the_hold_ends() -> None:
+    cluster = FakeCluster({"t": {}})
+    guard = start(cluster).guard
+    holds = holds_of(cluster)
+    holds.hold(["t"])
+    assert guard.attempt()
+    assert cluster.is_paused("t")
+    holds.release(["t"])
+    assert guard.attempt()
+    assert cluster.own == {"t": {}}
+
+
+def test_a_pause_of_a_guard_is_left_to_the_guard() -> None:
+    cluster = FakeCluster({"t": {}}, {"t": {2}})
+    guard = start(cluster).guard
+    guard.attempt()
+    holds = holds_of(cluster)
+    holds.hold(["t"])
+    holds.release(["t"])
+    assert cluster.is_paused("t"), "a replica is away"
+    cluster.away.clear()
+    guard.attempt()
+    assert cluster.own == {"t": {}}
+
+
+def test_a_topic_that_cannot_be_paused_is_reported() -> None:
+    cluster = FakeCluster({"t": {}}, refused={"t": "not authorized"})
+    with pytest.raises(HarnessError, match="settings of topic t: not authorized"):
+        holds_of(cluster).hold(["t"])
+
+
+def test_a_topic_that_was_deleted_meanwhile_is_forgotten() -> None:
+    cluster = FakeCluster({"t": {}})
+    holds = holds_of(cluster)
+    holds.hold(["t"])
+    del cluster.own["t"]
+    holds.release(["t"])
+    assert (holds.held(), FakeChannel(cluster).read().pauses) == (frozenset(), {})
+
+
+def test_a_second_repair_is_refused_while_the_first_gives_signs() -> None:
+    cluster, clock = FakeCluster({}), BoundedClock(now=1.0)
+    first, second = Owner(notes_of(cluster, "repair 1", clock)), Owner(notes_of(cluster, "repair 2", clock))
+    first.claim()
+
+    def sign(name: str) -> None:
+        if name == "read" and clock.now > first.due_s:
+            cluster.before = lambda _name: None
+            first.check()
+
+    cluster.before = sign
+    with pytest.raises(UsageError, match="another repair of this cluster is under way: repair 1"):
+        second.claim()
+
+
+def test_a_repair_that_was_killed_is_followed_after_its_silence_and_one_that_left_at_once() -> None:
+    cluster, clock = FakeCluster({}), BoundedClock(now=1.0)
+    first, second = Owner(notes_of(cluster, "repair 1", clock)), Owner(notes_of(cluster, "repair 2", clock))
+    first.claim()
+    second.claim()
+    assert clock.now >= SILENT_S
+    with pytest.raises(TakenOverError):
+        first.check()
+    first.leave()
+    second.check()
+    second.leave()
+    before = clock.now
+    Owner(notes_of(cluster, "repair 3", clock)).claim()
+    assert clock.now == before
+
+
+@dataclass
+class FakeSettings:
+    """Implements `harness.repair.throttle.Settings`; brokers in ``down`` do not answer."""
+
+    values: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
+    down: set[str] = field(default_factory=set)
+
+    def own(self, kind: str, name: str, names: Collection[str]) -> Mapping[str, str | None]:
+        if kind == BROKER and name in self.down:
+            raise ConnectionRefusedError("refused")
+        return {setting: self.values.get((kind, name), {}).get(setting) for setting in names}
+
+    def alter(self, kind: str, name: str, values: Mapping[str, str | None]) -> None:
+        self.own(kind, name, values)
+        own = {**self.values.get((kind, name), {}), **values}
+        self.values[kind, name] = {setting: value for setting, value in own.items() if value is not None}
+
+
+def test_a_throttle_names_the_copies_and_is_put_back() -> None:
+    found = {(BROKER, "2"): {RATES[0]: "5"}, (TOPIC, "t-1"): {REPLICAS[1]: "*"}}
+    settings, cluster = FakeSettings({key: dict(value) for key, value in found.items()}), FakeCluster({})
+    throttle = ChannelThrottle(notes_of(cluster), settings, RATE)
+    throttle.limit([ENTRY])
+    assert settings.values[TOPIC, "t-1"] == {REPLICAS[0]: "3:1,3:2,3:3", REPLICAS[1]: "3:2"}
+    assert settings.values[BROKER, "2"] == dict.fromkeys(RATES, str(RATE))
+    # A repair that was killed: what was found stays what it was.
+    again = ChannelThrottle(notes_of(cluster), settings, RATE)
+    again.limit([ENTRY])
+    again.lift()
+    assert {key: value for key, value in settings.values.items() if value} == found
+    again.lift()
+
+
+def test_without_a_rate_nothing_is_changed() -> None:
+    settings, cluster = FakeSettings(), FakeCluster({})
+    throttle = ChannelThrottle(notes_of(cluster), settings, None)
+    throttle.limit([ENTRY])
+    throttle.lift()
+    assert (settings.values, cluster.log) == ({}, [])
+
+
+def test_a_rate_that_somebody_changed_is_left_alone_and_one_of_a_broker_that_is_down_is_put_back_later() -> None:
+    settings, cluster = FakeSettings(), FakeCluster({})
+    throttle = ChannelThrottle(notes_of(cluster), settings, RATE)
+    throttle.limit([ENTRY])
+    settings.alter(BROKER, "1", {RATES[0]: "9"})
+    settings.down = {"3"}
+    with pytest.raises(HarnessError, match="throttle of broker 3: refused"):
+        throttle.lift()
+    settings.down = set()
+    throttle.lift()
+    assert {key: value for key, value in settings.values.items() if value} == {(BROKER, "1"): {RATES[0]: "9"}}

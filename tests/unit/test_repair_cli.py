@@ -1,0 +1,179 @@
+"""The command line of repairs: what is refused in one sentence, what is shown, and the exit codes."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+import pytest
+from click.testing import CliRunner
+from test_repair_plan import finding, undecided, verdict
+
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, UsageError
+from harness.repair import run
+from harness.repair.cli import parse_partition, repair, rights_of
+from harness.repair.hanging import Aborted, confirmed
+from harness.repair.plan import Abort, Undecided, plan_of
+from harness.repair.preflight import Prepared
+from harness.repair.run import Look, Result
+from harness.repair.service import Outcome
+from harness.repair.show import age_text, exit_code, exit_code_of_plan, result_json
+from harness.repair.state import Entry
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TP = ("orders", 0)
+ENTRY = Entry(TP, "id", (1, 2, 3), 1, (1, 3), (2,), audit="audit-1")
+DONE = Outcome(TP, None, 5.0, 1, 300, 200)
+HERE = ("--bootstrap-server", "127.0.0.1:1")
+
+
+@pytest.fixture
+def audit(tmp_path: Path) -> Path:
+    path = tmp_path / "audit.json"
+    path.write_text(json.dumps(verdict(finding(right=[1, 3]), undecided(([1], "a"), ([2, 3], "b"), partition=1))))
+    return path
+
+
+def refusal(*arguments: str) -> str:
+    ended = CliRunner().invoke(repair, arguments, standalone_mode=False)
+    assert isinstance(ended.exception, (UsageError, click.UsageError)), ended
+    return ended.exception.format_message() if isinstance(ended.exception, click.UsageError) else str(ended.exception)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((*HERE,), "give --bootstrap-server, and --plan or --apply, on the command line itself"),
+        (("--plan",), "Missing option '--bootstrap-server'"),
+        ((*HERE, "--plan"), "no broker answers"),
+        ((*HERE, "--plan", "--partition", "orders"), "'orders': give it as TOPIC-PARTITION"),
+        ((*HERE, "--plan", "--partition", "orders-7"), "orders-7: the audit has no finding"),
+        ((*HERE, "--apply", "--right", "orders-1=x"), "give it as TOPIC-PARTITION=BROKER"),
+        ((*HERE, "--apply", "--right", "1"), "name the partitions by --partition"),
+        ((*HERE, "--apply", "--right", "orders-1=1"), "save the folder of the partition of every replica first"),
+        ((*HERE, "--apply", "--right", "orders-1=1", "--saved-folders", "."), "1/orders-1 has no segment"),
+        ((*HERE, "--apply", "--right", "orders-1=1", "--saved-elsewhere"), "no broker answers"),
+        ((*HERE, "--plan", "--right", "orders-0=2"), "the audit shows that this replica is wrong"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(audit: Path, arguments: tuple[str, ...], expected: str) -> None:
+    assert expected in refusal(str(audit), *arguments)
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1]", "\x00"])
+def test_what_is_no_verdict_is_refused(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "audit.json"
+    path.write_text(content)
+    assert str(path) in refusal(str(path), *HERE, "--plan")
+
+
+def test_names_of_partitions_and_decisions() -> None:
+    assert parse_partition("a-b-12") == ("a-b", 12)
+    assert rights_of(["a-0=1", "a-1=2"], []) == {("a", 0): 1, ("a", 1): 2}
+    assert rights_of(["3"], [("a", 0), ("b", 0)]) == {("a", 0): 3, ("b", 0): 3}
+    with pytest.raises(UsageError, match="--partition leaves this partition out"):
+        rights_of(["a-1=3"], [("a", 0)])
+    with pytest.raises(UsageError, match="both broker 1 and broker 2 for a-0"):
+        rights_of(["a-0=1", "a-0=2"], [])
+
+
+def looked(*refused: Undecided) -> Look:
+    return Look(Prepared((ENTRY,), refused), {}, ())
+
+
+def result(after: str | None = "clean", outcome: Outcome = DONE, *refused: Undecided) -> Result:
+    scenarios = [{"scenario": "orders-0", "topic": "orders", "partition": 0, "verdict": after}]
+    return Result(looked(*refused), (outcome,), (), None if after is None else {"scenarios": scenarios}, 30.0)
+
+
+def outcome(why: str | None) -> Outcome:
+    return Outcome(TP, why, 5.0, 1, 300, 200)
+
+
+DECIDED = plan_of(verdict(finding(right=[1, 3])))
+OPEN = plan_of(verdict(undecided(([1], "a"), ([2, 3], "b"))))
+
+
+def test_exit_codes() -> None:
+    assert exit_code(DECIDED, result()) == EXIT_CLEAN
+    assert exit_code(DECIDED, result("anomaly")) == EXIT_ANOMALY
+    assert exit_code(DECIDED, result("unknown")) == EXIT_UNKNOWN
+    assert exit_code(DECIDED, result(None)) == EXIT_UNKNOWN
+    assert exit_code(DECIDED, result("clean", outcome("waited in vain"))) == EXIT_ANOMALY
+    assert exit_code(DECIDED, result("clean", DONE, Undecided(TP, "down"))) == EXIT_ANOMALY
+    assert exit_code(OPEN, result("anomaly")) == EXIT_UNKNOWN
+    assert exit_code(OPEN, result("clean")) == EXIT_CLEAN
+    assert exit_code_of_plan(DECIDED, looked()) == EXIT_CLEAN
+    assert exit_code_of_plan(OPEN, looked()) == EXIT_UNKNOWN
+    assert exit_code_of_plan(DECIDED, looked(Undecided(TP, "down"))) == EXIT_UNKNOWN
+
+
+def test_a_result_has_before_and_after_and_the_figures() -> None:
+    shown = result_json(DECIDED, result(), verdict(finding(right=[1, 3])))
+    assert shown["partitions"] == [
+        {"topic": "orders", "partition": 0, "before": "differ", "after": "agree", "why": None}
+    ]
+    assert shown["figures"] == {
+        "took_s": 30.0, "partitions_per_minute": 2.0, "copied_bytes": 300, "copied_bytes_per_replica_byte": 1.5,
+    }  # fmt: skip
+    assert shown["plan"]["repairs"][0]["wrong"] == [2]
+    assert json.loads(json.dumps(shown)) == shown
+
+
+def test_the_age_of_an_audit_is_said() -> None:
+    now = datetime(2026, 1, 2, tzinfo=UTC)
+    assert age_text(now - timedelta(hours=25, minutes=3), now) == "the audit began 25 h 3 min ago"
+    assert age_text(now, now) == "the audit began 0 min ago"
+    assert age_text(None) == "the audit does not say when it was made"
+
+
+def test_a_plan_is_shown_with_what_each_replica_serves(audit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "look", lambda *_: looked())
+    text = CliRunner().invoke(repair, (str(audit), *HERE, "--plan"), standalone_mode=False)
+    assert text.return_value == EXIT_UNKNOWN
+    assert "REPAIR orders-0: the replica of broker 2 is removed and copied from broker 1 or broker 3" in text.stdout
+    assert "offset 5: brokers 2, 3: b" in text.stdout
+    assert "add --right orders-1=BROKER and --saved-folders DIR" in text.stdout
+    shown = CliRunner().invoke(repair, (str(audit), *HERE, "--plan", "--format", "json"), standalone_mode=False)
+    assert [one["partition"] for one in json.loads(shown.stdout)["undecided"]] == [1]
+    decided = CliRunner().invoke(repair, (str(audit), *HERE, "--plan", "--right", "orders-1=1"), standalone_mode=False)
+    assert "decided by a person: orders-1" in decided.stderr
+
+
+def test_an_applied_repair_is_shown(audit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests: list[Any] = []
+
+    def apply(request: Any, *_: Any) -> Result:
+        requests.append(request)
+        return result()
+
+    monkeypatch.setattr(run, "apply", apply)
+    arguments = (str(audit), *HERE, "--apply", "--partition", "orders-0", "--throttle-mb", "2")
+    ended = CliRunner().invoke(repair, arguments, standalone_mode=False)
+    assert ended.return_value == EXIT_CLEAN, ended
+    assert ["orders-0", "differ", "agree"] in [line.split() for line in ended.stdout.splitlines()]
+    assert "2.0 partitions a minute, 1.5 bytes copied per byte of replica" in ended.stdout
+    (request,) = requests
+    assert (request.rate_bytes_s, request.at_once, request.audit) == (2_000_000, 4, verdict()["run_id"])
+    shown = CliRunner().invoke(repair, (*arguments, "--format", "json"), standalone_mode=False)
+    assert json.loads(shown.stdout)["exit_code"] == EXIT_CLEAN
+
+
+def test_a_transaction_is_aborted_only_if_it_still_hangs() -> None:
+    from types import SimpleNamespace  # noqa: PLC0415
+
+    abort = Abort(TP, 7, 3)
+
+    def suspicion(**more: Any) -> Any:
+        content = {"anomaly": "hanging-transaction", "topic": "orders", "partition": 0, "offset": 3}
+        return SimpleNamespace(**{**content, "transaction": SimpleNamespace(producer_id=7), **more})
+
+    assert confirmed(abort, [suspicion()]) is not None
+    for other in ({"anomaly": "stuck-lso"}, {"offset": 4}, {"partition": 1}, {"transaction": None}):
+        assert confirmed(abort, [suspicion(**other)]) is None
+    left = Result(looked(), (), (Aborted(abort, "no leader"),), None, 1.0)
+    assert exit_code(plan_of(verdict(finding(anomaly="hanging-transaction", producer_id=7))), left) == EXIT_ANOMALY

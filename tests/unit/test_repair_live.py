@@ -1,0 +1,52 @@
+"""Requests to brokers and their answers, as a repair reads them."""
+
+from __future__ import annotations
+
+import kafka.errors
+import pytest
+from fakes.repaired import RepairedBrokers
+
+from harness.brokers.protocol.wire import Address
+from harness.errors import HarnessError
+from harness.repair.live import LiveRepairCluster
+from harness.repair.state import Entry
+
+NOT_ALLOWED = kafka.errors.ClusterAuthorizationFailedError.errno
+TP = ("t", 0)
+ENTRY = Entry(TP, "id", (1, 2, 3), 1, (1, 3), (2,))
+
+
+def cluster_of(brokers: RepairedBrokers) -> LiveRepairCluster:
+    return LiveRepairCluster([Address("b", 9), Address("b", 1)], dial=brokers)
+
+
+def test_an_observation_has_metadata_settings_folders_and_reassignments() -> None:
+    cluster = cluster_of(RepairedBrokers(silent={9}))
+    seen = cluster.observe([ENTRY])[TP]
+    assert not isinstance(seen, str)
+    assert (seen.topic_id, seen.leader, seen.leader_epoch, seen.replicas) == ("id", 1, 7, (1, 2, 3))
+    assert [sorted(brokers) for brokers in (seen.isr, seen.adding, seen.online)] == [[1, 3], [2], [1, 2, 3]]
+    assert (seen.folders_bytes, sorted(seen.answered), seen.is_held) == ({1: 90, 3: 80}, [1, 2, 3], True)
+    assert cluster.cluster_id == "c1"
+    assert cluster.usable_bytes(2) == 300
+
+
+@pytest.mark.parametrize(
+    ("brokers", "what"),
+    [
+        (RepairedBrokers(epochs={3: 8}), "the brokers' metadata to be the same"),
+        (RepairedBrokers(silent={3}), "an answer of broker 3"),
+        (RepairedBrokers(folder_error=NOT_ALLOWED), "the folders of broker 2: ClusterAuthorizationFailedError"),
+    ],
+)
+def test_nothing_is_concluded_where_brokers_differ_or_do_not_answer(brokers: RepairedBrokers, what: str) -> None:
+    assert cluster_of(brokers).observe([ENTRY])[TP] == what
+
+
+def test_a_cluster_that_does_not_answer_or_refuses_is_an_error() -> None:
+    with pytest.raises(ConnectionError, match="no broker answers"):
+        cluster_of(RepairedBrokers(silent={1, 9})).observe([ENTRY])
+    with pytest.raises(HarnessError, match="reassignments are unknown: ClusterAuthorizationFailedError"):
+        cluster_of(RepairedBrokers(listing_error=NOT_ALLOWED)).observe([ENTRY])
+    with pytest.raises(HarnessError, match="broker 5 is not registered"):
+        cluster_of(RepairedBrokers()).address(5)

@@ -1,0 +1,168 @@
+"""What an audit's findings allow: literal verdicts of small partitions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from harness.errors import UsageError
+from harness.repair.plan import Abort, plan_of
+
+ORDERS = ("orders", 0)
+
+
+def finding(broker: int = 2, **more: Any) -> dict[str, Any]:
+    return {
+        "anomaly": "tombstone-divergence",
+        "topic": "orders",
+        "partition": 0,
+        "broker": broker,
+        "offset": 5,
+        "decided": True,
+        "producer_id": None,
+        "explanation": f"broker {broker} serves a deleted value",
+        **more,
+    }
+
+
+def undecided(*groups: tuple[list[int], str], **more: Any) -> dict[str, Any]:
+    disagree = [{"brokers": brokers, "serves": serves} for brokers, serves in groups]
+    return finding(decided=False, disagree=disagree, right=[], **more)
+
+
+def verdict(*findings: dict[str, Any], **more: Any) -> dict[str, Any]:
+    places = dict.fromkeys((one["topic"], one["partition"]) for one in findings)
+    scenarios = [
+        {
+            "scenario": f"{topic}-{partition}",
+            "topic": topic,
+            "partition": partition,
+            "verdict": "anomaly",
+            "reason": "",
+            "exposure": {"replicas": [{"broker": broker} for broker in (1, 2, 3)]},
+        }
+        for topic, partition in places
+    ]
+    return {
+        "schema": 1,
+        "run_id": "audit-2026-11-24T10-20-30Z-ab12",
+        "target": {"name": "cluster", "cluster_id": "c1"},
+        "findings": list(findings),
+        "scenarios": scenarios,
+        **more,
+    }
+
+
+def test_a_decided_replica_is_rebuilt_from_those_that_are_shown_to_be_right() -> None:
+    plan = plan_of(verdict(finding(right=[1, 3]), finding(offset=9, right=[1])))
+    (task,) = plan.tasks
+    assert (task.partition, task.wrong, task.right) == (ORDERS, (2,), (1, 3))
+    assert (plan.undecided, plan.aborts, plan.cluster_id) == ((), (), "c1")
+    assert plan.audited_at == datetime(2026, 11, 24, 10, 20, 30, tzinfo=UTC)
+
+
+def test_a_replica_that_is_right_in_one_finding_and_wrong_in_another_is_wrong() -> None:
+    (task,) = plan_of(verdict(finding(2, right=[1, 3]), finding(3, right=[1]))).tasks
+    assert (task.wrong, task.right) == ((2, 3), (1,))
+
+
+@pytest.mark.parametrize(
+    "findings",
+    [
+        [finding(right=[])],
+        [finding()],
+        [finding(2, right=[3]), finding(3, right=[2])],
+        [finding(right=[1, 3]), undecided(([1, 3], "a delete"), ([2], "the value"), offset=9)],
+    ],
+    ids=["none is shown to be right", "an answer of brokers", "each is wrong somewhere", "another is undecided"],
+)
+def test_a_partition_is_left_unless_all_is_decided_and_a_replica_is_right(findings: list[dict[str, Any]]) -> None:
+    plan = plan_of(verdict(*findings))
+    assert plan.tasks == ()
+    assert [one.partition for one in plan.undecided] == [ORDERS]
+    assert plan.undecided[0].replicas == (1, 2, 3)
+
+
+def test_an_undecided_partition_says_what_each_replica_serves() -> None:
+    (left,) = plan_of(verdict(undecided(([1, 3], "a delete"), ([2], "the value")))).undecided
+    assert left.serves == ("offset 5: brokers 1, 3: a delete", "offset 5: broker 2: the value")
+
+
+def test_replicas_that_were_not_read_are_those_that_brokers_named() -> None:
+    quick = verdict(finding(anomaly="stuck-lso", witness={"decided_on": [1, 3]}))
+    quick["scenarios"][0]["exposure"]["replicas"] = []
+    (left,) = plan_of(quick).undecided
+    assert left.replicas == (1, 2, 3)
+
+
+def test_a_person_decides_and_those_that_disagree_are_wrong() -> None:
+    disputed = verdict(
+        undecided(([1, 3], "a delete"), ([2], "the value")), undecided(([1], "x"), ([2, 3], "y"), offset=7)
+    )
+    (task,) = plan_of(disputed, {ORDERS: 1}).tasks
+    assert (task.wrong, task.right) == ((2, 3), (1,))
+    assert task.why[0] == "a person decided that broker 1 is right"
+    agreeing = verdict(undecided(([1, 3], "a delete"), ([2], "the value")))
+    (task,) = plan_of(agreeing, {ORDERS: 1}).tasks
+    assert (task.wrong, task.right) == ((2,), (1, 3))
+
+
+def test_a_person_names_a_right_replica_where_only_the_wrong_one_is_decided() -> None:
+    (task,) = plan_of(verdict(finding(right=[])), {ORDERS: 3}).tasks
+    assert (task.wrong, task.right) == ((2,), (3,))
+
+
+@pytest.mark.parametrize(
+    ("findings", "broker", "message"),
+    [
+        ([finding(right=[])], 2, "the audit shows that this replica is wrong"),
+        ([undecided(([1], "a"), ([2], "b"))], 3, "did not compare this replica at offset 5"),
+        ([undecided(([1], "a"), ([2], "b")), finding(1, offset=6)], 1, "the audit shows that this replica is wrong"),
+        ([finding(anomaly="hanging-transaction", producer_id=7)], 1, "its replicas do not disagree"),
+    ],
+)
+def test_a_person_cannot_contradict_the_audit(findings: list[dict[str, Any]], broker: int, message: str) -> None:
+    with pytest.raises(UsageError, match=f"--right orders-0={broker}: .*{message}"):
+        plan_of(verdict(*findings), {ORDERS: broker})
+
+
+def test_only_a_hanging_transaction_is_aborted() -> None:
+    hanging = finding(anomaly="hanging-transaction", producer_id=7, offset=3)
+    plan = plan_of(verdict(hanging, finding(anomaly="stuck-lso", producer_id=8, right=[1], partition=1)))
+    assert plan.aborts == (Abort(ORDERS, 7, 3),)
+    assert [task.partition for task in plan.tasks] == [("orders", 1)]
+
+
+def test_groups_whose_offsets_differ_are_named() -> None:
+    record = {"type": "OffsetCommit", "key": {"group": "g"}, "commit": "kafka-consumer-groups.sh …"}
+    (task,) = plan_of(verdict(finding(right=[1], record=record, topic="__consumer_offsets"))).tasks
+    assert (task.groups, task.commits) == (("g",), ("kafka-consumer-groups.sh …",))
+
+
+def test_a_choice_of_partitions_leaves_the_others_out() -> None:
+    two = verdict(finding(right=[1]), finding(right=[1], partition=1))
+    assert [task.partition for task in plan_of(two, only=[("orders", 1)]).tasks] == [("orders", 1)]
+    with pytest.raises(UsageError, match="orders-2: the audit has no finding on this partition"):
+        plan_of(two, only=[("orders", 2)])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({}, "it is no verdict"),
+        ([], "it is no verdict"),
+        (verdict(schema=2), "of schema 2"),
+        ({**verdict(finding()), "scenarios": [{"scenario": "stuck-lso"}]}, "the verdict of a run"),
+    ],
+)
+def test_what_is_no_verdict_of_an_audit_is_refused(content: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        plan_of(content)
+
+
+def test_partitions_that_could_not_be_compared_are_listed() -> None:
+    content = verdict(finding(right=[1]))
+    content["scenarios"][0] |= {"verdict": "unknown", "reason": "not read"}
+    assert plan_of(content).unknown == (("orders-0", "not read"),)

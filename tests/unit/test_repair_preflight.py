@@ -1,0 +1,146 @@
+"""The plan against the cluster as it is: answers of brokers 1 to 4, of which the first three have a replica."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.errors import UsageError
+from harness.guard.settings import PAUSE
+from harness.repair.live import MIN_INSYNC, Answers, BrokerAnswer, State
+from harness.repair.plan import Plan, Task
+from harness.repair.preflight import Limits, Prepared, check_cluster, prepare
+from harness.repair.saved import check_saved
+from harness.repair.state import Entry
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TP = ("t", 0)
+STATE = State(1, 7, (1, 2, 3), frozenset({1, 2, 3}))
+SETTINGS = {"min.cleanable.dirty.ratio": "0.5", "max.compaction.lag.ms": "1"}
+TASK = Task(TP, (2,), (1, 3), ("why",))
+FREE = dict.fromkeys((1, 2, 3, 4), 10_000)
+
+
+def answer(
+    state: State = STATE, folder: int | None = 100, *, min_insync: int = 2, paused: bool = False
+) -> BrokerAnswer:
+    settings = {**SETTINGS, MIN_INSYNC: str(min_insync), **(PAUSE if paused else {})}
+    return BrokerAnswer({"t": "id"}, {TP: state}, {"t": settings}, {} if folder is None else {TP: folder})
+
+
+def answers(
+    state: State = STATE, brokers: tuple[int, ...] = (1, 2, 3, 4), *, min_insync: int = 2, paused: bool = False
+) -> Answers:
+    of = {b: answer(state, 100 if b in state.replicas else None, min_insync=min_insync, paused=paused) for b in brokers}
+    return Answers(frozenset(brokers), of)
+
+
+def plan_of(*tasks: Task, cluster_id: str | None = "c1") -> Plan:
+    return Plan(tasks, (), (), (), cluster_id, datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def prepared(found: Answers, free: Any = None, task: Task = TASK, **limits: Any) -> Prepared:
+    return prepare(plan_of(task), found, free or FREE, "audit-1", limits=Limits(**limits), begun={})
+
+
+def test_what_can_be_done_is_prepared_with_what_is_there_now() -> None:
+    assert prepared(answers()) == Prepared((Entry(TP, "id", (1, 2, 3), 1, (1, 3), (2,), audit="audit-1"),))
+
+
+def test_what_another_assignment_leaves_of_a_task_is_done() -> None:
+    moved = answers(replace(STATE, replicas=(3, 2), isr=frozenset({2, 3})), min_insync=1)
+    (entry,) = prepared(moved, task=Task(TP, (1, 2), (3,), ())).entries
+    assert (entry.wrong, entry.right, entry.spare) == ((2,), (3,), 1)
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (answers(replace(STATE, replicas=(1, 3))), "broker 2 has no replica any more: audit again"),
+        (answers(replace(STATE, replicas=(2, 4))), "brokers 1, 3 has no replica any more"),
+        (answers(brokers=(1, 3, 4)), "broker 2 is down"),
+        (replace(answers(), adding={TP: frozenset({4})}), "another reassignment of it is under way"),
+        (answers(brokers=(1, 2, 3), min_insync=3), "no other broker can take a replica meanwhile"),
+        (replace(answers(), brokers={1: answer(), 2: answer(replace(STATE, leader=3))}), "metadata to be the same"),
+        (replace(answers(), brokers={1: answer(), 3: answer()}), "an answer of broker 2"),
+        (Answers(frozenset({1}), {1: replace(answer(), states={}, topic_ids={})}), "t-0 to be in the metadata"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_the_reason(found: Answers, why: str) -> None:
+    result = prepared(found)
+    assert result.entries == ()
+    (left,) = result.refused
+    assert why in left.why
+
+
+def test_a_spare_broker_has_no_replica_and_no_folder() -> None:
+    strict = answers(min_insync=3)
+    assert [one.spare for one in prepared(strict).entries] == [4]
+    assert [one.spare for one in prepared(strict, spare=4).entries] == [4]
+    assert prepared(strict, spare=3).entries == ()
+    with_folder = replace(strict, brokers={**strict.brokers, 4: answer(folder=50, min_insync=3)})
+    assert prepared(with_folder).entries == ()
+
+
+def test_disks_have_to_hold_the_copies() -> None:
+    grown = replace(answers(), brokers={**answers().brokers, 1: answer(folder=5_000)})
+    assert prepared(grown).refused == ()
+    (left,) = prepared(grown, {**FREE, 2: 5_400}).refused
+    assert left.why == "broker 2 has 5,400 bytes free, and the copies need 5,500"
+    assert prepared(answers(), {**FREE, 2: None}).notes == ("the free disk space of broker 2 is unknown",)
+
+
+def test_repairs_that_began_are_gone_on_with_and_those_of_this_audit_are_not_done_twice() -> None:
+    def entries(stored: Entry) -> int:
+        begun = {TP: stored}
+        return len(prepare(plan_of(TASK), answers(), FREE, "audit-1", limits=Limits(), begun=begun).entries)
+
+    stored = Entry(TP, "id", (1, 2, 3), 1, (1,), (2,), audit="audit-1")
+    assert entries(stored) == 0
+    assert entries(replace(stored, is_done=True)) == 0
+    assert entries(replace(stored, audit="audit-0")) == 0
+    assert entries(replace(stored, audit="audit-0", is_done=True)) == 1
+
+
+def test_the_audit_has_to_be_of_this_cluster() -> None:
+    assert check_cluster(plan_of(), "c1") == []
+    assert "does not know the id" in check_cluster(plan_of(cluster_id=None), "c1")[0]
+    with pytest.raises(UsageError, match="the audit was of cluster c1, and the brokers are of cluster c2"):
+        check_cluster(plan_of(), "c2")
+
+
+def test_an_observation_is_what_every_broker_says() -> None:
+    paused = replace(answers(paused=True), adding={TP: frozenset({2})})
+    seen = paused.seen(Entry(TP, "id", (1, 2, 3), 1, (1,), (2,)))
+    assert not isinstance(seen, str)
+    assert (seen.is_held, seen.min_insync, seen.adding) == (True, 2, frozenset({2}))
+    assert seen.is_without_folder(4)
+    assert not seen.is_without_folder(2)
+    half = replace(paused, brokers={**paused.brokers, 4: answer(folder=None)})
+    assert not getattr(half.seen(Entry(TP, "id", (), 1, (1,), (2,))), "is_held", True)
+
+
+def test_a_broker_that_does_not_list_its_folders_is_not_taken_for_one_without_any() -> None:
+    refusing = replace(answer(), folders_bytes=None, why_no_folders="ClusterAuthorizationFailedError")
+    found = replace(answers(), brokers={**answers().brokers, 2: refusing})
+    (left,) = prepared(found).refused
+    assert "the folders of broker 2: ClusterAuthorizationFailedError" in left.why
+
+
+def test_folders_have_to_be_saved_before_a_person_decides(tmp_path: Path) -> None:
+    replicas = {TP: (1, 2)}
+    check_saved(None, False, {})
+    check_saved(None, True, replicas)
+    with pytest.raises(UsageError, match="give --saved-folders DIR"):
+        check_saved(None, False, replicas)
+    for broker in (1, 2):
+        (tmp_path / str(broker) / "t-0").mkdir(parents=True)
+        with pytest.raises(UsageError, match=r"t-0 has no segment"):
+            check_saved(tmp_path, False, replicas)
+        (tmp_path / str(broker) / "t-0" / "00000000000000000000.log").touch()
+    check_saved(tmp_path, False, replicas)

@@ -1,0 +1,254 @@
+"""Repairs of a simulated cluster under traffic, leader changes, broker deaths and SIGKILL of the repair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+from fakes.diverged import DivergedCluster, DurableJournal, KillAt, SimulatedTime, diverged
+from fakes.guarded import FakeChannel, FakeCluster, KilledError
+
+from harness.guard.settings import DIRTY_RATIO
+from harness.repair.channel import ChannelHolds, ChannelJournal, Notes, Owner
+from harness.repair.cluster import TakenOverError
+from harness.repair.service import Repairs
+from harness.repair.state import Entry, needs_spare
+from harness.repair.steps import RULES, Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from harness.repair.service import Outcome
+    from harness.repair.state import Partition, Seen
+
+SEEDS = 40
+PATIENCE_S = 600.0
+MOST_KILLS = 50
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The last ``wrong`` of so many replicas are wrong; ``spare``: there is a broker more."""
+
+    replicas: int = 3
+    wrong: int = 1
+    min_insync: int = 2
+    spare: bool = False
+
+    def cluster(self, seed: int, *, partitions: int = 3, faults: bool = True) -> DivergedCluster:
+        return diverged(
+            Random(seed),  # noqa: S311
+            replicas=self.replicas,
+            wrong=self.wrong,
+            partitions=partitions,
+            min_insync=self.min_insync,
+            spare=self.spare,
+            faults=faults,
+        )
+
+    def entries(self, cluster: DivergedCluster) -> list[Entry]:
+        return [
+            Entry(
+                partition,
+                "id",
+                one.replicas,
+                one.leader,
+                one.replicas[: -self.wrong],
+                one.replicas[-self.wrong :],
+                max(cluster.brokers) if needs_spare(one.replicas, one.min_insync) else None,
+                audit="audit",
+            )
+            for partition, one in cluster.partitions.items()
+        ]
+
+
+def repair(
+    cluster: DivergedCluster,
+    entries: list[Entry],
+    kills: KillAt | None = None,
+    rules: Mapping[Rule, Callable[[Entry, Seen], bool]] = RULES,
+    journal: DurableJournal | None = None,
+) -> list[Outcome]:
+    """Repair, and go on after each kill."""
+    journal, kill = journal or DurableJournal(), kills or KillAt()
+    clock = SimulatedTime(cluster)
+    journal.point = cluster.point = kill
+    while True:
+        repairs = Repairs(cluster, journal, cluster, cluster, clock, at_once=2, patience_s=PATIENCE_S, rules=rules)
+        try:
+            outcomes = repairs.run(entries)
+        except KilledError:
+            for _ in range(cluster.random.randint(0, 20)):
+                cluster.tick()
+            continue
+        assert all(entry.is_done for entry in journal.entries().values()), outcomes
+        return outcomes
+
+
+def orders(cluster: DivergedCluster) -> dict[Partition, tuple[int, ...]]:
+    return {partition: one.replicas for partition, one in cluster.partitions.items()}
+
+
+def failures(cluster: DivergedCluster, before: Mapping[Partition, tuple[int, ...]]) -> list[str]:
+    """Return what is not as it has to be after a repair."""
+    cluster.settle()
+    found = [text for partition in cluster.partitions for text in cluster.wrongs(partition)]
+    found += cluster.violations
+    for partition, one in cluster.partitions.items():
+        if one.replicas != before[partition]:
+            found.append(f"{partition}: the replicas are {one.replicas}, and were {before[partition]}")
+        if set(one.replicas) != one.isr or set(one.logs) != one.isr:
+            found.append(f"{partition}: the ISR is {one.isr}, and folders are on {set(one.logs)}")
+    if cluster.settings != {topic: f"own-{topic}" for topic in cluster.settings} or cluster.found or cluster.limited:
+        found.append(f"settings are left: {cluster.settings}, {cluster.found}, throttle {cluster.limited}")
+    return found
+
+
+SHAPES = [
+    Shape(),
+    Shape(replicas=4, wrong=2),
+    Shape(replicas=2, min_insync=1, spare=True),
+    Shape(wrong=2, min_insync=1),
+    Shape(min_insync=3, spare=True),
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("faults", [False, True])
+def test_every_replica_is_right_in_the_end_and_all_else_as_before(shape: Shape, faults: bool) -> None:  # noqa: FBT001
+    for seed in range(SEEDS):
+        cluster = shape.cluster(seed, faults=faults)
+        before = orders(cluster)
+        assert any(cluster.wrongs(partition) for partition in before)
+        outcomes = repair(cluster, shape.entries(cluster))
+        assert [one.why for one in outcomes] == [None] * 3, (seed, outcomes)
+        assert failures(cluster, before) == [], seed
+        assert all(one.copied_bytes >= one.replica_bytes > 0 for one in outcomes), outcomes
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_a_repair_that_is_killed_at_any_moment_is_resumed(shape: Shape) -> None:
+    counted, first = KillAt(), shape.cluster(1, partitions=2)
+    repair(first, shape.entries(first), counted)
+    assert counted.passed > 20
+    for at in range(1, counted.passed + 1):
+        cluster = shape.cluster(1, partitions=2)
+        before = orders(cluster)
+        repair(cluster, shape.entries(cluster), KillAt(at))
+        assert failures(cluster, before) == [], at
+
+
+class Often(KillAt):
+    """Kills at one point of ten."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.random = Random(seed)  # noqa: S311
+
+    def __call__(self) -> None:
+        if self.passed < MOST_KILLS and self.random.random() < 0.1:
+            self.passed += 1
+            raise KilledError
+
+
+def test_a_repair_that_is_killed_often_ends_right() -> None:
+    for seed in range(SEEDS):
+        cluster = SHAPES[0].cluster(seed)
+        before = orders(cluster)
+        repair(cluster, SHAPES[0].entries(cluster), Often(seed))
+        assert failures(cluster, before) == [], seed
+
+
+def test_no_partition_is_repaired_twice_by_one_audit() -> None:
+    cluster, journal = SHAPES[0].cluster(1, partitions=2, faults=False), DurableJournal()
+    entries = SHAPES[0].entries(cluster)
+    assert len(repair(cluster, entries, journal=journal)) == 2
+    assert repair(cluster, entries, journal=journal) == []
+    assert set(journal.entries()) == set(cluster.partitions)
+    later = [replace(entry, audit="later") for entry in entries[:1]]
+    assert [one.why for one in repair(cluster, later, journal=journal)] == [None]
+    assert list(journal.entries()) == [entries[0].partition]
+
+
+def test_a_partition_that_cannot_go_on_is_given_up_and_its_topic_stays_paused() -> None:
+    cluster, journal = SHAPES[0].cluster(1, partitions=2, faults=False), DurableJournal()
+    entries = SHAPES[0].entries(cluster)
+    stuck, other = entries
+    cluster.down[stuck.wrong[0]] = 10**6
+    for one in cluster.partitions.values():
+        one.isr.discard(stuck.wrong[0])
+        one.leader = next(iter(one.isr - {stuck.wrong[0]}))
+    clock = SimulatedTime(cluster)
+    outcomes = Repairs(cluster, journal, cluster, cluster, clock, patience_s=50).run([stuck])
+    assert outcomes[0].why == f"waited 50 s in vain for broker {stuck.wrong[0]} to be online"
+    assert cluster.held() == {stuck.partition[0]}
+    assert cluster.limited
+    assert not journal.entries()[stuck.partition].is_done
+    cluster.down[stuck.wrong[0]] = 0
+    resumed = Repairs(cluster, journal, cluster, cluster, clock, patience_s=50).run([stuck, other])
+    assert [one.why for one in resumed] == [None, None]
+    assert (cluster.held(), cluster.limited) == (frozenset(), False)
+
+
+def test_a_repair_that_was_taken_over_ends() -> None:
+    def check() -> None:
+        raise TakenOverError("taken over")
+
+    cluster = SHAPES[0].cluster(1)
+    repairs = Repairs(cluster, DurableJournal(), cluster, cluster, SimulatedTime(cluster), check_owner=check)
+    with pytest.raises(TakenOverError):
+        repairs.run(SHAPES[0].entries(cluster))
+    assert cluster.held() == frozenset()
+
+
+def repair_by_channel(cluster: DivergedCluster, guarded: FakeCluster, kill: KillAt, entries: list[Entry]) -> None:
+    """Repair with progress, holds and owner in the channel, and go on after each kill, as another process would."""
+    clock = SimulatedTime(cluster)
+    cluster.point, cluster.is_paused = kill, guarded.is_paused
+    guarded.before = guarded.after = lambda _name: kill()
+    for number in range(MOST_KILLS):
+        channel = FakeChannel(guarded)
+        notes = Notes(channel, clock, f"repair {number}")
+        owner = Owner(notes)
+        holds = ChannelHolds(channel, guarded, clock, notes.writer)
+        repairs = Repairs(cluster, ChannelJournal(notes), holds, cluster, clock, at_once=2, check_owner=owner.check)
+        try:
+            owner.claim()
+            assert all(one.why is None for one in repairs.run(entries))
+        except KilledError:
+            continue
+        return
+    pytest.fail("it was killed too often")
+
+
+def test_a_repair_by_the_channel_that_is_killed_at_any_request_is_resumed_with_settings_as_found() -> None:
+    shape, found = SHAPES[0], {"t0": {DIRTY_RATIO: "0.3"}, "t1": {}}
+    counted, first = KillAt(), shape.cluster(2, partitions=2, faults=False)
+    guarded = FakeCluster({topic: dict(own) for topic, own in found.items()})
+    repair_by_channel(first, guarded, counted, shape.entries(first))
+    assert counted.passed > 100
+    for at in range(1, counted.passed + 1, 3):
+        cluster = shape.cluster(2, partitions=2, faults=False)
+        guarded = FakeCluster({topic: dict(own) for topic, own in found.items()})
+        before = orders(cluster)
+        repair_by_channel(cluster, guarded, KillAt(at), shape.entries(cluster))
+        assert failures(cluster, before) == [], at
+        assert guarded.own == found, at
+
+
+@pytest.mark.parametrize("rule", list(Rule))
+def test_each_rule_is_needed(rule: Rule) -> None:
+    """Without any one of the rules, some repairs of the simulation end wrong."""
+    without = {one: check for one, check in RULES.items() if one != rule}
+    seen = []
+    for seed in range(3 * SEEDS):
+        shape = SHAPES[seed % 2]
+        cluster = shape.cluster(seed)
+        before = orders(cluster)
+        repair(cluster, shape.entries(cluster), rules=without)
+        seen += failures(cluster, before)
+        if seen:
+            return
+    pytest.fail(f"no repair without the rule ended wrong: {rule}")

@@ -1,0 +1,106 @@
+"""The next step for one partition: literal observations of replicas 1, 2 and 3, of which 2 is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from harness.repair.state import Copy, Entry, Seen, needs_spare
+from harness.repair.steps import MOST_COPIES, Done, Elect, Hold, Reassign, Record, Stop, Wait, next_step
+
+ENTRY = Entry(("t", 0), "id", (1, 2, 3), 1, (1, 3), (2,))
+SEEN = Seen(
+    "id", 1, 7, (1, 2, 3), frozenset({1, 2, 3}), 2, frozenset({1, 2, 3}), is_held=True,
+    folders_bytes={1: 9, 2: 9, 3: 9}, answered=frozenset({1, 2, 3}),
+)  # fmt: skip
+REMOVED = replace(SEEN, leader_epoch=8, replicas=(1, 3), isr=frozenset({1, 3}), folders_bytes={1: 9, 3: 9})
+BEGUN = replace(ENTRY, copy=Copy(2, 1, 8), copies=1)
+COPYING = replace(SEEN, leader_epoch=8, replicas=(1, 3, 2), isr=frozenset({1, 3}), adding=frozenset({2}))
+JOINED = replace(COPYING, isr=frozenset({1, 2, 3}), adding=frozenset())
+REBUILT = replace(ENTRY, rebuilt=(2,), copies=1)
+
+
+@pytest.mark.parametrize(
+    ("entry", "seen", "expected"),
+    [
+        (ENTRY, replace(SEEN, is_held=False), Hold()),
+        (ENTRY, replace(SEEN, leader=2), Elect()),
+        (ENTRY, replace(SEEN, leader=2, replicas=(2, 1, 3)), Reassign((1, 2, 3))),
+        (ENTRY, replace(SEEN, leader=2, replicas=(2, 1, 3), isr=frozenset({2, 3})), Reassign((3, 2, 1))),
+        (ENTRY, SEEN, Reassign((1, 3))),
+        (ENTRY, REMOVED, Record(BEGUN)),
+        (BEGUN, REMOVED, Reassign((1, 3, 2))),
+        (BEGUN, replace(REMOVED, leader_epoch=9), Record(replace(BEGUN, copy=Copy(2, 1, 9), copies=2))),
+        (BEGUN, JOINED, Record(REBUILT)),
+        (BEGUN, replace(COPYING, leader_epoch=9), Record(replace(BEGUN, copy=Copy(2, 1, 9)))),
+        (BEGUN, replace(JOINED, leader_epoch=10), Record(replace(BEGUN, copy=None))),
+        (BEGUN, replace(JOINED, leader=3, leader_epoch=9), Record(replace(BEGUN, copy=None))),
+        (BEGUN, replace(JOINED, leader=2, leader_epoch=9), Elect()),
+        (REBUILT, JOINED, Reassign((1, 2, 3))),
+        (REBUILT, replace(SEEN, leader=3), Elect()),
+        (replace(REBUILT, leader=3), replace(SEEN, leader=1), Done()),
+        (REBUILT, SEEN, Done()),
+    ],
+)
+def test_the_next_step(entry: Entry, seen: Seen, expected: Any) -> None:
+    assert next_step(entry, seen) == expected
+
+
+@pytest.mark.parametrize(
+    ("entry", "seen", "what"),
+    [
+        (ENTRY, replace(SEEN, leader=-1), "a leader"),
+        (ENTRY, replace(SEEN, adding=frozenset({4})), "another reassignment, which has broker 4"),
+        (ENTRY, replace(SEEN, replicas=(1, 2, 3, 4)), "another reassignment, which has broker 4"),
+        (ENTRY, replace(SEEN, leader=2, isr=frozenset({2})), "a right replica that is in the ISR"),
+        (ENTRY, replace(SEEN, leader=2, online=frozenset({2}), isr=frozenset({1, 2})), "a right replica"),
+        (ENTRY, replace(SEEN, isr=frozenset({1, 2})), "2 replicas beside broker 2 to be in sync"),
+        (ENTRY, replace(REMOVED, online=frozenset({1, 3})), "broker 2 to be online"),
+        (ENTRY, replace(REMOVED, folders_bytes={1: 9, 2: 9, 3: 9}), "broker 2 to delete its folder"),
+        (ENTRY, replace(REMOVED, answered=frozenset({1, 3})), "broker 2 to delete its folder"),
+        (BEGUN, COPYING, "the copy on broker 2"),
+        (BEGUN, SEEN, "metadata that are as new as the progress"),
+        (REBUILT, replace(SEEN, isr=frozenset({1, 3})), "every replica to be in sync"),
+        (REBUILT, replace(JOINED, removing=frozenset({2})), "the end of the reassignment"),
+    ],
+)
+def test_what_is_waited_for(entry: Entry, seen: Seen, what: str) -> None:
+    step = next_step(entry, seen)
+    assert isinstance(step, Wait)
+    assert what in step.what
+
+
+@pytest.mark.parametrize(
+    ("entry", "seen", "why"),
+    [
+        (ENTRY, replace(SEEN, topic_id="another"), "deleted and created again"),
+        (ENTRY, replace(SEEN, min_insync=3), "it takes a spare broker"),
+        (ENTRY, replace(SEEN, replicas=(1, 2), isr=frozenset({1, 2})), "it takes a spare broker"),
+        (replace(ENTRY, copies=MOST_COPIES), SEEN, "leaders change too often"),
+    ],
+)
+def test_what_ends_the_repair_of_a_partition(entry: Entry, seen: Seen, why: str) -> None:
+    step = next_step(entry, seen)
+    assert isinstance(step, Stop)
+    assert why in step.why
+
+
+def test_two_replicas_take_a_spare_which_is_copied_first_and_goes_last() -> None:
+    entry = Entry(("t", 0), "id", (2, 1), 2, (1,), (2,), spare=3)
+    seen = replace(SEEN, leader=1, replicas=(1, 2), isr=frozenset({1, 2}), min_insync=1, folders_bytes={1: 9, 2: 9})
+    assert next_step(replace(entry, copy=Copy(3, 1, 7)), seen) == Reassign((1, 2, 3))
+    copied = replace(entry, rebuilt=(3,))
+    assert next_step(copied, replace(seen, replicas=(1, 2, 3), isr=frozenset({1, 2, 3}))) == Reassign((1, 3))
+    both = replace(entry, rebuilt=(3, 2))
+    assert next_step(both, replace(seen, replicas=(1, 3, 2), isr=frozenset({1, 2, 3}))) == Reassign((2, 1))
+    assert next_step(both, replace(seen, replicas=(2, 1))) == Elect()
+    assert next_step(both, replace(seen, replicas=(2, 1), leader=2)) == Done()
+
+
+@pytest.mark.parametrize(
+    ("count", "min_insync", "expected"), [(2, 1, True), (3, 1, False), (3, 2, False), (3, 3, True), (4, 3, False)]
+)
+def test_when_a_spare_broker_is_needed(count: int, min_insync: int, expected: bool) -> None:  # noqa: FBT001
+    assert needs_spare(tuple(range(count)), min_insync) is expected
