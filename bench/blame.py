@@ -6,10 +6,11 @@
 Each round boots three brokers, takes one or two of them away under random traffic, brings each back, and then audits
 three times: ``live`` while the brokers run, ``disk`` with their whole log directories, and ``disk, no metadata log``
 without ``__cluster_metadata``. Which replicas are wrong is read from their files, without the checkers
-(`replica_truth`), and held against what a consumer of each broker is served. A finding that does not say whether it is
-decided counts as an accusation. ``right by luck``: the accused broker missed a marker, and the next marker says the
-same, so what it serves is right. ``called clean`` and ``nothing wrong`` are partitions. Exits 1 where an accusation is
-wrong, or where the commands of a finding have a replica copied anew from one that is wrong where it is right itself.
+(`harness.soak.truth`), and held against what a consumer of each broker is served. A finding that does not say whether
+it is decided counts as an accusation. ``right by luck``: the accused broker missed a marker, and the next marker
+says the same, so what it serves is right. ``called clean`` and ``nothing wrong`` are partitions. Exits 1 where an
+accusation is wrong, or where the commands of a finding have a replica copied anew from one that is wrong where it is
+right itself.
 """
 
 from __future__ import annotations
@@ -23,10 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from accusations import Tally, tally
 from random_outages import BROKERS, Round, played
-from random_traffic import load_client_log
-from replica_truth import compare, final_state, read_replica
 from rich.console import Console
 from rich.table import Table
 
@@ -39,13 +37,18 @@ from harness.host.java import find_java
 from harness.host.workspace import Workspace
 from harness.judge.session import session_of
 from harness.run_folder.store import new_run_id
+from harness.soak.client_log import load_client_log
+from harness.soak.replica_log import final_state, read_replica
+from harness.soak.tally import Tally, tally
+from harness.soak.truth import compare
 from harness.spark.options import SparkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from replica_truth import Replica, ReplicaLog
     from served_states import Served
+
+    from harness.soak.replica_log import Replica, ReplicaLog
 
 LIVE, DISK, DISK_ALONE = "live", "disk", "disk, no metadata log"
 FILES = {LIVE: "live.json", DISK: "disk.json", DISK_ALONE: "disk-alone.json"}

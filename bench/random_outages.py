@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from replica_truth import Replica
     from served_states import Served
 
     from harness.brokers.protocol.replica import TopicPartition
     from harness.brokers.segments.batches import Batch
+    from harness.soak.replica_log import Replica
 
 BROKERS = (1, 2, 3)
 TOPIC_COUNT = 4

@@ -1,33 +1,29 @@
 """Random writes and transactions on a real cluster, and what their clients know of each.
 
-Records carry the number of their write, in a header that no checker knows of. A write without an
-acknowledgement, or a transaction without an acknowledged end, stays unknown: it may be either.
+Records carry the number of their write in a header.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException
 
 from harness.clients import ClientError
 from harness.clients.librdkafka import LibrdkafkaProducer
+from harness.run_folder.history import HEADER_OP
+from harness.soak.client_log import ABORTED, COMMITTED, ClientLog, Transaction, WrittenRecord
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
-    from pathlib import Path
 
     from harness.brokers.protocol.replica import TopicPartition
     from harness.clients import LibraryProducer, MakeProducer
 
-HEADER_WRITE = "write"
-"""Record header: the number of the write."""
-COMMITTED, ABORTED, UNKNOWN = "committed", "aborted", "unknown"
 RESTARTED = "restarted"
 """How a transaction may end, too: its client dies, and its next start aborts what was open (KIP-98)."""
 KEYS = tuple(f"k{number}" for number in range(4))
@@ -35,56 +31,6 @@ FILLER = "filler"
 HOME_PARTITIONS = 4
 """A transactional producer comes back to the same few, so that a later marker of its own meets a missed one."""
 MOST_WRITES = 5
-
-
-@dataclass
-class Write:
-    """One record of one client; ``offset`` is None until it is acknowledged."""
-
-    number: int
-    topic: str
-    partition: int
-    key: str
-    is_delete: bool
-    transaction: int | None
-    offset: int | None = None
-
-
-@dataclass
-class Transaction:
-    """One transaction; its ``outcome`` is unknown until its end was acknowledged to a client."""
-
-    number: int
-    transactional_id: str
-    outcome: str = UNKNOWN
-
-
-@dataclass(frozen=True)
-class ClientLog:
-    """What all clients of a round know, by number."""
-
-    writes: dict[int, Write] = field(default_factory=dict)
-    transactions: dict[int, Transaction] = field(default_factory=dict)
-
-    def outcome_of(self, write: Write) -> str:
-        """Return whether a write counts: committed, aborted or unknown."""
-        if write.transaction is not None:
-            return self.transactions[write.transaction].outcome
-        return UNKNOWN if write.offset is None else COMMITTED
-
-    def save(self, path: Path) -> None:
-        """Write it down."""
-        rows = {name: [asdict(row) for row in table.values()] for name, table in vars(self).items()}
-        path.write_text(json.dumps(rows))
-
-
-def load_client_log(path: Path) -> ClientLog:
-    """Read what `ClientLog.save` wrote."""
-    rows = json.loads(path.read_text())
-    return ClientLog(
-        {row["number"]: Write(**row) for row in rows["writes"]},
-        {row["number"]: Transaction(**row) for row in rows["transactions"]},
-    )
 
 
 @dataclass
@@ -136,7 +82,7 @@ class Traffic:
             # An idempotent producer that brokers have forgotten fails for good (OUT_OF_ORDER_SEQUENCE_NUMBER).
             self._plain[1] = self._idempotent()
 
-    def _write(self, deletes: float) -> Write:
+    def _write(self, deletes: float) -> WrittenRecord:
         producer = self._chance.choice(self._plain)
         tp, key = self._chance.choice(self._partitions), self._chance.choice(KEYS)
         is_delete = self._chance.random() < deletes
@@ -203,9 +149,9 @@ class Traffic:
 
     def _send(
         self, producer: LibraryProducer, to: TopicPartition, key: str, *, is_delete: bool, transaction: int | None
-    ) -> Write:
+    ) -> WrittenRecord:
         """Send a record, and note its acknowledgement; where the library refuses it, it stays unknown."""
-        write = Write(next(self._numbers), *to, key, is_delete, transaction)
+        write = WrittenRecord(next(self._numbers), *to, key, is_delete, transaction)
         self.log.writes[write.number] = write
 
         def answered(error: str | None, offset: int) -> None:
@@ -214,5 +160,5 @@ class Traffic:
 
         number = str(write.number)
         with suppress(KafkaException):
-            producer.send(to, key, None if is_delete else number, [(HEADER_WRITE, number.encode())], answered)
+            producer.send(to, key, None if is_delete else number, [(HEADER_OP, number.encode())], answered)
         return write

@@ -1,4 +1,4 @@
-"""What a read_committed consumer that asks one broker ends with: the check on `replica_truth`, which reads files.
+"""What a read_committed consumer that asks one broker ends with: the check on `harness.soak.truth`, which reads files.
 
 The consumer's rules are those of ``CompletedFetch``: an answer's aborted transactions count from their first offsets
 on, each until an ABORT marker of its producer, and for this answer alone.
@@ -10,12 +10,11 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from random_traffic import HEADER_WRITE
-
 from harness.brokers.protocol.replica import fetch
 from harness.brokers.protocol.wire import Connection
 from harness.brokers.segments.batches import iter_batches, iter_records, marker, until_cut
 from harness.errors import HarnessError
+from harness.run_folder.history import HEADER_OP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,7 +47,7 @@ class Served:
                 hidden.discard(batch.producer_id)
             elif not (batch.is_control or (batch.is_transactional and batch.producer_id in hidden)):
                 for record in iter_records(batch, source=SOURCE):
-                    self._take((record.key or b"").decode(), record.value, dict(record.headers)[HEADER_WRITE] or b"")
+                    self._take((record.key or b"").decode(), record.value, dict(record.headers)[HEADER_OP] or b"")
             self.position = max(self.position, batch.last_offset + 1)
         return self.position > before
 

@@ -40,6 +40,7 @@ from harness.host import leftovers
 from harness.judge.verdict import EXIT_CODES
 from harness.nightly.cli import nightly
 from harness.repair.cli import repair
+from harness.soak.cli import soak
 from harness.terminal import Table, stderr, stdout, styled
 
 if TYPE_CHECKING:
@@ -304,6 +305,7 @@ for one in (
     repair,
     nightly,
     explore,
+    soak,
     conform,
     report,
     serve,

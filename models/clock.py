@@ -11,6 +11,8 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Final, TypeVar
 
+import greenlet
+
 from harness.errors import HarnessError, WaitTimeoutError
 
 if TYPE_CHECKING:
@@ -28,12 +30,19 @@ POLL_S: Final = 0.05
 
 @dataclass
 class VirtualClock:
-    """``check_limit`` is called before each evaluation of a condition: an exception from it ends the wait."""
+    """``check_limit`` is called before each evaluation of a condition: an exception from it ends the wait.
+
+    ``takes_turns``: a routine that waits lets everybody else go on until its condition holds, as if it had a thread of
+    its own. Otherwise it lets the others go on inside its wait: whoever waited before goes on only after that.
+    """
 
     check_limit: Callable[[str], None] = lambda _: None
+    takes_turns: bool = False
     _now_s: float = 0.0
     _due: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=count)
+    _turns: set[greenlet.greenlet] = field(default_factory=set)
+    """Routines that are in the middle of their actions, where they take turns."""
 
     def now_s(self) -> float:
         """Seconds since the run began."""
@@ -53,20 +62,34 @@ class VirtualClock:
         Raises `WaitTimeoutError` naming ``what`` once ``timeout_s`` virtual seconds are over. A due action
         may wait itself.
         """
-        deadline_s = self._now_s + timeout_s
+        deadline_s, me = self._now_s + timeout_s, greenlet.getcurrent()
         while True:
             self.check_limit(what)
             if value := condition():
                 return value
             if self._now_s >= deadline_s:
                 raise WaitTimeoutError(f"waited {timeout_s:g} s in vain for {what}")
-            self._advance(deadline_s)
+            if me in self._turns and me.parent is not None:
+                self.after(min(POLL_S, deadline_s - self._now_s), me.switch)
+                me.parent.switch()
+            else:
+                self._advance(deadline_s)
 
     def every(self, period_s: float, action: Callable[[], None], name: str) -> Routine:
         """Repeat an action, each time this long after the end of the last one."""
         routine = _VirtualRoutine(self, period_s, action, name)
         routine.begin()
         return routine
+
+    def take_turn(self, action: Callable[[], None]) -> None:
+        """Do an action until it ends or waits; where it waits, it goes on by itself."""
+        if not self.takes_turns:
+            action()
+            return
+        turn = greenlet.greenlet(action)
+        self._turns.add(turn)
+        turn.switch()
+        self._turns = {one for one in self._turns if not one.dead}
 
     def _advance(self, until_s: float) -> None:
         """Do the next due action, and those that are due soon after."""
@@ -102,6 +125,9 @@ class _VirtualRoutine:
             raise HarnessError(f"{self.name} failed: {self.error}") from self.error
 
     def _once(self) -> None:
+        self.clock.take_turn(self._act)
+
+    def _act(self) -> None:
         if self.is_stopped:
             return
         try:

@@ -65,7 +65,7 @@ class LibraryProducer(Protocol):
         headers: list[tuple[str, bytes]],
         answered: Answered,
     ) -> None:
-        """Send a record; ``answered`` is called at the latest in `flush`."""
+        """Send a record; ``answered`` is called at the latest in `flush`. Raises `ClientError`."""
         ...
 
     def flush(self) -> int:
@@ -119,10 +119,14 @@ class LibraryGroups(Protocol):
 
 @dataclass(frozen=True)
 class Library:
-    """An open library. ``groups``: None where it has no consumer groups."""
+    """An open library. ``groups``: None where it has no consumer groups.
+
+    ``idempotent`` makes a producer that is idempotent outside of transactions, too; None where it has none.
+    """
 
     producer: MakeProducer
     groups: LibraryGroups | None = None
+    idempotent: Callable[[], LibraryProducer] | None = None
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ CONNECTION = {
     "log_level": 0,
 }
 CONFIG = {**CONNECTION, "acks": "all", "linger.ms": 0, "delivery.timeout.ms": int(OPERATION_TIMEOUT_S * 1000)}
+IDEMPOTENT = {"enable.idempotence": "true"}
 CONSUMER_CONFIG = {
     **CONNECTION,
     "enable.auto.commit": False,
@@ -48,6 +49,7 @@ def opened(spec: ClientSpec) -> Iterator[Library]:
     yield Library(
         lambda transactional_id: LibrdkafkaProducer(spec.bootstrap, transactional_id, login),
         LibrdkafkaGroups(spec.bootstrap, login),
+        lambda: LibrdkafkaProducer(spec.bootstrap, None, {**login, **IDEMPOTENT}),
     )
 
 
@@ -93,10 +95,16 @@ class LibrdkafkaProducer:
         def delivered(error: Any, message: Any) -> None:
             answered(None if error is None else str(error), message.offset() if error is None else -1)
 
-        self._producer.produce(
-            to[0], key=key, value=None if value is None else value.encode(), partition=to[1],
-            headers=[*headers], on_delivery=delivered,
-        )  # fmt: skip
+        _told(
+            lambda: self._producer.produce(
+                to[0],
+                key=key,
+                value=None if value is None else value.encode(),
+                partition=to[1],
+                headers=[*headers],
+                on_delivery=delivered,
+            )
+        )
         self._poll(0)
 
     def flush(self) -> int:

@@ -54,6 +54,7 @@ class SimulatedProducer:
     client: SimulatedClient
     transactional_id: str | None
     known: Transactional | None = None
+    epoch: int = -1
     sequences: dict[SimPartition, int] = field(default_factory=dict)
     unanswered: list[_Sent] = field(default_factory=list)
 
@@ -62,6 +63,7 @@ class SimulatedProducer:
         assert self.transactional_id is not None  # noqa: S101  (what has none is never asked)
         coordinator = self.client.coordinator
         self.known = coordinator.init(self.transactional_id, raises_epoch=self.client.raises_epoch)
+        self.epoch = self.known.epoch
         self._wait_ended()
 
     def begin_transaction(self) -> None:
@@ -84,14 +86,21 @@ class SimulatedProducer:
         answered: Answered,
     ) -> None:
         """Append a record to its partition's leader."""
-        partition = self.client.cluster.partitions[to]
+        partition = self.client.cluster.partitions.get(to)
+        if partition is None:
+            raise ClientError(f"there is no {to[0]}-{to[1]}", certainly=True)
         if self.known is not None:
             self._wait_ended()
+        self._wait(lambda: partition.is_deleted or self._has_leader(partition), "a leader")
+        if partition.is_deleted:
+            raise ClientError(f"there is no {to[0]}-{to[1]}", certainly=True)
+        if self.known is not None:
+            # Another producer may have begun during the waits.
+            self._raise_if_fenced()
             self.client.coordinator.add(self.known, partition)
         sequence = self.sequences.get(partition, 0)
         self.sequences[partition] = sequence + 1
         make = partial(self._batch, partition, key.encode() if isinstance(key, str) else key, value, headers, sequence)
-        self._wait(lambda: self._has_leader(partition), "a leader")
         batch = make()
         self.client.cluster.append(partition, batch)
         self.unanswered.append(_Sent(partition, batch, make, answered))
@@ -111,8 +120,16 @@ class SimulatedProducer:
     def _are_stored(self) -> bool:
         """Look whether all are stored, and send again what a leader has failed with."""
         is_done = True
-        for sent in self.unanswered:
+        for sent in list(self.unanswered):
+            if sent.partition.is_deleted:
+                self.unanswered.remove(sent)
+                sent.answered("the topic was deleted", -1)
+                continue
             stored = sent.partition.is_stored(sent.batch)
+            if stored is None and self._is_fenced:
+                self.unanswered.remove(sent)
+                sent.answered(self._fenced_text, -1)
+                continue
             if stored is None and self._has_leader(sent.partition):
                 sent.batch = sent.remake()
                 self.client.cluster.append(sent.partition, sent.batch)
@@ -135,16 +152,31 @@ class SimulatedProducer:
             max_timestamp_ms=now_ms,
             leader_epoch=partition.replication.leader_epoch,
             producer_id=-1 if known is None else known.producer_id,
-            producer_epoch=-1 if known is None else known.epoch,
+            producer_epoch=-1 if known is None else self.epoch,
             base_sequence=-1 if known is None else sequence,
             transactional=known is not None,
         )
 
     def _end(self, outcome: str) -> None:
         assert self.known is not None  # noqa: S101  (it has begun a transaction)
+        self._raise_if_fenced()
         self.client.coordinator.end(self.known, outcome)
+        self.epoch = self.known.epoch
         if self.known.raises_epoch:
             self.sequences.clear()
+
+    @property
+    def _is_fenced(self) -> bool:
+        """Whether another producer has begun with the transactional id (KIP-98)."""
+        return self.known is not None and self.known.epoch != self.epoch
+
+    @property
+    def _fenced_text(self) -> str:
+        return f"another producer has {self.transactional_id} by now"
+
+    def _raise_if_fenced(self) -> None:
+        if self._is_fenced:
+            raise ClientError(self._fenced_text, certainly=True)
 
     def _wait_ended(self) -> None:
         known, coordinator = self.known, self.client.coordinator

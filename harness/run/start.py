@@ -100,7 +100,7 @@ def assemble(options: RunOptions, progress: Progress) -> Job:
     jars = ready.jars or jars_for_client(target, needed=needs_jars, on_progress=progress.jars)
     ports = free_ports(len(test.placement.brokers) + len(test.placement.controllers), base=options.port_base)
     installed = _install(options.application, target, progress) if options.application else None
-    agent = _agent(options, java, jars, progress) if options.gate else None
+    agent = agent_for(options, java, jars, progress) if options.gate else None
     return Job(options, target, test, java, runtime, ready, jars, ports, security, installed, agent)
 
 
@@ -109,7 +109,7 @@ def runtime_of(options: RunOptions) -> str:
     return LOCAL if options.gate and options.runtime == AUTO else options.runtime
 
 
-def _agent(options: RunOptions, java: Java, jars: JarSet | None, progress: Progress) -> Agent:
+def agent_for(options: RunOptions, java: Java, jars: JarSet | None, progress: Progress) -> Agent:
     """Return the gate's agent. Raises `UsageError` where it does not fit the target, or its options are wrong."""
     if jars is None:
         raise UsageError(f"--gate is for brokers of this host, and {options.target} has none")

@@ -12,7 +12,7 @@ from harness.brokers.protocol.admin import PartitionState
 from harness.brokers.protocol.redpanda_admin import COORDINATED_COMPACTION
 from harness.clients import Client
 from harness.clients.simulated import SimulatedClient
-from harness.errors import UsageError
+from harness.errors import HarnessError, UsageError
 from harness.plan.scenario import ONE_COPY
 from harness.plan.timers import FREEZE
 from harness.suggest import nearest
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from harness.brokers.protocol.admin import Admin
     from harness.brokers.protocol.replica import Reader, TopicPartition
+    from harness.brokers.protocol.wire import Address
     from harness.clients.reader import Reading
     from harness.plan.timers import Timers
     from harness.runtimes.base import Runtime
@@ -72,6 +73,20 @@ class SimulatedAdmin:
         if COORDINATOR not in self._cluster.partitions:
             self._cluster.create({COORDINATOR: list(self._cluster.brokers)}, {})
         return True
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic, which is gone from every broker at once."""
+        self._cluster.delete(topic)
+
+    def delete_records(self, leader: Address, partition: TopicPartition, before: int) -> None:
+        """Have a partition's leader delete the records below an offset. Raises `HarnessError` where it does not lead.
+
+        ``leader``: as `harness.runtimes.sim.SimRuntime.address` has it, with the broker for a port.
+        """
+        one = self._cluster.partitions[partition]
+        if one.leader_id != leader.port or not self._cluster.is_reachable(leader.port):
+            raise HarnessError(f"records of {partition[0]}-{partition[1]} cannot be deleted: another broker leads")
+        self._cluster.delete_records(one, before)
 
     def reassign(self, replicas: Mapping[TopicPartition, Sequence[int]]) -> None:
         """Give partitions new replicas."""

@@ -67,7 +67,7 @@ class Cleaners:
         changed, broker.changed = list(broker.changed), {}
         compactor = self._cluster.rules.compactor
         for partition in changed:
-            if broker.number not in partition.replication.replicas:
+            if partition.is_deleted or broker.number not in partition.replication.replicas:
                 continue
             replica, topic = partition.replica(broker.number), self._cluster.topic(partition.topic)
             cleaning = cleaning_of(topic, broker.number_of("producer.id.expiration.ms"), self._cluster.rules.version)

@@ -84,6 +84,24 @@ class SimCluster:
             self._topic_numbers.setdefault(topic, numbers("topic", TOPIC, settings))
             self.partitions[topic, number] = self._partition(topic, number, brokers)
 
+    def delete(self, topic: str) -> None:
+        """Delete a topic: its partitions are gone from every broker at once, running or not.
+
+        What is under way for them, fetches and markers, still ends, and is seen by nobody.
+        """
+        del self.topics[topic], self._topic_numbers[topic]
+        for tp in [tp for tp in self.partitions if tp[0] == topic]:
+            gone = self.partitions.pop(tp)
+            gone.is_deleted, gone.has_leader = True, False
+            for broker in self.brokers.values():
+                broker.stray.pop(gone, None)
+
+    def delete_records(self, partition: SimPartition, before: int) -> None:
+        """Raise the leader's log start offset; followers learn it with their next fetch (KIP-107)."""
+        partition.replication.delete_records(before)
+        self.changed(partition, partition.replication.leader_id)
+        self._copying.schedule_fetches(partition)
+
     def _partition(self, topic: str, number: int, brokers: Sequence[int]) -> SimPartition:
         def rolls(replica: Replica, batch: Batch) -> bool:
             given = self.topic(topic)
@@ -91,9 +109,12 @@ class SimCluster:
             segment_ms = min(given["segment.ms"], given["max.compaction.lag.ms"])
             return begins_segment(segment_ms, given["segment.bytes"], replica, batch)
 
-        away = {one for one in brokers if not self.brokers[one].is_registered}
-        replication = Replication({one: self._replica(one) for one in brokers}, brokers[0], rolls, away)
-        made = SimPartition(topic, number, replication, tuple(brokers))
+        # Brokers that are fenced neither lead nor are in the ISR (``ReplicationControlManager.createTopic``).
+        registered = [one for one in brokers if self.brokers[one].is_registered]
+        leader = next(iter(registered), brokers[0])
+        away = set(brokers) - {leader, *registered}
+        replication = Replication({one: self._replica(one) for one in brokers}, leader, rolls, away)
+        made = SimPartition(topic, number, replication, tuple(brokers), has_leader=bool(registered))
         self.coordinated.begin(made)
         self._compaction.begin(made)
         return made
@@ -253,7 +274,13 @@ class SimCluster:
                 self.coordinated.add(partition, one)
         partition.assigned = tuple(brokers)
         if replication.leader_id not in brokers:
-            self.lead(partition, next(one for one in brokers if one in partition.in_sync))
+            in_sync = [one for one in brokers if one in partition.in_sync]
+            reachable = [one for one in in_sync if self.is_reachable(one)]
+            if reachable and partition.has_leader:
+                self.lead(partition, reachable[0])
+            else:
+                # The controller elects a broker of which it does not know yet that it is down.
+                self._follow(partition, in_sync[0])
         for one in [one for one in replication.replicas if one not in brokers]:
             replication.away.discard(one)
             left = replication.replicas.pop(one)

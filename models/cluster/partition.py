@@ -21,7 +21,7 @@ class SimPartition:
 
     ``copying``, ``learning``: followers whose next fetch is in flight, for batches or only for the high watermark.
     ``late``: followers with a scheduled check of their lag. ``versions`` count the changes of each replica.
-    ``protocol``: the state of coordinated compaction, if any.
+    ``protocol``: the state of coordinated compaction, if any. ``is_deleted``: with its topic.
     """
 
     topic: str
@@ -34,6 +34,7 @@ class SimPartition:
     late: set[int] = field(default_factory=set)
     versions: dict[int, int] = field(default_factory=dict)
     protocol: Coordination | None = None
+    is_deleted: bool = False
 
     @property
     def leader_id(self) -> int | None:
@@ -64,9 +65,11 @@ class SimPartition:
         return mine.log_end < self.leader.log_end or mine.diverged_from is not None
 
     def lacks_high_watermark(self, broker: int) -> bool:
-        """Whether a follower has yet to learn the high watermark."""
+        """Whether a follower has yet to learn the high watermark, or the log start offset."""
         mine = self.replica(broker)
-        return mine.high_watermark < min(self.leader.high_watermark, mine.log_end)
+        return mine.high_watermark < min(self.leader.high_watermark, mine.log_end) or mine.log_start < min(
+            self.leader.log_start, mine.high_watermark
+        )
 
     def is_stored(self, batch: Batch) -> bool | None:
         """Whether all replicas in sync have a batch that a leader appended; None if it was lost with that leader.

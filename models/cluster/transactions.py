@@ -76,10 +76,18 @@ class Coordinator:
     @staticmethod
     def is_ending(one: Transactional) -> bool:
         """Whether a marker of the last transaction is not on all replicas in sync."""
-        one.written = [(partition, batch) for partition, batch in one.written if not partition.is_stored(batch)]
+        one.written = [
+            (partition, batch)
+            for partition, batch in one.written
+            if not partition.is_deleted and not partition.is_stored(batch)
+        ]
         return bool(one.ending or one.written)
 
     def _write(self, one: Transactional, partition: SimPartition, outcome: str, epoch: int) -> None:
+        if partition.is_deleted:
+            # No marker for a partition that is gone (``TransactionMarkerChannelManager``).
+            one.ending = [other for other in one.ending if other is not partition]
+            return
         leader = partition.leader_id
         if leader is None or not self._cluster.is_reachable(leader):
             self._cluster.clock.after(RETRY_S, partial(self._write, one, partition, outcome, epoch))
@@ -105,6 +113,8 @@ class Coordinator:
         """Write a marker again that was lost with a leader."""
 
         def check() -> None:
+            if partition.is_deleted:
+                return
             stored = partition.is_stored(batch)
             if stored is None:
                 one.written = [kept for kept in one.written if kept[1] is not batch]

@@ -10,6 +10,7 @@ import pytest
 
 from harness.brokers.segments.markers import ABORT, COMMIT, marker_record
 from harness.brokers.segments.records import Record
+from harness.clients import ClientError
 from harness.clients.simulated import SimulatedClient, SimulatedProducer
 from harness.errors import UsageError
 from models.batch import Batch
@@ -329,3 +330,70 @@ def test_a_consumer_is_given_what_its_broker_does_not_call_aborted() -> None:
     assert [record.key for record in delivered(replica)] == [b"other", b"next"]
     replica.delete_before(4)
     assert listed_aborts(replica) == ()
+
+
+def test_a_deleted_topic_is_gone_and_one_of_its_name_begins_empty(subject: Subject) -> None:
+    producer, transactional = subject.producer(), subject.producer("tx")
+    subject.put(producer, "a")
+    subject.put(transactional, "b")
+    subject.cluster.kill(2)
+    subject.cluster.delete("t")
+    with pytest.raises(ClientError, match="there is no t-0"):
+        subject.put(producer, "c")
+    transactional.abort_transaction()
+    subject.wait(lambda: not subject.client.coordinator.ending())
+    subject.wait(lambda: not subject.cluster.brokers[2].is_registered)
+    subject.cluster.create({TP: (2, 1, 3)}, COMPACTED)
+    assert (subject.partition.leader_id, subject.partition.in_sync) == (1, [1, 3])
+    subject.cluster.start(2)
+    subject.wait(lambda: subject.partition.in_sync == [2, 1, 3])
+    assert subject.put(producer, "d") == 0
+    subject.wait(subject.is_replicated)
+    assert all(subject.held(broker) == [(0, "d")] for broker in (1, 2, 3))
+
+
+def test_what_was_sent_to_a_topic_that_is_deleted_is_answered_with_an_error(subject: Subject) -> None:
+    producer, errors = subject.producer(), list[str | None]()
+    producer.send(TP, "a", "v", [], lambda error, _: errors.append(error))
+    subject.cluster.delete("t")
+    assert producer.flush() == 0
+    assert errors == ["the topic was deleted"]
+
+
+def test_records_that_are_deleted_go_from_every_replica(subject: Subject) -> None:
+    producer = subject.producer()
+    for key in "abcd":
+        subject.put(producer, key)
+    subject.wait(subject.is_replicated)
+    subject.cluster.delete_records(subject.partition, 3)
+    subject.wait(lambda: {subject.partition.replica(broker).log_start for broker in (1, 2, 3)} == {3})
+    subject.cluster.delete_records(subject.partition, 99)
+    assert subject.partition.leader.log_start == 4, "no further than the high watermark"
+
+
+def test_a_dead_broker_may_be_elected_where_nobody_knows_yet(subject: Subject) -> None:
+    subject.cluster.kill(2)
+    subject.partition.replication.away.add(3)
+    subject.cluster.reassign(subject.partition, (2, 3))
+    assert subject.partition.leader_id == 2
+    assert set(subject.partition.replication.replicas) == {2, 3}
+
+
+@pytest.mark.parametrize("raises_epoch", [False, True])
+def test_a_producer_is_fenced_by_a_later_one_of_its_id(subject: Subject, *, raises_epoch: bool) -> None:
+    subject.client = SimulatedClient(subject.cluster, Coordinator(subject.cluster), raises_epoch=raises_epoch)
+    first = subject.producer("tx")
+    subject.put(first, "a")
+    first.commit_transaction()
+    subject.put(first, "b")
+    second = subject.producer("tx")
+    with pytest.raises(ClientError, match="another producer has tx by now") as error:
+        first.commit_transaction()
+    assert error.value.certainly
+    with pytest.raises(ClientError, match="another producer has tx by now"):
+        subject.put(first, "c")
+    subject.put(second, "d")
+    second.commit_transaction()
+    subject.wait(lambda: not subject.client.coordinator.ending())
+    # The aborted record may be cleaned away by now.
+    assert [one for _, one in subject.held(1) if one != "b"] == ["a", "commit", "abort", "d", "commit"]

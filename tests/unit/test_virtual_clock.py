@@ -77,3 +77,31 @@ def test_the_limit_on_the_whole_run_is_asked_at_every_look() -> None:
 
     with pytest.raises(TimeLimitError, match="the moon"):
         VirtualClock(over).wait_until(lambda: False, 1, "the moon")
+
+
+def test_routines_that_take_turns_do_not_wait_for_each_other() -> None:
+    """Two routines wait, the second one for longer: the first one goes on when its own time has come."""
+    clock, ended_s = VirtualClock(takes_turns=True), dict[str, float]()
+
+    def wait_until_s(until_s: float, name: str) -> None:
+        clock.wait_until(lambda: clock.now_s() >= until_s, 100, name)
+        ended_s.setdefault(name, clock.now_s())
+
+    clock.every(1, partial(wait_until_s, 5, "short"), "short")
+    clock.every(2, partial(wait_until_s, 30, "long"), "long")
+    clock.wait_until(lambda: len(ended_s) > 1, 100, "both")
+    assert ended_s == {"short": pytest.approx(5, abs=0.1), "long": pytest.approx(30, abs=0.1)}
+
+
+def test_a_turn_that_waits_in_vain_ends_its_routine_and_no_other() -> None:
+    clock, count = VirtualClock(takes_turns=True), list[int]()
+
+    def wait_in_vain() -> None:
+        clock.wait_until(lambda: False, 3, "the moon")
+
+    failing = clock.every(1, wait_in_vain, "failing")
+    going_on = clock.every(1, lambda: count.append(1), "going on")
+    clock.wait_until(lambda: len(count) > 9, 100, "the other one")
+    going_on.raise_if_failed()
+    with pytest.raises(HarnessError, match="failing failed: waited 3 s in vain for the moon"):
+        failing.raise_if_failed()

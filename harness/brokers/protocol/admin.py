@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kafka.protocol.admin import (
     AlterPartitionReassignmentsRequest,
     CreateTopicsRequest,
+    DeleteRecordsRequest,
     DeleteTopicsRequest,
     DescribeConfigsRequest,
     DescribeQuorumRequest,
@@ -138,6 +139,20 @@ class Admin:
         answer = self._call(DeleteTopicsRequest[5](topic_names=[topic], timeout_ms=TIMEOUT_MS))
         for result in answer.responses:
             _raise_for(result.error_code, result.error_message, f"topic {topic} cannot be deleted")
+
+    def delete_records(self, leader: wire.Address, partition: tuple[str, int], before: int) -> None:
+        """Have a partition's leader delete the records below an offset (KIP-107).
+
+        Raises `HarnessError` where the broker refuses, OSError where it does not answer.
+        """
+        Topic = DeleteRecordsRequest.DeleteRecordsTopic  # noqa: N806
+        name, index = partition
+        part = Topic.DeleteRecordsPartition(partition_index=index, offset=before)
+        request = DeleteRecordsRequest[1](topics=[Topic(name=name, partitions=[part])], timeout_ms=TIMEOUT_MS)
+        answer = wire.call(leader, request, timeout_s=2 * TIMEOUT_MS / 1000)
+        for topic in answer.topics:
+            for p in topic.partitions:
+                _raise_for(p.error_code, None, f"records of {name}-{index} cannot be deleted")
 
     def reassign(self, replicas: Mapping[tuple[str, int], Sequence[int]]) -> None:
         """Give partitions new replica lists; a new order alone changes the preferred leader (KIP-455)."""

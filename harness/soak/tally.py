@@ -8,18 +8,16 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from random_traffic import UNKNOWN
-from replica_truth import STATE, STUCK
-
 from harness.judge.verdict import CLEAN
 from harness.plan.catalog import Anomaly
+from harness.soak.client_log import UNKNOWN
+from harness.soak.truth import STATE, STUCK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from replica_truth import Truth, Wrong
-
     from harness.brokers.protocol.replica import TopicPartition
+    from harness.soak.truth import Truth, Wrong
 
 RIGHT, BY_LUCK, WRONG, EITHER = "right", "by luck", "wrong", "either"
 NONE = 0

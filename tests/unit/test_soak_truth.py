@@ -1,4 +1,4 @@
-"""How `bench/blame.py` measures: which replicas it takes for wrong, on logs of a few records, and its tally."""
+"""The truth of `harness.soak` and `bench/blame.py`: which replicas are wrong, on logs of a few records; the tally."""
 
 from __future__ import annotations
 
@@ -6,14 +6,25 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from accusations import BY_LUCK, EITHER, RIGHT, WRONG, judge, tally
-from random_traffic import ABORTED, COMMITTED, HEADER_WRITE, UNKNOWN, ClientLog, Transaction, Write, load_client_log
-from replica_truth import HIDDEN, OPEN, SERVED, STATE, STUCK, ReplicaLog, compare, read_replica
 from stored_markers import encode_marker
 
 from harness.brokers.segments.batches import Record
 from harness.brokers.segments.encode import encode_batch
 from harness.brokers.segments.txnindex import AbortedTxn, encode_txnindex
+from harness.run_folder.history import HEADER_OP
+from harness.soak.client_log import (
+    ABORTED,
+    COMMITTED,
+    UNKNOWN,
+    ClientLog,
+    Transaction,
+    WrittenRecord,
+    load_client_log,
+)
+from harness.soak.naming import UNEXPLAINED, named
+from harness.soak.replica_log import OPEN, ReplicaLog, read_replica
+from harness.soak.tally import BY_LUCK, EITHER, RIGHT, WRONG, judge, tally
+from harness.soak.truth import HIDDEN, SERVED, STATE, STUCK, compare
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +35,7 @@ PRODUCER = 7
 
 def data(write: int, offset: int, key: str, *, deletes: bool = False, transactional: bool = False) -> bytes:
     value = None if deletes else str(write).encode()
-    record = Record(offset, 0, key.encode(), value, ((HEADER_WRITE, str(write).encode()),))
+    record = Record(offset, 0, key.encode(), value, ((HEADER_OP, str(write).encode()),))
     producer_id, producer_epoch = (PRODUCER, 0) if transactional else (-1, -1)
     return encode_batch(
         base_offset=offset,
@@ -55,8 +66,8 @@ VALUE, DELETE = data(1, 0, "k"), data(2, 1, "k", deletes=True, transactional=Tru
 def clients(outcome: str) -> ClientLog:
     """Know of a value of k at offset 0, and of a transaction that deletes k at offset 1."""
     return ClientLog(
-        {1: Write(1, *TP, "k", is_delete=False, transaction=None, offset=0),
-         2: Write(2, *TP, "k", is_delete=True, transaction=9, offset=1)},
+        {1: WrittenRecord(1, *TP, "k", is_delete=False, transaction=None, offset=0),
+         2: WrittenRecord(2, *TP, "k", is_delete=True, transaction=9, offset=1)},
         {9: Transaction(9, "id", outcome)},
     )  # fmt: skip
 
@@ -136,7 +147,7 @@ def test_who_is_called_right_must_not_be_wrong(tmp_path: Path) -> None:
 
 def test_who_is_right_about_a_key_may_be_stuck_in_another_transaction(tmp_path: Path) -> None:
     log = clients(COMMITTED)
-    log.writes[3], log.transactions[8] = Write(3, *TP, "k", False, 8, 3), Transaction(8, "other", ABORTED)
+    log.writes[3], log.transactions[8] = WrittenRecord(3, *TP, "k", False, 8, 3), Transaction(8, "other", ABORTED)
     missed = read_replica(replica(tmp_path / "1", VALUE))
     stuck = read_replica(
         replica(tmp_path / "2", VALUE, DELETE, end(2, commit=True), data(3, 3, "k", transactional=True))
@@ -161,7 +172,7 @@ def test_a_copy_of_what_is_wrong_over_what_is_right_is_harmful(tmp_path: Path, l
 def test_a_missed_marker_that_agrees_is_right_by_luck(tmp_path: Path) -> None:
     """Two transactions of a client end by the marker of the second one, and both were committed."""
     log = clients(COMMITTED)
-    log.writes[3], log.transactions[10] = Write(3, *TP, "o", False, 10, 3), Transaction(10, "id", COMMITTED)
+    log.writes[3], log.transactions[10] = WrittenRecord(3, *TP, "o", False, 10, 3), Transaction(10, "id", COMMITTED)
     batches = [VALUE, DELETE, data(3, 3, "o", transactional=True), end(4, commit=True)]
     whole = [VALUE, DELETE, end(2, commit=True), *batches[2:]]
     logs = {1: whole, 2: batches}
@@ -180,7 +191,7 @@ def test_a_missed_marker_shows_by_what_is_left_of_its_transaction(
 ) -> None:
     """An empty batch, or the entry of `.txnindex` alone."""
     log = clients(outcome)
-    log.writes[3], log.transactions[10] = Write(3, *TP, "o", False, 10, 3), Transaction(10, "id", ABORTED)
+    log.writes[3], log.transactions[10] = WrittenRecord(3, *TP, "o", False, 10, 3), Transaction(10, "id", ABORTED)
     emptied = encode_batch(base_offset=1, last_offset=1, is_transactional=True, producer_id=PRODUCER, producer_epoch=0)
     left = [emptied] if is_emptied else []
     batches = [VALUE, *left, data(3, 3, "o", transactional=True), end(4, commit=False)]
@@ -220,7 +231,7 @@ def test_a_diverged_partition_without_a_finding_is_missed(tmp_path: Path) -> Non
 def test_a_key_that_is_deleted_in_any_case_is_known(tmp_path: Path) -> None:
     """Whether a transaction of unknown outcome deleted it once more makes no difference."""
     log = clients(UNKNOWN)
-    log.writes[3] = Write(3, *TP, "k", is_delete=True, transaction=None, offset=2)
+    log.writes[3] = WrittenRecord(3, *TP, "k", is_delete=True, transaction=None, offset=2)
     log.writes[2].offset = 3
     truth = compare(log, {(1, TP): read_replica(replica(tmp_path / "1", VALUE)), (2, TP): ReplicaLog()})
     assert truth.unknown_keys == set()
@@ -231,7 +242,7 @@ def test_a_key_that_is_deleted_in_any_case_is_known(tmp_path: Path) -> None:
 
 def test_a_state_that_no_outcome_leads_to_is_wrong(tmp_path: Path) -> None:
     log = clients(UNKNOWN)
-    log.writes[3] = Write(3, *TP, "k", is_delete=False, transaction=None, offset=5)
+    log.writes[3] = WrittenRecord(3, *TP, "k", is_delete=False, transaction=None, offset=5)
     log.writes[2].offset = 6
     truth = compare(log, {(1, TP): read_replica(replica(tmp_path / "1", VALUE)), (2, TP): ReplicaLog()})
     assert truth.unknown_keys == {(TP, "k")}
@@ -241,7 +252,7 @@ def test_a_state_that_no_outcome_leads_to_is_wrong(tmp_path: Path) -> None:
 
 def test_a_record_that_was_written_twice_is_known_by_nobody(tmp_path: Path) -> None:
     held = read_replica(replica(tmp_path / "r", VALUE, data(1, 1, "k")))
-    log = ClientLog({1: Write(1, *TP, "k", is_delete=False, transaction=None, offset=0)}, {})
+    log = ClientLog({1: WrittenRecord(1, *TP, "k", is_delete=False, transaction=None, offset=0)}, {})
     assert compare(log, {(1, TP): held}).unknown_keys == {(TP, "k")}
 
 
@@ -249,3 +260,99 @@ def test_a_client_log_is_kept_whole(tmp_path: Path) -> None:
     log = clients(UNKNOWN)
     log.save(tmp_path / "clients.json")
     assert load_client_log(tmp_path / "clients.json") == log
+
+
+def named_here(log: ClientLog, *batches: bytes, folder: Path, log_start: int = 0, **others: Any) -> set[str]:
+    held = read_replica(replica(folder, *batches), log_start)
+    truth = compare(log, {(2, TP): held}, **others)
+    return set(named(truth).get((2, TP), {}))
+
+
+def followed_by(outcome: str, log: ClientLog) -> ClientLog:
+    """Have the client end another transaction in the same partition, of which no replica has a record."""
+    log.writes[3] = WrittenRecord(3, *TP, "other", is_delete=True, transaction=10, offset=5)
+    log.transactions[10] = Transaction(10, "id", outcome)
+    return log
+
+
+PUT, AGAIN = data(1, 0, "k"), data(2, 1, "k", deletes=True)
+
+
+def plain(*writes: tuple[bool, int | None]) -> ClientLog:
+    """Know of writes of k, by whether they delete it and their offset."""
+    return ClientLog(
+        {n: WrittenRecord(n, *TP, "k", deletes, None, offset) for n, (deletes, offset) in enumerate(writes, 1)}
+    )
+
+
+def test_a_deleted_value_that_is_served_is_tombstone_divergence(tmp_path: Path) -> None:
+    log = plain((False, 0), (True, 1))
+    assert named_here(log, PUT, folder=tmp_path / "a") == {"tombstone-divergence"}
+    assert named_here(log, PUT, AGAIN, folder=tmp_path / "b") == set()
+    assert named_here(log, AGAIN, folder=tmp_path / "c") == set()
+
+
+def test_a_value_that_is_lost_is_unexplained_but_for_an_unacknowledged_delete(tmp_path: Path) -> None:
+    assert named_here(plain((False, 0)), folder=tmp_path / "a") == {UNEXPLAINED}
+    assert named_here(plain((False, 0), (True, None)), folder=tmp_path / "b") == set()
+
+
+def test_what_an_aborted_record_makes_of_a_key_is_named_although_it_was_cleaned_away(tmp_path: Path) -> None:
+    log = followed_by(COMMITTED, clients(ABORTED))
+    assert named_here(log, folder=tmp_path / "a") == {"aborted-to-committed"}
+    log.writes[2].offset = None
+    assert named_here(log, folder=tmp_path / "b") == {"aborted-to-committed"}, "no client knows where it was written"
+    assert named_here(clients(ABORTED), folder=tmp_path / "c") == {UNEXPLAINED}, "no COMMIT can have covered it"
+
+
+def test_misjudged_records_name_the_state_that_they_make(tmp_path: Path) -> None:
+    assert named_here(clients(ABORTED), VALUE, DELETE, end(2, commit=True), folder=tmp_path / "a") == {
+        "aborted-to-committed"
+    }
+    assert named_here(clients(COMMITTED), VALUE, DELETE, folder=tmp_path / "b") == {"stuck-lso"}
+
+
+def test_a_transaction_that_is_open_everywhere_hangs(tmp_path: Path) -> None:
+    held = read_replica(replica(tmp_path / "r", VALUE, DELETE))
+    truth = compare(clients(ABORTED), {(1, TP): held, (2, TP): held})
+    assert {name for names in named(truth).values() for name in names} == {"hanging-transaction"}
+
+
+def test_a_transaction_of_which_only_an_empty_batch_is_left_is_open_all_the_same(tmp_path: Path) -> None:
+    emptied = encode_batch(
+        base_offset=1, last_offset=1, records=[], is_transactional=True, producer_id=PRODUCER, producer_epoch=0
+    )
+    assert named_here(clients(ABORTED), VALUE, emptied, folder=tmp_path / "a") == {"stuck-lso"}
+    assert named_here(clients(UNKNOWN), VALUE, emptied, folder=tmp_path / "b") == set()
+    assert named_here(clients(ABORTED), VALUE, emptied, end(2, commit=False), folder=tmp_path / "c") == set()
+
+
+def test_records_below_the_log_start_are_served_by_nobody(tmp_path: Path) -> None:
+    log = plain((False, 0), (False, 1))
+    log.deleted_before[TP] = 1
+    assert named_here(log, PUT, data(2, 1, "k"), folder=tmp_path / "a", log_start=1) == set()
+    log.deleted_before[TP] = 2
+    assert named_here(log, PUT, data(2, 1, "k"), folder=tmp_path / "b", log_start=2) == set()
+    assert named_here(log, folder=tmp_path / "c", log_start=0) == {UNEXPLAINED}
+
+
+def test_a_log_start_that_nobody_asked_for_is_unexplained_but_for_retention(tmp_path: Path) -> None:
+    log = plain((False, 0))
+    assert named_here(log, PUT, folder=tmp_path / "a", log_start=1) == {UNEXPLAINED}
+    assert named_here(log, PUT, folder=tmp_path / "b", log_start=1, with_retention={"t"}) == set()
+
+
+def test_a_record_that_no_client_wrote_is_unexplained(tmp_path: Path) -> None:
+    assert named_here(plain((False, 0)), PUT, data(77, 1, "x"), folder=tmp_path / "a") == {UNEXPLAINED}
+
+
+def test_a_committed_record_that_is_left_out_is_hidden_although_it_was_cleaned_away(tmp_path: Path) -> None:
+    log = ClientLog(
+        {1: WrittenRecord(1, *TP, "k", is_delete=False, transaction=None, offset=0),
+         2: WrittenRecord(2, *TP, "k", is_delete=False, transaction=9, offset=1)},
+        {9: Transaction(9, "id", COMMITTED)},
+    )  # fmt: skip
+    assert named_here(log, VALUE, folder=tmp_path / "a") == {UNEXPLAINED}, "no ABORT can have covered it"
+    assert named_here(followed_by(ABORTED, log), VALUE, folder=tmp_path / "b") == {"committed-to-aborted"}
+    log.writes[2].transaction = None
+    assert named_here(log, VALUE, folder=tmp_path / "c") == {UNEXPLAINED}

@@ -1,0 +1,156 @@
+"""What administrators and the nemesis do in a round. What is refused, or not answered, is noted and ends nothing."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from harness.errors import HarnessError, UsageError, WaitTimeoutError
+from harness.plan.scenario import Phase
+from harness.soak.client_log import DELETE_RECORDS, RECREATE
+from harness.soak.faults import FAULTS, context_for
+from harness.soak.operations import ADMIN, NEMESIS, AlterTopic, DeleteRecords, Heal, Inject, RecreateTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.brokers.protocol.replica import TopicPartition
+    from harness.cluster.cluster import Cluster
+    from harness.run_folder.history import History
+    from harness.soak.operations import Operation
+    from harness.soak.plan import Plan
+
+GONE_S, CREATED_S = 10.0, 30.0
+"""A deleted topic is gone from every broker's metadata by then, and a topic created."""
+
+
+@dataclass
+class Administrators:
+    """``settings``: those that each topic has now. ``active``: faults that are not ended, in order."""
+
+    plan: Plan
+    cluster: Cluster
+    history: History
+    copy_bytes_per_s: int
+    settings: dict[str, dict[str, str]] = field(default_factory=dict)
+    active: dict[tuple[str, int], None] = field(default_factory=dict)
+
+    def create_topics(self) -> None:
+        """Create every topic of the plan. Raises `HarnessError`."""
+        for topic in self.plan.topics:
+            self.settings[topic.name] = dict(topic.settings)
+            self._create_soon(topic.name)
+
+    def play(self, operation: Operation) -> None:
+        """Do it."""
+        match operation:
+            case DeleteRecords():
+                self._delete_records(operation)
+            case RecreateTopic():
+                self._noted(lambda: self._recreate(operation.topic), RECREATE, ADMIN, topic=operation.topic)
+            case AlterTopic():
+                changed = {operation.setting: operation.value}
+                self.settings[operation.topic] |= changed
+                self._noted(
+                    lambda: self.cluster.admin.alter_topics([operation.topic], changed),
+                    "alter topic",
+                    ADMIN,
+                    topic=operation.topic,
+                    settings=changed,
+                )
+            case Inject():
+                self.active[operation.fault, operation.broker] = None
+                self._fault(operation, FAULTS[operation.fault].inject, "inject")
+            case Heal():
+                if self._fault(operation, FAULTS[operation.fault].heal, "heal"):
+                    self.active.pop((operation.fault, operation.broker), None)
+
+    def heal(self) -> None:
+        """End every fault that is active, the last one first. Raises `HarnessError` for one that does not end."""
+        for name, broker in reversed(list(self.active)):
+            self.cluster.wait(partial(self._is_healed, Heal(name, broker)), f"{name} to end on broker {broker}")
+
+    def _is_healed(self, operation: Heal) -> bool:
+        self.play(operation)
+        return (operation.fault, operation.broker) not in self.active
+
+    def is_placed(self) -> bool:
+        """Whether every partition has the replicas that it began with; asks for those that it lacks."""
+        states = self.cluster.states()
+        if all(set(state.replicas) == set(self.cluster.replicas[tp]) for tp, state in states.items()):
+            return bool(states)
+        FAULTS["unassign"].heal(context_for(self.cluster, self.plan.brokers[0], self.copy_bytes_per_s))
+        return False
+
+    def delete_topics(self) -> None:
+        """Delete every topic of the plan, as far as it comes to that."""
+        for topic in self.plan.topics:
+            with suppress(HarnessError, OSError, KeyError):
+                self.cluster.admin.delete_topic(topic.name)
+
+    def _fault(self, operation: Inject | Heal, act: Callable[..., None], verb: str) -> bool:
+        context = context_for(self.cluster, operation.broker, self.copy_bytes_per_s)
+        return self._noted(lambda: act(context), f"{verb} {operation.fault}", NEMESIS, brokers=[operation.broker])
+
+    def _delete_records(self, operation: DeleteRecords) -> None:
+        """Ask the leader for its high watermark, and have it delete the records but the last few."""
+        tp = (operation.topic, operation.partition)
+        try:
+            leader = self.cluster.states()[tp].leader
+            before = self._high_watermark(leader, tp) - operation.keeps
+        except (HarnessError, OSError, KeyError):
+            return  # nobody leads, or the topic is being deleted: nothing was asked
+        if before > 0:
+            address = self.cluster.runtime.address(leader)
+            self._noted(
+                lambda: self.cluster.admin.delete_records(address, tp, before),
+                DELETE_RECORDS, ADMIN, topic=tp[0], partition=tp[1], before=before,
+            )  # fmt: skip
+
+    def _high_watermark(self, leader: int, tp: TopicPartition) -> int:
+        reader = self.cluster.control.reader(leader)
+        try:
+            answer = reader.read([tp])[tp]
+        finally:
+            reader.close()
+        if isinstance(answer, str):
+            raise HarnessError(f"{tp[0]}-{tp[1]}: {answer}")
+        return answer.high_watermark
+
+    def _recreate(self, topic: str) -> None:
+        cluster = self.cluster
+        cluster.admin.delete_topic(topic)
+        cluster.wait(lambda: not cluster.control.states([topic]), f"{topic} to be gone", GONE_S)
+        self._create_soon(topic)
+
+    def _create_soon(self, topic: str) -> None:
+        """Create a topic, as soon as the deletion of a former one is known everywhere. Raises `HarnessError`."""
+        replicas = {tp: brokers for tp, brokers in self.cluster.replicas.items() if tp[0] == topic}
+        refusals: list[HarnessError] = []
+
+        def is_created() -> bool:
+            try:
+                self.cluster.admin.create_topics(replicas, self.settings[topic])
+            except UsageError:
+                raise
+            except HarnessError as error:
+                refusals.append(error)
+                return False
+            return True
+
+        try:
+            self.cluster.wait(is_created, f"{topic} to be created", CREATED_S)
+        except WaitTimeoutError as error:
+            raise refusals[-1] if refusals else error from error
+
+    def _noted(self, act: Callable[[], None], f: str, process: str, **more: Any) -> bool:
+        event = self.history.invoke(f=f, process=process, part=process, phase=Phase.BEFORE, **more)
+        try:
+            act()
+        except (HarnessError, OSError) as error:
+            self.history.complete("info", event, error=str(error))
+            return False
+        self.history.complete("ok", event)
+        return True

@@ -1,0 +1,315 @@
+"""Round after round until the time is over: drawn from one seed after the other, played, judged, and kept.
+
+``results/<target>/soak/<run id>/`` has ``soak.json``: what was asked for, what rounds do not draw, and a line for each
+round, written anew each time, so that ``--resume`` goes on after it; and a folder for each round, as that of a run:
+``round.json`` (the schedule), ``history.jsonl``, ``verdict.json``, and where anything was found, or is unknown, the
+logs of all replicas.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.errors import UsageError, interruptible
+from harness.host.clock import RealClock
+from harness.host.workspace import Workspace
+from harness.judge.session import session_of
+from harness.judge.verdict import ANOMALY, CLEAN, UNKNOWN, worst
+from harness.plan.schedule import write_schedule
+from harness.run_folder.store import BROKERS, FETCHED, RunFolder, create_run_folder, new_run_id
+from harness.soak.generators import Fixed
+from harness.soak.plan import Shape, draw_plan
+from harness.soak.rig import booted, find_setup
+from harness.soak.round import ROUND, play_round, read_round, write_round
+from harness.soak.workload import generator_of
+from harness.targets import SIM_KAFKA, find_target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from harness.judge.outcome import Progress
+    from harness.soak.generators import Generator
+    from harness.soak.plan import Plan
+    from harness.soak.rig import Rig, Setup
+    from harness.soak.round import PlayedRound
+    from harness.spark.options import SparkOptions
+
+SCHEMA: Final = 1
+SOAK: Final = "soak"
+STATE: Final = "soak.json"
+MOST_IN_A_JOB: Final = 4
+"""Rounds that are judged together: planning the checkers takes most of the time, however many rounds they read."""
+
+
+@dataclass(frozen=True)
+class SoakOptions:
+    """What the user asked for. ``schedule``: a round to play again, ``rounds`` times, instead of drawn ones."""
+
+    target: str
+    minutes: float
+    seed: int
+    results: Path
+    spark: SparkOptions
+    rounds: int | None = None
+    gate: bool = False
+    shape: Shape = field(default_factory=Shape)
+    expected: Mapping[str, str] = field(default_factory=dict)
+    schedule: PlayedRound | None = None
+
+
+@dataclass
+class Soak:
+    """A soak that goes on. ``rounds``: a line each, in order; ``took_s``: of all processes that it went on in."""
+
+    folder: RunFolder
+    options: SoakOptions
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    rounds: list[dict[str, Any]] = field(default_factory=list)
+    took_s: float = 0.0
+
+    @property
+    def verdict(self) -> str:
+        """The worst of all rounds; unknown without any."""
+        return worst([one["verdict"] for one in self.rounds]) if self.rounds else UNKNOWN
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the content of ``soak.json``, which is printed, too."""
+        options = self.options
+        return {
+            "schema": SCHEMA,
+            "verdict": self.verdict,
+            "reason": self._reason(),
+            "folder": str(self.folder.path),
+            "target": options.target,
+            "seed": options.seed,
+            "minutes": options.minutes,
+            "gate": options.gate,
+            "shape": {name: getattr(options.shape, name) for name in ("partitions", "clients", "play_s", "rate_hz")},
+            "expected": dict(options.expected),
+            "not_drawn": dict(self.left_out),
+            "took_s": round(self.took_s, 1),
+            "findings": self._by_name(),
+            "unexplained": sum(one["unexplained"] for one in self.rounds),
+            "audit": self._audit(),
+            "rounds": self.rounds,
+        }
+
+    def write(self) -> None:
+        """Write ``soak.json``."""
+        self.folder.write_json(self.folder.path / STATE, self.as_json())
+
+    def _reason(self) -> str:
+        verdicts = [one["verdict"] for one in self.rounds]
+        counts = {verdict: verdicts.count(verdict) for verdict in (ANOMALY, UNKNOWN, CLEAN)}
+        first = next((one for one in self.rounds if one["verdict"] == self.verdict), None)
+        text = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count) or "no round"
+        return f"{text}; {first['name']}: {first['reason']}" if first else text
+
+    def _by_name(self) -> dict[str, int]:
+        names = sorted({name for one in self.rounds for name in one["findings"]})
+        return {name: sum(one["findings"].get(name, 0) for one in self.rounds) for name in names}
+
+    def _audit(self) -> dict[str, int]:
+        tallies = [one["audit"] for one in self.rounds if one["audit"]]
+        return {name: sum(one[name] for one in tallies) for name in (tallies[0] if tallies else ())}
+
+
+def soak(options: SoakOptions, progress: Progress, on_round: Callable[[dict[str, Any]], None]) -> Soak:
+    """Soak for so many minutes, or rounds. ``on_round`` is called with the line of each round that was judged.
+
+    Raises `UsageError` for what is found wrong before anything starts, `HarnessError` where no cluster comes up.
+    """
+    setup = find_setup(options.target, options.shape, progress, gate=options.gate)
+    options = replace(options, shape=setup.shape)
+    folder = create_run_folder(options.results, setup.target.name, SOAK, new_run_id())
+    return _go_on(Soak(folder, options, setup.left_out), setup, progress, on_round)
+
+
+def resume(path: Path, spark: SparkOptions, progress: Progress, on_round: Callable[[dict[str, Any]], None]) -> Soak:
+    """Go on with a soak that was cut off, for the minutes that are left of it. Raises as `soak` does."""
+    try:
+        state = json.loads((path / STATE).read_text())
+        shape = Shape(**state["shape"])
+        options = SoakOptions(
+            state["target"], state["minutes"], state["seed"], path, spark,
+            gate=state["gate"], shape=shape, expected=state["expected"],
+        )  # fmt: skip
+        rounds, took_s = list(state["rounds"]), float(state["took_s"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{path} is no folder of a soak that can go on: {STATE}: {error}") from error
+    setup = find_setup(options.target, options.shape, progress, gate=options.gate)
+    options = replace(options, shape=setup.shape)
+    return _go_on(Soak(RunFolder(path), options, setup.left_out, rounds, took_s), setup, progress, on_round)
+
+
+def shrink_file(target: str, path: Path, name: str, minutes: float, progress: Progress) -> dict[str, Any]:
+    """Shrink a stored round, for so many minutes at most, and write the smallest one beside it.
+
+    Returns what is printed: the steps in words, with how many seeds they show the finding, and the files: the round,
+    and the same as a schedule of ``harness run``, None where it has more than that can have. Raises `UsageError` for
+    a target that is not simulated, `HarnessError` where the round does not show the finding.
+    """
+    from harness.soak.shrink import Stage, run_schedule, shrink  # noqa: PLC0415  (with the judge, and that with pyspark)
+
+    if find_target(target).system != SIM_KAFKA:
+        raise UsageError(f"--target {target}: rounds are shrunk on simulated brokers: give --target {SIM_KAFKA}")
+    played, setup = read_round(path), find_setup(target, Shape(), progress)
+    began_s = time.monotonic()
+    with Workspace(f"shrink-{new_run_id()}", path.parent) as workspace:
+        shrunk = shrink(
+            Stage(setup, workspace.path / "round"),
+            played,
+            name,
+            lambda steps, tried: progress.stage(f"{steps} steps after {tried} rounds"),
+            lambda: time.monotonic() - began_s >= minutes * 60,
+        )
+    smallest = path.with_name(f"{path.stem}-{name}.json")
+    write_round(smallest, shrunk.smallest)
+    schedule, run_path = run_schedule(shrunk.smallest), path.with_name(f"run-{path.stem}-{name}.json")
+    if schedule is not None:
+        write_schedule(run_path, schedule)
+    return {
+        "schema": SCHEMA,
+        "finding": name,
+        "target": setup.target.name,
+        "words": [f"{step.at_s:g} s: {step.operation}" for step in shrunk.smallest.steps],
+        "tried": shrunk.tried,
+        "shown": shrunk.shown,
+        "of": shrunk.of,
+        "took_s": round(time.monotonic() - began_s, 1),
+        "schedule": str(smallest),
+        "run_schedule": None if schedule is None else str(run_path),
+    }
+
+
+def _go_on(of: Soak, setup: Setup, progress: Progress, on_round: Callable[[dict[str, Any]], None]) -> Soak:
+    began_s, took_s = time.monotonic(), of.took_s
+    run_id = f"{SOAK}-{new_run_id()}"
+
+    def kept() -> str:
+        return f"what was found is kept in {of.folder.path}/; `harness soak --resume {of.folder.path}` goes on"
+
+    with (
+        interruptible(kept),
+        Workspace(run_id, of.folder.path) as workspace,
+        ExitStack() as owned,
+        session_of(workspace, setup.java, of.options.spark, [of.folder.path]) as session,
+    ):
+        clusters = _Clusters(setup, workspace, of.folder.path / "logs" / run_id)
+        owned.callback(clusters.drop)
+        waiting: dict[RunFolder, PlayedRound] = {}
+        for name, plan, generator in _rounds(of, setup):
+            of.took_s = took_s + time.monotonic() - began_s
+            if of.took_s >= of.options.minutes * 60:
+                break
+            round_folder = RunFolder(of.folder.path / name)
+            shutil.rmtree(round_folder.path, ignore_errors=True)  # left by a soak that was cut off in it
+            round_folder.path.mkdir()
+            progress.stage(f"round {name}")
+            played = play_round(clusters.for_round(plan.seed), plan, generator, round_folder, lambda _: None)
+            write_round(round_folder.path / ROUND, played)
+            waiting[round_folder] = played
+            if played.failure is not None:
+                clusters.drop()
+            if len(waiting) >= MOST_IN_A_JOB:
+                _judge(of, session, waiting, on_round)
+        _judge(of, session, waiting, on_round)
+    of.took_s = took_s + time.monotonic() - began_s
+    of.write()
+    return of
+
+
+def _rounds(of: Soak, setup: Setup) -> Iterator[tuple[str, Plan, Generator]]:
+    """Yield name, plan and generator of each round that is to be played, without an end where no number is given."""
+    options = of.options
+    number = len(of.rounds)
+    while options.rounds is None or number < options.rounds:
+        number += 1
+        name, seed = f"soak-{number}", options.seed + number - 1
+        if options.schedule is None:
+            plan = draw_plan(seed, name, options.shape)
+            yield name, plan, generator_of(plan, options.shape, setup.faults)
+        else:
+            yield name, replace(options.schedule.plan, seed=seed), Fixed(options.schedule.steps)
+
+
+def _judge(
+    of: Soak,
+    session: SparkSession,
+    waiting: dict[RunFolder, PlayedRound],
+    on_round: Callable[[dict[str, Any]], None],
+) -> None:
+    """Judge the rounds that wait for it, note each, and keep the logs of those that are not clean."""
+    from harness.soak.judge import judge_rounds  # noqa: PLC0415  (pyspark and the checkers)
+
+    if not waiting:
+        return
+    verdicts = judge_rounds(session, waiting, of.options.expected.keys())
+    for folder, played in waiting.items():
+        verdict = verdicts[folder.run_id]
+        folder.write_json(folder.verdict_path, {**verdict, "round": folder.run_id, "seed": played.plan.seed})
+        if verdict["verdict"] == CLEAN and not verdict["findings"]:
+            for name in (BROKERS, FETCHED):
+                shutil.rmtree(folder.path / name, ignore_errors=True)
+        line = _line(folder.run_id, played, verdict)
+        of.rounds.append(line)
+        of.write()
+        on_round(line)
+    waiting.clear()
+
+
+def _line(name: str, played: PlayedRound, verdict: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is said of a round: findings by name, and what it took to get there."""
+    names = [one["anomaly"] for one in verdict["findings"]]
+    operations = [type(step.operation).__name__ for step in played.steps]
+    faults = [str(step.operation) for step in played.steps if type(step.operation).__name__ == "Inject"]
+    return {
+        "name": name,
+        "seed": played.plan.seed,
+        "verdict": verdict["verdict"],
+        "reason": verdict["reason"],
+        "operations": len(operations),
+        "faults": faults,
+        "findings": {one: names.count(one) for one in sorted(set(names))},
+        "unexplained": len(verdict["unexplained"]),
+        "audit": verdict["audit"] and verdict["audit"]["counts"],
+    }
+
+
+@dataclass
+class _Clusters:
+    """One cluster for all rounds, until a round leaves it in doubt; a simulated one for each round."""
+
+    setup: Setup
+    workspace: Workspace
+    logs_dir: Path
+    _owned: ExitStack = field(default_factory=ExitStack)
+    _rig: Rig | None = None
+    _count: int = 0
+
+    def for_round(self, seed: int) -> Rig:
+        """Return the cluster for a round. Raises `HarnessError` where it does not come up."""
+        if self._rig is None or self.setup.is_simulated:
+            self.drop()
+            self._count += 1
+            work_dir = self.workspace.path / f"cluster-{self._count}"
+            logs_dir = self.logs_dir / str(self._count)
+            for folder in (work_dir, logs_dir):
+                folder.mkdir(parents=True)
+            self._rig = self._owned.enter_context(
+                booted(self.setup, self.workspace.run_id, work_dir, logs_dir, RealClock(), seed)
+            )
+        return self._rig
+
+    def drop(self) -> None:
+        """End the cluster: the next round gets another one."""
+        self._rig = None
+        self._owned.close()

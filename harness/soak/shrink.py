@@ -1,0 +1,198 @@
+"""The smallest round that still shows a finding: steps are left out for as long as it stays (delta debugging).
+
+Candidates are played on `sim-kafka` and judged by what their clients know (`harness.soak.truth`), without Spark. What a
+candidate leaves to chance differs with every step that is left out, so each is given a few seeds. Source of the
+procedure: Zeller and Hildebrandt, *Simplifying and Isolating Failure-Inducing Input* (2002), ``ddmin``.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from harness.errors import HarnessError
+from harness.host.clock import RealClock
+from harness.plan.schedule import LEAVES, RETURNS, Schedule, scenario_of
+from harness.run_folder.store import RunFolder
+from harness.soak.faults import FAULTS
+from harness.soak.generators import Fixed
+from harness.soak.judge import truth_of
+from harness.soak.naming import named
+from harness.soak.operations import ADMIN, COMMIT, NEMESIS, Die, End, Heal, Inject, Write
+from harness.soak.rig import booted
+from harness.soak.round import play_round
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from harness.brokers.protocol.replica import TopicPartition
+    from harness.soak.operations import Step
+    from harness.soak.rig import Setup
+    from harness.soak.round import PlayedRound
+
+SEEDS: Final = 2
+"""Tries of a candidate."""
+CONFIRMATIONS: Final = 10
+"""Seeds with which the smallest round is played again."""
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """The smallest round that was found, how many were tried, and with how many of how many seeds it shows it."""
+
+    smallest: PlayedRound
+    tried: int
+    shown: int
+    of: int = CONFIRMATIONS
+
+
+@dataclass
+class Stage:
+    """Plays candidates on simulated clusters, in a folder that it empties each time."""
+
+    setup: Setup
+    work_dir: Path
+    plays: int = 0
+
+    def places(self, round_: PlayedRound, seed: int) -> dict[str, set[TopicPartition]]:
+        """Play a round, and return the partitions of each finding by name; none where it does not go to its end."""
+        self.plays += 1
+        shutil.rmtree(self.work_dir, ignore_errors=True)
+        self.work_dir.mkdir(parents=True)
+        folder, plan = RunFolder(self.work_dir), replace(round_.plan, seed=seed)
+        with booted(self.setup, "shrink", self.work_dir, self.work_dir / "logs", RealClock(), seed) as rig:
+            try:
+                played = play_round(rig, plan, Fixed(round_.steps), folder, lambda _: None)
+            except HarnessError:
+                return {}  # topics that cannot be created: no such round
+        found: dict[str, set[TopicPartition]] = {}
+        if played.failure is None:
+            for (_, tp), names in named(truth_of(folder, played)).items():
+                for name in names:
+                    found.setdefault(name, set()).add(tp)
+        return found
+
+
+def shrink(
+    stage: Stage,
+    played: PlayedRound,
+    name: str,
+    on_progress: Callable[[int, int], None],
+    is_over: Callable[[], bool] = lambda: False,
+) -> Shrunk:
+    """Return the smallest round within reach that shows a finding of that name, or within the time: ``is_over``.
+
+    ``on_progress`` is called with the number of steps and of tries, each time that there is a smaller one. Raises
+    `HarnessError` where the round itself does not show it.
+    """
+    seeds = range(played.plan.seed, played.plan.seed + SEEDS)
+
+    def shows(steps: Sequence[Step]) -> bool:
+        candidate = trimmed(replace(played, steps=tuple(steps)))
+        return any(name in stage.places(candidate, seed) for seed in seeds)
+
+    steps = list(played.steps)
+    places = next((found[name] for seed in seeds if name in (found := stage.places(played, seed))), None)
+    if places is None:
+        raise HarnessError(f"{name} is not found again when this round is played on {stage.setup.target.name}")
+    for tp in sorted(places):
+        if shows(alone := _of_partition(steps, tp)):
+            steps = alone
+            break
+    on_progress(len(steps), stage.plays)
+    smallest = ddmin(steps, lambda one: not is_over() and shows(one), lambda one: on_progress(len(one), stage.plays))
+    final = replace(trimmed(replace(played, steps=tuple(smallest))), finding=name)
+    again = range(played.plan.seed, played.plan.seed + CONFIRMATIONS)
+    return Shrunk(final, stage.plays, sum(name in stage.places(final, seed) for seed in again))
+
+
+def ddmin(
+    steps: list[Step], shows: Callable[[Sequence[Step]], bool], on_smaller: Callable[[Sequence[Step]], None]
+) -> list[Step]:
+    """Return steps of which none can be left out alone, in their order."""
+    parts = 2
+    while len(steps) > 1:
+        size = -(-len(steps) // parts)
+        rest = next(
+            (kept for at in range(0, len(steps), size) if shows(kept := [*steps[:at], *steps[at + size :]])), None
+        )
+        if rest is not None:
+            steps, parts = rest, max(parts - 1, 2)
+            on_smaller(steps)
+        elif size == 1:
+            break
+        else:
+            parts = min(2 * parts, len(steps))
+    return steps
+
+
+def _of_partition(steps: Sequence[Step], tp: TopicPartition) -> list[Step]:
+    """Return the steps that concern a partition: its records, the transactions that they are in, and all faults."""
+    writers = {
+        one.operation.process
+        for one in steps
+        if isinstance(one.operation, Write) and (one.operation.topic, one.operation.partition) == tp
+    }
+
+    def concerns(step: Step) -> bool:
+        match step.operation:
+            case Write(topic=topic, partition=partition):
+                return (topic, partition) == tp
+            case End(process=process) | Die(process=process):
+                return process in writers
+            case Inject() | Heal():
+                return True
+        return getattr(step.operation, "topic", None) == tp[0]
+
+    return [step for step in steps if concerns(step)]
+
+
+def trimmed(played: PlayedRound) -> PlayedRound:
+    """Return a round without clients that have nothing to do; its filler writes only to partitions of its steps."""
+    processes = {step.operation.process for step in played.steps}
+    written = {
+        (step.operation.topic, step.operation.partition) for step in played.steps if isinstance(step.operation, Write)
+    }
+    clients = tuple(one for one in played.plan.clients if one.name in processes)
+    return replace(played, plan=replace(played.plan, clients=clients, filled=tuple(sorted(written))))
+
+
+def run_schedule(played: PlayedRound) -> Schedule | None:
+    """Return a round as a schedule of ``harness run``; None where it has more than that can have.
+
+    That is one partition and one outage, a transactional client and a plain one; see `harness.plan.schedule`.
+    """
+    steps: list[str] = []
+    keys: dict[str, str] = {}
+    names: dict[str, str] = {}
+    places, away = set(), False
+    transactional = {one.name for one in played.plan.clients if one.transactional_id}
+    for operation in (step.operation for step in played.steps):
+        name = names.setdefault(operation.process, "t" if operation.process in transactional else "p")
+        match operation:
+            case Write(topic=topic, partition=partition, key=key, deletes=deletes):
+                places.add((topic, partition))
+                letter = keys.setdefault(key, "KLMNOPQRSTUVWXYZ"[min(len(keys), 15)])
+                steps.append(f"{name} {'deletes' if deletes else 'puts'} {letter}")
+            case End(outcome=outcome):
+                steps.append(f"{name} {'commits' if outcome == COMMIT else 'aborts'}")
+            case Inject(fault=fault) if FAULTS[fault].takes_away and not away:
+                away = True
+                steps.append(LEAVES)
+            case Heal(fault=fault) if FAULTS[fault].takes_away and away:
+                steps.append(RETURNS)
+            case _:
+                return None
+    of_clients = [name for process, name in names.items() if process not in {ADMIN, NEMESIS}]
+    if len(places) != 1 or len(set(of_clients)) != len(of_clients) or len(keys) > len("KLMNOPQRSTUVWXYZ"):
+        return None
+    if away and RETURNS not in steps:
+        steps.append(RETURNS)
+    schedule = Schedule(played.finding or "", played.target, f"soak, seed {played.plan.seed}", tuple(steps))
+    try:
+        scenario_of(schedule)
+    except HarnessError:
+        return None
+    return schedule

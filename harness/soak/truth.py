@@ -1,0 +1,290 @@
+"""What each replica's files say of every key and transaction, against what clients know: which replicas are wrong.
+
+None of it goes through the checkers, and none through Spark: it judges the candidates of a shrinking round, too, and a
+finding that only one of both judges has is worth a look.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from harness.soak.client_log import ABORTED, COMMITTED, UNKNOWN
+from harness.soak.replica_log import OPEN, final_state
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from harness.brokers.protocol.replica import TopicPartition
+    from harness.soak.client_log import ClientLog, WrittenRecord
+    from harness.soak.replica_log import Ended, Held, Replica, ReplicaLog
+
+SERVED, HIDDEN, STUCK, STATE = "aborted record served", "committed record hidden", "transaction open", "wrong state"
+STRANGE, LOG_START = "record that no client wrote", "log start that nobody asked for"
+
+Key = tuple["TopicPartition", str]
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """One thing that a replica is wrong about: a key's final state, or a record of a transaction.
+
+    ``due``: of a final state, the transaction whose record should have made it; 0 for a record outside transactions.
+    ``counts_aborted``: aborted transactions whose records would make it of the key. ``leaves_out_last``: it is what the
+    key would be without its last committed record.
+    """
+
+    kind: str
+    key: str
+    offset: int | None
+    transaction: int | None
+    producer_id: int | None
+    here: str
+    truth: str
+    due: int | None = None
+    counts_aborted: tuple[int, ...] = ()
+    leaves_out_last: bool = False
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Which replicas are wrong, about what; and the keys and transactions that no client can vouch for."""
+
+    wrongs: Mapping[Replica, tuple[Wrong, ...]]
+    unknown_keys: frozenset[Key]
+    missed: Mapping[Replica, Mapping[int, str]]
+    """Transactions of which a replica missed the marker, by its log and by what clients know, and what it takes them
+    for: another marker ends them there. Where both say the same, the replica is not wrong about them."""
+    outcomes: Mapping[int, str]
+    """Of transactions, as clients know it."""
+    at: Mapping[tuple[TopicPartition, int], WrittenRecord]
+    """The write at each offset, as any replica has it or as it was acknowledged to a client."""
+    followed: Mapping[TopicPartition, Mapping[int, Collection[str]]] = field(default_factory=lambda: defaultdict(dict))
+    """How later transactions of the same client ended there, by partition and transaction."""
+    log_starts: Mapping[Replica, int] = field(default_factory=dict)
+
+    @property
+    def diverged(self) -> set[TopicPartition]:
+        """Partitions of which a replica is wrong."""
+        return {tp for (_, tp), wrongs in self.wrongs.items() if wrongs}
+
+
+def compare(log: ClientLog, replicas: Mapping[Replica, ReplicaLog], with_retention: Collection[str] = ()) -> Truth:
+    """Hold every replica against what clients know. ``with_retention``: topics whose log starts move by themselves."""
+    at = {((w.topic, w.partition), w.offset): w for w in log.writes.values() if w.offset is not None}
+    for (_, tp), held in replicas.items():
+        at |= {(tp, one.offset): log.writes[one.write] for one in held.records if one.write in log.writes}
+    offsets: dict[int, set[int]] = defaultdict(set)
+    written: dict[TopicPartition, dict[int, WrittenRecord]] = defaultdict(dict)
+    for (tp, offset), write in at.items():
+        offsets[write.number].add(offset)
+        written[tp][offset] = write
+    states: dict[TopicPartition, dict[str, _KeyTruth]] = defaultdict(dict)
+    for (tp, key), writes in sorted(_by_key(log).items()):
+        states[tp][key] = _key_truth(log, writes, offsets)
+    wrongs = {
+        (broker, tp): (
+            *_misjudged(log, held.records),
+            *_open_empty(log, written[tp], held.open_empty),
+            *_strange(log, tp, held, has_retention=tp[0] in with_retention),
+            *_wrong_states(states[tp], held),
+        )
+        for (broker, tp), held in replicas.items()
+    }
+    missed = {(broker, tp): _missed(log, written[tp], held.ended) for (broker, tp), held in replicas.items()}
+    unknown_keys = {(tp, key) for tp, keys in states.items() for key, one in keys.items() if not one.is_known}
+    outcomes = {transaction.number: transaction.outcome for transaction in log.transactions.values()}
+    log_starts = {replica: held.log_start for replica, held in replicas.items()}
+    return Truth(wrongs, frozenset(unknown_keys), missed, outcomes, at, _followed(log), log_starts)
+
+
+def _followed(log: ClientLog) -> dict[TopicPartition, dict[int, set[str]]]:
+    """Return how later transactions of the same client ended, by partition and transaction."""
+    by_client: dict[TopicPartition, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+    for write in log.writes.values():
+        if write.transaction is not None:
+            transactional_id = log.transactions[write.transaction].transactional_id
+            by_client[write.topic, write.partition][transactional_id].add(write.transaction)
+    found: dict[TopicPartition, dict[int, set[str]]] = defaultdict(dict)
+    for tp, clients in by_client.items():
+        for numbers in clients.values():
+            later: set[str] = set()
+            for number in sorted(numbers, reverse=True):
+                found[tp][number] = set(later)
+                later.add(log.transactions[number].outcome)
+    return found
+
+
+def _by_key(log: ClientLog) -> dict[Key, list[WrittenRecord]]:
+    writes: dict[Key, list[WrittenRecord]] = defaultdict(list)
+    for write in log.writes.values():
+        writes[(write.topic, write.partition), write.key].append(write)
+    return writes
+
+
+@dataclass(frozen=True)
+class _Possible:
+    """A final state that a key may have: the write whose value it is, None for no value.
+
+    ``offset`` and ``transaction`` of the write that makes it so; None where they are unknown, or there is none.
+    """
+
+    state: int | None
+    offset: int | None = None
+    transaction: int | None = None
+
+    def from_start(self, log_start: int) -> set[int | None]:
+        """Return the states that a replica may serve whose log starts there."""
+        if self.offset is None:
+            return {self.state, None} if log_start else {self.state}
+        return {None} if self.offset < log_start else {self.state}
+
+
+@dataclass(frozen=True)
+class _KeyTruth:
+    """The states that a key may have in the end.
+
+    ``aborted``: those that later records of aborted transactions would make, with the transaction. ``before``: the
+    state without the last committed record.
+    """
+
+    possible: frozenset[_Possible]
+    aborted: frozenset[tuple[int | None, int]]
+    before: int | None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether clients know enough."""
+        return len({one.state for one in self.possible}) == 1
+
+
+def _key_truth(log: ClientLog, writes: Sequence[WrittenRecord], offsets: Mapping[int, set[int]]) -> _KeyTruth:
+    """Return what clients know of a key.
+
+    Of a retry whose first attempt was written, too, no client knows where that lies in the order of things.
+    """
+    counting = [write for write in writes if log.outcome_of(write) != ABORTED]
+    known = {
+        write.offset: write
+        for write in counting
+        if write.offset is not None and log.outcome_of(write) == COMMITTED and len(offsets[write.number]) == 1
+    }
+    last = max(known, default=-1)
+    maybe = [
+        write
+        for write in counting
+        if write not in known.values() and max(offsets[write.number], default=last + 1) > last
+    ]
+    certain = _possible(known[last], last) if known else _Possible(None)
+    possible = (*(_possible(write, None) for write in maybe), certain)
+    aborted = frozenset(
+        (None if write.is_delete else write.number, write.transaction or 0)
+        for write in writes
+        if log.outcome_of(write) == ABORTED and max(offsets[write.number], default=last + 1) > last
+    )
+    previous = known[max(earlier)] if (earlier := known.keys() - {last}) else None
+    before = None if previous is None or previous.is_delete else previous.number
+    return _KeyTruth(frozenset(possible), aborted, before)
+
+
+def _possible(write: WrittenRecord, offset: int | None) -> _Possible:
+    return _Possible(None if write.is_delete else write.number, offset, write.transaction)
+
+
+_MISJUDGED = {
+    (COMMITTED, ABORTED): SERVED,
+    (ABORTED, COMMITTED): HIDDEN,
+    (OPEN, COMMITTED): STUCK,
+    (OPEN, ABORTED): STUCK,
+}
+"""What it is by what the replica takes a record for, and by its transaction's outcome."""
+
+
+def _misjudged(log: ClientLog, held: Iterable[Held]) -> list[Wrong]:
+    found = []
+    for one in held:
+        write = log.writes.get(one.write)
+        if write is None:
+            continue
+        outcome = COMMITTED if write.transaction is None else log.outcome_of(write)
+        kind = _MISJUDGED.get((one.belief, outcome))
+        if kind is not None:
+            found.append(Wrong(kind, one.key, one.offset, write.transaction, one.producer_id, one.belief, outcome))
+    return found
+
+
+def _open_empty(
+    log: ClientLog, written: Mapping[int, WrittenRecord], held: Iterable[tuple[int, int]]
+) -> Iterator[Wrong]:
+    """Yield the ended transactions that are open on a replica although it has no record of them any more."""
+    for offset, producer_id in held:
+        write = written.get(offset)
+        outcome = UNKNOWN if write is None or write.transaction is None else log.outcome_of(write)
+        if write is not None and outcome != UNKNOWN:
+            yield Wrong(STUCK, write.key, offset, write.transaction, producer_id, OPEN, outcome)
+
+
+def _strange(log: ClientLog, tp: TopicPartition, held: ReplicaLog, *, has_retention: bool) -> list[Wrong]:
+    """Return records that no client wrote, as of a topic that was deleted, and a log start that nobody asked for."""
+    found = [
+        Wrong(STRANGE, one.key, one.offset, None, one.producer_id, f"write {one.write}", "no such write")
+        for one in held.records
+        if one.write not in log.writes
+    ]
+    asked = log.deleted_before.get(tp, 0)
+    if held.log_start > asked and not has_retention:
+        found.append(Wrong(LOG_START, "", held.log_start, None, None, str(held.log_start), f"at most {asked}"))
+    return found
+
+
+def _missed(log: ClientLog, written: Mapping[int, WrittenRecord], ended: Iterable[Ended]) -> dict[int, str]:
+    """Return the transactions whose client wrote a later one before the marker that ends the first one here.
+
+    ``written``: the writes of the partition by offset.
+    """
+    clients: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for offset, write in written.items():
+        if write.transaction is not None:
+            transaction = log.transactions[write.transaction]
+            clients[transaction.transactional_id].append((offset, transaction.number))
+    missed = {}
+    for one in ended:
+        first = written.get(one.offset)
+        if first is not None and first.transaction is not None:
+            others = clients[log.transactions[first.transaction].transactional_id]
+            if any(one.offset < offset < one.marker and number > first.transaction for offset, number in others):
+                missed[first.transaction] = one.belief
+    return missed
+
+
+def _wrong_states(states: Mapping[str, _KeyTruth], held: ReplicaLog) -> list[Wrong]:
+    here, found = final_state(held.records), []
+    for key, one in states.items():
+        allowed = {state for possible in one.possible for state in possible.from_start(held.log_start)}
+        if here.get(key) not in allowed:
+            truth = " or ".join(sorted(map(_words, allowed)))
+            (due, *others) = sorted({possible.transaction or 0 for possible in one.possible})
+            state = here.get(key)
+            found.append(
+                Wrong(
+                    STATE,
+                    key,
+                    None,
+                    None,
+                    None,
+                    _words(state),
+                    truth,
+                    due=None if others else due,
+                    counts_aborted=tuple(sorted(transaction for made, transaction in one.aborted if made == state)),
+                    leaves_out_last=state == one.before,
+                )
+            )
+    return found
+
+
+NO_VALUE: Final = "no value"
+
+
+def _words(write: int | None) -> str:
+    return NO_VALUE if write is None else f"the value of write {write}"

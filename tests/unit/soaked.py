@@ -1,0 +1,56 @@
+"""Rounds of a soak on simulated brokers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from fakes.progress import FakeProgress
+
+from harness.host.clock import RealClock
+from harness.run_folder.store import RunFolder
+from harness.soak.generators import Fixed
+from harness.soak.operations import ABORT, COMMIT, Die, End, Heal, Inject, Operation, Step, Write
+from harness.soak.plan import Client, Plan, Shape, Topic, draw_plan
+from harness.soak.rig import booted, find_setup
+from harness.soak.round import PlayedRound, play_round
+from harness.soak.workload import generator_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.soak.generators import Generator
+
+TOPIC = "soak-1-0"
+SETTINGS = {
+    "segment.ms": "100", "delete.retention.ms": "300", "max.compaction.lag.ms": "200",
+    "min.cleanable.dirty.ratio": "0.0001",
+}  # fmt: skip
+T, TWIN, P = Client("t", "librdkafka", "id"), Client("t-twin", "librdkafka", "id"), Client("p", "librdkafka")
+SMALL = Plan(1, (Topic(TOPIC, 1, SETTINGS),), (T, TWIN, P), lasts_s=20.0)
+
+
+def put(client: Client, key: str = "k", *, deletes: bool = False) -> Write:
+    return Write(client.name, TOPIC, 0, key, deletes)
+
+
+KILL, START = Inject("kill", 2), Heal("kill", 2)
+PAUSE, RESUME = Inject("pause", 2), Heal("pause", 2)
+COMMITS, ABORTS, DIES = End(T.name, COMMIT), End(T.name, ABORT), Die(T.name)
+
+
+def play(folder: Path, generator: Generator, plan: Plan = SMALL, seed: int = 1) -> PlayedRound:
+    folder.mkdir(parents=True)
+    setup = find_setup("sim-kafka", Shape(), FakeProgress())
+    with booted(setup, "a test", folder, folder / "logs", RealClock(), seed) as rig:
+        return play_round(rig, replace(plan, seed=seed), generator, RunFolder(folder), lambda _: None)
+
+
+def play_steps(folder: Path, *timed: tuple[float, Operation]) -> PlayedRound:
+    return play(folder, Fixed(tuple(Step(at_s, operation) for at_s, operation in timed)))
+
+
+def play_drawn(folder: Path, seed: int, partitions: int = 6) -> PlayedRound:
+    setup = find_setup("sim-kafka", Shape(partitions=partitions, clients=8, rate_hz=60.0), FakeProgress())
+    plan = draw_plan(seed, "soak-1", setup.shape)
+    return play(folder, generator_of(plan, setup.shape, setup.faults), plan, seed)

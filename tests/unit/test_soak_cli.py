@@ -1,0 +1,172 @@
+"""The command `harness soak`: what it refuses, how it exits, and what it keeps."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+from fakes.progress import FakeProgress
+from soaked import KILL, START, P, play_steps, put
+
+from harness.cli import cli
+from harness.errors import EXIT_ANOMALY, EXIT_CLEAN, EXIT_UNKNOWN, UsageError
+from harness.judge.verdict import ANOMALY, CLEAN, EXIT_CODES, UNKNOWN
+from harness.run_folder.store import RunFolder
+from harness.soak import campaign
+from harness.soak.campaign import Soak, SoakOptions, resume, soak
+from harness.soak.expectations import read_expected
+from harness.soak.plan import Shape
+from harness.soak.rig import find_setup
+from harness.soak.round import write_round
+from harness.spark.options import SparkOptions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+SMALL = Shape(partitions=4, clients=6, play_s=12.0, rate_hz=30.0)
+
+
+@pytest.fixture
+def one_session(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
+    """Have the soak judge in the session of all tests: there is one in a process."""
+
+    class Lent:
+        def __enter__(self) -> SparkSession:
+            return spark
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr(campaign, "session_of", lambda *_, **__: Lent())
+
+
+def options(results: Path, **more: Any) -> SoakOptions:
+    return SoakOptions("sim-kafka", 10.0, 1, results, SparkOptions(), **{"shape": SMALL, "rounds": 2, **more})
+
+
+@pytest.mark.usefixtures("one_session")
+def test_a_soak_is_kept_and_goes_on_where_it_was_cut_off(tmp_path: Path) -> None:
+    lines: list[dict[str, Any]] = []
+    first = soak(options(tmp_path), FakeProgress(), lines.append)
+    assert [line["name"] for line in lines] == ["soak-1", "soak-2"]
+    assert [line["seed"] for line in lines] == [1, 2]
+    folder = first.folder.path
+    assert folder.parent == tmp_path / "sim-kafka" / "soak"
+    stored = json.loads((folder / "soak.json").read_text())
+    assert stored == json.loads(json.dumps(first.as_json()))
+    assert stored["not_drawn"]["ring"] == "takes five brokers"
+    for line in lines:
+        kept = RunFolder(folder / line["name"])
+        assert json.loads(kept.verdict_path.read_text())["verdict"] == line["verdict"]
+        assert (kept.path / "brokers").exists() == (line["verdict"] != CLEAN)
+    # Cut off after one round: another process plays the second one again, the same way.
+    one = {**stored, "rounds": stored["rounds"][:1], "minutes": stored["took_s"] / 60 + 0.0001}
+    (folder / "soak.json").write_text(json.dumps(one))
+    again = resume(folder, SparkOptions(), FakeProgress(), lines.append)
+    assert again.rounds[1] == stored["rounds"][1]
+    assert again.took_s > stored["took_s"]
+
+
+@pytest.mark.usefixtures("one_session")
+def test_a_stored_round_is_played_again_with_one_seed_after_the_other(tmp_path: Path) -> None:
+    played = play_steps(tmp_path / "round", (1, put(P)), (3, KILL), (8, put(P, deletes=True)), (15, START))
+    lines: list[dict[str, Any]] = []
+    result = soak(options(tmp_path / "results", schedule=played), FakeProgress(), lines.append)
+    assert [(line["seed"], line["findings"]) for line in lines] == [
+        (1, {"tombstone-divergence": 1}), (2, {"tombstone-divergence": 1}),
+    ]  # fmt: skip
+    assert (result.verdict, EXIT_CODES[result.verdict]) == (ANOMALY, EXIT_ANOMALY)
+    tolerated = soak(
+        options(tmp_path / "more", schedule=played, rounds=1, expected={"tombstone-divergence": "known"}),
+        FakeProgress(),
+        lines.append,
+    )
+    assert EXIT_CODES[tolerated.verdict] == EXIT_CLEAN
+    assert tolerated.as_json()["findings"] == {"tombstone-divergence": 1}
+    assert (tolerated.folder.path / "soak-1" / "brokers").is_dir(), "its evidence is kept all the same"
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code"),
+    [
+        ([], EXIT_UNKNOWN),
+        ([CLEAN, CLEAN], EXIT_CLEAN),
+        ([CLEAN, UNKNOWN], EXIT_UNKNOWN),
+        ([ANOMALY, UNKNOWN, CLEAN], EXIT_ANOMALY),
+    ],
+)
+def test_the_worst_round_decides(tmp_path: Path, verdicts: list[str], code: int) -> None:
+    rounds: list[dict[str, Any]] = [
+        {"name": "r", "verdict": one, "reason": "", "findings": {}, "unexplained": 0, "audit": None} for one in verdicts
+    ]
+    result = Soak(RunFolder(tmp_path), options(tmp_path), rounds=rounds)
+    assert EXIT_CODES[result.verdict] == code
+    assert result.as_json()["verdict"] == result.verdict
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give --target"),
+        (["--target", "kafka-9.9"], "there is no target"),
+        (["--target", "redpanda-26.2"], "soak is for Kafka and sim-kafka"),
+        (["--target", "sim-kafka", "--gate", "--expect", "{known}"], "leave out --expect"),
+        (["--target", "sim-kafka", "--gate"], "--gate is for brokers of this host"),
+        (["--target", "sim-kafka", "--expect", "{nowhere}"], "is no file"),
+        (["--target", "sim-kafka", "--schedule", "{known}"], "is no JSON"),
+        (["--target", "sim-kafka", "--schedule", "{round}", "--rate", "5"], "leave out rate_hz"),
+        (["--target", "sim-kafka", "--shrink", "stuck-lso"], "give that, and --target sim-kafka"),
+        (["--target", "kafka-4.4", "--shrink", "stuck-lso", "--schedule", "{round}"], "give --target sim-kafka"),
+        (["--resume", "{folder}"], "is no folder of a soak that can go on"),
+        (["--resume", "{folder}", "--seed", "2"], "leave out --seed"),
+        (["--target", "sim-kafka", "--minutes", "0"], "--minutes"),
+    ],
+)
+def test_what_does_not_fit_is_refused(tmp_path: Path, arguments: list[str], message: str) -> None:
+    known, path = tmp_path / "known.toml", tmp_path / "round.json"
+    known.write_text('[[expect]]\nfindings = ["stuck-lso"]\nwhy = "known"\n')
+    write_round(path, play_steps(tmp_path / "played", (1, put(P))))
+    names = {"known": known, "nowhere": tmp_path / "nowhere", "round": path, "folder": tmp_path}
+    words = [word.format(**names) for word in arguments]
+    results = [] if "--resume" in words else ["--results", str(tmp_path / "results")]
+    done = CliRunner().invoke(cli, ["soak", *results, *words])
+    text = f"{done.output}{done.stderr}{done.exception}"
+    assert done.exit_code != 0
+    assert message in text
+    assert not (tmp_path / "results").exists()
+
+
+def test_known_findings_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "known.toml"
+    path.write_text('[[expect]]\nfindings = ["stuck-lso", "tombstone-divergence"]\nwhy = "its own timers"\n')
+    assert read_expected(path) == {"stuck-lso": "its own timers", "tombstone-divergence": "its own timers"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("expect = 1", "give [[expect]] entries"),
+        ("[[expect]]\nfindings = ['stuck-lso']", "entry 1: give findings"),
+        ("[[expect]]\nfindings = ['stuck-lso']\nwhy = ''", "entry 1: give findings"),
+        ("[[expect]]\nfindings = ['stuck']\nwhy = 'x'", "did you mean stuck-lso"),
+        ("[[expect]]\nfindings = ['unexplained']\nwhy = 'x'", "there is no finding"),
+        ("[[expect", "is no TOML"),
+    ],
+)
+def test_what_is_no_list_of_known_findings_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "known.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError) as error:
+        read_expected(path)
+    assert message in str(error.value)
+
+
+def test_what_rounds_do_not_draw_is_known_before_anything_starts() -> None:
+    setup = find_setup("sim-kafka", Shape(), FakeProgress())
+    assert setup.is_simulated
+    assert {"one-way", "group offsets", "topic setting compression.type"} <= setup.left_out.keys()
+    assert not setup.left_out.keys() & setup.faults.keys()

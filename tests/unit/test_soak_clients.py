@@ -1,0 +1,202 @@
+"""A client of a soak on a fake library: what it writes down, and what it does after a failure."""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.clients import ClientError, Library
+from harness.errors import HarnessError
+from harness.host.clock import RealClock
+from harness.run_folder.history import History, read_lines
+from harness.soak.clients import ClientProcess
+from harness.soak.operations import CommitOffset, DeleteGroup, Die, End, Operation, SendOffset, VisitGroup, Write
+from harness.soak.plan import Client
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from harness.brokers.protocol.replica import TopicPartition
+    from harness.clients import Answered
+
+PUT, COMMIT, ABORT = Write("c", "t", 0, "k"), End("c", "commit"), End("c", "abort")
+
+
+@dataclass
+class FakeLibrary:
+    """Answers everything, but for the operations in ``fails``, once each: with certainty where that is True."""
+
+    fails: dict[str, bool] = field(default_factory=dict)
+    calls: list[str] = field(default_factory=list)
+    answers: list[Answered] = field(default_factory=list)
+
+    def opened(self) -> Library:
+        return Library(lambda _: FakeProducer(self), FakeGroups(self), lambda: FakeProducer(self))
+
+    def do(self, what: str) -> None:
+        self.calls.append(what)
+        if what in self.fails:
+            raise ClientError(f"{what} failed", certainly=self.fails.pop(what))
+
+
+@dataclass
+class FakeProducer:
+    library: FakeLibrary
+
+    def init_transactions(self) -> None:
+        self.library.do("init")
+
+    def begin_transaction(self) -> None:
+        self.library.do("begin")
+
+    def commit_transaction(self) -> None:
+        self.library.do("commit")
+
+    def abort_transaction(self) -> None:
+        self.library.do("abort")
+
+    def send(
+        self,
+        to: TopicPartition,
+        key: str | bytes,
+        value: str | None,
+        headers: list[tuple[str, bytes]],
+        answered: Answered,
+    ) -> None:
+        del to, key, value, headers
+        self.library.do("send")
+        self.library.answers.append(answered)
+
+    def flush(self) -> int:
+        self.library.calls.append("flush")
+        for offset, answered in enumerate(self.library.answers):
+            answered("timed out" if self.library.fails.pop("answer", None) is not None else None, offset)
+        self.library.answers.clear()
+        return 0
+
+    def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        self.library.do(f"send offsets of {group}: {dict(offsets)}")
+
+
+@dataclass
+class FakeGroups:
+    library: FakeLibrary
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        self.library.do(f"commit offsets of {group}: {dict(offsets)}")
+
+    def delete(self, group: str) -> None:
+        self.library.do(f"delete {group}")
+
+    def producer(self, transactional_id: str) -> Any:
+        raise NotImplementedError(transactional_id)
+
+    def consumer(self, group: str, topic: str, protocol: str) -> FakeMember:
+        self.library.do(f"join {group} of {topic} ({protocol})")
+        return FakeMember(self.library)
+
+
+@dataclass
+class FakeMember:
+    library: FakeLibrary
+
+    def poll(self, _timeout_s: float) -> Sequence[tuple[TopicPartition, int]]:
+        self.library.do("poll")
+        return []
+
+    def close(self) -> None:
+        self.library.do("leave")
+
+
+def play(
+    folder: Path, library: FakeLibrary, *operations: Operation, transactional_id: str | None = "id", **more: Any
+) -> list[tuple[str, str, int | None]]:
+    """Have a client do these and close; return type, operation and transaction of each event."""
+    client = Client("c", "fake", transactional_id, **more)
+    with closing(History(folder / "history.jsonl", RealClock())) as history:
+        process = ClientProcess(client, library.opened(), history, itertools.count(1))
+        for operation in operations:
+            process.play(operation)
+        process.close()
+    events = read_lines(folder / "history.jsonl")
+    return [(event["type"], event["f"], event.get("txn")) for event in events if event["type"] != "invoke"]
+
+
+def test_a_transaction_begins_with_its_first_record(tmp_path: Path) -> None:
+    done = play(tmp_path, FakeLibrary(), PUT, PUT, COMMIT, PUT, ABORT)
+    assert done == [
+        ("ok", "init", None), ("ok", "begin", 1), ("ok", "produce", 1), ("ok", "produce", 1), ("ok", "commit", 1),
+        ("ok", "begin", 2), ("ok", "produce", 2), ("ok", "abort", 2), ("ok", "init", None),
+    ]  # fmt: skip
+
+
+def test_an_end_without_a_transaction_is_passed_over(tmp_path: Path) -> None:
+    assert play(tmp_path, FakeLibrary(), COMMIT, ABORT) == [("ok", "init", None)]
+
+
+def test_a_client_that_dies_ends_nothing_and_begins_anew(tmp_path: Path) -> None:
+    library = FakeLibrary()
+    done = play(tmp_path, library, PUT, Die("c"), PUT, COMMIT)
+    assert [f for _, f, _ in done].count("init") == 3, "at first, after its death, and in the end"
+    assert "abort" not in library.calls
+    assert ("ok", "commit", 2) in done
+
+
+@pytest.mark.parametrize(("certainly", "kind"), [(True, "fail"), (False, "info")])
+def test_after_a_failure_a_new_producer_goes_on(tmp_path: Path, *, certainly: bool, kind: str) -> None:
+    done = play(tmp_path, FakeLibrary({"commit": certainly}), PUT, COMMIT, PUT, COMMIT)
+    assert (kind, "commit", 1) in done
+    assert ("ok", "commit", 2) in done
+    assert done[done.index((kind, "commit", 1)) + 1] == ("ok", "init", None)
+
+
+def test_a_record_that_is_refused_or_not_acknowledged_ends_the_transaction(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    assert ("fail", "produce", 1) in play(tmp_path / "a", FakeLibrary({"send": True}), PUT, COMMIT)
+    done = play(tmp_path / "b", FakeLibrary({"answer": False}), PUT, COMMIT)
+    assert ("info", "produce", 1) in done
+    assert ("ok", "commit", 1) not in done
+
+
+def test_a_client_outside_of_transactions_waits_for_answers_now_and_then(tmp_path: Path) -> None:
+    library = FakeLibrary()
+    done = play(tmp_path, library, *[PUT] * 120, transactional_id=None)
+    assert done == [("ok", "produce", None)] * 120
+    assert library.calls.count("flush") == 3
+
+
+def test_what_clients_do_with_groups(tmp_path: Path) -> None:
+    library = FakeLibrary()
+    done = play(
+        tmp_path, library, SendOffset("c", "g", "t", 0, 7), COMMIT, CommitOffset("c", "g", "t", 1, 8),
+        VisitGroup("c", "g", "t", "classic"), DeleteGroup("c", "g"),
+    )  # fmt: skip
+    assert [f for kind, f, _ in done if kind == "ok"] == [
+        "init", "begin", "send offset", "commit", "commit offset", "visit group", "delete group", "init",
+    ]  # fmt: skip
+    groups = ("send offsets", "commit offsets", "join", "poll", "leave", "delete")
+    assert [call for call in library.calls if call.startswith(groups)] == [
+        "send offsets of g: {('t', 0): 7}", "commit offsets of g: {('t', 1): 8}", "join g of t (classic)", "poll",
+        "leave", "delete g",
+    ]  # fmt: skip
+    events = [one for one in read_lines(tmp_path / "history.jsonl") if one["f"].endswith("offset")]
+    assert {(one["group"], one["input"], one["committed"]) for one in events} == {("g", "t-0", 7), ("g", "t-1", 8)}
+    assert not any("offset" in one for one in events), "checkers take that for the offset of a record"
+
+
+def test_what_a_library_lacks_ends_the_round(tmp_path: Path) -> None:
+    bare = Library(lambda _: FakeProducer(FakeLibrary()))
+    with closing(History(tmp_path / "history.jsonl", RealClock())) as history:
+        for client, operation in (
+            (Client("c", "fake"), DeleteGroup("c", "g")),
+            (Client("c", "fake", is_idempotent=True), PUT),
+            (Client("c", "fake", "id"), SendOffset("c", "g", "t", 0, 1)),
+        ):
+            with pytest.raises(HarnessError, match=r"here$"):
+                ClientProcess(client, bare, history, itertools.count(1)).play(operation)

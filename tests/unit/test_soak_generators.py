@@ -1,0 +1,144 @@
+"""Generators of operations, without a broker: the same contexts give the same steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.soak.generators import (
+    Answer,
+    Context,
+    Each,
+    Fixed,
+    Generator,
+    Limit,
+    Mix,
+    Nothing,
+    Phases,
+    Stagger,
+    Together,
+    Until,
+)
+from harness.soak.operations import Die, Inject, Step, Write
+from harness.soak.situation import Situation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.soak.operations import Operation
+
+
+def by(process: str) -> Each:
+    return Each(lambda _: Die(process))
+
+
+def drawn(generator: Generator, count: int = 10_000, context: Context | None = None) -> tuple[list[Step], Answer]:
+    """Draw until there is nothing more, at the times that the steps ask for; return how it ended, too."""
+    context, steps = context or Context(seed=1), list[Step]()
+    while len(steps) < count:
+        answer, generator = generator.draw(context)
+        if not isinstance(answer, Step):
+            return steps, answer
+        steps.append(answer)
+        situation = context.situation.after(answer)
+        context = replace(context, now_s=max(context.now_s, answer.at_s), drawn=len(steps), situation=situation)
+    return steps, Nothing.PENDING
+
+
+def processes(steps: list[Step]) -> list[str]:
+    return [step.operation.process for step in steps]
+
+
+def test_a_limit_ends_a_generator() -> None:
+    assert drawn(Limit(3, by("a"))) == ([Step(0.0, Die("a"))] * 3, Nothing.DONE)
+
+
+def test_a_busy_process_is_waited_for() -> None:
+    busy = Context(seed=1, busy=frozenset({"a"}))
+    assert drawn(by("a"), context=busy) == ([], Nothing.PENDING)
+    assert drawn(Fixed((Step(0.0, Die("a")),)), context=busy) == ([], Nothing.PENDING)
+
+
+def test_a_schedule_is_drawn_as_it_is() -> None:
+    steps = [Step(0.5, Die("a")), Step(0.2, Die("b")), Step(7.0, Die("a"))]
+    assert drawn(Fixed(tuple(steps))) == (steps, Nothing.DONE)
+
+
+def test_a_mix_goes_by_its_weights_and_leaves_out_what_is_done() -> None:
+    names = processes(drawn(Mix(((3, by("a")), (1, by("b")))), count=2000)[0])
+    assert 1400 < names.count("a") < 1600
+    steps, end = drawn(Mix(((1, Limit(2, by("a"))), (1, Limit(3, by("b"))))))
+    assert (sorted(processes(steps)), end) == (["a", "a", "b", "b", "b"], Nothing.DONE)
+
+
+def test_a_mix_passes_over_what_has_nothing_now() -> None:
+    mixed = Mix(((1000, by("a")), (1, by("b"))))
+    assert set(processes(drawn(mixed, 50, Context(seed=1, busy=frozenset({"a"})))[0])) == {"b"}
+    assert drawn(mixed, context=Context(seed=1, busy=frozenset({"a", "b"}))) == ([], Nothing.PENDING)
+
+
+def test_staggered_operations_come_at_a_rate() -> None:
+    times = [step.at_s for step in drawn(Until(100.0, Stagger(0.5, by("a"))))[0]]
+    assert 180 < len(times) < 220
+    assert times == sorted(times)
+    gaps = [after - before for before, after in pairwise(times)]
+    assert max(gaps) <= 1.0
+    assert min(gaps) < 0.1
+
+
+def test_a_late_operation_does_not_slow_the_others_down() -> None:
+    generator: Generator = Stagger(0.01, by("a"))
+    steps, context = 0, Context(seed=1)
+    while context.now_s < 20:
+        answer, after = generator.draw(replace(context, drawn=steps))
+        assert isinstance(answer, Step)
+        if answer.at_s > context.now_s:
+            # The generator is asked only now and then, and once not for ten seconds: that is not made up for.
+            pause_s = 10.0 if 5 < context.now_s < 6 else 0.05
+            context = replace(context, now_s=context.now_s + pause_s)
+            continue
+        steps, generator = steps + 1, after
+    assert 1000 < steps < 1300
+
+
+def test_generators_side_by_side_go_by_time() -> None:
+    both = Together((Until(10.0, Stagger(0.1, by("a"))), Until(10.0, Stagger(1.0, by("b")))))
+    steps, end = drawn(both)
+    assert end is Nothing.DONE
+    assert [step.at_s for step in steps] == sorted(step.at_s for step in steps)
+    assert 80 < processes(steps).count("a") < 120
+    assert 5 < processes(steps).count("b") < 20
+
+
+def test_a_phase_begins_once_everybody_is_idle() -> None:
+    two = Phases((Limit(2, by("a")), Limit(1, by("b"))))
+    assert (processes(drawn(two)[0]), drawn(two)[1]) == (["a", "a", "b"], Nothing.DONE)
+    after_first = Phases((Limit(0, by("a")), Limit(1, by("b"))))
+    assert drawn(after_first, context=Context(seed=1, busy=frozenset({"c"}))) == ([], Nothing.PENDING)
+
+
+def test_a_time_limit_leaves_out_what_would_begin_later() -> None:
+    assert drawn(Until(5.0, Fixed((Step(4.9, Die("a")), Step(5.1, Die("a"))))))[0] == [Step(4.9, Die("a"))]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [lambda: Mix(((1, by("a")), (2, by("b")))), lambda: Stagger(0.3, Mix(((1, by("a")), (2, by("b")))))],
+)
+def test_the_same_seed_draws_the_same(made: Callable[[], Generator]) -> None:
+    first, again = (drawn(made(), 200)[0] for _ in range(2))
+    assert first == again
+    assert drawn(made(), 200, Context(seed=2))[0] != first
+
+
+def test_a_situation_follows_from_what_was_drawn() -> None:
+    situation = Situation(frozenset({"t"}))
+    operations: list[Operation] = [Write("t", "x", 0, "k"), Write("p", "x", 0, "k"), Inject("kill", 2)]
+    for at_s, operation in enumerate(operations):
+        situation = situation.after(Step(float(at_s), operation))
+    assert (situation.records_of("t"), situation.records_of("p")) == (1, 0)
+    assert situation.faults == {("kill", 2): 2.0}
+    assert situation.after(Step(3.0, Die("t"))).open == {}

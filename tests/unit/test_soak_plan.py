@@ -1,0 +1,132 @@
+"""What a round is drawn: the same plan from the same seed, and only what its target has."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from test_soak_generators import drawn
+
+from harness.errors import UsageError
+from harness.soak.faults import FAULTS
+from harness.soak.generators import Context
+from harness.soak.operations import (
+    CommitOffset,
+    DeleteGroup,
+    DeleteRecords,
+    End,
+    Heal,
+    Inject,
+    RecreateTopic,
+    SendOffset,
+    Step,
+    Write,
+)
+from harness.soak.plan import (
+    DELETE_RECORDS,
+    FEATURES,
+    RECREATION,
+    SETTINGS,
+    Plan,
+    Shape,
+    draw_plan,
+    plan_of,
+)
+from harness.soak.situation import Situation
+from harness.soak.workload import generator_of
+
+SHAPE = Shape(partitions=12, rate_hz=60.0, features=FEATURES, group_protocols=("classic",))
+
+
+def steps_of(shape: Shape, seed: int = 1) -> list[Step]:
+    plan = draw_plan(seed, "soak-1", shape)
+    writers = frozenset(one.name for one in plan.clients if one.transactional_id)
+    return drawn(generator_of(plan, shape, FAULTS), context=Context(seed, situation=Situation(writers)))[0]
+
+
+def test_a_plan_is_that_of_its_seed_and_the_same_after_json() -> None:
+    plan = draw_plan(7, "soak-1", SHAPE)
+    assert plan == draw_plan(7, "soak-1", SHAPE)
+    assert plan != draw_plan(8, "soak-1", SHAPE)
+    assert plan_of(json.loads(json.dumps(plan.as_json())), "a test") == plan
+
+
+def test_partitions_are_dealt_out_over_topics_and_leaders() -> None:
+    plan = draw_plan(1, "soak-1", SHAPE)
+    assert [topic.partitions for topic in plan.topics] == [3, 3, 2, 2, 2]
+    assert len(plan.partitions) == 12
+    assert Counter(brokers[0] for brokers in plan.replicas.values()) == {1: 4, 2: 4, 3: 4}
+
+
+def test_two_clients_share_a_transactional_id() -> None:
+    ids = Counter(one.transactional_id for one in draw_plan(1, "soak-1", SHAPE).clients if one.transactional_id)
+    assert sorted(ids.values(), reverse=True)[:2] == [2, 1]
+
+
+def test_settings_that_a_target_does_not_know_are_not_drawn() -> None:
+    for seed in range(20):
+        plan = draw_plan(seed, "soak-1", replace(SHAPE, settings=frozenset({"segment.ms"})))
+        assert all(topic.settings.keys() == {"segment.ms"} for topic in plan.topics)
+    names = {name for seed in range(60) for topic in draw_plan(seed, "x", SHAPE).topics for name in topic.settings}
+    assert names == {*SETTINGS, "retention.ms"}
+
+
+def test_a_round_has_clients_alone_at_first_and_then_everything() -> None:
+    steps = steps_of(SHAPE)
+    warm = [step for step in steps if step.at_s < SHAPE.play_s / 6]
+    kinds = Counter(type(step.operation).__name__ for step in steps)
+    assert not any(isinstance(step.operation, Inject | Heal | DeleteRecords | RecreateTopic) for step in warm)
+    assert kinds["Inject"] >= 4
+    assert {"Write", "End", "Die", "SendOffset", "CommitOffset", "Heal"} <= kinds.keys()
+    assert {"DeleteRecords", "RecreateTopic", "AlterTopic"} & kinds.keys()
+    assert 0.85 < len(steps) / (SHAPE.rate_hz * SHAPE.play_s) < 1.15
+    assert steps == steps_of(SHAPE)
+
+
+def test_what_a_target_lacks_is_not_drawn() -> None:
+    kinds = {type(step.operation) for seed in range(6) for step in steps_of(replace(SHAPE, features=FEATURES), seed)}
+    assert {DeleteRecords, RecreateTopic} <= kinds
+    for missing, kind in ((DELETE_RECORDS, DeleteRecords), (RECREATION, RecreateTopic)):
+        shape = replace(SHAPE, features=FEATURES - {missing})
+        assert kind not in {type(step.operation) for seed in range(6) for step in steps_of(shape, seed)}
+
+
+def test_a_transaction_has_a_few_records_at_most_and_ends_only_where_there_is_one() -> None:
+    transactional = {one.name for one in draw_plan(1, "soak-1", SHAPE).clients if one.transactional_id}
+    records: Counter[str] = Counter()
+    for operation in (step.operation for step in steps_of(replace(SHAPE, features=frozenset()))):
+        if isinstance(operation, Write) and operation.process in transactional:
+            records[operation.process] += 1
+            assert records[operation.process] <= 5
+        elif isinstance(operation, End):
+            assert records.pop(operation.process)
+        else:
+            records.pop(operation.process, None)
+
+
+@pytest.mark.parametrize("missing", ["seed", "topics", "clients", "brokers", "lasts_s", "filled"])
+def test_a_plan_that_lacks_something_is_refused(missing: str) -> None:
+    content = {name: value for name, value in Plan(1, (), ()).as_json().items() if name != missing}
+    with pytest.raises(UsageError, match="has no plan of a round"):
+        plan_of(content, "a test")
+
+
+def test_records_are_deleted_only_where_brokers_allow_it() -> None:
+    for seed in range(6):
+        policies = {
+            topic.name: topic.settings.get("cleanup.policy") for topic in draw_plan(seed, "soak-1", SHAPE).topics
+        }
+        deleted = [one.operation for one in steps_of(SHAPE, seed) if isinstance(one.operation, DeleteRecords)]
+        assert all(policies[one.topic] == "compact,delete" for one in deleted)
+    unknown = replace(SHAPE, settings=frozenset({"segment.ms"}))
+    assert any(isinstance(one.operation, DeleteRecords) for seed in range(6) for one in steps_of(unknown, seed))
+
+
+def test_a_group_is_deleted_by_the_name_under_which_it_commits() -> None:
+    steps = [step.operation for seed in range(4) for step in steps_of(SHAPE, seed)]
+    committed = {one.group for one in steps if isinstance(one, CommitOffset | SendOffset)}
+    deleted = {one.group for one in steps if isinstance(one, DeleteGroup)}
+    assert deleted
+    assert deleted <= committed

@@ -1,0 +1,186 @@
+"""Rounds on simulated brokers: they end healed, are repeated exactly, and show what they are made to show."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from soaked import (
+    ABORTS,
+    COMMITS,
+    DIES,
+    KILL,
+    PAUSE,
+    RESUME,
+    SMALL,
+    START,
+    TOPIC,
+    TWIN,
+    P,
+    T,
+    play,
+    play_drawn,
+    play_steps,
+    put,
+)
+
+from harness.errors import UsageError
+from harness.run_folder.history import read_lines
+from harness.run_folder.store import AFTER_REJOIN, RunFolder
+from harness.soak.client_log import ABORTED, client_log_of
+from harness.soak.generators import Fixed
+from harness.soak.judge import replicas_of, truth_of
+from harness.soak.naming import named
+from harness.soak.operations import AlterTopic, DeleteRecords, Inject, RecreateTopic, Step
+from harness.soak.round import read_round, write_round
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.soak.operations import Operation
+    from harness.soak.round import PlayedRound
+
+TP = (TOPIC, 0)
+
+
+def found(folder: Path, played: PlayedRound) -> dict[int, set[str]]:
+    assert played.failure is None
+    return {broker: set(names) for (broker, _), names in named(truth_of(RunFolder(folder), played)).items()}
+
+
+def digest(folder: Path) -> str:
+    files = [path for top in ("brokers", "fetched") for path in (folder / top).rglob("*") if path.is_file()]
+    content = [path.read_bytes() for path in (folder / "history.jsonl", *sorted(files))]
+    return hashlib.sha256(b"".join(content)).hexdigest()
+
+
+def test_a_drawn_round_goes_to_its_end_and_is_repeated_exactly(tmp_path: Path) -> None:
+    first, again = (play_drawn(tmp_path / name, seed=3) for name in ("first", "again"))
+    assert first.failure is None
+    assert first == again
+    assert digest(tmp_path / "first") == digest(tmp_path / "again")
+    assert len({step.operation.process for step in first.steps}) > 8
+
+
+def test_a_round_that_is_written_down_is_a_schedule(tmp_path: Path) -> None:
+    played = play_drawn(tmp_path / "first", seed=4)
+    write_round(tmp_path / "round.json", played)
+    read = read_round(tmp_path / "round.json")
+    assert (read.plan, read.steps, read.target) == (played.plan, played.steps, "sim-kafka")
+    again = play(tmp_path / "again", Fixed(read.steps), read.plan, seed=read.plan.seed)
+    assert [step.operation for step in again.steps] == [step.operation for step in played.steps]
+
+
+@pytest.mark.parametrize(
+    ("name", "steps"),
+    [
+        ("tombstone-divergence", [(1, put(P)), (3, KILL), (8, put(P, deletes=True)), (15, START)]),
+        ("stuck-lso", [(1, put(T)), (3, KILL), (8, ABORTS), (15, START)]),
+        (
+            "aborted-to-committed",
+            [(1, put(T)), (3, KILL), (8, ABORTS), (13, put(T, "other")), (13.5, COMMITS), (15, START)],
+        ),
+        (
+            # A committed delete that broker 2 takes as aborted, and soon cleans away: a deleted value is alive.
+            "tombstone-divergence",
+            [
+                (1, put(P)), (2, put(T, deletes=True)), (3, PAUSE), (8, COMMITS),
+                (13, put(T, "other")), (13.3, ABORTS), (13.4, RESUME),
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_anomalies_are_found_by_what_clients_know(
+    tmp_path: Path, name: str, steps: list[tuple[float, Operation]]
+) -> None:
+    played = play_steps(tmp_path / "round", *steps)
+    assert found(tmp_path / "round", played) == {2: {name}}
+
+
+def test_nothing_is_found_without_a_fault(tmp_path: Path) -> None:
+    steps: list[tuple[float, Operation]] = [
+        (1, put(P)), (2, put(T, deletes=True)), (3, COMMITS), (4, put(T)), (5, ABORTS), (6, put(T, "x")), (7, DIES),
+    ]  # fmt: skip
+    assert found(tmp_path / "round", play_steps(tmp_path / "round", *steps)) == {}
+
+
+def test_what_is_broken_at_the_end_is_healed(tmp_path: Path) -> None:
+    faults = [Inject("partition", 2), Inject("throttle", 3), Inject("lossy", 1), Inject("unassign", 3)]
+    played = play_steps(tmp_path / "round", (1, put(P)), *((3.0 + at, fault) for at, fault in enumerate(faults)))
+    assert played.failure is None
+    events = read_lines(tmp_path / "round" / "history.jsonl")
+    healed = [event["f"] for event in events if event["f"].startswith("heal") and event["type"] == "ok"]
+    assert healed == ["heal unassign", "heal lossy", "heal throttle", "heal partition"]
+    replicas = replicas_of(RunFolder(tmp_path / "round"))
+    assert {broker for broker, _ in replicas} == {1, 2, 3}
+    assert found(tmp_path / "round", played) == {}
+
+
+def test_a_client_that_dies_leaves_a_transaction_that_its_next_start_aborts(tmp_path: Path) -> None:
+    played = play_steps(tmp_path / "round", (1, put(T)), (2, DIES), (8, put(T, "x")), (9, COMMITS))
+    assert found(tmp_path / "round", played) == {}
+    log = client_log_of(read_lines(tmp_path / "round" / "history.jsonl"))
+    assert [one.outcome for one in log.transactions.values()] == [ABORTED, "committed"]
+
+
+def test_of_two_clients_with_one_id_the_later_one_fences_the_other(tmp_path: Path) -> None:
+    played = play_steps(tmp_path / "round", (1, put(T)), (2, put(TWIN, "x")), (4, COMMITS))
+    assert found(tmp_path / "round", played) == {}
+    events = read_lines(tmp_path / "round" / "history.jsonl")
+    assert [event["type"] for event in events if event["f"] == "commit"] == ["invoke", "fail"]
+    assert next(iter(client_log_of(events).transactions.values())).outcome == ABORTED
+
+
+def test_administrators_delete_records_change_settings_and_create_a_topic_again(tmp_path: Path) -> None:
+    steps: list[tuple[float, Operation]] = [
+        (1, put(P, "old")), (5, DeleteRecords(TOPIC, 0, keeps=2)), (6, AlterTopic(TOPIC, "segment.ms", "300")),
+        (8, put(P, "lost")), (11, RecreateTopic(TOPIC)), (14, put(P, "new")), (17, DeleteRecords(TOPIC, 0, keeps=4)),
+    ]  # fmt: skip
+    folder = RunFolder(tmp_path / "round")
+    played = play_steps(folder.path, *steps)
+    assert found(folder.path, played) == {}
+    ended = {event["f"]: event["type"] for event in read_lines(folder.history_path)}
+    assert (ended["delete records"], ended["alter topic"], ended["recreate topic"]) == ("ok", "ok", "ok")
+    replicas = replicas_of(folder)
+    assert {held.log_start for held in replicas.values()} == {replicas[1, TP].log_start}
+    assert replicas[1, TP].log_start > 0
+    assert "lost" not in {one.key for held in replicas.values() for one in held.records}
+
+
+def test_what_was_lost_is_found(tmp_path: Path) -> None:
+    """The power of the judge: a log that loses a record or a marker, and a key's value, after everything."""
+    folder = RunFolder(tmp_path / "round")
+    played = play_steps(folder.path, (1, put(P)), (2, put(T, "x")), (3, COMMITS))
+    assert found(folder.path, played) == {}
+    logs = sorted((folder.broker_snapshot(3, AFTER_REJOIN) / f"{TOPIC}-0").glob("*.log"))
+    for log in logs:
+        log.write_bytes(b"")
+    assert found(folder.path, played) == {3: {"unexplained"}}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema": 9}, "is no round of this release"),
+        ({"plan": {}}, "has no plan of a round"),
+        ({"steps": [{"at_s": 0, "do": "die", "process": "nobody"}]}, "the plan has no client nobody"),
+        ({"steps": ["t puts K"]}, "step 1: 't puts K' is no operation"),
+    ],
+)
+def test_what_is_no_round_is_refused(tmp_path: Path, change: dict[str, object], message: str) -> None:
+    played = play_steps(tmp_path / "round", (1, put(P)))
+    write_round(tmp_path / "round.json", played)
+    content = json.loads((tmp_path / "round.json").read_text())
+    (tmp_path / "round.json").write_text(json.dumps({**content, **change}))
+    with pytest.raises(UsageError, match=message):
+        read_round(tmp_path / "round.json")
+
+
+def test_steps_are_begun_in_their_order_and_no_sooner_than_they_say(tmp_path: Path) -> None:
+    wanted = [Step(2.0, put(P)), Step(1.0, put(P, "x")), Step(4.0, put(T))]
+    played = play(tmp_path / "round", Fixed(tuple(wanted)))
+    assert [step.operation for step in played.steps] == [step.operation for step in wanted]
+    assert all(step.at_s >= asked.at_s for step, asked in zip(played.steps, wanted, strict=True))
+    assert played.plan == SMALL

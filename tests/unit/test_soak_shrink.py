@@ -1,0 +1,100 @@
+"""Rounds that are made smaller: no step is left that is not needed, and a schedule of `harness run` comes of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from fakes.progress import FakeProgress
+from soaked import ABORTS, COMMITS, KILL, SMALL, START, TOPIC, TWIN, P, T, put
+
+from harness.errors import HarnessError
+from harness.plan.scenario import Critical
+from harness.plan.schedule import scenario_of
+from harness.soak.operations import DeleteRecords, Die, Inject, Operation, Step
+from harness.soak.plan import Shape
+from harness.soak.rig import find_setup
+from harness.soak.round import PlayedRound
+from harness.soak.shrink import Stage, ddmin, run_schedule, shrink, trimmed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+def steps(*timed: tuple[float, Operation]) -> tuple[Step, ...]:
+    return tuple(Step(at_s, operation) for at_s, operation in timed)
+
+
+def a_round(*timed: tuple[float, Operation], finding: str | None = None) -> PlayedRound:
+    return PlayedRound(SMALL, steps(*timed), "sim-kafka", finding=finding)
+
+
+@pytest.mark.parametrize("needed", [{3}, {0, 99}, {10, 11, 12}, {7, 20, 33, 61, 80}])
+def test_only_what_is_needed_is_left(needed: set[int]) -> None:
+    every = [Step(float(at), Die(str(at))) for at in range(100)]
+    tried: list[int] = []
+
+    def shows(some: Sequence[Step]) -> bool:
+        tried.append(len(some))
+        return needed <= {int(step.at_s) for step in some}
+
+    smallest = ddmin(every, shows, lambda _: None)
+    assert [int(step.at_s) for step in smallest] == sorted(needed)
+    assert len(tried) < 150
+
+
+def test_a_round_with_a_finding_shrinks_to_the_steps_that_make_it(tmp_path: Path) -> None:
+    played = a_round(
+        (1, put(P)), (1.2, put(P, "a")), (1.4, put(T, "b")), (1.8, COMMITS), (2, Inject("lossy", 3)), (3, KILL),
+        (8, put(P, deletes=True)), (8.2, put(T, "c")), (8.4, ABORTS), (9, DeleteRecords(TOPIC, 0, keeps=500)),
+        (15, START),
+    )  # fmt: skip
+    progress: list[tuple[int, int]] = []
+    setup = find_setup("sim-kafka", Shape(), FakeProgress())
+    stage = Stage(setup, tmp_path / "stage")
+    shrunk = shrink(stage, played, "tombstone-divergence", lambda *now: progress.append(now))
+    assert [str(step.operation) for step in shrunk.smallest.steps] == [
+        f"p puts k in {TOPIC}-0", "kill begins on broker 2", f"p deletes k in {TOPIC}-0",
+    ]  # fmt: skip
+    assert shrunk.shown == shrunk.of == 10
+    assert shrunk.smallest.finding == "tombstone-divergence"
+    assert [one.name for one in shrunk.smallest.plan.clients] == ["p"]
+    assert progress[-1][0] == 3
+    schedule = run_schedule(shrunk.smallest)
+    assert schedule is not None
+    assert schedule.steps == ("p puts K", "2 leaves", "p deletes K", "2 returns")
+
+
+def test_a_round_that_does_not_show_it_again_is_refused(tmp_path: Path) -> None:
+    stage = Stage(find_setup("sim-kafka", Shape(), FakeProgress()), tmp_path / "stage")
+    with pytest.raises(HarnessError, match="stuck-lso is not found again"):
+        shrink(stage, a_round((1, put(P))), "stuck-lso", lambda *_: None)
+
+
+def test_what_runs_can_replay() -> None:
+    schedule = run_schedule(
+        a_round((1, put(T)), (3, KILL), (8, ABORTS), (9, put(T, "x")), (10, COMMITS), finding="aborted-to-committed")
+    )
+    assert schedule is not None
+    assert schedule.steps == ("t puts K", "2 leaves", "t aborts", "t puts L", "t commits", "2 returns")
+    assert scenario_of(schedule).critical == (Critical.MARKER,)
+
+
+@pytest.mark.parametrize(
+    "timed",
+    [
+        [(1, put(T)), (3, Inject("lossy", 2)), (8, ABORTS)],
+        [(1, put(T)), (3, KILL), (8, ABORTS), (9, DeleteRecords(TOPIC, 0, 1))],
+        [(1, put(T)), (2, put(TWIN)), (3, KILL), (8, ABORTS)],
+        [(1, put(T)), (3, KILL), (8, START), (9, KILL), (12, ABORTS)],
+        [(1, put(T)), (2, ABORTS), (3, KILL)],
+    ],
+)
+def test_what_runs_cannot_replay(timed: list[tuple[float, Operation]]) -> None:
+    assert run_schedule(a_round(*timed, finding="stuck-lso")) is None
+
+
+def test_clients_and_partitions_without_steps_rest() -> None:
+    assert trimmed(a_round((1, put(T)), (3, KILL))).plan.clients == (T,)
+    assert trimmed(a_round((1, put(T)), (3, KILL))).plan.filled == ((TOPIC, 0),)
