@@ -46,6 +46,12 @@ def steps_of(shape: Shape, seed: int = 1) -> list[Step]:
     return drawn(generator_of(plan, shape, FAULTS), context=Context(seed, situation=Situation(writers)))[0]
 
 
+def test_the_least_and_the_greatest_lag_never_contradict_each_other() -> None:
+    """Brokers reject a topic whose least lag exceeds its greatest one (`LogConfig.validateTopicLogConfigValues`)."""
+    least, greatest = (SETTINGS[f"{one}.compaction.lag.ms"] for one in ("min", "max"))
+    assert max(int(one or 0) for one in least) <= min(int(one or 2**63 - 1) for one in greatest)
+
+
 def test_a_plan_is_that_of_its_seed_and_the_same_after_json() -> None:
     plan = draw_plan(7, "soak-1", SHAPE)
     assert plan == draw_plan(7, "soak-1", SHAPE)
