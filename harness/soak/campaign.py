@@ -144,7 +144,7 @@ def resume(path: Path, spark: SparkOptions, progress: Progress, on_round: Callab
         )  # fmt: skip
         rounds, took_s = list(state["rounds"]), float(state["took_s"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{path} is no folder of a soak that can go on: {STATE}: {error}") from error
+        raise UsageError(f"--resume {path} is no folder of a soak that can go on: {STATE}: {error}") from error
     setup = find_setup(options.target, options.shape, progress, gate=options.gate)
     options = replace(options, shape=setup.shape)
     return _go_on(Soak(RunFolder(path), options, setup.left_out, rounds, took_s), setup, progress, on_round)

@@ -104,6 +104,7 @@ NEEDED = {
     ("target_name",): ("kafka-3.9",),
     ("verify", "jar"): ("file",),
     ("repair", "audit"): ("audit.json",),
+    ("soak", "target"): ("--target", "kafka-3.9"),
     ("repair", "is_plan"): ("--plan",),
     ("verify", "name"): ("--target", "kafka-3.9"),
 }
