@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Final
 from harness.brokers.copies.notes import listed
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.guard import decide
+from harness.guard.changes import carry_out, keep_in
 from harness.guard.coverage import Coverage
 from harness.guard.events import Event
-from harness.guard.journal import Phase, State, entry_of
+from harness.guard.journal import Phase, State
 from harness.guard.settings import PAUSE
 from harness.guard.status import Status
 from harness.guard.windows import Windows
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from harness.guard.decide import Step
     from harness.guard.journal import Pause
     from harness.guard.ports import Channel, Cluster, Leadership
-    from harness.guard.settings import Settings
     from harness.guard.watch import View
     from harness.host.clock import Clock
 
@@ -173,29 +173,19 @@ class Guard:
 
     def _carry_out(self, steps: Collection[Step], state: State) -> dict[str, str]:
         """Do the steps; return why topics were left for the next round."""
-        refused: dict[str, str] = {}
-        self._keep([step.announced for step in steps if step.announced is not None])
-        changing = {step.topic: step for step in steps if step.changes}
-        if changing:
-            again = self.cluster.settings(changing.keys())
-            for topic, step in changing.items():
-                now: Settings | None = again.settings.get(topic)
-                if now is None or not decide.is_as_expected(step, now):
-                    refused[topic] = "its settings were changed meanwhile, or cannot be read"
-            ready = {topic: step.changes for topic, step in changing.items() if topic not in refused}
-            if not self.leads():
-                raise HarnessError("another guard took the lead before anything was changed")
-            refused |= self.cluster.alter(ready)
-        done = [step for step in steps if step.topic not in refused]
-        self._keep([step.done for step in done])
-        for step in done:
-            self._tell_step(step, state)
+        refused = carry_out(steps, self.cluster, self._keep, self._raise_if_replaced)
+        for step in steps:
+            if step.topic not in refused:
+                self._tell_step(step, state)
         return refused
 
+    def _raise_if_replaced(self) -> None:
+        if not self.leads():
+            raise HarnessError("another guard took the lead before anything was changed")
+
     def _keep(self, pauses: Collection[Pause]) -> None:
-        if pauses:
-            now_ms, self._wrote = self.clock.time_ms(), True
-            self.channel.append([entry_of(pause, now_ms, self.options.writer) for pause in pauses])
+        self._wrote = self._wrote or bool(pauses)
+        keep_in(self.channel, pauses, self.clock.time_ms(), self.options.writer)
 
     def _tell_step(self, step: Step, state: State) -> None:
         """Report what was done. A pause that another guard completed is not reported again, one that it began is."""

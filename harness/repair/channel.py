@@ -7,12 +7,13 @@ topics stay paused, also by a guard that runs; without a guard the repair pauses
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.errors import HarnessError, UsageError, WaitTimeoutError
 from harness.guard import decide
-from harness.guard.journal import HOLD, NOTE, UNHOLD, Phase, entry_of
+from harness.guard.changes import carry_out, keep_in
+from harness.guard.journal import HOLD, NOTE, UNHOLD, Phase
 from harness.guard.journal import Entry as ChannelEntry
 from harness.repair.cluster import TakenOverError
 from harness.repair.state import Copy, Entry
@@ -20,6 +21,7 @@ from harness.repair.state import Copy, Entry
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from harness.guard.journal import Pause
     from harness.guard.ports import Channel, Cluster
     from harness.host.clock import Clock
     from harness.repair.state import Partition
@@ -135,28 +137,14 @@ class ChannelHolds:
         now_ms, state = self.clock.time_ms(), self.channel.read()
         read = self.cluster.settings(topics)
         steps = decide.steps(to_pause, state, read.settings, f"{self.writer} {now_ms}", now_ms)
-        announced = [step.announced for step in steps if step.announced is not None]
-        if announced:
-            self.channel.append([entry_of(pause, now_ms, self.writer) for pause in announced])
-        changing = {step.topic: step for step in steps if step.changes}
-        again = self.cluster.settings(changing) if changing else read
-        changed = [
-            topic
-            for topic, step in changing.items()
-            if topic not in again.settings or not decide.is_as_expected(step, again.settings[topic])
-        ]
-        ready = {topic: step.changes for topic, step in changing.items() if topic not in changed}
-        refused = {**read.refused, **dict.fromkeys(changed, "its settings were changed meanwhile")}
-        refused |= self.cluster.alter(ready) if ready else {}
-        done = [step.done for step in steps if step.topic not in refused]
-        if gone := read.gone & state.pauses.keys():
-            # What was found for a topic that does not exist any more is for nobody.
-            ended = [state.pauses[topic] for topic in sorted(gone)]
-            done += [
-                type(pause)(pause.topic, Phase.RELEASED, pause.cycle, pause.found, pause.since_ms) for pause in ended
-            ]
-        if done:
-            self.channel.append([entry_of(pause, now_ms, self.writer) for pause in done])
+
+        def keep(pauses: Collection[Pause]) -> None:
+            keep_in(self.channel, pauses, now_ms, self.writer)
+
+        # What was found for a topic that does not exist any more is for nobody.
+        gone = read.gone & state.pauses.keys()
+        keep([replace(state.pauses[topic], phase=Phase.RELEASED) for topic in sorted(gone)])
+        refused = {**read.refused, **carry_out(steps, self.cluster, keep)}
         if refused:
             topic = min(refused)
             raise HarnessError(f"settings of topic {topic}: {refused[topic]}")
