@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-GATES, THE_GUARD = "gate", "guard"
+UNPROTECTED, GATES, THE_GUARD = "none", "gate", "guard"
 FILES: Final = {GATES: GATE, THE_GUARD: GUARD}
 """What protects replicas, by its key in the manifest, with the file that has its events."""
 

@@ -27,9 +27,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from harness.clients import find_client
 from harness.command_line.request import parse_settings
 from harness.errors import UsageError
+from harness.judge.protected import GATES, THE_GUARD, UNPROTECTED
 from harness.plan.catalog import ALL, ALL_SCENARIOS, GROUP_SCENARIOS, GROUPS, SCENARIOS, scenarios_for
 from harness.run.contradictions import raise_if_contradictory
-from harness.run.options import GATE, GUARD, UNPROTECTED, RunOptions, find_protection
+from harness.run.options import RunOptions, find_protection
 from harness.run.start import test_of
 from harness.runtimes import SIM, find_runtime
 from harness.suggest import nearest
@@ -201,8 +202,8 @@ def options_of(outage: Outage, matrix: Matrix) -> RunOptions:
         nemesis=outage.nemesis,
         client=outage.client,
         runtime=outage.runtime,
-        gate=outage.protection == GATE,
-        guard=outage.protection == GUARD,
+        gate=outage.protection == GATES,
+        guard=outage.protection == THE_GUARD,
         timers=matrix.timers,
         topic_settings=topic_settings,
         broker_settings=broker_settings,

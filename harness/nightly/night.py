@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import psutil
 
 from harness.errors import EXIT_USAGE
+from harness.judge.protected import UNPROTECTED
 from harness.judge.verdict import EXIT_CODES, finding_line
 from harness.nightly.ledger import Attempt, ScenarioResult
-from harness.run.options import UNPROTECTED
 from harness.run_folder.store import COMPLETE, MANIFEST
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from junitparser import Error, Failure
 from junitparser.xunit2 import FlakyError, JUnitXml, TestCase, TestSuite
 
 from harness.escape import visible
+from harness.judge.protected import UNPROTECTED
 from harness.nightly.cells import CONTRADICTS, Status, exit_code
 from harness.plan.catalog import BY_NAME
-from harness.run.options import UNPROTECTED
 from harness.targets import title_of
 
 if TYPE_CHECKING:

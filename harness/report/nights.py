@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from harness.judge.protected import UNPROTECTED
 from harness.report.runs import paths_below
 from harness.targets import title_of
 
@@ -55,7 +56,7 @@ def _night(name: str, summary: Mapping[str, Any]) -> Night:
         cell = one["cell"]
         titles[cell["target"]] = title_of(cell["target"], one["version"])
         # Summaries of earlier releases have no protection.
-        row = (*(cell[field] for field in _ROW), cell.get("protection", "none"))
+        row = (*(cell[field] for field in _ROW), cell.get("protection", UNPROTECTED))
         by_row.setdefault(row, {})[cell["target"]] = one
     rows = ((row, tuple(cells.get(target) for target in titles)) for row, cells in by_row.items())
     unexpected = tuple(one for one in summary["cells"] if one["status"] != AS_EXPECTED)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
+from harness.judge.protected import FILES, UNPROTECTED
 from harness.runtimes import AUTO
 from harness.spark.options import SparkOptions
 from harness.suggest import nearest
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from harness.host.nodes import Access
     from harness.plan.schedule import Schedule
 
-UNPROTECTED, GATE, GUARD = PROTECTIONS = ("none", "gate", "guard")
+PROTECTIONS = (UNPROTECTED, *FILES)
 """What keeps cleaners waiting for replicas that are away: nothing, ``--gate`` or ``--guard``."""
 
 
